@@ -1,0 +1,80 @@
+# Everything runs in .venv on a real install, so that a file missing from the package shows here and
+# not at a user's. `make help` lists the targets.
+
+PYTHON ?= python3
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+PIP   := -m pip --disable-pip-version-check install --quiet
+BUILD_LEFTOVERS := build/lib build/bdist.* ackbus.egg-info
+
+# What a wheel is made from. The folders are listed for their dates: a deleted file changes one.
+ASIDE   := -path bench -o -path build -o -path docs -o -path tests \
+             -o -name '*.egg-info' -o -name __pycache__
+SOURCES := pyproject.toml $(shell find * \( $(ASIDE) \) -prune -o \
+             \( -type d -o -name '*.py' -o -name '*.sql' -o -name py.typed \) -print)
+
+# The document runner is the one test that `make test` leaves to `make snippets`.
+DOCUMENTS := tests/docs/test_documents.py
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format lint types snippets fmt venv venv-editable clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/installed  ## install into .venv and run `bus demo`
+	$(BIN)/bus demo
+
+test: venv  ## run the tests
+	$(BIN)/pytest --ignore=$(DOCUMENTS)
+
+check: format lint types test snippets  ## everything that must pass, in this order
+
+format: venv  ## check the formatting (`make fmt` repairs it)
+	$(BIN)/ruff format --check
+
+lint: venv  ## check the code with ruff
+	$(BIN)/ruff check
+
+types: venv  ## check the types of the installed package (errors name the source files)
+	$(BIN)/mypy --cache-dir $(VENV)/mypy-cache -p ackbus | sed 's|^.*/site-packages/ackbus/||'
+
+snippets: venv  ## run the commands and programs of README.md and docs/
+	$(BIN)/pytest $(DOCUMENTS)
+
+fmt: venv  ## format the code, sort its imports, repair what ruff can repair
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+venv: $(VENV)/installed $(VENV)/dev-installed  ## make .venv, or bring it up to date
+
+# The package as users get it; made again when a source is newer. setuptools would pack what an
+# earlier build left behind, hence the removal before, and after.
+$(VENV)/installed: $(SOURCES) | $(BIN)/python
+	rm -rf $(BUILD_LEFTOVERS)
+	$(BIN)/python $(PIP) .
+	rm -rf $(BUILD_LEFTOVERS)
+	@touch $@
+
+# The tools of the extra `dev`.
+$(VENV)/dev-installed: pyproject.toml | $(VENV)/installed
+	$(BIN)/python $(PIP) '.[dev]'
+	rm -rf $(BUILD_LEFTOVERS)
+	@touch $@
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ackbus needs Python 3.11 or later")'
+	$(PYTHON) -m venv $(VENV)
+
+# Strict mode links each file, which is what mypy and editors can follow; run it again for a new file.
+venv-editable:  ## make .venv-editable, where edits work without an install
+	test -x .venv-editable/bin/python || $(PYTHON) -m venv .venv-editable
+	.venv-editable/bin/python $(PIP) --config-settings editable_mode=strict --editable '.[dev]'
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) .venv-editable build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -prune -exec rm -r {} +

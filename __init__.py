@@ -1,0 +1,107 @@
+"""ackbus: a local-first message bus for coding agents. One SQLite file, no server.
+
+    from ackbus import Bus, Inbox
+
+    with Bus.init(".worker-state") as bus:
+        bus.publish("task.assign", {"path": "a.py"}, from_agent="lead", to_agent="worker-1")
+        for message in Inbox(bus, "worker-1").poll():
+            print(message.seq, message.type, message.payload)
+
+Every name is loaded when it is first used, so importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .blobs import BlobStore as BlobStore
+    from .bus import Bus as Bus
+    from .bus import Heart as Heart
+    from .bus import Heartbeat as Heartbeat
+    from .bus import Lease as Lease
+    from .bus import Listener as Listener
+    from .bus import Liveness as Liveness
+    from .export import Exporter as Exporter
+    from .export import ImportReport as ImportReport
+    from .export import import_jsonl as import_jsonl
+    from .schema import ABSENT as ABSENT
+    from .schema import AckbusError as AckbusError
+    from .schema import AckPastEnd as AckPastEnd
+    from .schema import BlobAltered as BlobAltered
+    from .schema import BlobMissing as BlobMissing
+    from .schema import BusBusy as BusBusy
+    from .schema import BusNotFound as BusNotFound
+    from .schema import BusUnusable as BusUnusable
+    from .schema import Draft as Draft
+    from .schema import IdConflict as IdConflict
+    from .schema import InvalidInput as InvalidInput
+    from .schema import LeaseLost as LeaseLost
+    from .schema import Message as Message
+    from .schema import NotFound as NotFound
+    from .schema import Priority as Priority
+    from .schema import Receipt as Receipt
+    from .schema import Refused as Refused
+    from .schema import TimedOut as TimedOut
+    from .schema import UnknownParent as UnknownParent
+    from .schema import UnknownRecipient as UnknownRecipient
+    from .schema import UnknownRecipientWarning as UnknownRecipientWarning
+    from .schema import WrongProcess as WrongProcess
+    from .subscribers import Inbox as Inbox
+    from .subscribers import Pace as Pace
+    from .subscribers import Parked as Parked
+    from .subscribers import Rules as Rules
+    from .subscribers import Session as Session
+
+__version__ = "0.1.0"
+
+#: The public names, by the room that they live in.
+_ROOMS = {
+    "blobs": ("BlobStore",),
+    "bus": ("Bus", "Heart", "Heartbeat", "Lease", "Listener", "Liveness"),
+    "export": ("Exporter", "ImportReport", "import_jsonl"),
+    "schema": (
+        "ABSENT",
+        "AckPastEnd",
+        "AckbusError",
+        "BlobAltered",
+        "BlobMissing",
+        "BusBusy",
+        "BusNotFound",
+        "BusUnusable",
+        "Draft",
+        "IdConflict",
+        "InvalidInput",
+        "LeaseLost",
+        "Message",
+        "NotFound",
+        "Priority",
+        "Receipt",
+        "Refused",
+        "TimedOut",
+        "UnknownParent",
+        "UnknownRecipient",
+        "UnknownRecipientWarning",
+        "WrongProcess",
+    ),
+    "subscribers": ("Inbox", "Pace", "Parked", "Rules", "Session"),
+}
+
+_HOMES = {name: room for room, names in _ROOMS.items() for name in names}
+
+__all__ = sorted([*_HOMES, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from its room."""
+    room = _HOMES.get(name)
+    if room is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{room}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES]

@@ -1,0 +1,230 @@
+"""The blob store: bytes in files that are named by their hash, written whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import os
+import re
+import time
+
+from ..schema import BlobAltered, BlobMissing, BusUnusable, InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+#: How many bytes of a blob are held in memory while it streams.
+CHUNK_BYTES = 1024 * 1024
+
+_REF = re.compile(r"sha256-[0-9a-f]{64}", re.ASCII)
+_TEMPORARY = ".tmp-"
+
+
+class BlobStore:
+    """The blobs of one bus directory. Safe to use from any number of threads and processes."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def put(self, content: bytes | BinaryIO) -> str:
+        """Store bytes, or all that a binary stream still has, and return their name.
+
+        When this returns, the blob is on disk under its name, with the name itself. Content that
+        is stored already is not written again. Trying again is safe.
+
+        Raises:
+            BusUnusable: it can't be written (disk full, no rights); nothing is left behind.
+        """
+        if isinstance(content, bytes):
+            ref = _name(hashlib.sha256(content))
+            if self._is_stored(ref, len(content)):
+                return ref
+            content = io.BytesIO(content)
+        temporary = os.path.join(
+            self._directory, f"{_TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}"
+        )
+        try:
+            try:
+                ref, size = _write(temporary, content)
+                if not self._is_stored(ref, size):
+                    os.replace(temporary, self._path(ref))
+                    _sync_directory(self._directory)
+            finally:
+                _remove(temporary)
+        except OSError as error:
+            raise _unwritable(self._directory, error) from error
+        return ref
+
+    def read(self, ref: str) -> bytes:
+        """Return a blob's bytes, whole in memory, checked against its name.
+
+        Raises:
+            InvalidInput: `ref` is not a blob's name.
+            BlobMissing: there is no such blob.
+            BlobAltered: its bytes are not what its name says.
+        """
+        with self._open(ref) as file:
+            data = file.read()
+        if _name(hashlib.sha256(data)) != ref:
+            raise BlobAltered(_altered(ref))
+        return data
+
+    def copy(self, ref: str, out: BinaryIO) -> int:
+        """Write a blob to a binary stream in pieces; return its size in bytes.
+
+        It is checked first, so that nothing of an altered blob is written.
+
+        Raises:
+            As for `read`.
+        """
+        self.verify(ref)
+        size = 0
+        digest = hashlib.sha256()
+        with self._open(ref) as file:
+            while chunk := file.read(CHUNK_BYTES):
+                digest.update(chunk)
+                size += len(chunk)
+                out.write(chunk)
+        if _name(digest) != ref:  # it was altered between the two looks
+            raise BlobAltered(_altered(ref))
+        return size
+
+    def verify(self, ref: str) -> int:
+        """Check a blob against its name without keeping it in memory; return its size in bytes.
+
+        Raises:
+            As for `read`.
+        """
+        digest = hashlib.sha256()
+        size = 0
+        with self._open(ref) as file:
+            while chunk := file.read(CHUNK_BYTES):
+                digest.update(chunk)
+                size += len(chunk)
+        if _name(digest) != ref:
+            raise BlobAltered(_altered(ref))
+        return size
+
+    def __contains__(self, ref: str) -> bool:
+        """Whether a blob of this name is there; its bytes are not looked at."""
+        return _REF.fullmatch(ref) is not None and os.path.exists(self._path(ref))
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of all blobs, in no order."""
+        with os.scandir(self._directory) as entries:
+            for entry in entries:
+                if _REF.fullmatch(entry.name):
+                    yield entry.name
+
+    def size(self, ref: str) -> int:
+        """Return a blob's size in bytes.
+
+        Raises:
+            BlobMissing: there is no such blob.
+        """
+        try:
+            return os.stat(self._path(ref)).st_size
+        except FileNotFoundError as error:
+            raise BlobMissing(f"no blob {ref} in {self._directory}") from error
+
+    def older_than(self, age_s: float) -> list[str]:
+        """Return the names of the blobs that were written more than `age_s` seconds ago.
+
+        Temporary files of that age, left by a process that died, are removed on the way.
+        """
+        before = time.time() - age_s
+        old = []
+        with os.scandir(self._directory) as entries:
+            for entry in entries:
+                if entry.stat(follow_symlinks=False).st_mtime > before:
+                    continue
+                if _REF.fullmatch(entry.name):
+                    old.append(entry.name)
+                elif entry.name.startswith(_TEMPORARY):
+                    _remove(entry.path)
+        return old
+
+    def remove(self, ref: str) -> int:
+        """Delete a blob and return its size; 0 when it was gone already.
+
+        Only the collector may call this, inside a write transaction in which no message names
+        the blob: publishers look for their blobs in theirs.
+        """
+        path = self._path(ref)
+        try:
+            size = os.stat(path).st_size
+            os.unlink(path)
+        except FileNotFoundError:
+            return 0
+        return size
+
+    def _path(self, ref: str) -> str:
+        if _REF.fullmatch(ref) is None:
+            shown = ref if len(ref) <= 80 else ref[:80] + "…"
+            raise InvalidInput(f"{shown!a} is not a blob name (sha256- and 64 hex digits)")
+        return os.path.join(self._directory, ref)
+
+    def _is_stored(self, ref: str, size: int) -> bool:
+        """Whether the blob is there, with the size that it must have (else it is replaced)."""
+        try:
+            return os.stat(self._path(ref)).st_size == size
+        except FileNotFoundError:
+            return False
+
+    def _open(self, ref: str) -> BinaryIO:
+        path = self._path(ref)
+        try:
+            return open(path, "rb")
+        except FileNotFoundError as error:
+            raise BlobMissing(f"no blob {ref} in {self._directory}") from error
+        except OSError as error:
+            raise BusUnusable(f"blob {ref} can't be read: {error.strerror}") from error
+
+
+def _write(path: str, content: BinaryIO) -> tuple[str, int]:
+    """Write a stream to a new file and to the disk; return its blob name and size."""
+    digest = hashlib.sha256()
+    size = 0
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb", buffering=0) as file:
+        while chunk := content.read(CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+            view = memoryview(chunk)
+            while view:
+                view = view[file.write(view) :]
+        os.fsync(file.fileno())
+    return _name(digest), size
+
+
+def _name(digest: hashlib._Hash) -> str:
+    return f"sha256-{digest.hexdigest()}"
+
+
+def _altered(ref: str) -> str:
+    return f"blob {ref} is altered: its bytes do not give its name"
+
+
+def _sync_directory(path: str) -> None:
+    """Make a rename in a directory survive a power loss."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def _unwritable(directory: str, error: OSError) -> BusUnusable:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return BusUnusable(f"the disk under {directory} is full; nothing was stored")
+    return BusUnusable(f"a blob can't be written in {directory}: {error.strerror}")

@@ -1,0 +1,44 @@
+"""The log, leases, heartbeats, and the doorbell that wakes waiters."""
+
+from .bus import COLLECT_AFTER_S, RECHECK_S, Bus
+from .doorbell import Listener
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .heartbeats import Heart as Heart
+    from .heartbeats import Heartbeat as Heartbeat
+    from .heartbeats import Heartbeats as Heartbeats
+    from .heartbeats import Liveness as Liveness
+    from .leases import Lease as Lease
+    from .leases import Leases as Leases
+
+__all__ = [
+    "COLLECT_AFTER_S",
+    "RECHECK_S",
+    "Bus",
+    "Heart",
+    "Heartbeat",
+    "Heartbeats",
+    "Lease",
+    "Leases",
+    "Listener",
+    "Liveness",
+]
+
+_HOMES = {
+    "Heart": "heartbeats",
+    "Heartbeat": "heartbeats",
+    "Heartbeats": "heartbeats",
+    "Lease": "leases",
+    "Leases": "leases",
+    "Liveness": "heartbeats",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what the hot commands don't need (threads, queues) only when it is asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -1,0 +1,60 @@
+"""Who the bus knows: telling a mistyped recipient from a real one."""
+
+from __future__ import annotations
+
+from ..schema import UnknownRecipient
+from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..schema import Database
+    from .catalog import Catalog
+    from .log import Log
+
+#: How many similar names a warning offers.
+_NEAREST = 3
+
+
+class Agents:
+    """The agents that the bus has seen act: they acknowledged, beat their heart, or sent."""
+
+    def __init__(self, database: Database, log: Log, catalog: Catalog) -> None:
+        self._database = database
+        self._log = log
+        self._catalog = catalog
+        # Answers that stay right: once known, an agent is known for ever; a stranger is worth
+        # one warning from each process.
+        self._known: set[str] = set()
+        self._warned: set[str] = set()
+
+    def names(self) -> list[str]:
+        """Return the names of all known agents, sorted."""
+        self._catalog.catch_up(self._log.newest_seq())
+        return [name for (name,) in self._database.rows(SQL["known_agents"])]
+
+    def knows(self, agent: str) -> bool:
+        """Whether the bus has seen this agent act."""
+        if agent not in self._known:
+            if not self._is_recorded(agent):
+                self._catalog.catch_up(self._log.newest_seq())
+                if not self._is_recorded(agent):
+                    return False
+            self._known.add(agent)
+        return True
+
+    def stranger(self, agent: str, *, repeat: bool) -> UnknownRecipient | None:
+        """Return the error for a recipient that the bus has never seen, else None.
+
+        Args:
+            agent: the recipient.
+            repeat: whether to say it again when this process has been told before.
+        """
+        if (agent in self._warned and not repeat) or self.knows(agent):
+            return None
+        import difflib  # slow to load, and only mistakes need it
+
+        self._warned.add(agent)
+        return UnknownRecipient(agent, difflib.get_close_matches(agent, self.names(), _NEAREST))
+
+    def _is_recorded(self, agent: str) -> bool:
+        return bool(self._database.value(SQL["agent_is_known"], (agent,)))

@@ -1,0 +1,276 @@
+"""`Bus`: one bus as one process sees it; the door to everything in it."""
+
+from __future__ import annotations
+
+import warnings
+
+from ..blobs import BlobStore
+from ..schema import (
+    ABSENT,
+    Database,
+    Draft,
+    Priority,
+    UnknownRecipientWarning,
+    create,
+    find_bus,
+)
+from .agents import Agents
+from .catalog import Catalog
+from .doorbell import Doorbell, Listener
+from .log import Log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+    from typing import Any
+
+    from ..schema import Layout, Message, Receipt
+    from .heartbeats import Heart, Heartbeats
+    from .leases import Leases
+
+#: How long a waiter trusts the doorbell before it looks for itself, in seconds.
+RECHECK_S = 2.0
+
+#: How old a blob that no message names must be before it is collected, in seconds: a day.
+COLLECT_AFTER_S = 86_400.0
+
+#: How many blobs are collected in one transaction, so that publishers hardly notice.
+_COLLECT_BATCH = 100
+
+
+class Bus:
+    """An open bus. Share it between threads freely; after a fork, open it again in the child.
+
+    Make one with `Bus.init` or `Bus.open`. It is a context manager that closes itself.
+
+    Attributes:
+        layout: the paths of the bus directory.
+        log: the messages.
+        blobs: the blob store.
+        catalog: what stands where in the log.
+        agents: who the bus knows.
+        database: the file, for the rooms built on this one.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.layout: Layout = database.layout
+        self.blobs = BlobStore(self.layout.blobs)
+        self.catalog = Catalog(database)
+        self._doorbell = Doorbell(self.layout.doorbell)
+        self.log = Log(database, self.blobs, self.catalog, self._doorbell)
+        self.agents = Agents(database, self.log, self.catalog)
+
+    @classmethod
+    def init(cls, directory: str | os.PathLike[str], **options: Any) -> Bus:
+        """Make a bus in a directory, unless one is there, and open it. Safe to repeat.
+
+        Args:
+            directory: the bus directory itself; made with mode 0700 when it is missing.
+            options: as for `open`.
+
+        Raises:
+            BusUnusable: the directory can't be written or is on a network filesystem.
+        """
+        create(directory)
+        return cls.open(directory, **options)
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str] | None = None, **options: Any) -> Bus:
+        """Open a bus.
+
+        Args:
+            directory: the bus directory; None finds it by `BUS_DIR`, or from the working
+                directory upwards.
+            options: `durability` (`normal` or `full`), `write_timeout_s` (seconds that a write
+                waits for others, 30), `clock` (a function that returns epoch milliseconds).
+
+        Raises:
+            BusNotFound: there is no bus.
+            BusUnusable: there is one that this process can't use.
+        """
+        return cls(Database(find_bus() if directory is None else directory, **options))
+
+    @property
+    def leases(self) -> Leases:
+        """The leases of the bus."""
+        from .leases import Leases
+
+        return Leases(self.database)
+
+    @property
+    def heartbeats(self) -> Heartbeats:
+        """The heartbeats of the agents."""
+        from .heartbeats import Heartbeats
+
+        return Heartbeats(self.database)
+
+    def heart(self, agent: str, *, interval_s: float = 10.0) -> Heart:
+        """Return a heart for an agent, not yet started: `with bus.heart("me") as heart: …`."""
+        from .heartbeats import Heart
+
+        return Heart(self.database, agent, interval_s=interval_s)
+
+    def publish(
+        self,
+        type: str,
+        payload: object = ABSENT,
+        *,
+        from_agent: str,
+        to_agent: str | None = None,
+        id: str | None = None,
+        in_reply_to: str | None = None,
+        correlation_id: str | None = None,
+        priority: int = Priority.NORMAL,
+        headers: Mapping[str, object] | None = None,
+        strict: bool = False,
+    ) -> Receipt:
+        """Store one message. When this returns, it is committed, and waiters are awake.
+
+        Repeating it with the same `id` and content stores nothing and returns the first seq.
+        Blocks while other writers have the bus, 30 s at most.
+
+        Args:
+            type, payload, from_agent, to_agent, id, in_reply_to, correlation_id, priority,
+                headers: as for `Draft`.
+            strict: refuse a recipient that the bus has never seen, instead of warning.
+
+        Raises:
+            InvalidInput: a field breaks a rule.
+            IdConflict: the id is taken by a message with other content.
+            UnknownParent: `in_reply_to` is not in the log.
+            UnknownRecipient: `strict`, and the bus has never seen `to_agent`.
+            BusBusy: other writers kept the bus for too long; nothing was stored.
+        """
+        draft = Draft(
+            type,
+            payload,
+            from_agent=from_agent,
+            to_agent=to_agent,
+            id=id,
+            in_reply_to=in_reply_to,
+            correlation_id=correlation_id,
+            priority=priority,
+            headers=headers,
+        )
+        return self.publish_many([draft], strict=strict)[0]
+
+    def publish_many(self, drafts: Iterable[Draft], *, strict: bool = False) -> list[Receipt]:
+        """Store messages in one transaction: all of them, or none when one is refused.
+
+        Returns:
+            A receipt for each draft, in order.
+
+        Raises:
+            As for `publish`.
+        """
+        drafts = list(drafts)
+        for recipient in {draft.to_agent for draft in drafts}:
+            if isinstance(recipient, str) and recipient:
+                self._check_recipient(recipient, strict)
+        return self.log.append(drafts)
+
+    def _check_recipient(self, recipient: str, strict: bool) -> None:
+        stranger = self.agents.stranger(recipient, repeat=strict)
+        if stranger is None:
+            return
+        if strict:
+            raise stranger
+        # Attributed to whoever called publish or publish_many.
+        warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=4)
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """Make one transaction of all that this thread does with the bus inside the block.
+
+        It commits at the end, and undoes everything when the block raises. Other writers wait
+        meanwhile: keep it short, and never wait or work inside it.
+        """
+        return self.database.write()
+
+    def get(self, key: int | str) -> Message | None:
+        """Return a message by its seq (a number) or its id (text), or None."""
+        return self.log.at(key) if isinstance(key, int) else self.log.get(key)
+
+    def read(
+        self,
+        *,
+        type: str | None = None,
+        conversation: str | None = None,
+        agent: str | None = None,
+        since_ms: int | None = None,
+        from_seq: int = 1,
+        to_seq: int | None = None,
+    ) -> Iterator[Message]:
+        """Yield the messages that fit every given filter, in order, a page in memory at a time.
+
+        Args:
+            type: a type pattern, such as `task.done`, `task.*`, `task.>`.
+            conversation: the id of a conversation, which is that of its first message.
+            agent: messages from or to this agent.
+            since_ms: messages of this epoch millisecond or later.
+            from_seq, to_seq: the range, both ends included; `to_seq` None ends where the log
+                ends now.
+        """
+        return self.log.read(
+            after_seq=from_seq - 1,
+            upto_seq=to_seq,
+            type=type,
+            conversation=conversation,
+            agent=agent,
+            since_ms=since_ms,
+        )
+
+    def follow(self, *, from_seq: int | None = None, type: str | None = None) -> Iterator[Message]:
+        """Yield messages for ever, each as soon as it is committed; blocks between them.
+
+        Args:
+            from_seq: where to begin; None begins with the next message.
+            type: a type pattern.
+        """
+        after = self.log.newest_seq() if from_seq is None else from_seq - 1
+        with self.listen() as listener:
+            while True:
+                newest = self.log.newest_seq()
+                yield from self.log.read(after_seq=after, upto_seq=newest, type=type)
+                after = max(after, newest)
+                listener.wait(RECHECK_S)
+
+    def listen(self) -> Listener:
+        """Return a listener, for loops that wait for messages in their own way."""
+        return Listener(self.layout.doorbell, self.database)
+
+    def collect_blobs(self, *, older_than_s: float = COLLECT_AFTER_S) -> tuple[int, int]:
+        """Delete the blobs that no message names and that are old enough. Safe to repeat.
+
+        Returns:
+            How many were deleted, and how many bytes they had.
+        """
+        old = self.blobs.older_than(older_than_s)
+        count = size = 0
+        for start in range(0, len(old), _COLLECT_BATCH):
+            # Publishers look for their blobs under the same lock, so none is taken from them.
+            with self.database.write():
+                for ref in old[start : start + _COLLECT_BATCH]:
+                    if not self.log.names_blob(ref):
+                        size += self.blobs.remove(ref)
+                        count += 1
+        return count, size
+
+    def close(self) -> None:
+        """Close the bus in this process; more than once does nothing."""
+        self.database.close()
+        self._doorbell.close()
+
+    def __enter__(self) -> Bus:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,111 @@
+"""The catalog: which types, senders and times stand in which block of the log.
+
+An index on types and senders would cost every publisher a third of its rate, for the sake of
+people who look back now and then. So the log is cut into blocks, and the catalog says what is in
+each: looking back reads the blocks that can hold an answer. It is brought up to date by those who
+ask, from its own position; what is newer than that is simply read.
+"""
+
+from __future__ import annotations
+
+from ..schema import AckbusError
+from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..schema import Database, TypePattern
+
+#: How many seqs make a block: small enough to skip much, large enough to keep the catalog small.
+BLOCK_SEQS = 2048
+
+#: How many messages one transaction of the catalog counts: a few tens of milliseconds, so that
+#: publishers hardly notice.
+STEP_MESSAGES = 16 * BLOCK_SEQS
+
+
+class Catalog:
+    """The tables `catalog`, `catalog_blocks` and `catalog_state`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def catch_up(self, newest_seq: int) -> None:
+        """Count the messages up to `newest_seq`, in steps; each is a short transaction.
+
+        Raises:
+            BusBusy: the write lock could not be had in time; the steps before it stay.
+        """
+        while self.position() < newest_seq:
+            with self._database.write():
+                position = self.position()  # another process may have been here
+                upto = min(newest_seq, position + STEP_MESSAGES)
+                if upto > position:
+                    span = (position, upto, BLOCK_SEQS)
+                    self._database.rows(SQL["catalog_names"], span)
+                    self._database.rows(SQL["catalog_times"], span)
+                    self._database.rows(SQL["catalog_advance"], (upto,))
+
+    def position(self) -> int:
+        """Return the seq up to which messages have been counted."""
+        seq: int = self._database.value(SQL["catalog_position"])
+        return seq
+
+    def counts(self, kind: str) -> dict[str, int]:
+        """Return how many counted messages there are by `type`, or by sender (`from`)."""
+        return dict(self._database.rows(SQL["catalog_counts"], (kind,)))
+
+    def spans(
+        self,
+        after: int,
+        last: int,
+        pattern: TypePattern | None,
+        sender: str | None,
+        since_ms: int | None,
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the ranges (after, last] of the log that can hold what is looked for, in order."""
+        if pattern is None and sender is None and since_ms is None:
+            yield after, last
+            return
+        self._catch_up_if_far(last)
+        position = min(self.position(), last)
+        for block in sorted(self._blocks(after, position, pattern, sender, since_ms)):
+            start = max(after, block * BLOCK_SEQS - 1)
+            yield start, min(position, (block + 1) * BLOCK_SEQS - 1)
+        yield max(after, position), last
+
+    def _blocks(
+        self,
+        after: int,
+        position: int,
+        pattern: TypePattern | None,
+        sender: str | None,
+        since_ms: int | None,
+    ) -> set[int]:
+        """Return the counted blocks that fit every filter."""
+        within = (after // BLOCK_SEQS, position // BLOCK_SEQS)
+        fitting: list[set[int]] = []
+        if pattern is not None:
+            types = (
+                [pattern.exact] if pattern.exact else filter(pattern.matches, self.counts("type"))
+            )
+            fitting.append(set().union(*(self._blocks_of("type", name, within) for name in types)))
+        if sender is not None:
+            fitting.append(self._blocks_of("from", sender, within))
+        if since_ms is not None:
+            rows = self._database.rows(SQL["catalog_blocks_since"], (since_ms, *within))
+            fitting.append({block for (block,) in rows})
+        return set.intersection(*fitting)
+
+    def _blocks_of(self, kind: str, name: str, within: tuple[int, int]) -> set[int]:
+        rows = self._database.rows(SQL["catalog_blocks_of"], (kind, name, *within))
+        return {block for (block,) in rows}
+
+    def _catch_up_if_far(self, newest_seq: int) -> None:
+        """Catch up when much is uncounted; a reader that can't write reads it all instead."""
+        if newest_seq - self.position() > STEP_MESSAGES:
+            try:
+                self.catch_up(newest_seq)
+            except AckbusError:
+                return  # the answer is the same, only slower

@@ -1,0 +1,169 @@
+"""The doorbell: how a publisher in one process wakes a waiter in another at once.
+
+A publisher writes one byte over a small file after its commit; waiters watch that file through
+inotify. It is only a hint: writers with their own SQL never ring it, so every wait is bounded and
+is followed by another look at the log. Watching the write-ahead log instead would miss commits,
+because the last thing that a commit changes is shared memory, which gives no event.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ..schema import Database
+
+#: How often a waiter without inotify asks SQLite whether anything was committed, in seconds.
+FALLBACK_POLL_S = 0.005
+
+
+class Doorbell:
+    """The bell of one bus, for ringing."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = -1
+
+    def ring(self) -> None:
+        """Wake every waiter of the bus. Never raises: a bell that can't ring delays, no more."""
+        try:
+            if self._fd < 0:
+                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.pwrite(self._fd, b"!", 0)
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """Give the file descriptor back."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class Listener:
+    """Someone who waits for new messages. Use it as: listen, look at the log, wait, look again.
+
+    Listening begins when it is made, so that nothing falls between the look and the wait. Waiting
+    is for one thread; `wake` may be called from any.
+    """
+
+    def __init__(self, path: str, database: Database, *, use_inotify: bool = True) -> None:
+        self._path = path
+        self._database = database
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_reader, False)
+        os.set_blocking(self._wake_writer, False)
+        self._watch = _watch(path) if use_inotify else None
+        self._version = None if self._watch else self._data_version()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Block until the bell rings, `wake` is called, or the time is over.
+
+        Returns:
+            False when the time ran out.
+        """
+        if self._watch is None:
+            return self._wait_by_asking(timeout_s)
+        return self._watch.wait(timeout_s, self._wake_reader)
+
+    def wake(self) -> None:
+        """End the wait that is on, or the next one, at once."""
+        try:
+            os.write(self._wake_writer, b"!")
+        except OSError:
+            return  # the pipe is full: it is awake already; or closed: nobody waits
+
+    def close(self) -> None:
+        """Stop listening; more than once does nothing."""
+        if self._wake_reader >= 0:
+            os.close(self._wake_reader)
+            os.close(self._wake_writer)
+            self._wake_reader = self._wake_writer = -1
+            if self._watch is not None:
+                self._watch.close()
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _data_version(self) -> int:
+        version: int = self._database.value("PRAGMA data_version")
+        return version
+
+    def _wait_by_asking(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            version = self._data_version()
+            if version != self._version or _drain(self._wake_reader):
+                self._version = version
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(FALLBACK_POLL_S, left))
+
+
+class _Watch:
+    """An inotify watch on the bell's file."""
+
+    def __init__(self, path: str) -> None:
+        import inotify_simple  # slow to load, and only waiters need it
+
+        self._path = path
+        self._flags = inotify_simple.flags
+        self._inotify = inotify_simple.INotify(nonblocking=True)
+        try:
+            self._subscribe()
+        except OSError:
+            self._inotify.close()
+            raise
+
+    def _subscribe(self) -> None:
+        os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        self._inotify.add_watch(self._path, self._flags.MODIFY)
+
+    def wait(self, timeout_s: float, wake_fd: int) -> bool:
+        import select
+
+        poll = select.poll()
+        poll.register(self._inotify.fd, select.POLLIN)
+        poll.register(wake_fd, select.POLLIN)
+        ready = poll.poll(max(0, timeout_s) * 1000)
+        _drain(wake_fd)
+        events = self._inotify.read(timeout=0)
+        if any(event.mask & self._flags.IGNORED for event in events):
+            self._subscribe()  # the file was removed, and with it the watch
+        return bool(ready)
+
+    def close(self) -> None:
+        self._inotify.close()
+
+
+def _watch(path: str) -> _Watch | None:
+    """Return a watch, or None where there is no inotify, or no instance of it left."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        return _Watch(path)
+    except OSError:
+        return None
+
+
+def _drain(fd: int) -> bool:
+    """Empty a wake pipe; say whether there was anything in it."""
+    try:
+        return bool(os.read(fd, 4096))
+    except BlockingIOError:
+        return False

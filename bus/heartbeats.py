@@ -1,0 +1,243 @@
+"""Heartbeats: one row for each agent, and the thread that writes it."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from queue import Empty, SimpleQueue
+from threading import Thread
+
+from ..schema import AckbusError, InvalidInput, check_agent
+from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ..schema import Database
+
+#: How often an agent's heart beats, in seconds.
+BEAT_INTERVAL_S = 10.0
+
+#: The ages, in seconds, from which an agent is taken for warn, stale and dead.
+WARN_AFTER_S, STALE_AFTER_S, DEAD_AFTER_S = 30, 100, 300
+
+#: The status of an agent that stopped in good order: it is not expected to beat.
+STOPPED = "stopped"
+
+#: How long `Heart.stop` waits for the last beat to be written, in seconds.
+STOP_TIMEOUT_S = 0.9
+
+_MAX_STATUS_CHARS = 64
+_MAX_TASK_CHARS = 512
+
+#: Words of other systems for the same status.
+_ALIASES = {"busy": "working"}
+
+
+class Liveness(StrEnum):
+    """What an agent's last beat says about it."""
+
+    ALIVE = "alive"
+    WARN = "warn"
+    STALE = "stale"
+    DEAD = "dead"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The last beat of one agent.
+
+    Attributes:
+        agent: its name.
+        ts_ms: when it beat, in epoch milliseconds.
+        status: `idle`, `working`, `blocked`, `stopped`, or a word of its own.
+        task: what it is at, or None.
+        progress: how far it is with that, by its own measure (usually 0 to 1), or None.
+        pid: the process that beat, or None.
+        age_s: seconds since the beat when it was read; never negative.
+        liveness: what that age means.
+    """
+
+    agent: str
+    ts_ms: int
+    status: str
+    task: str | None
+    progress: float | None
+    pid: int | None
+    age_s: float
+    liveness: Liveness
+
+
+class Heartbeats:
+    """The table `heartbeats`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def beat(
+        self,
+        agent: str,
+        status: str = "idle",
+        *,
+        task: str | None = None,
+        progress: float | None = None,
+        pid: int | None = None,
+    ) -> None:
+        """Write one beat of an agent, over its last one. Safe to repeat.
+
+        Raises:
+            InvalidInput: a field breaks a rule.
+        """
+        status = check_status(agent, status, task, progress)
+        row = (agent, self._database.now_ms(), status, task, progress, pid or os.getpid())
+        with self._database.write():
+            self._database.rows(SQL["beat"], row)
+
+    def get(self, agent: str) -> Heartbeat | None:
+        """Return an agent's last beat, or None if it never beat."""
+        row = self._database.row(SQL["heartbeat"], (agent,))
+        return None if row is None else self._heartbeat(row)
+
+    def list(self, *, older_than_s: float = 0) -> list[Heartbeat]:
+        """Return the last beat of every agent, by name.
+
+        Args:
+            older_than_s: only beats of at least this age: 30 lists the agents to worry about.
+        """
+        beats = map(self._heartbeat, self._database.rows(SQL["heartbeats"]))
+        return [beat for beat in beats if beat.age_s >= older_than_s]
+
+    def _heartbeat(
+        self, row: tuple[str, int, str, str | None, float | None, int | None]
+    ) -> Heartbeat:
+        _, ts_ms, status, *_ = row
+        age_s = max(0, self._database.now_ms() - ts_ms) / 1000
+        return Heartbeat(*row, age_s, _liveness(status, age_s))
+
+
+class Heart:
+    """Beats for an agent from a thread of its own, so that no work can make the agent look dead.
+
+    The first beat is at once. A beat that can't be written is logged, and the next is tried.
+    Use it as a context manager, or call `start` and `stop`.
+    """
+
+    def __init__(
+        self, database: Database, agent: str, *, interval_s: float = BEAT_INTERVAL_S
+    ) -> None:
+        check_agent(agent)
+        if not 0 < interval_s < WARN_AFTER_S:
+            raise InvalidInput(f"a heart beats every 0 to {WARN_AFTER_S} s, not {interval_s}")
+        self._database = database
+        self._agent = agent
+        self._interval_s = interval_s
+        self._commands: SimpleQueue[_Command] = SimpleQueue()
+        # A daemon, so that an agent which ends without stopping its heart can end.
+        self._thread = Thread(target=self._run, name=f"heart of {agent}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to beat, with status idle. A heart starts once."""
+        self._thread.start()
+
+    def update(
+        self, status: str, *, task: str | None = None, progress: float | None = None
+    ) -> None:
+        """Change what the heart says, at once. Never blocks on the bus.
+
+        Raises:
+            InvalidInput: a field breaks a rule.
+        """
+        status = check_status(self._agent, status, task, progress)
+        self._commands.put(_Command(status, task, progress))
+
+    def stop(self) -> None:
+        """Write a last beat that says `stopped`, and end the thread; returns within a second."""
+        self._commands.put(_Command(STOPPED, None, None))
+        if self._thread.is_alive():
+            self._thread.join(STOP_TIMEOUT_S)
+
+    def __enter__(self) -> Heart:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        heartbeats = Heartbeats(self._database)  # this thread's own connection
+        command = _Command("idle", None, None)
+        try:
+            while True:
+                self._beat(heartbeats, command)
+                if command.status == STOPPED:
+                    return
+                command = self._next_command(command)
+        finally:
+            self._database.close_thread()
+
+    def _next_command(self, current: _Command) -> _Command:
+        """Wait for the next beat's time or for commands; of several the last counts."""
+        timeout_s = self._interval_s
+        try:
+            while current.status != STOPPED:
+                current = self._commands.get(timeout=timeout_s)
+                timeout_s = 0
+        except Empty:
+            return current
+        return current
+
+    def _beat(self, heartbeats: Heartbeats, command: _Command) -> None:
+        try:
+            heartbeats.beat(
+                self._agent, command.status, task=command.task, progress=command.progress
+            )
+        except AckbusError as error:
+            import logging
+
+            logging.getLogger("ackbus.heart").warning(
+                "a beat of %s was not written: %s", self._agent, error
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """What the next beat is to say; the status `stopped` ends the heart."""
+
+    status: str
+    task: str | None
+    progress: float | None
+
+
+def check_status(agent: str, status: str, task: str | None, progress: float | None) -> str:
+    """Check what a beat says, and return the status in this project's words.
+
+    Raises:
+        InvalidInput: a field breaks a rule.
+    """
+    check_agent(agent)
+    if not 0 < len(status) <= _MAX_STATUS_CHARS or not status.isprintable():
+        raise InvalidInput(f"a status is 1 to {_MAX_STATUS_CHARS} printable characters")
+    if task is not None and (len(task) > _MAX_TASK_CHARS or not task.isprintable()):
+        raise InvalidInput(f"a task is at most {_MAX_TASK_CHARS} printable characters")
+    if progress is not None and not math.isfinite(progress):
+        raise InvalidInput("progress must be a finite number")
+    return _ALIASES.get(status, status)
+
+
+def _liveness(status: str, age_s: float) -> Liveness:
+    if status == STOPPED:
+        return Liveness.STOPPED
+    if age_s >= DEAD_AFTER_S:
+        return Liveness.DEAD
+    if age_s >= STALE_AFTER_S:
+        return Liveness.STALE
+    return Liveness.WARN if age_s >= WARN_AFTER_S else Liveness.ALIVE

@@ -1,0 +1,141 @@
+"""Leases: named exclusive rights that expire, each grant with a fencing token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..schema import BusBusy, InvalidInput, LeaseLost, check_agent, check_lease_name
+from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..schema import Database
+
+#: How long a lease lasts unless the caller says otherwise, in seconds; renew it at half of that.
+DEFAULT_LEASE_S = 60.0
+
+#: The longest lease, in seconds: a day. Longer work renews.
+MAX_LEASE_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A granted lease.
+
+    Attributes:
+        name: what it is about.
+        holder: the agent that has it.
+        token: the fencing token; a later grant of any lease has a larger one.
+        acquired_at_ms: when it was granted, in epoch milliseconds.
+        until_ms: when it ends unless it is renewed; at that very millisecond it has ended.
+    """
+
+    name: str
+    holder: str
+    token: int
+    acquired_at_ms: int
+    until_ms: int
+
+
+class Leases:
+    """The table `task_claims`. At any time a lease has one holder.
+
+    An ended lease can't be renewed, even when nobody has taken it since: the holder can't know
+    what happened meanwhile, so it has to acquire it again, with a new token.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def acquire(self, name: str, holder: str, *, ttl_s: float = DEFAULT_LEASE_S) -> Lease | None:
+        """Take a lease if nobody holds it. Checking and granting are one transaction.
+
+        Returns:
+            The lease, or None when it is held, by `holder` itself too, or when the bus was
+            locked for too long to find out.
+
+        Raises:
+            InvalidInput: a name or the duration breaks a rule.
+        """
+        check_lease_name(name)
+        check_agent(holder, "holder")
+        duration_ms = _duration_ms(ttl_s)
+        try:
+            with self._database.write() as connection:
+                now_ms = self._database.now_ms()
+                self._database.rows(SQL["end_expired_lease"], (name, now_ms))
+                grant = (name, holder, now_ms, now_ms + duration_ms)
+                self._database.rows(SQL["grant_lease"], grant)
+                if not connection.changes():
+                    return None
+                return self.get(name)
+        except BusBusy:
+            return None
+
+    def renew(self, lease: Lease, *, ttl_s: float = DEFAULT_LEASE_S) -> Lease:
+        """Let a lease last `ttl_s` from now. Safe to repeat.
+
+        Raises:
+            LeaseLost: it has ended, was released, or is somebody else's; nothing was changed.
+        """
+        until_ms = self._database.now_ms() + _duration_ms(ttl_s)
+        self._change("renew_lease", lease, until_ms)
+        return Lease(lease.name, lease.holder, lease.token, lease.acquired_at_ms, until_ms)
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back.
+
+        Raises:
+            LeaseLost: as for `renew`; also when it was released before.
+        """
+        self._change("release_lease", lease)
+
+    def check(self, lease: Lease) -> None:
+        """Make sure that a lease is still held; inside a transaction this fences its writes.
+
+        Raises:
+            LeaseLost: it is not.
+        """
+        held = self.get(lease.name)
+        if (
+            held is None
+            or (held.holder, held.token) != (lease.holder, lease.token)
+            or (held.until_ms <= self._database.now_ms())
+        ):
+            raise self._lost(lease)
+
+    def get(self, name: str) -> Lease | None:
+        """Return the last grant of a lease that was not released, or None; it may have ended."""
+        row = self._database.row(SQL["lease"], (name,))
+        return None if row is None else Lease(*row)
+
+    def list(self) -> list[Lease]:
+        """Return the leases that are held now, by name."""
+        rows = self._database.rows(SQL["live_leases"], (self._database.now_ms(),))
+        return [Lease(*row) for row in rows]
+
+    def _change(self, statement: str, lease: Lease, *values: int) -> None:
+        with self._database.write() as connection:
+            key = (lease.name, lease.holder, lease.token, self._database.now_ms())
+            self._database.rows(SQL[statement], (*values, *key))
+            if not connection.changes():
+                raise self._lost(lease)
+
+    def _lost(self, lease: Lease) -> LeaseLost:
+        held = self.get(lease.name)
+        if held is None:
+            state = "is free; acquire it again"
+        elif held.until_ms <= self._database.now_ms():
+            state = "has expired; acquire it again"
+        else:
+            state = f"is held by {held.holder} with token {held.token}"
+        return LeaseLost(
+            f"{lease.holder} does not hold lease {lease.name!r} with token {lease.token}:"
+            f" it {state}"
+        )
+
+
+def _duration_ms(ttl_s: float) -> int:
+    if not 0 < ttl_s <= MAX_LEASE_S:
+        raise InvalidInput(f"a lease lasts more than 0 and at most {MAX_LEASE_S:g} s, not {ttl_s}")
+    return max(1, round(ttl_s * 1000))

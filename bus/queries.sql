@@ -1,0 +1,138 @@
+-- The statements of the room `bus`, by table. {columns} are the columns of a message.
+
+-- messages ------------------------------------------------------------------------------------
+
+-- name: append
+INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to,
+                      payload, payload_ref, priority, headers)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: message_by_id
+SELECT {columns} FROM messages WHERE id = ?;
+
+-- name: message_by_seq
+SELECT {columns} FROM messages WHERE seq = ?;
+
+-- name: newest_seq
+-- Also right when the newest messages have left the log.
+SELECT seq FROM sqlite_sequence WHERE name = 'messages';
+
+-- name: conversation_of
+-- The conversation that a reply joins.
+SELECT ifnull(correlation_id, id) FROM messages WHERE id = ?;
+
+-- name: blob_is_named
+SELECT EXISTS (SELECT 1 FROM messages WHERE payload_ref = ?);
+
+-- name: addressed_to
+-- An inbox after a seq. Two index walks that merge as a stream: an OR would sort the backlog.
+SELECT {columns} FROM messages WHERE to_agent = ?1 AND seq > ?2
+UNION ALL
+SELECT {columns} FROM messages WHERE to_agent IS NULL AND seq > ?2
+ORDER BY seq LIMIT ?3;
+
+-- name: count_addressed_to
+-- How many messages an inbox holds after a seq, counted up to a limit.
+SELECT count(*) FROM (
+  SELECT seq FROM messages WHERE to_agent = ?1 AND seq > ?2
+  UNION ALL
+  SELECT seq FROM messages WHERE to_agent IS NULL AND seq > ?2
+  LIMIT ?3);
+
+-- name: in_conversation
+SELECT {columns} FROM messages WHERE correlation_id = ?1 AND seq > ?2 AND seq <= ?3
+UNION ALL
+SELECT {columns} FROM messages WHERE id = ?1 AND correlation_id IS NULL AND seq > ?2 AND seq <= ?3
+ORDER BY seq LIMIT ?4;
+
+-- name: sent_to
+SELECT {columns} FROM messages WHERE to_agent = ?1 AND seq > ?2 AND seq <= ?3
+ORDER BY seq LIMIT ?4;
+
+-- name: in_span
+SELECT {columns} FROM messages WHERE seq > ?1 AND seq <= ?2
+ORDER BY seq LIMIT ?3;
+
+-- name: newest
+SELECT {columns} FROM messages ORDER BY seq DESC LIMIT ?;
+
+-- catalog -------------------------------------------------------------------------------------
+
+-- name: catalog_position
+SELECT last_seq FROM catalog_state;
+
+-- name: catalog_names
+-- Count what stands in the messages (?1, ?2] under their types and senders, by block of ?3.
+INSERT INTO catalog (kind, name, block, messages)
+SELECT 'type', type, seq / ?3, count(*) FROM messages
+ WHERE seq > ?1 AND seq <= ?2 GROUP BY 2, 3
+UNION ALL
+SELECT 'from', from_agent, seq / ?3, count(*) FROM messages
+ WHERE seq > ?1 AND seq <= ?2 GROUP BY 2, 3
+ON CONFLICT DO UPDATE SET messages = messages + excluded.messages;
+
+-- name: catalog_times
+INSERT INTO catalog_blocks (block, min_ts_ms, max_ts_ms)
+SELECT seq / ?3, min(ts_ms), max(ts_ms) FROM messages
+ WHERE seq > ?1 AND seq <= ?2 GROUP BY 1
+ON CONFLICT DO UPDATE SET min_ts_ms = min(min_ts_ms, excluded.min_ts_ms),
+                          max_ts_ms = max(max_ts_ms, excluded.max_ts_ms);
+
+-- name: catalog_advance
+UPDATE catalog_state SET last_seq = ?;
+
+-- name: catalog_counts
+SELECT name, sum(messages) FROM catalog WHERE kind = ? GROUP BY name ORDER BY name;
+
+-- name: catalog_blocks_of
+SELECT DISTINCT block FROM catalog WHERE kind = ? AND name = ? AND block BETWEEN ? AND ?;
+
+-- name: catalog_blocks_since
+SELECT block FROM catalog_blocks WHERE max_ts_ms >= ? AND block BETWEEN ? AND ?;
+
+-- known agents --------------------------------------------------------------------------------
+
+-- name: agent_is_known
+SELECT EXISTS (SELECT 1 FROM known_agents WHERE agent_id = ?);
+
+-- name: known_agents
+SELECT DISTINCT agent_id FROM known_agents ORDER BY agent_id;
+
+-- task_claims ---------------------------------------------------------------------------------
+
+-- name: end_expired_lease
+DELETE FROM task_claims WHERE task_id = ? AND lease_until_ms <= ?;
+
+-- name: grant_lease
+INSERT INTO task_claims (task_id, claimed_by, claimed_at_ms, lease_until_ms)
+VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: lease
+SELECT task_id, claimed_by, token, claimed_at_ms, lease_until_ms FROM task_claims
+ WHERE task_id = ?;
+
+-- name: live_leases
+SELECT task_id, claimed_by, token, claimed_at_ms, lease_until_ms FROM task_claims
+ WHERE lease_until_ms > ? ORDER BY task_id;
+
+-- name: renew_lease
+UPDATE task_claims SET lease_until_ms = ?
+ WHERE task_id = ? AND claimed_by = ? AND token = ? AND lease_until_ms > ?;
+
+-- name: release_lease
+DELETE FROM task_claims
+ WHERE task_id = ? AND claimed_by = ? AND token = ? AND lease_until_ms > ?;
+
+-- heartbeats ----------------------------------------------------------------------------------
+
+-- name: beat
+INSERT INTO heartbeats (agent_id, ts_ms, status, current_task, progress, pid)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET ts_ms = excluded.ts_ms, status = excluded.status,
+  current_task = excluded.current_task, progress = excluded.progress, pid = excluded.pid;
+
+-- name: heartbeat
+SELECT agent_id, ts_ms, status, current_task, progress, pid FROM heartbeats WHERE agent_id = ?;
+
+-- name: heartbeats
+SELECT agent_id, ts_ms, status, current_task, progress, pid FROM heartbeats ORDER BY agent_id;

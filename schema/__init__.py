@@ -1,0 +1,102 @@
+"""What a message is and how it is stored. Imports no other room."""
+
+from .create import create
+from .database import BUSY_TIMEOUT_MS, SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, pages
+from .draft import ABSENT, Draft, Row
+from .errors import (
+    AckbusError,
+    AckPastEnd,
+    BlobAltered,
+    BlobMissing,
+    BusBusy,
+    BusNotFound,
+    BusUnusable,
+    IdConflict,
+    InvalidInput,
+    LeaseLost,
+    NotFound,
+    Refused,
+    TimedOut,
+    UnknownParent,
+    UnknownRecipient,
+    UnknownRecipientWarning,
+    WrongProcess,
+)
+from .ids import new_id
+from .json import decode, encode
+from .layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout, find_bus, user_bus
+from .limits import (
+    INLINE_PAYLOAD_BYTES,
+    MAX_AGENT_CHARS,
+    MAX_HEADERS_BYTES,
+    MAX_ID_CHARS,
+    MAX_LEASE_NAME_CHARS,
+    MAX_PAYLOAD_BYTES,
+    MAX_TYPE_CHARS,
+)
+from .message import COLUMNS, PRIORITY_NAMES, Message, Priority, Receipt, parse_priority
+from .names import check_agent, check_id, check_lease_name, check_type
+from .patterns import TypePattern
+from .queries import Queries
+from .times import format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
+
+__all__ = [
+    "ABSENT",
+    "BUSY_TIMEOUT_MS",
+    "BUS_DIRECTORY",
+    "BUS_DIR_VARIABLE",
+    "COLUMNS",
+    "INLINE_PAYLOAD_BYTES",
+    "MAX_AGENT_CHARS",
+    "MAX_HEADERS_BYTES",
+    "MAX_ID_CHARS",
+    "MAX_LEASE_NAME_CHARS",
+    "MAX_PAYLOAD_BYTES",
+    "MAX_TYPE_CHARS",
+    "PRIORITY_NAMES",
+    "SCHEMA_VERSION",
+    "WRITE_TIMEOUT_S",
+    "AckPastEnd",
+    "AckbusError",
+    "BlobAltered",
+    "BlobMissing",
+    "BusBusy",
+    "BusNotFound",
+    "BusUnusable",
+    "Database",
+    "Draft",
+    "IdConflict",
+    "InvalidInput",
+    "Layout",
+    "LeaseLost",
+    "Message",
+    "NotFound",
+    "Priority",
+    "Queries",
+    "Receipt",
+    "Refused",
+    "Row",
+    "TimedOut",
+    "TypePattern",
+    "UnknownParent",
+    "UnknownRecipient",
+    "UnknownRecipientWarning",
+    "WrongProcess",
+    "check_agent",
+    "check_id",
+    "check_lease_name",
+    "check_type",
+    "create",
+    "decode",
+    "encode",
+    "find_bus",
+    "format_ts",
+    "new_id",
+    "now_ms",
+    "pages",
+    "parse_duration_ms",
+    "parse_priority",
+    "parse_since",
+    "parse_ts",
+    "user_bus",
+]

@@ -1,0 +1,82 @@
+"""Making a bus: the directory, the tables, the files beside them."""
+
+from __future__ import annotations
+
+import os
+
+import apsw
+
+from .database import BUSY_TIMEOUT_MS, check_sqlite_version, translate
+from .errors import BusUnusable
+from .layout import Layout, refuse_network_filesystem
+from .write_lock import WriteLock
+
+#: What git must not see: the file and its helpers change with every message. `bus.jsonl`, and
+#: the blobs that its lines name, are for history.
+_GITIGNORE = """\
+# Written by ackbus: the bus itself stays out of git; bus.jsonl and blobs/ may go in.
+bus.db
+bus.db-wal
+bus.db-shm
+doorbell
+*.lock
+blobs/.tmp-*
+workers/
+"""
+
+
+def create(directory: str | os.PathLike[str]) -> bool:
+    """Make a bus in `directory`; one that is there already is left as it is.
+
+    Safe to call from several processes at once, and again after a crash.
+
+    Returns:
+        Whether it was made now.
+
+    Raises:
+        BusUnusable: the directory can't be made or written, or is on a network filesystem.
+    """
+    check_sqlite_version(apsw.sqlite_lib_version())
+    layout = Layout(directory)
+    try:
+        os.makedirs(layout.directory, mode=0o700, exist_ok=True)
+        refuse_network_filesystem(layout.directory)
+        os.makedirs(layout.blobs, mode=0o700, exist_ok=True)
+        lock = WriteLock(layout.write_lock)
+    except OSError as error:
+        raise BusUnusable(f"can't make a bus in {layout.directory}: {error.strerror}") from error
+    lock.acquire(timeout_s=BUSY_TIMEOUT_MS / 1000)
+    try:
+        made = _create_tables(layout)
+        _write_gitignore(layout)
+    except apsw.Error as error:
+        raise translate(error, layout) from error
+    except OSError as error:
+        raise BusUnusable(f"can't make a bus in {layout.directory}: {error.strerror}") from error
+    finally:
+        lock.release()
+        lock.close()
+    return made
+
+
+def _create_tables(layout: Layout) -> bool:
+    connection = apsw.Connection(layout.database)
+    try:
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchall():
+            return False
+        os.chmod(layout.database, 0o600)
+        connection.execute("PRAGMA journal_mode = WAL")
+        ddl = os.path.join(os.path.dirname(__file__), "schema.sql")
+        with open(ddl, encoding="utf-8") as file, connection:
+            connection.execute(file.read())
+    finally:
+        connection.close()
+    return True
+
+
+def _write_gitignore(layout: Layout) -> None:
+    path = os.path.join(layout.directory, ".gitignore")
+    if not os.path.exists(path):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(_GITIGNORE)

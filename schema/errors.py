@@ -1,0 +1,115 @@
+"""Every error that the package raises on purpose, and the exit code that the command gives it.
+
+A message is one line that says what happened and, where there is one, what to do next. The facts
+behind it are attributes, so that programs never parse the text.
+"""
+
+from __future__ import annotations
+
+
+class AckbusError(Exception):
+    """The root of every error of this package.
+
+    Attributes:
+        exit_code: what `bus` exits with: 1 error, 2 usage, 3 refused, 4 nothing there, 5 timed out.
+    """
+
+    exit_code = 1
+
+
+class InvalidInput(AckbusError):
+    """Input broke a rule of the message form; nothing was stored."""
+
+    exit_code = 2
+
+
+class Refused(AckbusError):
+    """The request is well formed, but the state of the bus forbids it; nothing was changed."""
+
+    exit_code = 3
+
+
+class NotFound(AckbusError):
+    """What was asked for by name is not there."""
+
+    exit_code = 4
+
+
+class TimedOut(AckbusError):
+    """A wait ended before what was waited for came."""
+
+    exit_code = 5
+
+
+class BusNotFound(AckbusError):
+    """There is no bus where one was looked for."""
+
+
+class BusUnusable(AckbusError):
+    """A bus is there, but this process can't use it (rights, version, filesystem, damage)."""
+
+
+class BusBusy(TimedOut):
+    """Another process held the write lock for longer than this write was ready to wait.
+
+    The write did not happen; trying again is safe.
+    """
+
+
+class WrongProcess(AckbusError):
+    """A bus that was opened before a fork was used after it; open a new one in the child."""
+
+
+class IdConflict(Refused):
+    """A message with this id, but with other content, is already in the log.
+
+    Attributes:
+        id: the id that both share.
+        seq: the place of the one that is stored.
+        fields: the names of the fields that differ.
+    """
+
+    def __init__(self, id: str, seq: int, fields: list[str]) -> None:
+        self.id, self.seq, self.fields = id, seq, fields
+        differ = ", ".join(fields)
+        super().__init__(
+            f"message id {id!r} is taken by seq {seq}, with another {differ}; use a new id"
+        )
+
+
+class UnknownParent(Refused):
+    """The message that is to be answered is not in the log."""
+
+
+class UnknownRecipient(Refused):
+    """Strict publishing named an agent that the bus has never seen.
+
+    Attributes:
+        agent: the name that was given.
+        nearest: known agents with similar names, the most similar first.
+    """
+
+    def __init__(self, agent: str, nearest: list[str]) -> None:
+        self.agent, self.nearest = agent, nearest
+        hint = f"; did you mean {', '.join(nearest)}?" if nearest else ""
+        super().__init__(f"the bus has never seen an agent {agent!r}{hint}")
+
+
+class UnknownRecipientWarning(UserWarning):
+    """A message was stored for an agent that the bus has never seen."""
+
+
+class AckPastEnd(Refused):
+    """An acknowledgement named a seq above the newest message."""
+
+
+class LeaseLost(Refused):
+    """The lease expired, was released, or is another holder's by now."""
+
+
+class BlobMissing(NotFound, FileNotFoundError):
+    """No blob of this name is in the store."""
+
+
+class BlobAltered(AckbusError):
+    """A blob's bytes do not give the hash in its name."""

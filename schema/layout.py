@@ -1,0 +1,100 @@
+"""Where a bus lives: the bus directory, how it is found, and what it may stand on."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .errors import BusNotFound, BusUnusable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: The name of the bus directory in a project.
+BUS_DIRECTORY = ".worker-state"
+
+#: The environment variable that names the bus directory.
+BUS_DIR_VARIABLE = "BUS_DIR"
+
+#: Filesystems on which SQLite's write-ahead log fails or corrupts: its shared memory does not
+#: cross machines, and their locks can't be trusted.
+NETWORK_FILESYSTEMS = frozenset(
+    {"9p", "afs", "beegfs", "ceph", "cifs", "davfs", "fuse.davfs2", "fuse.gcsfuse"}
+    | {"fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "lustre", "ncpfs"}
+    | {"nfs", "nfs4", "ocfs2", "orangefs", "smb2", "smb3", "smbfs", "virtiofs"}
+)
+
+
+class Layout:
+    """The paths inside one bus directory."""
+
+    __slots__ = ("blobs", "database", "directory", "doorbell", "export_lock", "jsonl", "write_lock")
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = os.path.abspath(os.fspath(directory))
+        self.database = os.path.join(self.directory, "bus.db")
+        self.jsonl = os.path.join(self.directory, "bus.jsonl")
+        self.blobs = os.path.join(self.directory, "blobs")
+        self.doorbell = os.path.join(self.directory, "doorbell")
+        self.write_lock = os.path.join(self.directory, "write.lock")
+        self.export_lock = os.path.join(self.directory, "export.lock")
+
+
+def find_bus(start: str | os.PathLike[str] | None = None) -> str:
+    """Return the bus directory that a program started in `start` should use.
+
+    The environment variable `BUS_DIR` wins; else the nearest `.worker-state/` with a bus in it,
+    from `start` (default: the working directory) upwards, as git finds `.git`.
+
+    Raises:
+        BusNotFound: there is none.
+    """
+    named = os.environ.get(BUS_DIR_VARIABLE)
+    if named:
+        return os.path.abspath(named)
+    origin = folder = os.path.abspath(os.fspath(start) if start is not None else os.getcwd())
+    while True:
+        candidate = os.path.join(folder, BUS_DIRECTORY)
+        if os.path.exists(Layout(candidate).database):
+            return candidate
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            raise BusNotFound(f"no bus in {origin} or above it; make one with 'bus init'")
+        folder = parent
+
+
+def user_bus() -> str:
+    """Return the directory of the per-user bus, in the platform's state directory."""
+    import platformdirs  # only this one form needs it, and it would slow every start
+
+    return platformdirs.user_state_dir("ackbus", appauthor=False)
+
+
+def refuse_network_filesystem(directory: str) -> None:
+    """Raise unless SQLite's write-ahead log is safe on the filesystem under `directory`.
+
+    Raises:
+        BusUnusable: it is a network filesystem.
+    """
+    if os.major(os.stat(directory).st_dev) != 0 or not sys.platform.startswith("linux"):
+        return  # a block device is local; only anonymous devices need a closer look
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        kind = filesystem_of(os.path.realpath(directory), mounts)
+    if kind in NETWORK_FILESYSTEMS:
+        raise BusUnusable(
+            f"{directory} is on a network filesystem ({kind}), where SQLite can lose data;"
+            " put the bus on a local disk (--dir, or BUS_DIR)"
+        )
+
+
+def filesystem_of(path: str, mountinfo: Iterable[str]) -> str:
+    """Return the type of the filesystem that holds an absolute path, from mountinfo's lines."""
+    best, kind = "", ""
+    for line in mountinfo:
+        fields = line.split(" ")
+        mount = fields[4].replace("\\040", " ")
+        inside = path == mount or path.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= len(best):
+            best, kind = mount, fields[fields.index("-") + 1]
+    return kind

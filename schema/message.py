@@ -1,0 +1,260 @@
+"""What a message is once it is stored, and its JSON form.
+
+`Message` is read far more often than anything else here, so it holds the stored text and decodes
+headers and payload only when they are asked for.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import orjson
+
+from .errors import BlobAltered, BlobMissing, InvalidInput
+from .times import format_ts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+
+    class PayloadSource(Protocol):
+        """Where payloads that are not in the row come from: the blob store."""
+
+        def read(self, ref: str) -> bytes:
+            """Return a blob's bytes, checked against its name."""
+
+
+class Priority(IntEnum):
+    """How urgent a message is; queues may hand out lower numbers first."""
+
+    INTERACTIVE = 0
+    NORMAL = 1
+    BACKGROUND = 2
+
+
+#: The stored columns of a message, in the order in which every statement reads them.
+COLUMNS = (
+    "seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload,"
+    " payload_ref, priority, headers"
+)
+
+
+class Receipt:
+    """What publishing returns.
+
+    Attributes:
+        seq: the message's place in the log.
+        id: its identity.
+        duplicate: True when the same message was already there, and nothing was stored.
+    """
+
+    __slots__ = ("duplicate", "id", "seq")
+
+    def __init__(self, seq: int, id: str, duplicate: bool = False) -> None:
+        self.seq, self.id, self.duplicate = seq, id, duplicate
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Receipt) and (self.seq, self.id, self.duplicate) == (
+            other.seq,
+            other.id,
+            other.duplicate,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Receipt(seq={self.seq}, id={self.id!r}, duplicate={self.duplicate})"
+
+
+class Message:
+    """A stored message. It never changes, so it may be kept and shared.
+
+    Attributes:
+        seq: its place in the log.
+        id: its identity.
+        ts_ms: when it was published, in epoch milliseconds.
+        from_agent: who sent it.
+        to_agent: who it is for; None is a broadcast.
+        type: its routing word.
+        correlation_id: its conversation; None for a root, whose own id names the conversation.
+        in_reply_to: the id of the message that it answers, or None.
+        priority: 0 interactive, 1 normal, 2 background.
+        payload_ref: the name of the blob with its payload, or None.
+        raw_payload, raw_headers: the stored JSON text, or None.
+        attempt: which delivery this is, counted from 1; only inboxes set it.
+    """
+
+    __slots__ = (
+        "_blobs",
+        "_decoded",
+        "_payload",
+        "_payload_error",
+        "attempt",
+        "correlation_id",
+        "from_agent",
+        "id",
+        "in_reply_to",
+        "payload_ref",
+        "priority",
+        "raw_headers",
+        "raw_payload",
+        "seq",
+        "to_agent",
+        "ts_ms",
+        "type",
+    )
+
+    seq: int
+    id: str
+    ts_ms: int
+    from_agent: str
+    to_agent: str | None
+    type: str
+    correlation_id: str | None
+    in_reply_to: str | None
+    raw_payload: str | None
+    payload_ref: str | None
+    priority: int
+    raw_headers: str | None
+
+    def __init__(self, row: tuple[Any, ...], blobs: PayloadSource) -> None:
+        (
+            self.seq,
+            self.id,
+            self.ts_ms,
+            self.from_agent,
+            self.to_agent,
+            self.type,
+            self.correlation_id,
+            self.in_reply_to,
+            self.raw_payload,
+            self.payload_ref,
+            self.priority,
+            self.raw_headers,
+        ) = row
+        self._blobs = blobs
+        self._decoded = False
+        self.attempt = 1
+
+    @property
+    def conversation(self) -> str:
+        """The conversation that it belongs to: its own id when it began one."""
+        return self.correlation_id or self.id
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """Its metadata; empty when it has none."""
+        return orjson.loads(self.raw_headers) if self.raw_headers else {}
+
+    @property
+    def payload(self) -> Any:
+        """The payload as a JSON value.
+
+        None stands for null, for no payload (`has_payload` tells), and for one that can't be
+        had (`payload_error` tells). A large payload is read from its blob at the first use.
+        """
+        if not self._decoded:
+            self._decode()
+        return self._payload
+
+    @property
+    def has_payload(self) -> bool:
+        """Whether it was published with a payload, null included."""
+        return self.raw_payload is not None or self.payload_ref is not None
+
+    @property
+    def payload_error(self) -> str | None:
+        """Why the payload can't be had: `blob_missing`, `blob_altered`, `decode_failed`."""
+        if not self._decoded:
+            self._decode()
+        return self._payload_error
+
+    def _decode(self) -> None:
+        self._payload, self._payload_error, self._decoded = None, None, True
+        try:
+            if self.payload_ref is not None:
+                self._payload = orjson.loads(self._blobs.read(self.payload_ref))
+            elif self.raw_payload is not None:
+                self._payload = orjson.loads(self.raw_payload)
+        except orjson.JSONDecodeError:
+            self._payload_error = "decode_failed"
+        except BlobMissing:
+            self._payload_error = "blob_missing"
+        except BlobAltered:
+            self._payload_error = "blob_altered"
+
+    def to_line(self) -> bytes:
+        """Return its line of `bus.jsonl`, without the newline; large payloads stay references."""
+        fields = self._envelope()
+        if self.payload_ref is not None:
+            fields["payload_ref"] = self.payload_ref
+        elif self.raw_payload is not None:
+            fields.update(_payload_as_stored(self.raw_payload))
+        return orjson.dumps(fields)
+
+    def to_json(self) -> bytes:
+        """Return the same object with its payload read in, as the commands show it."""
+        fields = self._envelope()
+        if self.has_payload and self.payload_error is None:
+            fields["payload"] = self.payload
+        if self.payload_ref is not None:
+            fields["payload_ref"] = self.payload_ref
+        if self.payload_error is not None:
+            fields["payload_error"] = self.payload_error
+        return orjson.dumps(fields)
+
+    def _envelope(self) -> dict[str, object]:
+        """Return all but the payload, in the documented order, without what is absent."""
+        fields: dict[str, object] = {
+            "seq": self.seq,
+            "id": self.id,
+            "ts": format_ts(self.ts_ms),
+            "from": self.from_agent,
+        }
+        if self.to_agent is not None:
+            fields["to"] = self.to_agent
+        fields["type"] = self.type
+        if self.correlation_id is not None:
+            fields["correlation_id"] = self.correlation_id
+        if self.in_reply_to is not None:
+            fields["in_reply_to"] = self.in_reply_to
+        if self.priority != Priority.NORMAL:
+            fields["priority"] = PRIORITY_NAMES[self.priority]
+        if self.raw_headers:
+            fields["headers"] = self.headers
+        return fields
+
+    def __repr__(self) -> str:
+        return (
+            f"<Message {self.seq} {self.type} {self.from_agent} →"
+            f" {self.to_agent or 'all'} id={self.id}>"
+        )
+
+
+#: The names of the priorities in JSON and on the command line, by number.
+PRIORITY_NAMES = tuple(priority.name.lower() for priority in Priority)
+
+
+def parse_priority(value: object) -> Priority:
+    """Return the priority that a name or a number stands for.
+
+    Raises:
+        InvalidInput: it stands for none.
+    """
+    if isinstance(value, str) and value in PRIORITY_NAMES:
+        return Priority(PRIORITY_NAMES.index(value))
+    if type(value) is int and 0 <= value <= 2:
+        return Priority(value)
+    raise InvalidInput(f"priority must be {', '.join(PRIORITY_NAMES)}, not {value!r}")
+
+
+def _payload_as_stored(raw: str) -> dict[str, object]:
+    """Return the payload fields of a line.
+
+    Programs with their own SQL can store text that is no JSON, or JSON over several lines.
+    """
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return {"payload": raw, "payload_error": "decode_failed"}
+    return {"payload": orjson.Fragment(raw) if "\n" not in raw and "\r" not in raw else value}

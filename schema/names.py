@@ -1,0 +1,45 @@
+"""What names may look like: agents, types, ids. One rule each, one clear line when it is broken."""
+
+from __future__ import annotations
+
+from .errors import InvalidInput
+from .limits import MAX_AGENT_CHARS, MAX_ID_CHARS, MAX_LEASE_NAME_CHARS, MAX_TYPE_CHARS
+
+
+def check_agent(name: object, what: str = "agent name") -> None:
+    """Refuse what can't be an agent's name: printable text, 1 to 128 characters, no edge spaces."""
+    _check(name, what, MAX_AGENT_CHARS)
+
+
+def check_id(name: object, what: str = "id") -> None:
+    """Refuse what can't be a message or conversation id: printable, 1 to 255 characters."""
+    _check(name, what, MAX_ID_CHARS)
+
+
+def check_lease_name(name: object) -> None:
+    """Refuse what can't be a lease's name: printable text, 1 to 512 characters."""
+    _check(name, "lease name", MAX_LEASE_NAME_CHARS)
+
+
+def check_type(name: object) -> None:
+    """Refuse what can't be a message type: dotted parts without spaces, `*` or `>`."""
+    text = _check(name, "type", MAX_TYPE_CHARS)
+    if " " in text or "*" in text or ">" in text or "" in text.split("."):
+        raise InvalidInput(
+            f"type {text!r} must be dotted words without spaces, '*' or '>', like task.done"
+        )
+
+
+def _check(name: object, what: str, max_chars: int) -> str:
+    if not isinstance(name, str):
+        raise InvalidInput(f"{what} must be text, not {type(name).__name__}")
+    if not name:
+        raise InvalidInput(f"{what} must not be empty")
+    if len(name) > max_chars:
+        raise InvalidInput(f"{what} is {len(name)} characters long; the limit is {max_chars}")
+    # isprintable() is False for control characters, escapes and lone surrogates alike.
+    if not name.isprintable() or name != name.strip():
+        raise InvalidInput(f"{what} {name!a} has control characters or spaces at an end")
+    if name.startswith("-"):
+        raise InvalidInput(f"{what} {name!r} must not begin with '-'; was it meant as an option?")
+    return name

@@ -1,0 +1,29 @@
+"""Loads a room's `queries.sql`: statements that are named, described, and found by name."""
+
+from __future__ import annotations
+
+import os
+
+
+class Queries(dict[str, str]):
+    """The statements of one file, by name.
+
+    The file has `-- name: some_name` before each statement; the lines up to the next such line
+    are the statement.
+
+    Raises:
+        ValueError: a name stands twice, or text comes before the first name.
+    """
+
+    def __init__(self, beside: str, file: str = "queries.sql") -> None:
+        super().__init__()
+        path = os.path.join(os.path.dirname(beside), file)
+        with open(path, encoding="utf-8") as lines:
+            head, *parts = lines.read().split("-- name: ")
+        if any(line and not line.startswith("--") for line in head.splitlines()):
+            raise ValueError(f"{path}: text before the first '-- name:'")
+        for part in parts:
+            name, _, sql = part.partition("\n")
+            if name in self:
+                raise ValueError(f"{path}: {name} stands twice")
+            self[name] = sql.strip().rstrip(";")

@@ -1,0 +1,142 @@
+"""Deliveries that failed: how often, why, and where those are that failed too often."""
+
+from __future__ import annotations
+
+import os
+
+from ..schema import NotFound
+from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..schema import Database
+
+#: How much of a failure's text is kept, in characters.
+MAX_ERROR_CHARS = 2000
+
+
+class Parked:
+    """A message that an agent failed to handle too often, and that waits for a person.
+
+    Attributes:
+        agent: whose inbox it was in.
+        seq: its place in the log.
+        attempts: how often it was delivered.
+        error: why the last delivery failed.
+        parked_at_ms: when it was parked, in epoch milliseconds.
+    """
+
+    __slots__ = ("agent", "attempts", "error", "parked_at_ms", "seq")
+
+    def __init__(self, agent: str, seq: int, attempts: int, error: str, parked_at_ms: int) -> None:
+        self.agent, self.seq, self.attempts = agent, seq, attempts
+        self.error, self.parked_at_ms = error, parked_at_ms
+
+    def __repr__(self) -> str:
+        return f"<Parked {self.agent} seq={self.seq} attempts={self.attempts}: {self.error}>"
+
+
+class Deliveries:
+    """The tables `deliveries`, `loops` and `finished`: what became of what was delivered."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def count_failure(self, agent: str, seq: int, error: str) -> int:
+        """Note one more failed delivery, and return how many there have been."""
+        row = (agent, seq, error[:MAX_ERROR_CHARS], self._database.now_ms())
+        with self._database.write():
+            attempts: int = self._database.value(SQL["count_failure"], row)
+        return attempts
+
+    def attempts(self, agent: str, seq: int) -> int:
+        """Return how many deliveries of a message to an agent have failed."""
+        count: int | None = self._database.value(SQL["attempts"], (agent, seq))
+        return count or 0
+
+    def park(self, agent: str, seq: int) -> None:
+        """Put a failing message aside."""
+        with self._database.write():
+            self._database.rows(SQL["set_state"], ("parked", self._database.now_ms(), agent, seq))
+
+    def requeued(self, agent: str, limit: int) -> list[int]:
+        """Return the seqs of up to `limit` messages that were parked and are to come again."""
+        return [seq for (seq,) in self._database.rows(SQL["requeued"], (agent, limit))]
+
+    def acknowledge(self, agent: str, seq: int) -> None:
+        """Forget the failures of what an acknowledgement of `seq` covers.
+
+        A requeued message is covered only by its own seq: a cursor that has long passed it says
+        nothing about it.
+        """
+        with self._database.write():
+            self._database.rows(SQL["delivered"], (agent, seq))
+            self._database.rows(SQL["passed"], (agent, seq))
+
+    def parked(self, agent: str | None = None) -> list[Parked]:
+        """Return what is parked for one agent, or for all (None), in order."""
+        if agent is None:
+            rows = self._database.rows(SQL["all_parked"])
+        else:
+            rows = self._database.rows(SQL["parked"], (agent,))
+        return [Parked(*row) for row in rows]
+
+    def requeue(self, agent: str, seq: int) -> None:
+        """Let a parked message be delivered again, with a new count.
+
+        Raises:
+            NotFound: it is not parked.
+        """
+        self._unpark("requeue", self._database.now_ms(), agent, seq)
+
+    def drop(self, agent: str, seq: int) -> None:
+        """Give a parked message up for this agent; it stays in the log.
+
+        Raises:
+            NotFound: it is not parked.
+        """
+        self._unpark("drop", agent, seq)
+
+    def _unpark(self, statement: str, *values: object) -> None:
+        with self._database.write() as connection:
+            self._database.rows(SQL[statement], values)
+            if not connection.changes():
+                *_, agent, seq = values
+                raise NotFound(f"message {seq} is not parked for {agent}; see 'bus parked list'")
+
+    def begin_loop(self, agent: str) -> bool:
+        """Note that this process delivers to an agent now.
+
+        Returns:
+            Whether the last process that did so died in the middle.
+        """
+        with self._database.write():
+            pid = self._database.value(SQL["running_loop"], (agent,))
+            self._database.rows(SQL["begin_loop"], (agent, os.getpid(), self._database.now_ms()))
+        return pid is not None and pid != os.getpid() and not _is_running(pid)
+
+    def end_loop(self, agent: str) -> None:
+        """Note that this process has stopped delivering, in good order."""
+        with self._database.write():
+            self._database.rows(SQL["end_loop"], (agent, os.getpid()))
+
+    def finish(self, agent: str, message_id: str) -> bool:
+        """Note that an agent has done what a message asked for; False if it had before."""
+        with self._database.write() as connection:
+            self._database.rows(SQL["finish"], (agent, message_id, self._database.now_ms()))
+            return connection.changes() > 0
+
+    def is_finished(self, agent: str, message_id: str) -> bool:
+        """Whether an agent has finished a message."""
+        return bool(self._database.value(SQL["is_finished"], (agent, message_id)))
+
+
+def _is_running(pid: int) -> bool:
+    """Whether a process is there; one that is only unknown counts as running."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,246 @@
+"""An inbox: one agent's view of the log, and the loop that delivers from it."""
+
+from __future__ import annotations
+
+from ..schema import AckPastEnd, BusBusy, Draft, Message, TypePattern, check_agent
+from .cursors import Cursors
+from .deliveries import Deliveries, Parked
+from .pace import Pace
+from .rules import Rules
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+    from ..bus import Bus
+    from ..schema import Receipt
+
+#: How many deliveries of a message may fail before it is parked.
+MAX_DELIVERIES = 5
+
+#: How many messages a poll returns unless it is told otherwise.
+POLL_LIMIT = 100
+
+#: How many messages a poll that filters reads at a time.
+_FILTERED_PAGE = 500
+
+
+class Inbox:
+    """What is for one agent: messages to it, and broadcasts, after its cursor.
+
+    Delivery is at least once: what was not acknowledged comes again, in order. Of one agent's
+    inbox only one loop should run at a time.
+
+    Args:
+        bus: an open bus.
+        agent: whose inbox; it needs no registration, and sees all history until it acknowledges.
+        own_broadcasts: whether the agent's own broadcasts come back to it.
+        max_deliveries: how many deliveries of a message may fail before it is parked.
+        pace: how long to sleep between looks when nobody rings.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        agent: str,
+        *,
+        own_broadcasts: bool = True,
+        max_deliveries: int = MAX_DELIVERIES,
+        pace: Pace | None = None,
+    ) -> None:
+        check_agent(agent)
+        if max_deliveries < 1:
+            raise ValueError("max_deliveries must be at least 1")
+        self.bus = bus
+        self.agent = agent
+        self.own_broadcasts = own_broadcasts
+        self.max_deliveries = max_deliveries
+        self.pace = pace or Pace()
+        self._cursors = Cursors(bus.database)
+        self._deliveries = Deliveries(bus.database)
+
+    @property
+    def position(self) -> int:
+        """The cursor: the last seq that the agent acknowledged, 0 before the first."""
+        return self._cursors.position(self.agent)
+
+    def poll(self, limit: int = POLL_LIMIT, *, type: str | None = None) -> list[Message]:
+        """Return up to `limit` messages that wait, in order of seq. Changes nothing.
+
+        Requeued messages come too, each at its own place in the order.
+
+        Args:
+            limit: how many at most.
+            type: only messages that fit this type pattern. An acknowledgement covers what the
+                pattern hid as well: poll by type to look, not to work.
+        """
+        wanted = None if type is None else TypePattern(type)
+        filtered = wanted is not None or not self.own_broadcasts
+        size = max(limit, _FILTERED_PAGE) if filtered else limit
+        found = [message for message in self._requeued(limit) if self._shows(message, wanted)]
+        after = self.position
+        while len(found) < limit:
+            page = self.bus.log.addressed_to(self.agent, after, size)
+            found += [message for message in page if self._shows(message, wanted)]
+            if len(page) < size:
+                break
+            after = page[-1].seq
+        return found[:limit]
+
+    def unread(self, limit: int = 1000) -> int:
+        """Return how many messages wait, counted up to `limit`."""
+        requeued = len(self._deliveries.requeued(self.agent, limit))
+        waiting = self.bus.log.count_addressed_to(self.agent, self.position, limit)
+        return min(limit, requeued + waiting)
+
+    def ack(self, message: Message | int) -> int:
+        """Acknowledge a message and all before it; safe to repeat.
+
+        A requeued message is acknowledged by itself.
+
+        Args:
+            message: the message, or its seq.
+
+        Returns:
+            Where the cursor is now; it never moves back.
+
+        Raises:
+            AckPastEnd: the seq is above the newest message, or below 1.
+        """
+        seq = message if isinstance(message, int) else message.seq
+        with self.bus.transaction():
+            newest = self.bus.log.newest_seq()
+            if not 1 <= seq <= newest:
+                raise AckPastEnd(
+                    f"can't acknowledge {seq}: the log holds 1 to {newest}; see 'bus poll'"
+                )
+            self._deliveries.acknowledge(self.agent, seq)
+            return self._cursors.advance(self.agent, seq)
+
+    def complete(self, message: Message, *replies: Draft) -> list[Receipt] | None:
+        """Acknowledge a message and publish what came of it, in one transaction, once.
+
+        However often the message is delivered, the replies are published one time.
+
+        Returns:
+            The receipts of the replies, or None when the agent had completed the message before.
+
+        Raises:
+            As for `Bus.publish`; then nothing is acknowledged either.
+        """
+        with self.bus.transaction():
+            first = self._deliveries.finish(self.agent, message.id)
+            receipts = self.bus.publish_many(replies) if first else None
+            self.ack(message)
+        return receipts
+
+    def is_completed(self, message: Message) -> bool:
+        """Whether the agent has completed a message: a handler asks before it acts elsewhere."""
+        return self._deliveries.is_finished(self.agent, message.id)
+
+    def fail(self, message: Message, error: str) -> bool:
+        """Note that handling a message failed; after `max_deliveries` failures it is parked.
+
+        Returns:
+            Whether it is parked now, and the cursor past it.
+        """
+        with self.bus.transaction():
+            attempts = self._deliveries.count_failure(self.agent, message.seq, error)
+            if attempts < self.max_deliveries:
+                return False
+            self._deliveries.park(self.agent, message.seq)
+            self._cursors.advance(self.agent, message.seq)
+        return True
+
+    def parked(self) -> list[Parked]:
+        """Return the agent's parked messages, in order."""
+        return self._deliveries.parked(self.agent)
+
+    def requeue(self, seq: int) -> None:
+        """Deliver a parked message again. Raises `NotFound` when it is not parked."""
+        self._deliveries.requeue(self.agent, seq)
+
+    def drop(self, seq: int) -> None:
+        """Give a parked message up. Raises `NotFound` when it is not parked."""
+        self._deliveries.drop(self.agent, seq)
+
+    def run(
+        self,
+        handler: Callable[[Message], object],
+        *,
+        drain: bool = False,
+        rules: Rules | None = None,
+    ) -> None:
+        """Handle each message, and acknowledge it when `handler` returns; blocks between them.
+
+        When the handler raises an `Exception`, the message comes again after a pause, and those
+        after it wait, until it succeeds or is parked.
+
+        Args:
+            handler: is given each message; what it returns is ignored.
+            drain: return when nothing is left, instead of waiting for more.
+            rules: what `Inbox.rules` returned, for a caller that wants to stop the loop.
+        """
+        from .drivers import run
+
+        run(rules or self.rules(drain=drain), handler)
+
+    async def run_async(
+        self, handler: Callable[[Message], Awaitable[object]], *, drain: bool = False
+    ) -> None:
+        """Do as `run` does, for a coroutine function; the event loop never waits for the bus."""
+        from .drivers import run_async
+
+        await run_async(self.rules(drain=drain), handler)
+
+    def rules(self, *, drain: bool = False) -> Rules:
+        """Return the delivery loop as a thing that can be stopped: `run(handler, rules=…)`."""
+        return Rules(self, drain=drain)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Yield messages for ever; asking for the next one acknowledges the last.
+
+        Leaving the loop, by `break` or by an error, leaves the message that was at hand
+        unacknowledged: it comes again. Acknowledge it before a `break` that follows the work.
+        """
+        from .drivers import iterate
+
+        return iterate(self.rules())
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        """Yield messages as the plain iterator does; the event loop never waits for the bus."""
+        from .drivers import iterate_async
+
+        return iterate_async(self.rules())
+
+    def begin(self) -> None:
+        """Begin to deliver: a message that the last process died over counts as a failure.
+
+        Which message that was is not written down, since that would cost a write for each one:
+        it is the first that waits.
+        """
+        if self._deliveries.begin_loop(self.agent):
+            for message in self.poll(limit=1):
+                self.fail(message, "the process that handled it died")
+
+    def end(self) -> None:
+        """End delivering, in good order."""
+        try:
+            self._deliveries.end_loop(self.agent)
+        except BusBusy:
+            return  # the next loop takes this one for dead, and counts one failure too many
+
+    def attempts(self, message: Message) -> int:
+        """Return how many deliveries of a message have failed."""
+        return self._deliveries.attempts(self.agent, message.seq)
+
+    def _requeued(self, limit: int) -> list[Message]:
+        seqs = self._deliveries.requeued(self.agent, limit)
+        return [message for seq in seqs if (message := self.bus.log.at(seq)) is not None]
+
+    def _shows(self, message: Message, wanted: TypePattern | None) -> bool:
+        if wanted is not None and not wanted.matches(message.type):
+            return False
+        return (
+            self.own_broadcasts or message.to_agent is not None or message.from_agent != self.agent
+        )

@@ -1,0 +1,77 @@
+-- The statements of the room `subscribers`, by table.
+
+-- cursors -------------------------------------------------------------------------------------
+
+-- name: cursor
+SELECT last_acked_seq FROM cursors WHERE agent_id = ?;
+
+-- name: cursors
+SELECT agent_id, last_acked_seq, updated_at_ms FROM cursors ORDER BY agent_id;
+
+-- name: advance
+-- Forward only, whatever is asked.
+INSERT INTO cursors (agent_id, last_acked_seq, updated_at_ms) VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET last_acked_seq = max(last_acked_seq, excluded.last_acked_seq),
+                          updated_at_ms = excluded.updated_at_ms
+RETURNING last_acked_seq;
+
+-- deliveries ----------------------------------------------------------------------------------
+
+-- name: count_failure
+INSERT INTO deliveries (agent_id, seq, state, attempts, error, updated_at_ms)
+VALUES (?1, ?2, 'failing', 1, ?3, ?4)
+ON CONFLICT DO UPDATE SET attempts = attempts + 1, error = ?3, updated_at_ms = ?4
+RETURNING attempts;
+
+-- name: attempts
+SELECT attempts FROM deliveries WHERE agent_id = ? AND seq = ?;
+
+-- name: set_state
+UPDATE deliveries SET state = ?, updated_at_ms = ? WHERE agent_id = ? AND seq = ?;
+
+-- name: requeue
+UPDATE deliveries SET state = 'requeued', attempts = 0, updated_at_ms = ?
+ WHERE agent_id = ? AND seq = ? AND state = 'parked';
+
+-- name: drop
+DELETE FROM deliveries WHERE agent_id = ? AND seq = ? AND state = 'parked';
+
+-- name: delivered
+-- An acknowledged message is done with, unless it waits in the parking place.
+DELETE FROM deliveries WHERE agent_id = ? AND seq = ? AND state <> 'parked';
+
+-- name: passed
+-- What a cursor that jumps ahead leaves behind: failures of messages it has passed.
+DELETE FROM deliveries WHERE agent_id = ? AND seq <= ? AND state = 'failing';
+
+-- name: requeued
+SELECT seq FROM deliveries WHERE agent_id = ? AND state = 'requeued' ORDER BY seq LIMIT ?;
+
+-- name: parked
+SELECT agent_id, seq, attempts, error, updated_at_ms FROM deliveries
+ WHERE state = 'parked' AND agent_id = ? ORDER BY seq;
+
+-- name: all_parked
+SELECT agent_id, seq, attempts, error, updated_at_ms FROM deliveries
+ WHERE state = 'parked' ORDER BY agent_id, seq;
+
+-- loops ---------------------------------------------------------------------------------------
+
+-- name: running_loop
+SELECT pid FROM loops WHERE agent_id = ?;
+
+-- name: begin_loop
+INSERT INTO loops (agent_id, pid, started_at_ms) VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET pid = excluded.pid, started_at_ms = excluded.started_at_ms;
+
+-- name: end_loop
+DELETE FROM loops WHERE agent_id = ? AND pid = ?;
+
+-- finished ------------------------------------------------------------------------------------
+
+-- name: finish
+INSERT INTO finished (agent_id, message_id, finished_at_ms) VALUES (?, ?, ?)
+ON CONFLICT DO NOTHING;
+
+-- name: is_finished
+SELECT EXISTS (SELECT 1 FROM finished WHERE agent_id = ? AND message_id = ?);

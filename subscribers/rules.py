@@ -1,0 +1,122 @@
+"""The rules of delivery, once, for every form of the loop.
+
+`Rules` is a generator that says what to do next and is told how it went. It reads and writes the
+bus between its yields, never across one; the drivers only call handlers and wait.
+"""
+
+from __future__ import annotations
+
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ..bus import Listener
+    from ..schema import Message
+    from .inbox import Inbox
+
+#: The pauses, in seconds, before a message that failed is delivered again: the first one, and the
+#: factor and the bound for those after further failures.
+RETRY_FIRST_S, RETRY_FACTOR, RETRY_MAX_S = 0.1, 2.0, 2.0
+
+
+class Handle:
+    """The driver is to hand over this message, and to answer None, or the error it raised."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+
+
+class Wait:
+    """The driver is to call `wait`, which blocks, and to answer None.
+
+    Args:
+        rules: whose wait it is; stopping them ends it.
+        listener: what ends it early.
+        seconds: how long it is.
+        whole: whether messages that arrive leave it as long as it is.
+    """
+
+    __slots__ = ("_listener", "_rules", "_seconds", "_whole")
+
+    def __init__(
+        self, rules: Rules, listener: Listener, seconds: float, *, whole: bool = False
+    ) -> None:
+        self._rules, self._listener = rules, listener
+        self._seconds, self._whole = seconds, whole
+
+    def wait(self) -> None:
+        """Block until there may be something to do, or the rules were stopped."""
+        deadline = time.monotonic() + self._seconds
+        while not self._rules.stopped:
+            rung = self._listener.wait(deadline - time.monotonic())
+            if not (rung and self._whole):
+                return
+
+
+class Rules:
+    """One run of one inbox's delivery loop.
+
+    Args:
+        inbox: whose messages.
+        drain: end when nothing is left.
+    """
+
+    def __init__(self, inbox: Inbox, *, drain: bool) -> None:
+        self.inbox = inbox
+        self._drain = drain
+        #: Whether `stop` was called.
+        self.stopped = False
+        self._listener: Listener | None = None
+
+    def stop(self) -> None:
+        """End the loop after the message that is at hand; safe from any thread and a signal."""
+        self.stopped = True
+        if self._listener is not None:
+            self._listener.wake()
+
+    def steps(self) -> Generator[Handle | Wait, Exception | None, None]:
+        """Yield what to do next; each answer says how it went.
+
+        Listening begins before the first look, so that no message falls between look and wait.
+        """
+        inbox = self.inbox
+        inbox.begin()
+        with inbox.bus.listen() as listener:
+            self._listener = listener
+            try:
+                while not self.stopped:
+                    batch = inbox.poll()
+                    if batch:
+                        inbox.pace.reset()
+                        yield from self._deliver(batch, listener)
+                    elif self._drain:
+                        return
+                    else:
+                        yield Wait(self, listener, inbox.pace.next())
+            finally:
+                inbox.end()
+
+    def _deliver(
+        self, batch: list[Message], listener: Listener
+    ) -> Generator[Handle | Wait, Exception | None, None]:
+        """Deliver in order; after a failure stop, since nothing may overtake what failed."""
+        for position, message in enumerate(batch):
+            if self.stopped:
+                return
+            # Only the first of a batch can have failed before: later ones were never reached.
+            failures = self.inbox.attempts(message) if position == 0 else 0
+            message.attempt = failures + 1
+            error = yield Handle(message)
+            if error is None:
+                self.inbox.ack(message)
+            elif not self.inbox.fail(message, f"{type(error).__name__}: {error}"):
+                yield Wait(self, listener, _retry_pause(failures), whole=True)
+                return
+
+
+def _retry_pause(failures: int) -> float:
+    return min(RETRY_FIRST_S * RETRY_FACTOR**failures, RETRY_MAX_S)

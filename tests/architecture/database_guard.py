@@ -1,0 +1,40 @@
+"""Stops the package from opening a database file except through apsw.
+
+A process that opens and closes the database, its WAL or its shared memory by itself loses the locks
+that SQLite holds on it (POSIX drops a process's locks at any close), and another process may then
+delete a live WAL. A second SQLite library, as in the module sqlite3, does the same harm. Python
+announces every such opening to audit hooks, so with this one in the test process every test that
+makes ackbus open such a file fails at that line. Tests may open them, to damage or inspect a bus.
+"""
+
+import os
+import sys
+from types import FrameType
+
+DATABASE_FILES = {"bus.db", "bus.db-wal", "bus.db-shm"}
+OPENINGS = {"open", "sqlite3.connect"}
+
+
+class DatabaseOpened(AssertionError):
+    """The package opened a database file behind SQLite's back."""
+
+
+def install() -> None:
+    """Guards this process until it ends: an audit hook cannot be removed."""
+    sys.addaudithook(_guard)
+
+
+def _guard(event: str, args: tuple[object, ...]) -> None:
+    if event not in OPENINGS or not args or not isinstance(args[0], str | bytes | os.PathLike):
+        return
+    path = os.fsdecode(args[0])
+    if os.path.basename(path) in DATABASE_FILES and _is_called_by_the_package(sys._getframe(1)):
+        raise DatabaseOpened(f"{event} of {path}: only apsw may open a database file")
+
+
+def _is_called_by_the_package(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "ackbus":
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,222 @@
+"""The rules of the architecture, each a function that lists where a source tree breaks it.
+
+The rules take the modules of a tree and return lines like ``bus/log.py:12: what is wrong``.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeGuard
+
+#: What each room may import: the table of rooms in ARCHITECTURE.md. "" is the root package.
+MAY_IMPORT: dict[str, set[str]] = {
+    "schema": set(),
+    "blobs": {"schema"},
+    "bus": {"schema", "blobs"},
+    "subscribers": {"schema", "blobs", "bus"},
+    "export": {"schema", "blobs", "bus"},
+    "workers": {"schema", "blobs", "bus", "subscribers"},
+    "server": {"schema", "blobs", "bus", "subscribers", "export", "workers"},
+    "cli": {"", "schema", "blobs", "bus", "subscribers", "export", "workers", "server"},
+    "": {"schema", "blobs", "bus", "subscribers", "export", "workers", "server"},
+}
+#: Folders at the root that are no rooms, and that no wheel contains.
+BESIDE = {"bench", "build", "dist", "docs", "tests"}
+
+MAX_MODULE_LINES = 400
+#: Of a function without its docstring.
+MAX_FUNCTION_LINES = 60
+
+# Names by which the code could mean a database file, and calls that would open it.
+_DATABASE = re.compile(r"bus\.db|-wal\b|-shm\b|(?i:layout).*\.database\b")
+_OPENING_FUNCTION = re.compile(r"((builtins|io|os)\.)?open|shutil\.(copy\w*|move)")
+_OPENING_METHODS = {"open", "read_bytes", "read_text", "write_bytes", "write_text"}
+
+
+@dataclass(frozen=True)
+class Module:
+    """A parsed source file; ``path`` is relative to the root of its tree."""
+
+    path: Path
+    text: str
+    tree: ast.Module
+
+    @property
+    def room(self) -> str:
+        return self.path.parts[0] if len(self.path.parts) > 1 else ""
+
+    def at(self, node: ast.stmt | ast.expr | ast.excepthandler, what: str) -> str:
+        return f"{self.path.as_posix()}:{node.lineno}: {what}"
+
+
+def read_modules(root: Path) -> list[Module]:
+    """All modules of the package in a source tree, in order of their paths."""
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        relative = path.relative_to(root)
+        if relative.parts[0] not in BESIDE and not relative.parts[0].startswith("."):
+            text = path.read_text("utf-8")
+            found.append(Module(relative, text, ast.parse(text)))
+    return found
+
+
+def unknown_rooms(modules: list[Module]) -> list[str]:
+    """Every folder at the root that has code is a room of the table."""
+    rooms = {module.room for module in modules} - MAY_IMPORT.keys()
+    return [f"{room}/: not in the table of rooms" for room in sorted(rooms)]
+
+
+def forbidden_arrows(modules: list[Module]) -> list[str]:
+    """A room imports only the rooms that the table allows."""
+    broken = []
+    for module in modules:
+        for node, target in _relative_imports(module):
+            room = _room_of(target)
+            if room not in {module.room} | MAY_IMPORT.get(module.room, set()):
+                broken.append(module.at(node, f"may not import {room or 'the root package'}"))
+    return broken
+
+
+def imported_submodules(modules: list[Module]) -> list[str]:
+    """A room is imported by its package; its submodules are its own affair."""
+    files = {module.path.with_suffix("").parts for module in modules}
+    folders = {module.path.parent.parts for module in modules}
+    exports = {m.room: _all_of(m) for m in modules if m.path.parts[1:] == ("__init__.py",)}
+    broken = []
+    for module in modules:
+        for node, target in _relative_imports(module):
+            room, name = _room_of(target), target[1:2]
+            if room in ("", module.room) or not name:
+                continue
+            is_submodule = target in files | folders and name[0] not in exports.get(room, ())
+            if len(target) > 2 or is_submodule:
+                inside = ".".join(target[:2])
+                broken.append(module.at(node, f"import from {room}, not from {inside} inside it"))
+    return broken
+
+
+def absolute_imports(modules: list[Module]) -> list[str]:
+    """The package imports itself relatively."""
+    broken = []
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            else:
+                continue
+            for name in names:
+                if name.partition(".")[0] in {"ackbus", *MAY_IMPORT}:
+                    broken.append(module.at(node, f"import {name} relatively"))
+    return broken
+
+
+def long_modules(modules: list[Module]) -> list[str]:
+    """No module is too long to keep in mind."""
+    return [
+        f"{module.path.as_posix()}: {lines} lines, more than {MAX_MODULE_LINES}"
+        for module in modules
+        if (lines := len(module.text.splitlines())) > MAX_MODULE_LINES
+    ]
+
+
+def long_functions(modules: list[Module]) -> list[str]:
+    """No function is too long to read at once."""
+    broken = []
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = _lines(node)
+                if ast.get_docstring(node, clean=False) is not None:
+                    lines -= _lines(node.body[0])
+                if lines > MAX_FUNCTION_LINES:
+                    much = f"{lines} lines, more than {MAX_FUNCTION_LINES}"
+                    broken.append(module.at(node, f"{node.name} has {much}"))
+    return broken
+
+
+def swallowed_exceptions(modules: list[Module]) -> list[str]:
+    """Nothing catches every exception and goes on as if there were none."""
+    broken = []
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if _is_blind_handler(node) or _is_blind_suppress(node):
+                broken.append(module.at(node, "swallows every exception"))
+    return broken
+
+
+def opened_databases(modules: list[Module]) -> list[str]:
+    """Only apsw opens a database file. database_guard checks the same at run time."""
+    broken = []
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call) and _DATABASE.search(_opened(node)):
+                broken.append(module.at(node, f"opens a database file: {ast.unparse(node)}"))
+    return broken
+
+
+def _relative_imports(module: Module) -> Iterator[tuple[ast.ImportFrom, tuple[str, ...]]]:
+    """Each name that a module imports relatively, as a path from the root package."""
+    package = module.path.parent.parts
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1]
+            source = node.module.split(".") if node.module else []
+            for alias in node.names:
+                yield node, (*base, *source, alias.name)
+
+
+def _room_of(target: tuple[str, ...]) -> str:
+    return target[0] if target[0] in MAY_IMPORT else ""
+
+
+def _all_of(module: Module) -> set[str]:
+    """The names in the module's ``__all__``."""
+    for node in module.tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def _lines(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def _is_blind_handler(node: ast.AST) -> TypeGuard[ast.ExceptHandler]:
+    return (
+        isinstance(node, ast.ExceptHandler)
+        and _is_any(node.type)
+        and all(map(_does_nothing, node.body))
+    )
+
+
+def _is_blind_suppress(node: ast.AST) -> TypeGuard[ast.Call]:
+    return (
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2] == "suppress"
+        and any(map(_is_any, node.args))
+    )
+
+
+def _is_any(caught: ast.expr | None) -> bool:
+    """Whether what is caught is everything: ``except:``, Exception or BaseException."""
+    if isinstance(caught, ast.Tuple):
+        return any(map(_is_any, caught.elts))
+    return caught is None or ast.unparse(caught) in {"Exception", "BaseException"}
+
+
+def _does_nothing(node: ast.stmt) -> bool:
+    is_constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_constant or isinstance(node, ast.Pass | ast.Continue)
+
+
+def _opened(call: ast.Call) -> str:
+    """The source text of what a call opens, "" when it opens nothing."""
+    if _OPENING_FUNCTION.fullmatch(ast.unparse(call.func)):
+        return ", ".join(map(ast.unparse, call.args))
+    if isinstance(call.func, ast.Attribute) and call.func.attr in _OPENING_METHODS:
+        return ast.unparse(call.func.value)
+    return ""

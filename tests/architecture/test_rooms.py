@@ -1,0 +1,107 @@
+"""The source keeps to the architecture, and each rule is able to fail."""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from . import rooms
+from .rooms import Module, read_modules
+
+ROOT = Path(__file__).parents[2]
+
+Rule = Callable[[list[Module]], list[str]]
+RULES: list[Rule] = [
+    rooms.unknown_rooms,
+    rooms.forbidden_arrows,
+    rooms.imported_submodules,
+    rooms.absolute_imports,
+    rooms.long_modules,
+    rooms.long_functions,
+    rooms.swallowed_exceptions,
+    rooms.opened_databases,
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_source_keeps_the_rule(rule: Rule) -> None:
+    assert rule(read_modules(ROOT)) == []
+
+
+def test_every_package_is_listed_in_pyproject() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    packages = {".".join(("ackbus", *m.path.parent.parts)) for m in read_modules(ROOT)}
+    assert set(setuptools["packages"]) == packages
+
+
+# Each rule on small trees: what it allows, and what it must find.
+
+
+def check(rule: Rule, files: dict[str, str], root: Path) -> list[str]:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return rule(read_modules(root))
+
+
+SCHEMA = {
+    "schema/__init__.py": "from .create import create\n__all__ = ['create']\n",
+    "schema/create.py": "def create(): pass\n",
+    "schema/message.py": "",
+}
+
+ALLOWED: list[tuple[Rule, dict[str, str]]] = [
+    (rooms.unknown_rooms, {"bus/log.py": "", "tests/x.py": "", ".venv/x.py": ""}),
+    (rooms.forbidden_arrows, {"__init__.py": "from .bus import Bus"}),
+    (rooms.forbidden_arrows, {"cli/demo/x.py": "from ... import Bus\nfrom ...export import E"}),
+    (rooms.forbidden_arrows, {"bus/log.py": "from ..schema import M\nfrom .x import y"}),
+    (rooms.imported_submodules, {"bus/log.py": "from ..schema import create\nfrom .x import y"}),
+    (rooms.absolute_imports, {"bus/log.py": "import apsw\nfrom .x import y"}),
+    (rooms.long_modules, {"bus/log.py": "x = 1\n" * 400}),
+    (rooms.long_functions, {"bus/log.py": "def f():\n    '''A.\n\n    B.'''\n" + "    g()\n" * 59}),
+    (rooms.swallowed_exceptions, {"bus/log.py": "try: f()\nexcept KeyError: pass"}),
+    (rooms.swallowed_exceptions, {"bus/log.py": "try: f()\nexcept Exception: g()\n"}),
+    (rooms.opened_databases, {"bus/log.py": "open(layout.jsonl)\nos.stat(layout.database)"}),
+    (rooms.opened_databases, {"bus/log.py": "apsw.Connection(layout.database)"}),
+]
+
+FOUND: list[tuple[Rule, dict[str, str], str]] = [
+    (rooms.unknown_rooms, {"utils/x.py": ""}, "utils/: not in"),
+    (rooms.forbidden_arrows, {"schema/x.py": "from ..bus import Bus"}, "schema/x.py:1: may not"),
+    (rooms.forbidden_arrows, {"schema/x.py": "def f():\n  from .. import bus"}, "x.py:2: may not"),
+    (rooms.forbidden_arrows, {"export/x.py": "from ..subscribers import Inbox"}, "subscribers"),
+    (rooms.forbidden_arrows, {"bus/x.py": "from .. import Bus"}, "the root package"),
+    (rooms.forbidden_arrows, {"__init__.py": "from .cli import main"}, "import cli"),
+    (rooms.imported_submodules, {"bus/x.py": "from ..schema.message import M"}, "schema.message"),
+    (rooms.imported_submodules, {"bus/x.py": "from ..schema import message"}, "schema.message"),
+    (rooms.imported_submodules, {"__init__.py": "from .schema.create import create"}, "create"),
+    (rooms.absolute_imports, {"bus/x.py": "import ackbus.schema"}, "ackbus.schema relatively"),
+    (rooms.absolute_imports, {"bus/x.py": "from ackbus import Bus"}, "ackbus relatively"),
+    (rooms.absolute_imports, {"bus/x.py": "from schema import M"}, "schema relatively"),
+    (rooms.long_modules, {"bus/x.py": "x = 1\n" * 401}, "bus/x.py: 401 lines"),
+    (rooms.long_functions, {"bus/x.py": "async def f():\n" + "    g()\n" * 60}, "f has 61 lines"),
+    (rooms.swallowed_exceptions, {"bus/x.py": "try: f()\nexcept Exception: pass"}, "x.py:2:"),
+    (rooms.swallowed_exceptions, {"bus/x.py": "try: f()\nexcept: ..."}, "x.py:2:"),
+    (rooms.swallowed_exceptions, {"bus/x.py": "with suppress(Exception): f()"}, "x.py:1:"),
+    (rooms.opened_databases, {"bus/x.py": "open(layout.database)"}, "open(layout.database)"),
+    (rooms.opened_databases, {"bus/x.py": "os.open(path + '-wal', 0)"}, "x.py:1:"),
+    (rooms.opened_databases, {"bus/x.py": "shutil.copyfile(d / 'bus.db', to)"}, "copyfile"),
+    (rooms.opened_databases, {"bus/x.py": "Path(layout.database).read_bytes()"}, "read_bytes"),
+]
+
+
+@pytest.mark.parametrize(("rule", "files"), ALLOWED)
+def test_rule_allows(rule: Rule, files: dict[str, str], tmp_path: Path) -> None:
+    assert check(rule, SCHEMA | files, tmp_path) == []
+
+
+@pytest.mark.parametrize(("rule", "files", "line"), FOUND)
+def test_rule_finds(rule: Rule, files: dict[str, str], line: str, tmp_path: Path) -> None:
+    (found,) = check(rule, SCHEMA | files, tmp_path)
+    assert line in found
+
+
+def test_every_rule_is_shown_to_fail() -> None:
+    assert {rule for rule, *_ in FOUND} == set(RULES)

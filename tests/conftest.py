@@ -1,0 +1,127 @@
+"""What tests of every room share: a bus, the installed command, waiting for a condition."""
+
+import os
+import subprocess
+import sysconfig
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from ackbus import Bus
+
+from .architecture import database_guard
+
+database_guard.install()
+
+ROOT = Path(__file__).parents[1]
+#: Seconds after which a command that has not ended fails its test.
+COMMAND_TIMEOUT_S = 60
+
+
+class RootIsNoTestPackage:
+    """Keeps pytest from importing the root of the repository, which is ackbus, as a second copy."""
+
+    @staticmethod
+    def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Dir | None:
+        return pytest.Dir.from_parent(parent, path=path) if path == ROOT else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(RootIsNoTestPackage())
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """An empty folder in which agents work; commands of ``run_bus`` run here."""
+    path = tmp_path / "project"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def bus_dir(project: Path) -> Path:
+    """The directory of an initialised, empty bus, where a command in ``project`` finds it."""
+    path = project / ".worker-state"
+    Bus.init(path).close()
+    return path
+
+
+@pytest.fixture
+def bus(bus_dir: Path) -> Iterator[Bus]:
+    """An open, empty bus."""
+    opened = Bus.open(bus_dir)
+    yield opened
+    opened.close()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+class RunBus(Protocol):
+    """The type of the fixture ``run_bus``."""
+
+    def __call__(
+        self,
+        *args: str | bytes | Path,
+        stdin: str | bytes = b"",
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Ended: ...
+
+
+@pytest.fixture
+def bus_env(tmp_path: Path) -> dict[str, str]:
+    """An environment for processes: a home of its own, no bus named, plain output."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("BUS_", "XDG_"))}
+    home = tmp_path / "home"
+    home.mkdir()
+    path = f"{sysconfig.get_path('scripts')}{os.pathsep}{kept['PATH']}"
+    plain = {"COLUMNS": "100", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"}
+    return kept | plain | {"HOME": str(home), "PATH": path}
+
+
+@pytest.fixture
+def run_bus(project: Path, bus_env: dict[str, str]) -> RunBus:
+    """Runs the installed ``bus`` to its end, in ``project`` unless told otherwise.
+
+    ``env`` adds to ``bus_env``. Output that is no UTF-8 comes with surrogate escapes.
+    """
+
+    def run(
+        *args: str | bytes | Path,
+        stdin: str | bytes = b"",
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Ended:
+        done = subprocess.run(
+            [Path(sysconfig.get_path("scripts"), "bus"), *args],
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            cwd=cwd or project,
+            env=bus_env | dict(env or {}),
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+        out, err = (text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr))
+        return Ended(done.returncode, out, err)
+
+    return run
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+    """Returns as soon as ``condition()`` is true; fails when it is not within ``timeout_s``."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"not true within {timeout_s} s: {condition}")
+        time.sleep(0.005)
