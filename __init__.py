@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .bus import Listener as Listener
     from .bus import Liveness as Liveness
     from .export import Exporter as Exporter
+    from .export import ExporterRunning as ExporterRunning
+    from .export import FieldMap as FieldMap
     from .export import ImportReport as ImportReport
     from .export import import_jsonl as import_jsonl
     from .schema import ABSENT as ABSENT
@@ -58,7 +60,7 @@ __version__ = "0.1.0"
 _ROOMS = {
     "blobs": ("BlobStore",),
     "bus": ("Bus", "Heart", "Heartbeat", "Lease", "Listener", "Liveness"),
-    "export": ("Exporter", "ImportReport", "import_jsonl"),
+    "export": ("Exporter", "ExporterRunning", "FieldMap", "ImportReport", "import_jsonl"),
     "schema": (
         "ABSENT",
         "AckPastEnd",

@@ -22,6 +22,7 @@ from .errors import (
     UnknownRecipientWarning,
     WrongProcess,
 )
+from .file_lock import FileLock
 from .ids import new_id
 from .json import decode, encode
 from .layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout, find_bus, user_bus
@@ -65,6 +66,7 @@ __all__ = [
     "BusUnusable",
     "Database",
     "Draft",
+    "FileLock",
     "IdConflict",
     "InvalidInput",
     "Layout",

@@ -8,8 +8,8 @@ import apsw
 
 from .database import BUSY_TIMEOUT_MS, check_sqlite_version, translate
 from .errors import BusUnusable
+from .file_lock import FileLock
 from .layout import Layout, refuse_network_filesystem
-from .write_lock import WriteLock
 
 #: What git must not see: the file and its helpers change with every message. `bus.jsonl`, and
 #: the blobs that its lines name, are for history.
@@ -18,6 +18,7 @@ _GITIGNORE = """\
 bus.db
 bus.db-wal
 bus.db-shm
+bus.jsonl.new
 doorbell
 *.lock
 blobs/.tmp-*
@@ -42,7 +43,7 @@ def create(directory: str | os.PathLike[str]) -> bool:
         os.makedirs(layout.directory, mode=0o700, exist_ok=True)
         refuse_network_filesystem(layout.directory)
         os.makedirs(layout.blobs, mode=0o700, exist_ok=True)
-        lock = WriteLock(layout.write_lock)
+        lock = FileLock(layout.write_lock)
     except OSError as error:
         raise BusUnusable(f"can't make a bus in {layout.directory}: {error.strerror}") from error
     lock.acquire(timeout_s=BUSY_TIMEOUT_MS / 1000)

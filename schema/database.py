@@ -20,9 +20,9 @@ from .errors import (
     BusUnusable,
     WrongProcess,
 )
+from .file_lock import FileLock
 from .layout import Layout, refuse_network_filesystem
 from .times import now_ms
-from .write_lock import WriteLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class _Thread:
     def __init__(self, database: Database) -> None:
         self.connection = database.connect()
         self.layout = database.layout
-        self.lock: WriteLock | None = None
+        self.lock: FileLock | None = None
         self.depth = 0
         self.after_commit: dict[Callable[[], None], None] = {}
 
@@ -306,9 +306,9 @@ class _Thread:
             self.lock.close()
 
 
-def _open_lock(layout: Layout) -> WriteLock:
+def _open_lock(layout: Layout) -> FileLock:
     try:
-        return WriteLock(layout.write_lock)
+        return FileLock(layout.write_lock)
     except OSError as error:
         raise BusUnusable(f"can't open {layout.write_lock}: {error.strerror}") from error
 

@@ -1,9 +1,9 @@
-"""The write lock: a kernel file lock that writers take before SQLite's own.
+"""Locks between processes that the kernel frees: the write lock and the exporter's lock.
 
-SQLite's busy handler sleeps and tries again, so under many writers an unlucky one waits very
-long. A queue in the kernel is fair: in the measurement behind this, the slowest of 32 writers
-waited 78 ms instead of 730 ms. The lock is only about fairness; writers that don't know it (other
-programs) are kept out by SQLite's lock, as ever.
+Writers take the write lock before SQLite's own. SQLite's busy handler sleeps and tries again, so
+under many writers an unlucky one waits very long. A queue in the kernel is fair: in the
+measurement behind this, the slowest of 32 writers waited 78 ms instead of 730 ms. It is only about
+fairness; writers that don't know it (other programs) are kept out by SQLite's lock, as ever.
 """
 
 from __future__ import annotations
@@ -14,15 +14,23 @@ import os
 from .errors import BusBusy
 
 
-class WriteLock:
-    """One thread's handle on the write lock of a bus. The kernel frees it if the process dies."""
+class FileLock:
+    """An exclusive lock on a file, for one thread; freed by the kernel when the process dies."""
 
     __slots__ = ("_fd", "_path")
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = -1
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = self._open()
+
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free, without waiting; say whether it was."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def acquire(self, timeout_s: float) -> None:
         """Wait for the lock.
@@ -30,13 +38,11 @@ class WriteLock:
         Raises:
             BusBusy: it was not free within `timeout_s`.
         """
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not self.try_acquire():
             self._wait(timeout_s)
 
     def release(self) -> None:
-        """Free the lock for the next writer."""
+        """Free the lock for the next in the queue."""
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
@@ -68,15 +74,23 @@ class WriteLock:
                     os.close(fd)
             ended.set()
 
-        threading.Thread(target=wait, name="ackbus-write-lock", daemon=True).start()
-        if ended.wait(timeout_s):
-            return
-        with state:  # it may have been granted at this very moment
-            if not granted:
-                abandoned = True
+        threading.Thread(target=wait, name="ackbus-lock", daemon=True).start()
+        interrupted = True
+        try:
+            ended.wait(timeout_s)
+            interrupted = False
+        finally:
+            with state:  # it may have been granted at this very moment
+                abandoned = not granted
+            if abandoned:
+                self._fd = self._open()
+            elif interrupted:
+                self.release()
         if abandoned:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             raise BusBusy(
-                f"another process has held the write lock of the bus for {timeout_s:g} s;"
+                f"another process has held {self._path} for {timeout_s:g} s;"
                 " look for a stopped process, then try again"
             )
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

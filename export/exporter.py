@@ -1,0 +1,206 @@
+"""The exporter: keeps `bus.jsonl` equal to the log, for `tail -f` and for git."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from ..bus import RECHECK_S
+from ..schema import AckbusError, FileLock, Refused, TimedOut
+from .position import Position
+from .writer import Writer, unwritable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ..bus import Bus, Listener
+
+#: The least time between two exports while messages keep coming, in seconds. Each export ends
+#: with a commit, so without a pause the exporter would commit as often as all publishers together.
+MIN_PAUSE_S = 0.02
+
+#: How long `export_once` waits for an exporter that is already at work, in seconds.
+WAIT_FOR_OTHER_S = 30.0
+
+
+class ExporterRunning(Refused):
+    """Another exporter, in this process or another, is at work on this bus."""
+
+
+class Exporter:
+    """Appends new messages to `bus.jsonl`. For each bus, one works at a time.
+
+    Use `export_once` in a hook, `follow` in a process of its own, or `start` and `stop` (or
+    `with Exporter(bus):`) for a thread beside other work.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._stopped = False
+        self._listener: Listener | None = None
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._failure: AckbusError | None = None
+
+    @property
+    def position(self) -> int:
+        """The seq of the last message in the file."""
+        return Position(self._bus.database).get()
+
+    def export_once(self) -> int:
+        """Write what the file lacks now; leave it untouched when that is nothing.
+
+        When another exporter is at work, wait until that one has written it.
+
+        Returns:
+            How many messages this call wrote.
+
+        Raises:
+            Refused: the file's last line is not from this bus.
+            TimedOut: the other exporter did not get that far within 30 s.
+            BusUnusable: the file can't be written.
+        """
+        newest = self._bus.log.newest_seq()
+        lock = self._lock()
+        if lock is None:
+            self._wait_for_other(newest)
+            return 0
+        writer = Writer(self._bus)
+        try:
+            return writer.catch_up()
+        finally:
+            writer.close()
+            lock.close()
+
+    def rebuild(self) -> int:
+        """Write the file anew from the whole log, and put it in place of the old one at once.
+
+        Returns:
+            How many messages it holds.
+
+        Raises:
+            ExporterRunning: another exporter is at work.
+            BusUnusable: the file can't be written; the old one is as it was.
+        """
+        lock = self._lock_or_raise()
+        try:
+            return Writer(self._bus).rebuild()
+        finally:
+            lock.close()
+
+    def follow(self) -> None:
+        """Export every message soon after it is published; blocks until `stop` is called.
+
+        A full disk or a locked bus is waited out.
+
+        Raises:
+            ExporterRunning: another exporter is at work.
+            Refused: the file's last line is not from this bus.
+        """
+        lock = self._lock_or_raise()
+        writer = Writer(self._bus)
+        try:
+            with self._bus.listen() as listener:
+                self._listener = listener
+                self._catch_up_patiently(writer)
+                self._ready.set()
+                while not self._stopped:
+                    listener.wait(RECHECK_S)
+                    self._catch_up_patiently(writer)
+                    time.sleep(MIN_PAUSE_S)
+                self._catch_up_patiently(writer)
+        finally:
+            self._listener = None
+            writer.close()
+            lock.close()
+
+    def start(self) -> None:
+        """Run `follow` in a thread; returns when it has exported what was there.
+
+        Raises:
+            ExporterRunning: another exporter is at work.
+            Refused: the file's last line is not from this bus.
+        """
+        self._thread = threading.Thread(target=self._run, name="ackbus-exporter", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """End `follow` after a last export; with `start`, wait for that. Safe in a signal handler.
+
+        Raises:
+            AckbusError: the thread had ended before, with this error.
+        """
+        self._stopped = True
+        listener = self._listener
+        if listener is not None:
+            listener.wake()
+        if self._thread is not None:
+            self._thread.join()
+            if self._failure is not None:
+                raise self._failure
+
+    def __enter__(self) -> Exporter:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            self.follow()
+        except AckbusError as error:
+            self._failure = error
+        finally:
+            self._ready.set()
+            self._bus.database.close_thread()
+
+    def _catch_up_patiently(self, writer: Writer) -> None:
+        """Export; what may pass by itself is logged, and tried again at the next look."""
+        try:
+            writer.catch_up()
+        except Refused:
+            raise
+        except AckbusError as error:
+            import logging
+
+            logging.getLogger("ackbus.export").warning("bus.jsonl is behind: %s", error)
+
+    def _lock(self) -> FileLock | None:
+        """Return the export lock, taken, or None when another exporter has it."""
+        path = self._bus.layout.export_lock
+        try:
+            lock = FileLock(path)
+        except OSError as error:
+            raise unwritable(path, error) from error
+        if lock.try_acquire():
+            return lock
+        lock.close()
+        return None
+
+    def _lock_or_raise(self) -> FileLock:
+        lock = self._lock()
+        if lock is None:
+            raise ExporterRunning(
+                f"another exporter is at work on the bus in {self._bus.layout.directory}"
+            )
+        return lock
+
+    def _wait_for_other(self, newest: int) -> None:
+        deadline = time.monotonic() + WAIT_FOR_OTHER_S
+        while self.position < newest:
+            if time.monotonic() > deadline:
+                raise TimedOut(
+                    f"another exporter is at work, and did not reach message {newest}"
+                    f" within {WAIT_FOR_OTHER_S:g} s"
+                )
+            time.sleep(MIN_PAUSE_S)

@@ -1,0 +1,112 @@
+"""Reading other programs' JSONL: which of their fields becomes which of ours."""
+
+from __future__ import annotations
+
+from ..schema import ABSENT, Draft, InvalidInput, parse_priority, parse_ts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+#: The names of a line of `bus.jsonl` that an import reads; `seq` is given anew.
+FIELDS = (
+    *("id", "ts", "from", "to", "type", "correlation_id", "in_reply_to", "priority"),
+    *("headers", "payload", "payload_ref"),
+)
+
+_HEADER = "headers."
+
+
+class FieldMap:
+    """Where each field of a message is read from.
+
+    Without entries it reads lines of `bus.jsonl`. An entry `ours=theirs` reads our field from
+    their field; `ours=theirs|text` takes the text where theirs is absent. `headers.NAME=theirs`
+    puts their field into the headers; `headers.*=*` puts all fields there that nothing else reads.
+
+    Args:
+        entries: texts of one or more entries, separated by commas.
+
+    Raises:
+        InvalidInput: an entry has another form, or names a field that messages do not have.
+    """
+
+    def __init__(self, entries: Iterable[str] = ()) -> None:
+        self._sources: dict[str, tuple[str, str | None]] = {}
+        self._headers: dict[str, str] = {}
+        self._keeps_rest = False
+        for entry in (part for text in entries for part in text.split(",")):
+            self._add(entry)
+        taken = {source for source, _ in self._sources.values()} | set(self._headers.values())
+        for name in FIELDS:
+            if name not in self._sources and name not in taken:
+                self._sources[name] = (name, None)
+        self._read = taken | {source for source, _ in self._sources.values()} | {"seq"}
+
+    def _add(self, entry: str) -> None:
+        ours, equals, theirs = entry.strip().partition("=")
+        theirs, bar, default = theirs.partition("|")
+        if not equals or not theirs:
+            raise InvalidInput(f"{entry!r} is not a field map entry like type=kind")
+        if entry.strip() == "headers.*=*":
+            self._keeps_rest = True
+        elif ours.startswith(_HEADER) and ours != _HEADER and not bar:
+            self._headers[ours.removeprefix(_HEADER)] = theirs
+        elif ours in FIELDS:
+            self._sources[ours] = (theirs, default if bar else None)
+        else:
+            raise InvalidInput(
+                f"messages have no field {ours!r}; they have {', '.join(FIELDS)}, headers.NAME"
+            )
+
+    def draft(self, record: Mapping[str, Any]) -> Draft:
+        """Return the message that one record stands for.
+
+        Raises:
+            InvalidInput: a field is missing or has no meaning for a message.
+        """
+        if "payload_error" in record:
+            raise InvalidInput("its payload was not JSON when it was exported")
+        fields = {name: self._value(record, name) for name in FIELDS}
+        for name in ("id", "from", "type"):
+            if fields[name] is None:
+                raise InvalidInput(f"it has no {self._sources.get(name, (name,))[0]!r}")
+        priority = fields["priority"]
+        return Draft(
+            fields["type"],
+            self._payload(record),
+            id=fields["id"],
+            from_agent=fields["from"],
+            to_agent=fields["to"],
+            correlation_id=fields["correlation_id"],
+            in_reply_to=fields["in_reply_to"],
+            priority=1 if priority is None else parse_priority(priority),
+            headers=self._all_headers(record, fields["headers"]),
+            payload_ref=fields["payload_ref"],
+            ts_ms=None if fields["ts"] is None else parse_ts(str(fields["ts"])),
+        )
+
+    def _value(self, record: Mapping[str, Any], name: str) -> Any:
+        source, default = self._sources.get(name, (name, None))
+        if name not in self._sources:
+            return None  # their field of this name is read for something else
+        value = record.get(source)
+        return default if value is None else value
+
+    def _payload(self, record: Mapping[str, Any]) -> object:
+        source, default = self._sources.get("payload", (None, None))
+        if source is not None and source in record:
+            return record[source]
+        return ABSENT if default is None else default
+
+    def _all_headers(self, record: Mapping[str, Any], own: object) -> dict[str, object]:
+        if own is not None and not isinstance(own, dict):
+            raise InvalidInput("its headers are not a JSON object")
+        headers: dict[str, object] = dict(own or {})
+        headers.update(
+            {name: record[source] for name, source in self._headers.items() if source in record}
+        )
+        if self._keeps_rest:
+            headers.update({key: record[key] for key in record if key not in self._read})
+        return headers
