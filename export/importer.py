@@ -99,6 +99,7 @@ def import_jsonl(
     _store(bus, batch, report)
     if progress is not None:
         progress(done)
+    report.reasons.sort()  # a batch reports what it could not read before what it could not store
     return report
 
 

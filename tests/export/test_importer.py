@@ -1,0 +1,177 @@
+"""The importer: by id, once, with a word about every line that it leaves out."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Draft, Exporter, FieldMap, ImportReport, Inbox, InvalidInput, import_jsonl
+
+from ..conftest import ROOT, RunBus
+
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+
+#: Real coordination traffic; it lies beside the project, not in it.
+H5I = ROOT.parent / "shared" / "data" / "h5i-messages.jsonl"
+H5I_MAP = (
+    "type=kind|NOTE,payload=body,in_reply_to=reply_to,correlation_id=thread_id",
+    "headers.priority=priority,headers.*=*",
+)
+
+
+def lines(*records: object) -> io.BytesIO:
+    return io.BytesIO(b"".join(json.dumps(record).encode() + b"\n" for record in records))
+
+
+def record(id: str, **more: object) -> dict[str, object]:
+    return {"id": id, "from": "a", "type": "note", **more}
+
+
+def test_an_export_imports_to_the_same_log(bus: Bus, tmp_path: Path) -> None:
+    """X-37, pitfall 18: bus.jsonl and the blobs carry everything; twice changes nothing."""
+    bus.publish_many(
+        [Draft("note", {"n": n, "text": "x" * (n * 40)}, from_agent="a") for n in range(300)]
+    )
+    bus.publish("re", None, from_agent="b", to_agent="a", in_reply_to=bus.get(1).id, priority=2)  # type: ignore[union-attr]
+    Exporter(bus).export_once()
+    with Bus.init(tmp_path / "other") as other:
+        for ref in bus.blobs:
+            other.blobs.put(bus.blobs.read(ref))
+        with open(bus.layout.jsonl, "rb") as stream:
+            report = import_jsonl(other, stream)
+        assert (report.lines, report.stored, report.skipped) == (301, 301, 0)
+        assert [m.to_line() for m in other.read()] == [m.to_line() for m in bus.read()]
+        with open(bus.layout.jsonl, "rb") as stream:
+            again = import_jsonl(other, stream)
+        assert (again.stored, again.duplicates) == (0, 301)
+        assert other.log.newest_seq() == 301
+
+
+def test_bad_lines_are_skipped_with_their_reason(bus: Bus) -> None:
+    """Every line around them is stored, in order, and the log holds nothing half."""
+    bus.publish("note", "first", from_agent="a", id="taken")
+    stream = io.BytesIO(
+        b'{"id":"1","from":"a","type":"note","payload":1}\n'
+        b"\n"
+        b"not json\n"
+        b"[1,2]\n"
+        b'{"from":"a","type":"note"}\n'
+        b'{"id":"2","from":"a","type":"no spaces"}\n'
+        b'{"id":"3","from":"a","type":"note","ts":"yesterday"}\n'
+        b'{"id":"taken","from":"a","type":"note","payload":"second"}\n'
+        b'{"id":"4","from":"a","type":"note","payload_ref":"sha256-' + b"0" * 64 + b'"}\n'
+        b'{"id":"5","from":"a","type":"note","payload_error":"decode_failed","payload":"{"}\n'
+        b'{"id":"6","from":"a","type":"note","payload":"\xff"}\n'
+        b'{"id":"7","from":"a","type":"note","in_reply_to":"elsewhere","priority":"interactive"}'
+    )
+    report = import_jsonl(bus, stream)
+    assert (report.lines, report.stored, report.duplicates, report.skipped) == (11, 2, 0, 9)
+    assert [number for number, _ in report.reasons] == [3, 4, 5, 6, 7, 8, 9, 10, 11]
+    reasons = dict(report.reasons)
+    assert "not valid JSON" in reasons[3]
+    assert "'id'" in reasons[5]
+    assert "'taken' is taken by seq 1" in reasons[8]
+    assert "no blob" in reasons[9]
+    assert [message.id for message in bus.read()] == ["taken", "1", "7"]
+
+
+def test_times_and_ids_are_kept_and_places_are_new(bus: Bus) -> None:
+    """Pitfall 6: imported messages get new local numbers."""
+    bus.publish("note", from_agent="here")
+    stamp = "2026-05-28T22:08:35.897Z"
+    import_jsonl(bus, lines(record("x", seq=1, ts=stamp)))
+    message = bus.get("x")
+    assert message is not None
+    assert message.seq == 2
+    assert json.loads(message.to_line())["ts"] == stamp
+
+
+def test_an_interrupted_import_goes_on_where_it_was(bus: Bus) -> None:
+    many = [record(str(n), payload=n) for n in range(2500)]
+
+    class Broken(io.BytesIO):
+        def readline(self, size: int | None = -1, /) -> bytes:
+            if self.tell() > 100_000:
+                raise KeyboardInterrupt
+            return super().readline(size)
+
+    whole = lines(*many).getvalue()
+    with pytest.raises(KeyboardInterrupt):
+        import_jsonl(bus, Broken(whole))
+    stored = bus.log.newest_seq()
+    assert stored in (1000, 2000)
+    report = import_jsonl(bus, io.BytesIO(whole))
+    assert (report.stored, report.duplicates) == (2500 - stored, stored)
+    assert [message.payload for message in bus.read()] == list(range(2500))
+
+
+def test_progress_counts_bytes(bus: Bus) -> None:
+    data = lines(*(record(str(n)) for n in range(2001))).getvalue()
+    seen: list[int] = []
+    import_jsonl(bus, io.BytesIO(data), progress=seen.append)
+    assert seen == sorted(seen)
+    assert len(seen) == 3
+    assert seen[-1] == len(data)
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ("type", "not a field map entry"),
+        ("type=", "not a field map entry"),
+        ("typo=kind", "no field 'typo'"),
+        ("headers.=x", "no field 'headers.'"),
+        ("seq=n", "no field 'seq'"),
+    ],
+)
+def test_a_wrong_field_map_is_refused(entry: str, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        FieldMap([entry])
+
+
+def test_a_field_map_renames_defaults_and_keeps_the_rest(bus: Bus) -> None:
+    fields = FieldMap(["type=kind|NOTE,payload=body", "headers.prio=priority", "headers.*=*"])
+    theirs = {"id": "1", "from": "a", "body": "text", "priority": "high", "branch": "b"}
+    import_jsonl(bus, lines(theirs, {**theirs, "id": "2", "kind": "ASK"}), field_map=fields)
+    first, second = bus.read()
+    assert (first.type, first.payload, first.priority) == ("NOTE", "text", 1)
+    assert first.headers == {"prio": "high", "branch": "b"}
+    assert second.type == "ASK"
+
+
+def test_real_traffic_imports_whole(bus: Bus) -> None:
+    """The issue's main input: 297 real messages by a field map, and the bus works on them."""
+    if not H5I.exists():
+        pytest.skip("the real traffic, shared/data/h5i-messages.jsonl, is not beside this clone")
+    with H5I.open("rb") as stream:
+        report = import_jsonl(bus, stream, field_map=FieldMap(H5I_MAP))
+    assert report == ImportReport(lines=297, stored=297)
+    theirs = [json.loads(line) for line in H5I.read_bytes().splitlines()]
+    assert [m.payload for m in bus.read()] == [line["body"] for line in theirs]
+    assert len(list(bus.blobs)) > 0
+    answered = next(line for line in theirs if "reply_to" in line)
+    conversation = list(bus.read(conversation=answered["thread_id"]))
+    assert answered["id"] in [message.id for message in conversation]
+    claude = Inbox(bus, "claude")
+    expected = [line["id"] for line in theirs if line["to"] == "claude"]
+    seen: list[str] = []
+    claude.run(lambda message: seen.append(message.id), drain=True)
+    assert seen == expected
+    assert bus.agents.names() == ["claude", "codex", "human", "reviewer"]
+    assert Exporter(bus).export_once() == 297
+
+
+def test_the_command_imports_real_traffic(run_bus: RunBus, bus_dir: Path) -> None:
+    """The field map on the command line; a second time everything is a duplicate."""
+    if not H5I.exists():
+        pytest.skip("the real traffic, shared/data/h5i-messages.jsonl, is not beside this clone")
+    maps = [argument for entry in H5I_MAP for argument in ("--map", entry)]
+    first = run_bus("import", H5I, *maps, "--json")
+    assert first.code == 0, first.err
+    assert json.loads(first.out)["stored"] == 297
+    again = run_bus("import", H5I, *maps, "--json")
+    assert (json.loads(again.out)["stored"], json.loads(again.out)["duplicates"]) == (0, 297)
+    assert run_bus("export").code == 0
+    replayed = run_bus("replay", "--from", "1", "--json")
+    assert replayed.out.encode() == (bus_dir / "bus.jsonl").read_bytes()
