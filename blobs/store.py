@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import math
 import os
 import re
 import time
@@ -139,7 +140,7 @@ class BlobStore:
         old = []
         with os.scandir(self._directory) as entries:
             for entry in entries:
-                if entry.stat(follow_symlinks=False).st_mtime > before:
+                if _written_at(entry) > before:
                     continue
                 if _REF.fullmatch(entry.name):
                     old.append(entry.name)
@@ -215,6 +216,14 @@ def _sync_directory(path: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _written_at(entry: os.DirEntry[str]) -> float:
+    """Return when a file was written; infinity for one that its writer has just renamed."""
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime
+    except FileNotFoundError:
+        return math.inf
 
 
 def _remove(path: str) -> None:

@@ -80,4 +80,5 @@ def _write_gitignore(layout: Layout) -> None:
     path = os.path.join(layout.directory, ".gitignore")
     if not os.path.exists(path):
         with open(path, "w", encoding="utf-8") as file:
+            os.chmod(path, 0o600)
             file.write(_GITIGNORE)

@@ -78,6 +78,7 @@ class Database:
         self.now_ms = clock
         self._synchronous = _SYNCHRONOUS[durability]
         self._write_timeout_s = write_timeout_s
+        self._busy_timeout_ms = min(BUSY_TIMEOUT_MS, round(write_timeout_s * 1000))
         self._pid = os.getpid()
         self._threads = _local()
         self._closed = False
@@ -149,11 +150,11 @@ class Database:
         try:
             connection = apsw.Connection(self.layout.database, flags=apsw.SQLITE_OPEN_READWRITE)
             connection.execute(
-                f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS};"
+                f"PRAGMA busy_timeout = {self._busy_timeout_ms};"
                 "PRAGMA foreign_keys = ON;"
                 "PRAGMA journal_mode = WAL;"
                 f"PRAGMA synchronous = {self._synchronous};"
-            )
+            ).fetchall()  # to the end: apsw stops at each row, and some of these give one
         except apsw.Error as error:
             raise translate(error, self.layout) from error
         return connection
@@ -206,8 +207,10 @@ class WriteTransaction:
         thread = self._thread
         if thread.depth == 0:
             thread.begin(self._database._write_timeout_s)
-        else:
+        elif thread.connection.in_transaction:
             thread.connection.execute("SAVEPOINT part")
+        else:  # after a full disk, SQLite rolls back all of it; what follows must not stand alone
+            raise AckbusError("an error has undone this transaction; begin another")
         thread.depth += 1
         return thread.connection
 
@@ -228,7 +231,7 @@ class WriteTransaction:
                 thread.end(commit=error is None)
             elif error is None:
                 thread.connection.execute("RELEASE part")
-            else:
+            elif thread.connection.in_transaction:  # SQLite itself may have rolled back
                 thread.connection.execute("ROLLBACK TO part; RELEASE part")
         except apsw.Error as failure:
             raise translate(failure, self._database.layout) from failure
@@ -258,6 +261,8 @@ class _Thread:
             try:
                 self.connection.execute("BEGIN IMMEDIATE")
             except apsw.BusyError:
+                if time.monotonic() >= deadline:
+                    raise
                 self._begin_patiently(deadline)
         except BaseException as error:
             lock.release()

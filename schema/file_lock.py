@@ -17,11 +17,12 @@ from .errors import BusBusy
 class FileLock:
     """An exclusive lock on a file, for one thread; freed by the kernel when the process dies."""
 
-    __slots__ = ("_fd", "_path")
+    __slots__ = ("_fd", "_path", "_waiter")
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._fd = -1
+        self._fd = -1  # for __del__, in case the next line raises
+        self._waiter: _Waiter | None = None
         self._fd = self._open()
 
     def try_acquire(self) -> bool:
@@ -49,6 +50,8 @@ class FileLock:
         """Give the file descriptor back; more than once does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
+            if self._waiter is not None:
+                self._waiter.end()
             os.close(fd)
 
     def __del__(self) -> None:
@@ -56,41 +59,82 @@ class FileLock:
         self.close()
 
     def _wait(self, timeout_s: float) -> None:
-        """Queue in the kernel. flock() has no timeout, so a thread waits that may be left behind.
-
-        A thread that is left behind keeps the old descriptor, and closes it when its turn comes.
-        """
-        import threading  # loaded only by a process that has to wait
-
-        fd, ended, state = self._fd, threading.Event(), threading.Lock()
-        granted = abandoned = False
-
-        def wait() -> None:
-            nonlocal granted
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            with state:
-                granted = True
-                if abandoned:
-                    os.close(fd)
-            ended.set()
-
-        threading.Thread(target=wait, name="ackbus-lock", daemon=True).start()
-        interrupted = True
+        if self._waiter is None:
+            self._waiter = _Waiter(self._fd)
         try:
-            ended.wait(timeout_s)
-            interrupted = False
-        finally:
-            with state:  # it may have been granted at this very moment
-                abandoned = not granted
-            if abandoned:
-                self._fd = self._open()
-            elif interrupted:
-                self.release()
-        if abandoned:
+            granted = self._waiter.wait(timeout_s)
+        except BaseException:
+            self._start_afresh()
+            raise
+        if not granted:
+            self._start_afresh()
             raise BusBusy(
                 f"another process has held {self._path} for {timeout_s:g} s;"
                 " look for a stopped process, then try again"
             )
 
+    def _start_afresh(self) -> None:
+        """Leave the descriptor to the waiter that still queues with it."""
+        self._waiter = None
+        self._fd = self._open()
+
     def _open(self) -> int:
         return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+class _Waiter:
+    """A thread that queues in the kernel for a lock, so that its user can stop waiting.
+
+    flock() has no timeout. A wait that is given up leaves the thread behind in the queue; when its
+    turn comes it closes the descriptor, which is its own by then, and so frees the lock.
+    """
+
+    def __init__(self, fd: int) -> None:
+        import threading  # loaded only by a process that has to wait
+
+        self._fd = fd
+        self._state = threading.Lock()
+        self._given_up = self._ended = False
+        # Two locks as signals: nothing in `threading` wakes a thread faster.
+        self._requested, self._granted = threading.Lock(), threading.Lock()
+        self._requested.acquire()
+        self._granted.acquire()
+        threading.Thread(target=self._run, name="ackbus-lock", daemon=True).start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Queue for the lock, and say whether it was had in time.
+
+        After False, or an exception, this waiter and its descriptor must not be used again.
+        """
+        self._requested.release()
+        granted = False
+        try:
+            granted = self._granted.acquire(timeout=timeout_s)
+        finally:
+            if not granted:
+                self._give_up()
+        return granted
+
+    def end(self) -> None:
+        """End the thread; nobody may be waiting."""
+        self._ended = True
+        self._requested.release()
+
+    def _give_up(self) -> None:
+        with self._state:
+            self._given_up = True
+            if self._granted.acquire(blocking=False):  # its turn came at this very moment
+                os.close(self._fd)
+                self.end()
+
+    def _run(self) -> None:
+        while True:
+            self._requested.acquire()
+            if self._ended:
+                return
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            with self._state:
+                if self._given_up:
+                    os.close(self._fd)
+                    return
+                self._granted.release()

@@ -1,4 +1,4 @@
-"""JSON as the bus writes it: UTF-8, no spaces, sorted keys, so that equal content is equal bytes."""
+"""JSON as the bus writes it: UTF-8, no spaces, sorted keys: equal content is equal bytes."""
 
 from __future__ import annotations
 
@@ -46,4 +46,6 @@ def _has_non_finite(value: object) -> bool:
         return any(map(_has_non_finite, value.values()))
     if isinstance(value, (list, tuple)):
         return any(map(_has_non_finite, value))
-    return False
+    # orjson writes dataclasses as objects.
+    names = getattr(value, "__dataclass_fields__", ())
+    return any(_has_non_finite(getattr(value, name)) for name in names)

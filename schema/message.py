@@ -144,7 +144,13 @@ class Message:
     @property
     def headers(self) -> dict[str, Any]:
         """Its metadata; empty when it has none."""
-        return orjson.loads(self.raw_headers) if self.raw_headers else {}
+        if not self.raw_headers:
+            return {}
+        try:
+            return orjson.loads(self.raw_headers)
+        except orjson.JSONDecodeError:
+            # SQLite lets text pass as JSON that is none here, such as half a surrogate pair.
+            return {"decode_failed": self.raw_headers}
 
     @property
     def payload(self) -> Any:
@@ -178,7 +184,7 @@ class Message:
                 self._payload = orjson.loads(self.raw_payload)
         except orjson.JSONDecodeError:
             self._payload_error = "decode_failed"
-        except BlobMissing:
+        except (BlobMissing, InvalidInput):  # what is no blob's name names no blob
             self._payload_error = "blob_missing"
         except BlobAltered:
             self._payload_error = "blob_altered"

@@ -4,7 +4,7 @@
 
 -- The log. Appended, never changed.
 CREATE TABLE messages (
-  seq            INTEGER PRIMARY KEY AUTOINCREMENT,
+  seq            INTEGER PRIMARY KEY AUTOINCREMENT CHECK (seq > 0),
   id             TEXT NOT NULL UNIQUE CHECK (id <> ''),
   ts_ms          INTEGER NOT NULL,
   from_agent     TEXT NOT NULL CHECK (from_agent <> ''),
@@ -15,7 +15,8 @@ CREATE TABLE messages (
   payload        TEXT,
   payload_ref    TEXT,
   priority       INTEGER NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0 AND 2),
-  headers        TEXT CHECK (json_type(headers) = 'object'),
+  headers        TEXT CHECK (headers IS NULL
+                             OR (json_valid(headers) AND json_type(headers) = 'object')),
   CHECK (payload IS NULL OR payload_ref IS NULL)
 ) STRICT;
 
@@ -62,6 +63,8 @@ CREATE TABLE deliveries (
   PRIMARY KEY (agent_id, seq)
 ) STRICT, WITHOUT ROWID;
 
+-- Each acknowledgement looks into these two, and must not walk over what is parked.
+CREATE INDEX idx_deliveries_failing ON deliveries (agent_id, seq) WHERE state = 'failing';
 CREATE INDEX idx_deliveries_requeued ON deliveries (agent_id, seq) WHERE state = 'requeued';
 
 -- One row while an agent's delivery loop runs: what is left of one that died.

@@ -105,10 +105,12 @@ class _Thread:
         return step
 
     async def __aexit__(self, *error: object) -> None:
+        import asyncio
+
         assert self._executor is not None
         self._rules.stop()  # a cancelled wait still blocks the thread; this ends it
-        self._executor.submit(self._close)
-        self._executor.shutdown(wait=True)
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._close)
+        self._executor.shutdown(wait=False)
 
     def _close(self) -> None:
         self._steps.close()

@@ -24,6 +24,9 @@ POLL_LIMIT = 100
 #: How many messages a poll that filters reads at a time.
 _FILTERED_PAGE = 500
 
+#: For SQL: all of them. Requeued messages are as few as a person asked for by hand.
+_NO_LIMIT = -1
+
 
 class Inbox:
     """What is for one agent: messages to it, and broadcasts, after its cursor.
@@ -77,7 +80,8 @@ class Inbox:
         wanted = None if type is None else TypePattern(type)
         filtered = wanted is not None or not self.own_broadcasts
         size = max(limit, _FILTERED_PAGE) if filtered else limit
-        found = [message for message in self._requeued(limit) if self._shows(message, wanted)]
+        requeued = self._requeued(_NO_LIMIT if filtered else limit)
+        found = [message for message in requeued if self._shows(message, wanted)]
         after = self.position
         while len(found) < limit:
             page = self.bus.log.addressed_to(self.agent, after, size)
