@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import math
 import os
@@ -14,6 +13,7 @@ from ..schema import BlobAltered, BlobMissing, BusUnusable, InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import hashlib
     from collections.abc import Iterator
     from typing import BinaryIO
 
@@ -40,7 +40,7 @@ class BlobStore:
             BusUnusable: it can't be written (disk full, no rights); nothing is left behind.
         """
         if isinstance(content, bytes):
-            ref = _name(hashlib.sha256(content))
+            ref = _name(_sha256(content))
             if self._is_stored(ref, len(content)):
                 return ref
             content = io.BytesIO(content)
@@ -69,7 +69,7 @@ class BlobStore:
         """
         with self._open(ref) as file:
             data = file.read()
-        if _name(hashlib.sha256(data)) != ref:
+        if _name(_sha256(data)) != ref:
             raise BlobAltered(_altered(ref))
         return data
 
@@ -83,7 +83,7 @@ class BlobStore:
         """
         self.verify(ref)
         size = 0
-        digest = hashlib.sha256()
+        digest = _sha256()
         with self._open(ref) as file:
             while chunk := file.read(CHUNK_BYTES):
                 digest.update(chunk)
@@ -99,7 +99,7 @@ class BlobStore:
         Raises:
             As for `read`.
         """
-        digest = hashlib.sha256()
+        digest = _sha256()
         size = 0
         with self._open(ref) as file:
             while chunk := file.read(CHUNK_BYTES):
@@ -187,7 +187,7 @@ class BlobStore:
 
 def _write(path: str, content: BinaryIO) -> tuple[str, int]:
     """Write a stream to a new file and to the disk; return its blob name and size."""
-    digest = hashlib.sha256()
+    digest = _sha256()
     size = 0
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "wb", buffering=0) as file:
@@ -199,6 +199,12 @@ def _write(path: str, content: BinaryIO) -> tuple[str, int]:
                 view = view[file.write(view) :]
         os.fsync(file.fileno())
     return _name(digest), size
+
+
+def _sha256(data: bytes = b"") -> hashlib._Hash:
+    import hashlib  # slow to load, and messages without a blob don't need it
+
+    return hashlib.sha256(data)
 
 
 def _name(digest: hashlib._Hash) -> str:

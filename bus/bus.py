@@ -11,6 +11,7 @@ from ..schema import (
     Draft,
     Priority,
     UnknownRecipientWarning,
+    check_agent,
     create,
     find_bus,
 )
@@ -169,7 +170,8 @@ class Bus:
         """
         drafts = list(drafts)
         for recipient in {draft.to_agent for draft in drafts}:
-            if isinstance(recipient, str) and recipient:
+            if recipient is not None:
+                check_agent(recipient, "recipient")
                 self._check_recipient(recipient, strict)
         return self.log.append(drafts)
 

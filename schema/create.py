@@ -18,6 +18,7 @@ _GITIGNORE = """\
 bus.db
 bus.db-wal
 bus.db-shm
+bus.db.new*
 bus.jsonl.new
 doorbell
 *.lock
@@ -61,18 +62,23 @@ def create(directory: str | os.PathLike[str]) -> bool:
 
 
 def _create_tables(layout: Layout) -> bool:
-    connection = apsw.Connection(layout.database)
+    """Make the file beside its place and rename it, so that nobody ever opens half a bus."""
+    if os.path.exists(layout.database) and os.stat(layout.database).st_size > 0:
+        return False
+    fresh = layout.database + ".new"
+    for leftover in (fresh, fresh + "-journal"):  # of a process that died here
+        if os.path.exists(leftover):
+            os.unlink(leftover)
+    connection = apsw.Connection(fresh)
     try:
-        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-        if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchall():
-            return False
-        os.chmod(layout.database, 0o600)
-        connection.execute("PRAGMA journal_mode = WAL")
         ddl = os.path.join(os.path.dirname(__file__), "schema.sql")
         with open(ddl, encoding="utf-8") as file, connection:
             connection.execute(file.read())
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        os.chmod(fresh, 0o600)
     finally:
         connection.close()
+    os.rename(fresh, layout.database)
     return True
 
 

@@ -18,6 +18,7 @@ from .errors import (
     BusBusy,
     BusNotFound,
     BusUnusable,
+    InvalidInput,
     WrongProcess,
 )
 from .file_lock import FileLock
@@ -96,6 +97,8 @@ class Database:
             return self.connection.execute(sql, values).fetchall()
         except apsw.Error as error:
             raise translate(error, self.layout) from error
+        except UnicodeEncodeError as error:  # a command line that is no UTF-8 gives such text
+            raise InvalidInput(f"{error.object!a} is not valid Unicode text") from error
 
     def row(self, sql: str, values: tuple[object, ...] = ()) -> tuple[Any, ...] | None:
         """Run one statement and return its first row, or None."""
@@ -338,7 +341,7 @@ def translate(error: apsw.Error, layout: Layout) -> AckbusError:
     where = layout.directory
     if isinstance(error, apsw.BusyError):
         return BusBusy(f"another program has kept the bus in {where} locked; try again")
-    if isinstance(error, apsw.FullError):
+    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _is_full(where)):
         return BusUnusable(f"the disk under {where} is full; nothing was stored")
     if isinstance(error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)):
         return BusUnusable(f"the bus in {where} can't be written by this user: {error}")
@@ -347,6 +350,14 @@ def translate(error: apsw.Error, layout: Layout) -> AckbusError:
     if isinstance(error, apsw.IOError):
         return BusUnusable(f"the disk under {where} failed: {error}")
     return AckbusError(f"the bus in {where} refused a statement: {error}")
+
+
+def _is_full(directory: str) -> bool:
+    """Whether a disk has no room: SQLite calls it an I/O error when it makes its shared memory."""
+    try:
+        return os.statvfs(directory).f_bavail == 0
+    except OSError:
+        return False
 
 
 def pages(

@@ -124,7 +124,7 @@ class _Waiter:
         with self._state:
             self._given_up = True
             if self._granted.acquire(blocking=False):  # its turn came at this very moment
-                os.close(self._fd)
+                self._give_back()
                 self.end()
 
     def _run(self) -> None:
@@ -135,6 +135,11 @@ class _Waiter:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             with self._state:
                 if self._given_up:
-                    os.close(self._fd)
+                    self._give_back()
                     return
                 self._granted.release()
+
+    def _give_back(self) -> None:
+        # Closing alone would not free the lock while a forked child still has the descriptor.
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        os.close(self._fd)

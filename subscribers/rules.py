@@ -104,11 +104,15 @@ class Rules:
         self, batch: list[Message], listener: Listener
     ) -> Generator[Handle | Wait, Exception | None, None]:
         """Deliver in order; after a failure stop, since nothing may overtake what failed."""
-        for position, message in enumerate(batch):
+        cursor = self.inbox.position
+        reached = True
+        for message in batch:
             if self.stopped:
                 return
-            # Only the first of a batch can have failed before: later ones were never reached.
-            failures = self.inbox.attempts(message) if position == 0 else 0
+            # Requeued messages, and the first above the cursor, may have failed before; those
+            # after it were never reached.
+            failures = self.inbox.attempts(message) if reached else 0
+            reached = message.seq <= cursor
             message.attempt = failures + 1
             error = yield Handle(message)
             if error is None:

@@ -1,0 +1,95 @@
+"""The files of a tree: which of them are text, and how their names travel in messages."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Directories of things that nobody wrote by hand; hidden ones (.git, .venv) are left out too.
+SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules"})
+
+#: A file with a NUL within its first bytes, this many, is binary.
+SNIFFED_BYTES = 1024
+
+
+class Tree:
+    """The text files under a directory, found while they are iterated over, in order of names.
+
+    Symbolic links are not followed. A file that can't be opened counts as text: whoever is to
+    examine it finds out why.
+
+    Args:
+        root: the directory; a real path.
+        leave_out: a real path of a directory to leave out: the bus's own, whose files must not
+            be opened by a process that uses the bus.
+
+    Attributes:
+        binary: how many binary files have been passed over so far.
+        unreadable: how many directories that can't be listed.
+    """
+
+    def __init__(self, root: str, *, leave_out: str | None = None) -> None:
+        self._root = root
+        self._leave_out = leave_out
+        self.binary = 0
+        self.unreadable = 0
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        """Yield the path relative to the root, and the size in bytes (0 when it is unknown)."""
+        directories = [""]
+        while directories:
+            inside = directories.pop()
+            below = []
+            for entry in self._entries(inside):
+                path = os.path.join(inside, entry.name)
+                if entry.is_dir(follow_symlinks=False):
+                    if not self._is_skipped(entry):
+                        below.append(path)
+                elif entry.is_file(follow_symlinks=False):
+                    size = self._size_of_text(entry.path)
+                    if size is not None:
+                        yield path, size
+            directories += reversed(below)
+
+    def _entries(self, inside: str) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(os.path.join(self._root, inside)) as entries:
+                return sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            self.unreadable += 1
+            return []
+
+    def _is_skipped(self, entry: os.DirEntry[str]) -> bool:
+        hidden = entry.name.startswith(".")
+        return hidden or entry.name in SKIPPED_DIRECTORIES or entry.path == self._leave_out
+
+    def _size_of_text(self, path: str) -> int | None:
+        """Return a file's size; None when it is binary."""
+        try:
+            with open(path, "rb", buffering=0) as file:
+                if b"\0" in file.read(SNIFFED_BYTES):
+                    self.binary += 1
+                    return None
+                return os.fstat(file.fileno()).st_size
+        except OSError:
+            return 0
+
+
+def path_to_payload(path: str) -> dict[str, str]:
+    """Return the payload fields that name a path; JSON can't hold a name that is no UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        shown = path.encode("utf-8", "backslashreplace").decode()
+        return {"path": shown, "path_hex": os.fsencode(path).hex()}
+    return {"path": path}
+
+
+def path_from_payload(payload: dict[str, str]) -> str:
+    """Return the path that `path_to_payload` put into a payload."""
+    if "path_hex" in payload:
+        return os.fsdecode(bytes.fromhex(payload["path_hex"]))
+    return payload["path"]

@@ -1,0 +1,121 @@
+"""Examining one file: what counts as a line, a word, Python."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from ackbus.cli.demo.examine import (
+    CHUNK_BYTES,
+    MAX_PARSED_BYTES,
+    PYTHON_NOT_CHECKED,
+    Examination,
+    examine,
+)
+
+
+def counts(path: Path, data: bytes) -> tuple[int, int, int]:
+    """Lines, words and the longest line of a file with this content."""
+    path.write_bytes(data)
+    found = examine(str(path))
+    return found.lines, found.words, found.longest_line_bytes
+
+
+@pytest.mark.parametrize(
+    ("data", "lines", "words", "longest"),
+    [
+        (b"", 0, 0, 0),
+        (b"\n", 1, 0, 0),
+        (b"one two\nthree", 2, 3, 7),
+        (b"one two\nthree\n", 2, 3, 7),
+        (b"a\r\nbcd e\r\n", 2, 3, 5),
+        (b"\r\n\r\n", 2, 0, 0),
+        (b"a\rb", 1, 2, 3),
+        (b"\xff\xfe bad utf-8 \x80\n", 1, 4, 14),
+        ("zwölf\n".encode(), 1, 1, 6),
+        (b"\t  \n   x", 2, 1, 4),
+    ],
+)
+def test_lines_words_and_longest_line_are_counted(
+    data: bytes, lines: int, words: int, longest: int, tmp_path: Path
+) -> None:
+    assert counts(tmp_path / "file", data) == (lines, words, longest)
+
+
+@pytest.mark.parametrize("shift", [-2, -1, 0, 1])
+@pytest.mark.parametrize("ending", [b"word word", b"\r\nword", b" \n word", b"\n\r\n"])
+def test_chunks_may_end_anywhere(shift: int, ending: bytes, tmp_path: Path) -> None:
+    data = b"x" * (CHUNK_BYTES + shift) + ending
+    lines = data.replace(b"\r\n", b"\n").removesuffix(b"\n").split(b"\n")
+    expected = len(lines), len(data.split()), max(map(len, lines))
+    assert counts(tmp_path / "file", data) == expected
+
+
+def test_one_line_of_many_chunks_is_one_line(tmp_path: Path) -> None:
+    assert counts(tmp_path / "file", b"x" * (5 * CHUNK_BYTES)) == (1, 1, 5 * CHUNK_BYTES)
+
+
+def test_checksum_and_size_are_those_of_the_bytes(tmp_path: Path) -> None:
+    data = bytes(range(256)) * 4096
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    found = examine(str(path))
+    assert (found.bytes, found.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "verdict"),
+    [
+        ("a.py", b"x = 1\n", "ok"),
+        ("a.pyi", b"x: int\n", "ok"),
+        ("empty.py", b"", "ok"),
+        ("cookie.py", b"# -*- coding: latin-1 -*-\nx = '\xe9'\n", "ok"),
+        ("escape.py", b"x = '\\d'\n", "ok"),
+        ("a.txt", b"def f(:\n", None),
+    ],
+)
+def test_python_without_errors_is_ok_and_other_files_are_not_python(
+    name: str, data: bytes, verdict: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert examine(str(tmp_path / name)).python == verdict
+
+
+@pytest.mark.parametrize(
+    ("data", "remark"),
+    [
+        (b"x = 1\ndef f(:\n", "line 2: "),
+        (b"x = '\xff'\n", "utf-8"),
+        (b"x = 1\n\0", "null bytes"),
+        (b"# coding: no-such\n", "no-such"),
+        (b"(" * 10_000, "nested"),
+        (b"-" * 100_000 + b"1", "nested"),
+    ],
+)
+def test_python_errors_are_named(data: bytes, remark: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.py"
+    path.write_bytes(data)
+    assert remark in str(examine(str(path)).python)
+
+
+def test_large_python_file_is_counted_but_not_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "large.py"
+    path.write_bytes(b"(\n" * (MAX_PARSED_BYTES // 2 + 1))
+    found = examine(str(path))
+    assert (found.lines, found.python) == (MAX_PARSED_BYTES // 2 + 1, PYTHON_NOT_CHECKED)
+
+
+def test_tick_tells_how_far_the_reading_is(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * (2 * CHUNK_BYTES + 1))
+    ticks: list[int] = []
+    examine(str(path), ticks.append)
+    assert ticks == [CHUNK_BYTES, 2 * CHUNK_BYTES, 2 * CHUNK_BYTES + 1]
+
+
+def test_unreadable_file_raises_and_empty_file_has_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        examine(str(tmp_path / "missing"))
+    (tmp_path / "empty").touch()
+    nothing = Examination(0, 0, 0, 0, hashlib.sha256(b"").hexdigest(), None)
+    assert examine(str(tmp_path / "empty")) == nothing

@@ -1,0 +1,51 @@
+"""Statements live in files: each is named once, and each can be prepared on a fresh bus."""
+
+from pathlib import Path
+
+import apsw
+import apsw.ext
+import pytest
+
+import ackbus
+from ackbus import Bus
+from ackbus.schema import COLUMNS, Queries
+
+FILES = sorted(Path(ackbus.__file__).parent.glob("*/queries.sql"))
+
+
+def load(text: str, folder: Path) -> Queries:
+    (folder / "queries.sql").write_text(text)
+    return Queries(beside=str(folder / "statements.py"))
+
+
+def test_statements_are_found_by_name(tmp_path: Path) -> None:
+    text = "-- A file.\n\n-- name: one\n-- What it does.\nSELECT 1;\n\n-- name: two\nSELECT 2;\n"
+    queries = load(text, tmp_path)
+    assert dict(queries) == {"one": "-- What it does.\nSELECT 1", "two": "SELECT 2"}
+
+
+def test_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    """M-12: the second would silently replace the first."""
+    with pytest.raises(ValueError, match="one stands twice"):
+        load("-- name: one\nSELECT 1;\n-- name: one\nSELECT 2;\n", tmp_path)
+
+
+def test_statement_without_a_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="text before the first"):
+        load("SELECT 1;\n-- name: two\nSELECT 2;\n", tmp_path)
+
+
+def test_rooms_keep_their_statements_in_files() -> None:
+    assert {"bus", "subscribers"} <= {path.parent.name for path in FILES}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
+def test_every_statement_is_prepared_by_sqlite(file: Path, bus: Bus) -> None:
+    """M-14, M-17, M-18, M-19, M-21: the tables and columns that statements name are there."""
+    connection = bus.database.connection
+    statements = Queries(beside=str(file))
+    assert len(statements) > 0
+    for name, sql in statements.items():
+        prepared = apsw.ext.query_info(connection, sql.replace("{columns}", COLUMNS))
+        rest = (prepared.query_remaining or "").splitlines()  # a heading may follow it
+        assert [line for line in rest if not line.startswith("--")] == [], f"{name} is two"
