@@ -1,0 +1,25 @@
+"""The `bus` command: parses a line, calls the library, prints. Data on stdout, all else on stderr.
+
+typer defines the command line, in `app.py`. Loading it takes longer than publishing, so `hot.py`
+takes the plain forms of publish, poll and ack, and hands everything else to it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Run the command line of this process and return its exit code."""
+    from . import hot
+    from .run import guarded, leave
+
+    arguments = sys.argv[1:]
+    call = hot.parse(arguments)
+    if call is not None:
+        leave(guarded(call))
+    from .app import run
+
+    return guarded(lambda: run(arguments))

@@ -97,6 +97,10 @@ class Database:
             return self.connection.execute(sql, values).fetchall()
         except apsw.Error as error:
             raise translate(error, self.layout) from error
+        except UnicodeDecodeError:
+            from .broken_text import rows_with_broken_text
+
+            return rows_with_broken_text(self.connection, sql, values)
         except UnicodeEncodeError as error:  # a command line that is no UTF-8 gives such text
             raise InvalidInput(f"{error.object!a} is not valid Unicode text") from error
 

@@ -13,14 +13,27 @@ import os
 
 from .errors import BusBusy
 
+#: The descriptors of this process's locks. A forked child gives its copies back at once: with
+#: them it would keep a lock that its parent held when it was killed.
+_descriptors: set[int] = set()
+
+
+def _close_descriptors() -> None:
+    while _descriptors:
+        os.close(_descriptors.pop())
+
+
+os.register_at_fork(after_in_child=_close_descriptors)
+
 
 class FileLock:
     """An exclusive lock on a file, for one thread; freed by the kernel when the process dies."""
 
-    __slots__ = ("_fd", "_path", "_waiter")
+    __slots__ = ("_fd", "_path", "_pid", "_waiter")
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._pid = os.getpid()
         self._fd = -1  # for __del__, in case the next line raises
         self._waiter: _Waiter | None = None
         self._fd = self._open()
@@ -49,10 +62,10 @@ class FileLock:
     def close(self) -> None:
         """Give the file descriptor back; more than once does nothing."""
         fd, self._fd = self._fd, -1
-        if fd >= 0:
+        if fd >= 0 and os.getpid() == self._pid:  # in a forked child it is closed already
             if self._waiter is not None:
                 self._waiter.end()
-            os.close(fd)
+            _close(fd)
 
     def __del__(self) -> None:
         # A thread that ends takes its connection and its lock with it.
@@ -79,7 +92,14 @@ class FileLock:
         self._fd = self._open()
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _descriptors.add(fd)
+        return fd
+
+
+def _close(fd: int) -> None:
+    _descriptors.discard(fd)
+    os.close(fd)
 
 
 class _Waiter:
@@ -140,6 +160,6 @@ class _Waiter:
                 self._granted.release()
 
     def _give_back(self) -> None:
-        # Closing alone would not free the lock while a forked child still has the descriptor.
+        # Closing alone would not free the lock while a child forked in C still has the descriptor.
         fcntl.flock(self._fd, fcntl.LOCK_UN)
-        os.close(self._fd)
+        _close(self._fd)

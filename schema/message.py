@@ -147,7 +147,8 @@ class Message:
         if not self.raw_headers:
             return {}
         try:
-            return orjson.loads(self.raw_headers)
+            headers: dict[str, Any] = orjson.loads(self.raw_headers)
+            return headers
         except orjson.JSONDecodeError:
             # SQLite lets text pass as JSON that is none here, such as half a surrogate pair.
             return {"decode_failed": self.raw_headers}

@@ -23,7 +23,9 @@ class Queries(dict[str, str]):
         if any(line and not line.startswith("--") for line in head.splitlines()):
             raise ValueError(f"{path}: text before the first '-- name:'")
         for part in parts:
-            name, _, sql = part.partition("\n")
+            name, _, text = part.partition("\n")
             if name in self:
                 raise ValueError(f"{path}: {name} stands twice")
+            # Comments go: one after the last semicolon would be run as a statement of its own.
+            sql = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
             self[name] = sql.strip().rstrip(";")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import AckPastEnd, BusBusy, Draft, Message, TypePattern, check_agent
+from ..schema import AckbusError, AckPastEnd, Draft, Message, TypePattern, check_agent
 from .cursors import Cursors
 from .deliveries import Deliveries, Parked
 from .pace import Pace
@@ -93,6 +93,8 @@ class Inbox:
 
     def unread(self, limit: int = 1000) -> int:
         """Return how many messages wait, counted up to `limit`."""
+        if not self.own_broadcasts:
+            return len(self.poll(limit))
         requeued = len(self._deliveries.requeued(self.agent, limit))
         waiting = self.bus.log.count_addressed_to(self.agent, self.position, limit)
         return min(limit, requeued + waiting)
@@ -205,7 +207,8 @@ class Inbox:
         """Yield messages for ever; asking for the next one acknowledges the last.
 
         Leaving the loop, by `break` or by an error, leaves the message that was at hand
-        unacknowledged: it comes again. Acknowledge it before a `break` that follows the work.
+        unacknowledged: it comes again, and counts as a failed delivery. Acknowledge it before a
+        `break` that follows the work.
         """
         from .drivers import iterate
 
@@ -227,11 +230,23 @@ class Inbox:
             for message in self.poll(limit=1):
                 self.fail(message, "the process that handled it died")
 
+    def leave(self, message: Message) -> None:
+        """Count a delivery that was broken off, by an error or a `break`, as a failure.
+
+        Without this a message over which the body of a `for` loop fails would come for ever.
+        """
+        try:
+            requeued = message.seq in self._deliveries.requeued(self.agent, _NO_LIMIT)
+            if requeued or message.seq > self.position:
+                self.fail(message, "the loop was left before it was acknowledged")
+        except AckbusError:
+            return  # the bus is closed: this loop is not ended in good order, which counts as well
+
     def end(self) -> None:
         """End delivering, in good order."""
         try:
             self._deliveries.end_loop(self.agent)
-        except BusBusy:
+        except AckbusError:
             return  # the next loop takes this one for dead, and counts one failure too many
 
     def attempts(self, message: Message) -> int:

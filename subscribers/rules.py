@@ -114,7 +114,11 @@ class Rules:
             failures = self.inbox.attempts(message) if reached else 0
             reached = message.seq <= cursor
             message.attempt = failures + 1
-            error = yield Handle(message)
+            try:
+                error = yield Handle(message)
+            except GeneratorExit:
+                self.inbox.leave(message)
+                raise
             if error is None:
                 self.inbox.ack(message)
             elif not self.inbox.fail(message, f"{type(error).__name__}: {error}"):

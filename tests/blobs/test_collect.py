@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from ackbus import BlobMissing, Bus, Draft
-from ackbus.blobs import store as store_module
 
 LARGE = "x" * 5000
 DAY_S = 86_400
@@ -81,7 +80,7 @@ def test_collector_passes_over_a_file_that_its_writer_renames(
         def __exit__(self, *error: object) -> None:
             self._entries.close()
 
-    monkeypatch.setattr(store_module.os, "scandir", Scan)
+    monkeypatch.setattr("ackbus.blobs.store.os.scandir", Scan)
     assert bus.collect_blobs(older_than_s=-1) == (1, 3)
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from ackbus import BlobAltered, BlobMissing, BlobStore, Bus, BusUnusable, Draft, Inbox, InvalidInput
 from ackbus.blobs import CHUNK_BYTES
-from ackbus.blobs import store as store_module
 
 from ..programs import connect, run_program, running_program
 
@@ -238,8 +237,8 @@ def test_blob_is_on_disk_before_its_name_is(bus: Bus, monkeypatch: pytest.Monkey
         steps.append("replace")
         real_replace(source, target)
 
-    monkeypatch.setattr(store_module.os, "fsync", fsync)
-    monkeypatch.setattr(store_module.os, "replace", replace)
+    monkeypatch.setattr("ackbus.blobs.store.os.fsync", fsync)
+    monkeypatch.setattr("ackbus.blobs.store.os.replace", replace)
     bus.blobs.put(b"content")
     assert steps == ["fsync file", "replace", "fsync folder"]
 

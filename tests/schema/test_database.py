@@ -3,9 +3,10 @@
 import gc
 import os
 import re
+import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from ackbus import AckbusError, Bus, BusBusy, BusUnusable, Draft, Inbox, InvalidInput
 
+from ..conftest import wait_until
 from ..programs import connect, held_write_lock, raw_sql, run_program, run_program_to_sigkill
 
 PRAGMAS = {"busy_timeout": 5000, "foreign_keys": 1, "journal_mode": "wal", "synchronous": 1}
@@ -114,7 +116,7 @@ def test_every_write_begins_with_the_write_lock(bus: Bus, statements: list[str])
         bus.leases.renew(lease)
         bus.leases.release(lease)
 
-    writes = [
+    writes: list[Callable[[], object]] = [
         lambda: bus.publish("note", from_agent="bob"),
         lambda: inbox.ack(1),
         lambda: inbox.fail(bus.log.newest(1)[0], "error"),
@@ -195,6 +197,37 @@ def test_write_waits_for_another_thread_and_gives_up_in_time(bus_dir: Path) -> N
             blocked.result(timeout=10)
     with Bus.open(bus_dir) as bus:
         assert bus.publish("note", from_agent="bob").seq == 1
+
+
+def test_interrupted_wait_does_not_keep_the_write_lock(bus: Bus, bus_dir: Path) -> None:
+    """M-28: Ctrl-C while waiting; the lock that is granted later is nobody's to keep."""
+    waiting = threading.Event()
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    def hold_until_interrupted() -> None:
+        with bus.transaction():
+            waiting.set()
+            wait_until(lambda: "ackbus-lock" in {thread.name for thread in threading.enumerate()})
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+            interrupted.wait(10)
+
+    interrupted = threading.Event()
+    previous = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with ThreadPoolExecutor(1) as other:
+            holder = other.submit(hold_until_interrupted)
+            waiting.wait(10)
+            with pytest.raises(KeyboardInterrupt):
+                bus.publish("interrupted", from_agent="bob")
+            interrupted.set()
+            holder.result(timeout=10)
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+    with Bus.open(bus_dir, write_timeout_s=5) as another:
+        assert another.publish("next", from_agent="bob").seq == 1
+    assert bus.publish("again", from_agent="bob").seq == 2
 
 
 def test_reading_never_waits_for_a_writer(bus: Bus, bus_dir: Path) -> None:
@@ -352,6 +385,7 @@ def test_threads_that_end_give_their_descriptors_back(bus_dir: Path) -> None:
         thread.join()
         gc.collect()
 
+    gc.collect()
     before_opening = open_descriptors()
     with Bus.open(bus_dir) as bus:
         work()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, BusNotFound, BusUnusable
-from ackbus.schema import database, layout
+from ackbus.schema import layout
 from ackbus.schema.database import check_sqlite_version
 from ackbus.schema.layout import filesystem_of, find_bus
 
@@ -179,7 +179,7 @@ def test_read_only_bus_gives_one_line(bus_dir: Path, monkeypatch: pytest.MonkeyP
     def no_writing(path: str, wanted: int) -> bool:
         return wanted != os.W_OK and real_access(path, wanted)
 
-    monkeypatch.setattr(database.os, "access", no_writing)
+    monkeypatch.setattr("ackbus.schema.database.os.access", no_writing)
     with pytest.raises(BusUnusable) as caught:
         Bus.open(bus_dir)
     assert str(caught.value) == (
@@ -221,7 +221,7 @@ def test_filesystem_is_that_of_the_nearest_mount(path: str, kind: str) -> None:
 def test_network_filesystem_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """PITFALLS 3, M-29: by init, which makes no database there, and by open."""
     Bus.init(tmp_path / "local").close()
-    monkeypatch.setattr(layout.os, "major", lambda device: 0)
+    monkeypatch.setattr("ackbus.schema.layout.os.major", lambda device: 0)
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"30 22 0:40 / {tmp_path} rw - nfs4 server:/home rw\n")
     real_open = open

@@ -70,7 +70,7 @@ def test_payload_and_payload_ref_exclude_each_other(bus_dir: Path) -> None:
         )
 
 
-OTHER_TABLES = {
+OTHER_TABLES: dict[str, list[tuple[str, str, int, str | None, int]]] = {
     "cursors": [
         ("agent_id", "TEXT", 1, None, 1),
         ("last_acked_seq", "INTEGER", 1, "0", 0),

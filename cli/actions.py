@@ -1,0 +1,155 @@
+"""What publish, poll and ack do. Loads nothing that these don't need: they start in no time."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..bus import Bus
+from ..schema import InvalidInput, parse_duration_ms, parse_priority, user_bus
+from ..subscribers import POLL_LIMIT, Inbox, Pace
+from . import output
+from .payloads import payload_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..schema import Message, Receipt
+
+#: The environment variable that names the agent who runs the command.
+AGENT_VARIABLE = "BUS_AGENT"
+
+#: The exit code when nothing was there.
+NOTHING = 4
+
+
+def open_bus(directory: str | None, user: bool) -> Bus:
+    """Open the bus that --dir, --user, BUS_DIR or the working directory name."""
+    if directory is not None and user:
+        raise InvalidInput("give --dir or --user, not both")
+    bus = Bus.open(user_bus() if user else directory)
+    output.detail(f"the bus is in {bus.layout.directory}")
+    return bus
+
+
+def sender(name: str | None, option: str = "--from") -> str:
+    """Return the agent that acts: the option's, or the one that BUS_AGENT names."""
+    name = name or os.environ.get(AGENT_VARIABLE)
+    if not name:
+        raise InvalidInput(f"who acts? Give {option} AGENT, or set {AGENT_VARIABLE}")
+    return name
+
+
+def seconds(duration: str) -> float:
+    """Return the seconds of a duration such as `30`, `1.5s` or `10m`."""
+    return parse_duration_ms(duration) / 1000
+
+
+def publish(
+    type: str,
+    body: str | None = None,
+    *,
+    data: str | None = None,
+    file: str | None = None,
+    from_agent: str | None = None,
+    to_agent: str | None = None,
+    id: str | None = None,
+    reply_to: str | None = None,
+    conversation: str | None = None,
+    priority: str = "normal",
+    header: Sequence[str] = (),
+    strict: bool = False,
+    json: bool = False,
+    directory: str | None = None,
+    user: bool = False,
+) -> int:
+    """Publish one message and print its id."""
+    from_agent = sender(from_agent)
+    payload = payload_of(body, data, file)
+    with open_bus(directory, user) as bus:
+        receipt = bus.publish(
+            type,
+            payload,
+            from_agent=from_agent,
+            to_agent=to_agent,
+            id=id,
+            in_reply_to=reply_to,
+            correlation_id=conversation,
+            priority=parse_priority(priority),
+            headers=_headers(header),
+            strict=strict,
+        )
+    print_receipt(receipt, json)
+    return 0
+
+
+def print_receipt(receipt: Receipt, json: bool) -> None:
+    """Print the id of a message that was published, or its receipt."""
+    if not json:
+        output.line(receipt.id)
+        return
+    record: dict[str, object] = {"seq": receipt.seq, "id": receipt.id}
+    output.json_line(record | {"duplicate": True} if receipt.duplicate else record)
+
+
+def poll(
+    agent: str,
+    *,
+    limit: int = POLL_LIMIT,
+    type: str | None = None,
+    wait: str | None = None,
+    json: bool = False,
+    directory: str | None = None,
+    user: bool = False,
+) -> int:
+    """Print what waits for an agent; 4 when nothing does."""
+    if limit < 1:
+        raise InvalidInput("--limit must be 1 or more")
+    wait_s = 0.0 if wait is None else seconds(wait)
+    with open_bus(directory, user) as bus:
+        inbox = Inbox(bus, agent)
+        found = inbox.poll(limit, type=type) or _wait(inbox, limit, type, wait_s)
+        output.messages(found, json=json)
+    return 0 if found else NOTHING
+
+
+def _wait(inbox: Inbox, limit: int, type: str | None, wait_s: float) -> list[Message]:
+    """Look again whenever the bell rings, and now and then, until there is something."""
+    if not wait_s:
+        return []
+    deadline = time.monotonic() + wait_s
+    pace = Pace()
+    with inbox.bus.listen() as listener:
+        while not (found := inbox.poll(limit, type=type)):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            listener.wait(min(pace.next(), left))
+    return found
+
+
+def ack(
+    agent: str,
+    seq: int,
+    *,
+    json: bool = False,
+    directory: str | None = None,
+    user: bool = False,
+) -> int:
+    """Move an agent's cursor; prints nothing unless asked for JSON."""
+    with open_bus(directory, user) as bus:
+        cursor = Inbox(bus, agent).ack(seq)
+    if json:
+        output.json_line({"agent": agent, "cursor": cursor})
+    return 0
+
+
+def _headers(pairs: Sequence[str]) -> dict[str, object]:
+    headers: dict[str, object] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise InvalidInput(f"--header must be NAME=TEXT, not {pair!a}")
+        headers[name] = value
+    return headers

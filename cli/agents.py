@@ -1,0 +1,113 @@
+"""Who is there: agents, heartbeat."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from ..bus import Bus, Heartbeat
+from ..schema import InvalidInput, format_ts
+from ..subscribers import Cursors, Inbox
+from . import actions, output
+from .commands import Commands
+from .options import Agent, Directory, Json, User, Verbose
+
+commands = Commands()
+
+#: Unread messages are counted up to this.
+_MAX_COUNTED = 1000
+
+
+@commands.command("agents", example="bus agents")
+def agents(
+    json: Json = False, directory: Directory = None, user: User = False, verbose: Verbose = False
+) -> int:
+    """List the agents that the bus knows.
+
+    Those that ever sent, acknowledged, or beat their heart. Exit code 4 when there are none.
+    """
+    with actions.open_bus(directory, user) as bus:
+        beats = {beat.agent: beat for beat in bus.heartbeats.list()}
+        cursors = Cursors(bus.database).positions()
+        records = [
+            _record(bus, name, beats.get(name), cursors.get(name, 0)) for name in bus.agents.names()
+        ]
+    if json:
+        for record in records:
+            output.json_line({key: value for key, value in record.items() if value is not None})
+    elif records:
+        rows = [list(record.values()) for record in records]
+        output.table([key.replace("_s", "") for key in records[0]], rows)
+    return 0 if records else actions.NOTHING
+
+
+def _record(bus: Bus, name: str, beat: Heartbeat | None, cursor: int) -> dict[str, object]:
+    return {
+        "agent": name,
+        "liveness": beat and beat.liveness.value,
+        "status": beat and beat.status,
+        "task": beat and beat.task,
+        "progress": beat and beat.progress,
+        "pid": beat and beat.pid,
+        "beat": beat and format_ts(beat.ts_ms),
+        "age_s": beat and round(beat.age_s, 1),
+        "cursor": cursor,
+        "unread": _unread(bus, name),
+    }
+
+
+def _unread(bus: Bus, name: str) -> int | None:
+    try:
+        return Inbox(bus, name).unread(_MAX_COUNTED)
+    except InvalidInput:
+        return None  # a name that another program wrote, and that nothing can be sent to
+
+
+@commands.command("heartbeat", example="bus heartbeat worker-1 --status working --every 10 &")
+def heartbeat(
+    agent: Agent,
+    status: Annotated[
+        str, typer.Option(metavar="S", help="idle, working, blocked, stopped, or a word of yours.")
+    ] = "idle",
+    task: Annotated[
+        str | None, typer.Option(metavar="T", help="What it is at.", show_default=False)
+    ] = None,
+    progress: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="How far it is with that, 0 to 1.", show_default=False),
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="S", help="Go on beating, so often, until the process ends.", show_default=False
+        ),
+    ] = None,
+    pid: Annotated[
+        int | None,
+        typer.Option(
+            metavar="P",
+            min=1,
+            help="The agent's process. Default: the one that runs this command.",
+            show_default=False,
+        ),
+    ] = None,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Beat an agent's heart.
+
+    Once, or with --every as long as its process lives; then it says stopped.
+    """
+    from .sidecar import Sidecar
+
+    pid = pid or os.getppid()
+    with actions.open_bus(directory, user) as bus:
+        if every is None:
+            bus.heartbeats.beat(agent, status, task=task, progress=progress, pid=pid)
+        else:
+            sidecar = Sidecar(bus, agent, pid, every_s=actions.seconds(every))
+            sidecar.run(status, task=task, progress=progress)
+    return 0

@@ -1,0 +1,80 @@
+"""The command line: every command, under its group, in the order in which help lists them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+# typer's own parser has no public name for its errors; pyproject.toml pins the minor version.
+from typer._click.exceptions import ClickException, UsageError
+
+from . import agents, blobs, directory, files, inboxes, leases, messages, output, publishing
+from .commands import Commands
+
+_HELP = """A message bus for coding agents and the people who run them, in one SQLite file.
+
+Data goes to stdout, all else to stderr. Exit codes: 0 done, 1 error, 2 usage, 3 refused or
+conflict, 4 nothing there, 5 timed out.
+"""
+
+app = typer.Typer(
+    name="bus",
+    help=_HELP,
+    epilog="Example:\n\n\b\n  bus init",
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode=None,  # plain help reads the same in a pipe, and loads in half the time
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(on: bool) -> None:
+    if on:
+        from .. import __version__
+
+        output.line(f"bus {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _bus(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that come before a command."""
+
+
+for _group in (directory, publishing, messages, inboxes, agents, leases, blobs, files):
+    _commands: Commands = _group.commands
+    _commands.add_to(app)
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line and return its exit code; errors of ours pass through."""
+    command: Any = typer.main.get_command(app)
+    try:
+        code = command.main(args=arguments, prog_name="bus", standalone_mode=False)
+    except ClickException as error:
+        return _usage_error(error)
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):
+            raise error.__context__ from None  # typer's answer to a reader that left is exit 1
+        raise
+    return code if isinstance(code, int) else 0
+
+
+def _usage_error(error: ClickException) -> int:
+    context = error.ctx if isinstance(error, UsageError) else None
+    hint = f"; see '{context.command_path} --help'" if context else ""
+    message = " ".join(error.format_message().split()).rstrip(".")
+    if not message and context:  # a group without a command shows its help
+        print(context.get_help(), file=sys.stderr)
+    else:
+        output.error(message + hint, error)
+    return error.exit_code

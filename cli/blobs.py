@@ -1,0 +1,159 @@
+"""Blobs: put, get, verify, gc."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from ..bus import COLLECT_AFTER_S, Bus
+from ..schema import AckbusError, InvalidInput, NotFound
+from . import actions, output
+from .commands import Commands
+from .options import Directory, Json, User, Verbose
+from .payloads import STDIN, open_input, reason
+from .progress import progress
+
+commands = Commands()
+blob = commands.group("blob", help="Large payloads, stored under their hashes.")
+
+Ref = Annotated[str, typer.Argument(metavar="REF", help="A name like sha256-….")]
+
+
+@blob.command("put", example="bus blob put screenshot.png")
+def put(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="What to store; - reads stdin.")
+    ] = STDIN,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Store bytes of any size, and print their name."""
+    with actions.open_bus(directory, user) as bus, closing(open_input(file)) as content:
+        ref = bus.blobs.put(content)
+        size = bus.blobs.size(ref)
+    if json:
+        output.json_line({"ref": ref, "bytes": size})
+    else:
+        output.line(ref)
+    return 0
+
+
+@blob.command("get", example='bus blob get "$REF" --output screenshot.png')
+def get(
+    ref: Ref,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where to. Default: stdout.", show_default=False
+        ),
+    ] = None,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Print a blob's bytes, checked against its name."""
+    with actions.open_bus(directory, user) as bus:
+        if to is None and sys.stdout.isatty():
+            raise InvalidInput("a blob may hold anything; name a FILE with -o, or use a pipe")
+        if to is None:
+            bus.blobs.copy(ref, sys.stdout.buffer)
+            return 0
+        bus.blobs.verify(ref)  # before the file is emptied
+        try:
+            with open(to, "wb") as file:
+                bus.blobs.copy(ref, file)
+        except OSError as error:
+            raise InvalidInput(f"can't write {to}: {reason(error)}") from error
+    return 0
+
+
+@blob.command("verify", example="bus blob verify")
+def verify(
+    refs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[REF]...", help="Default: all of them.", show_default=False),
+    ] = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Check blobs against their names.
+
+    Exit code 1 when one is altered, 4 when one is missing.
+    """
+    worst: AckbusError | None = None
+    with actions.open_bus(directory, user) as bus:
+        chosen = refs or sorted(bus.blobs)
+        with progress("verifying", len(chosen)) as move:
+            for count, ref in enumerate(chosen, 1):
+                problem = _verify(bus, ref, json)
+                worst = worst if problem is None or isinstance(problem, NotFound) else problem
+                worst = worst or problem
+                move(count)
+    if worst is not None:
+        raise worst
+    return 0
+
+
+def _verify(bus: Bus, ref: str, json: bool) -> AckbusError | None:
+    """Check one blob and print what came of it; return what is wrong with it."""
+    try:
+        size = bus.blobs.verify(ref)
+    except InvalidInput:
+        raise
+    except AckbusError as error:
+        state = "missing" if isinstance(error, NotFound) else "altered"
+        if json:
+            output.json_line({"ref": ref, "ok": False, "error": f"blob_{state}"})
+        else:
+            output.line(f"{ref}  {state}")
+        return error
+    if json:
+        output.json_line({"ref": ref, "ok": True, "bytes": size})
+    else:
+        output.line(f"{ref}  ok")
+    return None
+
+
+@blob.command("gc", example="bus blob gc --older-than 7d --dry-run")
+def gc(
+    older_than: Annotated[
+        str, typer.Option(metavar="D", help="Keep younger ones: seconds, or like 10m, 2h, 7d.")
+    ] = f"{COLLECT_AFTER_S / 3600:g}h",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Collect the blobs that no message names and that are old enough."""
+    age_s = actions.seconds(older_than)
+    with actions.open_bus(directory, user) as bus:
+        count, size = (
+            _would_collect(bus, age_s) if dry_run else (bus.collect_blobs(older_than_s=age_s))
+        )
+    if json:
+        output.json_line({"blobs": count, "bytes": size, "dry_run": dry_run})
+    else:
+        output.line(f"{'would collect' if dry_run else 'collected'} {count} blobs, {size} bytes")
+    return 0
+
+
+def _would_collect(bus: Bus, age_s: float) -> tuple[int, int]:
+    """Count what `Bus.collect_blobs` would delete, and change nothing."""
+    before = time.time() - age_s
+    count = size = 0
+    for ref in bus.blobs:
+        status = os.stat(os.path.join(bus.layout.blobs, ref))
+        if status.st_mtime <= before and not bus.log.names_blob(ref):
+            count += 1
+            size += status.st_size
+    return count, size

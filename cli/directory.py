@@ -1,0 +1,124 @@
+"""The bus itself: making it, finding it, and what is in it."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from ..bus import Bus
+from ..export import Exporter
+from ..schema import BUS_DIR_VARIABLE, BUS_DIRECTORY, InvalidInput, create, user_bus
+from . import output
+from .actions import open_bus
+from .commands import Commands
+from .options import Directory, Json, User, Verbose
+
+commands = Commands()
+
+
+@commands.command("init", example="bus init")
+def init(
+    directory: Directory = None, user: User = False, json: Json = False, verbose: Verbose = False
+) -> int:
+    """Make a bus, unless there is one.
+
+    It is made in --dir, in $BUS_DIR, or in .worker-state/ of the working directory.
+    """
+    if directory is not None and user:
+        raise InvalidInput("give --dir or --user, not both")
+    named = user_bus() if user else directory or os.environ.get(BUS_DIR_VARIABLE)
+    made = create(named or BUS_DIRECTORY)
+    with Bus.open(named or BUS_DIRECTORY) as bus:
+        where = bus.layout.directory
+    if json:
+        output.json_line({"dir": where, "made": made})
+    else:
+        output.line(f"made a bus in {where}" if made else f"there is a bus in {where} already")
+    return 0
+
+
+@commands.command("where", example='cd "$(bus where)"')
+def where(
+    directory: Directory = None, user: User = False, json: Json = False, verbose: Verbose = False
+) -> int:
+    """Print the directory of the bus that commands use here."""
+    with open_bus(directory, user) as bus:
+        found = bus.layout.directory
+    if json:
+        output.json_line({"dir": found})
+    else:
+        output.line(found)
+    return 0
+
+
+@commands.command("stats", example="bus stats --json")
+def stats(
+    directory: Directory = None, user: User = False, json: Json = False, verbose: Verbose = False
+) -> int:
+    """Print how much is in the bus.
+
+    Messages by type and sender, sizes of files and blobs, how far the export is behind.
+    """
+    with open_bus(directory, user) as bus:
+        record = _stats(bus)
+    if json:
+        output.json_line(record)
+    else:
+        output.table(("what", "value"), list(_rows(record)))
+    return 0
+
+
+def _stats(bus: Bus) -> dict[str, object]:
+    newest = bus.log.newest_seq()
+    bus.catalog.catch_up(newest)
+    by_type, by_sender = bus.catalog.counts("type"), bus.catalog.counts("from")
+    exported = Exporter(bus).position
+    sizes = [bus.blobs.size(ref) for ref in bus.blobs]
+    return {
+        "dir": bus.layout.directory,
+        "messages": sum(by_type.values()),
+        "newest_seq": newest,
+        "by_type": by_type,
+        "by_from": by_sender,
+        "files": _sizes(bus.layout.directory),
+        "blobs": {"count": len(sizes), "bytes": sum(sizes)},
+        "export": {"last_seq": exported, "behind": newest - exported},
+    }
+
+
+def _sizes(directory: str) -> dict[str, int]:
+    """Return the sizes of the files of a bus. They are never opened: SQLite has them."""
+    sizes = {}
+    for name in ("bus.db", "bus.db-wal", "bus.jsonl"):
+        path = os.path.join(directory, name)
+        if os.path.exists(path):
+            sizes[name] = os.stat(path).st_size
+    return sizes
+
+
+def _rows(record: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    rows: list[tuple[str, object]] = []
+    for name, value in record.items():
+        if isinstance(value, dict):
+            rows += _rows(value, f"{prefix}{name} ")
+        else:
+            rows.append((prefix + name, value))
+    return rows
+
+
+@commands.command("demo", example="bus demo src")
+def demo(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The folder to examine.")] = ".",
+    directory: Directory = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """See the bus at work on your own files.
+
+    Agents examine every text file under PATH, and one of them is killed halfway.
+    """
+    from .demo import run_demo
+
+    return run_demo(path, directory=directory, json=json)

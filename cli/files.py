@@ -1,0 +1,102 @@
+"""bus.jsonl and its like: export, import."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from ..export import Exporter, FieldMap, ImportReport, import_jsonl
+from ..schema import InvalidInput
+from . import actions, output
+from .commands import Commands
+from .options import Directory, Json, User, Verbose
+from .payloads import open_input
+from .progress import progress
+
+commands = Commands()
+
+
+@commands.command("export", example="bus export --follow")
+def export(
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with every new message, until Ctrl-C.")
+    ] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Write the whole file anew.")] = False,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Bring bus.jsonl up to the log.
+
+    Exit code 3 when another exporter is at work.
+    """
+    if follow and rebuild:
+        raise InvalidInput("give --follow or --rebuild, not both")
+    with actions.open_bus(directory, user) as bus:
+        exporter = Exporter(bus)
+        if follow:
+            output.show_logs()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: exporter.stop())
+            exporter.follow()
+            return 0
+        count = exporter.rebuild() if rebuild else exporter.export_once()
+        if json:
+            record = {"exported": count, "last_seq": exporter.position, "file": bus.layout.jsonl}
+            output.json_line(record)
+        else:
+            output.line(f"exported {count} messages to {bus.layout.jsonl}")
+    return 0
+
+
+@commands.command(
+    "import", example="bus import notes.jsonl --map type=kind,payload=body,in_reply_to=reply_to"
+)
+def import_(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines; - reads stdin.")],
+    field_map: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="OURS=THEIRS,...",
+            help="Which of their fields becomes which of ours, where the names differ. "
+            "'type=kind|note' takes note where kind is absent; 'headers.x=y' puts y into the "
+            "headers, 'headers.*=*' all that is left.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Publish the lines of a file that the log lacks.
+
+    It goes by id, so it is safe to repeat. Lines that can't be messages are skipped and listed.
+    """
+    fields = FieldMap(field_map or ())
+    with actions.open_bus(directory, user) as bus, closing(open_input(file)) as stream:
+        size = os.fstat(stream.fileno()).st_size or None
+        with progress("importing", size) as move:
+            report = import_jsonl(bus, stream, field_map=fields, progress=move)
+    _print(report, json)
+    return 0
+
+
+def _print(report: ImportReport, json: bool) -> None:
+    for number, reason in report.reasons:
+        output.note(f"line {number} skipped: {reason}")
+    if report.skipped > len(report.reasons):
+        output.note(f"{report.skipped - len(report.reasons)} more lines skipped")
+    if json:
+        record = {"stored": report.stored, "duplicates": report.duplicates}
+        output.json_line(record | {"skipped": report.skipped})
+    else:
+        output.line(
+            f"stored {report.stored}, already there {report.duplicates}, skipped {report.skipped}"
+        )

@@ -1,0 +1,156 @@
+"""Leases: acquire, renew, release, list."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from ..bus import Bus, Lease
+from ..schema import Refused, TimedOut, format_ts
+from ..subscribers import Pace
+from . import actions, output
+from .commands import Commands
+from .options import Directory, Json, User, Verbose, Wait
+
+commands = Commands()
+lease = commands.group("lease", help="Named exclusive rights that expire.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="What the lease is about.")]
+Holder = Annotated[
+    str | None,
+    typer.Option(metavar="A", help="Who holds it. Default: $BUS_AGENT.", show_default=False),
+]
+Token = Annotated[
+    int, typer.Option(metavar="N", min=1, help="The token that bus lease acquire printed.")
+]
+Ttl = Annotated[
+    str, typer.Option(metavar="S", help="How long it lasts: seconds, or like 500ms, 10m, 2h.")
+]
+
+
+@lease.command("acquire", example="bus lease acquire deploy --holder worker-1 --ttl 2m --json")
+def acquire(
+    name: Name,
+    holder: Holder = None,
+    ttl: Ttl = "60",
+    wait: Wait = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Take a lease, and print its fencing token.
+
+    Exit code 3 when it is held, 5 when --wait ran out.
+    """
+    holder = actions.sender(holder, "--holder")
+    wait_s = 0.0 if wait is None else actions.seconds(wait)
+    with actions.open_bus(directory, user) as bus:
+        granted = _acquire(bus, name, holder, actions.seconds(ttl), wait_s)
+        held = None if granted else bus.leases.get(name)
+    if granted:
+        _print(granted, json)
+        return 0
+    if json:
+        output.json_line({"granted": False, "name": name} | _holder(held))
+    state = f"is held by {held.holder} until {format_ts(held.until_ms)}" if held else "was held"
+    raise (TimedOut if wait_s else Refused)(f"lease {name!r} {state}")
+
+
+def _acquire(bus: Bus, name: str, holder: str, ttl_s: float, wait_s: float) -> Lease | None:
+    """Try, and try again when the lease may have become free, until the time is over."""
+    deadline = time.monotonic() + wait_s
+    pace = Pace()
+    while (granted := bus.leases.acquire(name, holder, ttl_s=ttl_s)) is None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return None
+        held = bus.leases.get(name)
+        ends_in = (held.until_ms - bus.database.now_ms()) / 1000 if held else 0.0
+        time.sleep(min(pace.next(), left, max(ends_in, 0.001)))
+    return granted
+
+
+@lease.command("renew", example="bus lease renew deploy --holder worker-1 --token 7")
+def renew(
+    name: Name,
+    token: Token,
+    holder: Holder = None,
+    ttl: Ttl = "60",
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Let a lease last longer, from now.
+
+    Exit code 3 when it is not held with this token any more.
+    """
+    with actions.open_bus(directory, user) as bus:
+        held = Lease(name, actions.sender(holder, "--holder"), token, 0, 0)
+        _print(bus.leases.renew(held, ttl_s=actions.seconds(ttl)), json)
+    return 0
+
+
+@lease.command("release", example="bus lease release deploy --holder worker-1 --token 7")
+def release(
+    name: Name,
+    token: Token,
+    holder: Holder = None,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Give a lease back.
+
+    Exit code 3 when it is not held with this token any more.
+    """
+    with actions.open_bus(directory, user) as bus:
+        bus.leases.release(Lease(name, actions.sender(holder, "--holder"), token, 0, 0))
+    return 0
+
+
+@lease.command("list", example="bus lease list --json")
+def list_leases(
+    json: Json = False, directory: Directory = None, user: User = False, verbose: Verbose = False
+) -> int:
+    """List the leases that are held now.
+
+    Exit code 4 when there are none.
+    """
+    with actions.open_bus(directory, user) as bus:
+        held = bus.leases.list()
+    records = [
+        {
+            "name": each.name,
+            "holder": each.holder,
+            "token": each.token,
+            "acquired": format_ts(each.acquired_at_ms),
+            "until": format_ts(each.until_ms),
+        }
+        for each in held
+    ]
+    if json:
+        for record in records:
+            output.json_line(record)
+    elif records:
+        output.table(list(records[0]), [list(record.values()) for record in records])
+    return 0 if records else actions.NOTHING
+
+
+def _print(held: Lease, json: bool) -> None:
+    until = format_ts(held.until_ms)
+    if json:
+        record = {"granted": True, "name": held.name, "holder": held.holder, "token": held.token}
+        output.json_line(record | {"until": until})
+    else:
+        output.line(f"{held.name}  {held.holder}  token {held.token}  until {until}")
+
+
+def _holder(held: Lease | None) -> dict[str, object]:
+    """Return who has what was refused; empty when it has become free meanwhile."""
+    if held is None:
+        return {}
+    return {"held_by": held.holder, "token": held.token, "until": format_ts(held.until_ms)}

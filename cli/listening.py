@@ -1,0 +1,131 @@
+"""`bus listen`: an inbox whose handler is a command."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from contextlib import nullcontext, suppress
+
+from ..schema import BUS_DIR_VARIABLE, InvalidInput
+from ..subscribers import Inbox, Session
+from . import output
+from .actions import AGENT_VARIABLE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from ..schema import Message
+
+#: What a session says of itself; the agent that says it need not handle it.
+_OWN_NEWS = ("agent_started", "agent_stopped")
+
+#: What ends it: after the message at hand; a second one at once.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class CommandFailed(Exception):
+    """The command did not exit with 0."""
+
+
+class Listening:
+    """Runs a command for each message of an inbox, until it is told to stop.
+
+    Args:
+        inbox: whose messages.
+        command: the command and its arguments.
+        drain: end when nothing is left.
+        in_session: whether the agent's heart beats, and the bus hears of its start and stop.
+
+    Raises:
+        InvalidInput: there is no such command.
+    """
+
+    def __init__(self, inbox: Inbox, command: list[str], *, drain: bool, in_session: bool) -> None:
+        if shutil.which(command[0]) is None:
+            raise InvalidInput(f"there is no command {command[0]!a}")
+        self._inbox = inbox
+        self._command = command
+        self._rules = inbox.rules(drain=drain)
+        self._session = Session(inbox.bus, inbox.agent) if in_session else None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._starting = False
+        self._fatal_signal: int | None = None
+
+    def run(self) -> None:
+        """Deliver until the rules end or a signal comes; blocks."""
+        output.show_logs()
+        for number in _SIGNALS:
+            signal.signal(number, self._stop)
+        # The heart's thread inherits the mask: a signal that went to it would not wake this one.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        with self._session or nullcontext():
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            self._inbox.run(self._handle, rules=self._rules)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if self._rules.stopped:
+            self._fatal_signal = number
+            self._end_at_once()
+        self._rules.stop()
+
+    def _end_at_once(self) -> None:
+        """Take the command along when a second signal ends this process."""
+        if self._fatal_signal is None or self._starting:
+            return
+        if self._child is not None:
+            with suppress(ProcessLookupError):  # it has just ended
+                os.killpg(self._child.pid, signal.SIGKILL)
+        signal.signal(self._fatal_signal, signal.SIG_DFL)
+        os.kill(os.getpid(), self._fatal_signal)
+
+    def _handle(self, message: Message) -> None:
+        if message.from_agent == self._inbox.agent and message.type in _OWN_NEWS:
+            return
+        self._say("working", message.type)
+        try:
+            status = self._run(message)
+        finally:
+            self._say("idle", None)
+        if status:
+            failure = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
+            output.note(
+                f"message {message.seq}: {failure}"
+                f" (delivery {message.attempt} of {self._inbox.max_deliveries})"
+            )
+            raise CommandFailed(failure)
+
+    def _run(self, message: Message) -> int:
+        # A process group of its own: a Ctrl-C at the terminal is for us, not for the command.
+        self._starting = True
+        try:
+            self._child = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                env=os.environ | self._variables(message),
+                process_group=0,
+            )
+        finally:
+            self._starting = False
+        self._end_at_once()  # a signal may have come before there was a command to take along
+        try:
+            self._child.communicate(message.to_json() + b"\n")
+            return self._child.returncode
+        finally:
+            self._child = None
+
+    def _variables(self, message: Message) -> dict[str, str]:
+        return {
+            BUS_DIR_VARIABLE: self._inbox.bus.layout.directory,
+            AGENT_VARIABLE: self._inbox.agent,
+            "BUS_MESSAGE_ID": message.id,
+            "BUS_MESSAGE_SEQ": str(message.seq),
+            "BUS_MESSAGE_TYPE": message.type,
+            "BUS_CORRELATION_ID": message.correlation_id or message.id,
+        }
+
+    def _say(self, status: str, task: str | None) -> None:
+        if self._session is not None:
+            self._session.heart.update(status, task=task)

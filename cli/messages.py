@@ -1,0 +1,187 @@
+"""Looking back: replay, read, show, tail."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..bus import Bus
+from ..schema import InvalidInput, Message, NotFound, format_ts, parse_since
+from . import actions, output
+from .commands import Commands
+from .options import MAX_SEQ, Directory, Json, TypePattern, User, Verbose
+
+commands = Commands()
+
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Go on with every new message, until Ctrl-C.")
+]
+
+
+@commands.command("replay", example="bus replay --from 1 --json")
+def replay(
+    first: Annotated[
+        int, typer.Option("--from", metavar="SEQ", min=1, max=MAX_SEQ, help="The first seq.")
+    ],
+    last: Annotated[
+        int | None,
+        typer.Option(
+            "--to", metavar="SEQ", min=1, max=MAX_SEQ, help="The last seq.", show_default=False
+        ),
+    ] = None,
+    type: TypePattern = None,
+    follow: Follow = False,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Print the log from a seq on.
+
+    Both ends are included. With --json these are the lines of bus.jsonl, byte for byte.
+    """
+    if last is not None and follow:
+        raise InvalidInput("give --to or --follow, not both")
+    if last is not None and last < first:
+        raise InvalidInput(f"--to {last} lies before --from {first}")
+    with actions.open_bus(directory, user) as bus:
+        if follow:
+            found = bus.follow(from_seq=first, type=type)
+            output.messages(found, json=json, form=Message.to_line, live=True)
+        newest = bus.log.newest_seq()
+        if first > newest:
+            raise NotFound(f"the log ends at {newest}, before {first}")
+        found = bus.read(from_seq=first, to_seq=last, type=type)
+        return _some(output.messages(found, json=json, form=Message.to_line))
+
+
+@commands.command("read", example="bus read --type 'task.>' --since 10m")
+def read(
+    type: TypePattern = None,
+    conversation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C", help="Only this conversation: its first message's id.", show_default=False
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="A", help="Only from or to this agent.", show_default=False),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="T",
+            help="Only since a time like 2026-01-10T14:00:00Z, or an age like 10m.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="At most so many, the oldest.", show_default=False),
+    ] = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Print the messages that fit every option, in order."""
+    from itertools import islice
+
+    with actions.open_bus(directory, user) as bus:
+        found = bus.read(
+            type=type,
+            conversation=conversation,
+            agent=agent,
+            since_ms=None if since is None else parse_since(since, bus.database.now_ms()),
+        )
+        return _some(output.messages(islice(found, limit), json=json))
+
+
+@commands.command("show", example="bus show 17")
+def show(
+    key: Annotated[str, typer.Argument(metavar="ID|SEQ", help="The id or the seq of a message.")],
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Print one message in full. A number is taken as a seq, and if there is none, as an id."""
+    with actions.open_bus(directory, user) as bus:
+        message = _find(bus, key)
+        if json:
+            output.json_line(message.to_json())
+        else:
+            _print_in_full(message)
+    return 0
+
+
+@commands.command("tail", example="bus tail -n 20 --follow")
+def tail(
+    lines: Annotated[
+        int, typer.Option("-n", "--lines", metavar="N", min=0, max=MAX_SEQ, help="How many.")
+    ] = 10,
+    follow: Follow = False,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Print the newest messages, oldest of them first."""
+    with actions.open_bus(directory, user) as bus:
+        seen = bus.log.newest_seq()
+        newest = bus.log.newest(lines)
+        count = output.messages(newest, json=json, live=follow)
+        if follow:
+            after = newest[-1].seq if newest else seen
+            output.messages(bus.follow(from_seq=after + 1), json=json, live=True)
+        return _some(count)
+
+
+def _some(count: int) -> int:
+    """Return the exit code of a search that found so many."""
+    if not count:
+        output.detail("nothing found")
+    return 0 if count else actions.NOTHING
+
+
+def _find(bus: Bus, key: str) -> Message:
+    number = int(key) if key.isascii() and key.isdigit() and len(key) < 20 else 0
+    message = bus.get(number) if 0 < number <= MAX_SEQ else None
+    message = message or bus.get(key)
+    if message is None:
+        raise NotFound(f"no message {key!a} in the log; see 'bus read'")
+    return message
+
+
+def _print_in_full(message: Message) -> None:
+    import json
+
+    fields = {
+        "seq": message.seq,
+        "id": message.id,
+        "time": format_ts(message.ts_ms),
+        "from": message.from_agent,
+        "to": message.to_agent or "all",
+        "type": message.type,
+        "conversation": message.correlation_id or message.id,
+        "reply to": message.in_reply_to,
+        "priority": message.priority if message.priority != 1 else None,
+        "headers": message.headers or None,
+        "blob": message.payload_ref,
+        "payload error": message.payload_error,
+    }
+    for name, value in fields.items():
+        if value is not None:
+            output.line(f"{name + ':':<14}{value}")
+    if message.has_payload and message.payload_error is None:
+        payload = message.payload
+        text = (
+            payload
+            if isinstance(payload, str)
+            else json.dumps(payload, indent=2, ensure_ascii=False)
+        )
+        output.line("")
+        for part in text.split("\n"):
+            output.line(part)

@@ -1,0 +1,63 @@
+"""The options that several commands share, each defined once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from . import output
+
+#: The largest seq that SQLite can hold.
+MAX_SEQ = 2**63 - 1
+
+
+def _be_verbose(on: bool) -> bool:
+    output.set_verbose(on)
+    return on
+
+
+Directory = Annotated[
+    str | None,
+    typer.Option(
+        "--dir",
+        metavar="DIR",
+        help="The bus directory itself. Default: $BUS_DIR, else the nearest .worker-state/ "
+        "from the working directory upwards.",
+        show_default=False,
+    ),
+]
+User = Annotated[bool, typer.Option("--user", help="Use your own bus, outside of any project.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Say more on stderr; of an error, also what led to it.",
+        callback=_be_verbose,
+        is_eager=True,
+    ),
+]
+Agent = Annotated[str, typer.Argument(metavar="AGENT", help="The name of the agent.")]
+Seq = Annotated[
+    int, typer.Argument(metavar="SEQ", min=1, max=MAX_SEQ, help="The seq of a message.")
+]
+TypePattern = Annotated[
+    str | None,
+    typer.Option(
+        "--type",
+        metavar="P",
+        help="Only messages of this type; * stands for one part, a last > for the rest.",
+        show_default=False,
+    ),
+]
+Wait = Annotated[
+    str | None,
+    typer.Option(
+        "--wait",
+        metavar="S",
+        help="How long to wait when there is nothing: seconds, or like 500ms, 10m, 2h.",
+        show_default=False,
+    ),
+]

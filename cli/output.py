@@ -1,0 +1,229 @@
+"""What the commands print. Text from messages never reaches a terminal with control characters."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+import orjson
+
+from ..schema import AckbusError, Message, format_ts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+#: How much of a payload a line for people shows, in characters.
+PREVIEW_CHARS = 200
+
+#: Control characters (C0, DEL, C1), line separators, and what turns the direction of writing or
+#: is invisible: all that can make a terminal show something else than what is there.
+_UNSAFE = (
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+_verbose = False
+
+
+def set_verbose(on: bool) -> None:
+    """Say more on stderr from now on."""
+    global _verbose
+    _verbose = _verbose or on
+
+
+def is_verbose() -> bool:
+    """Whether -v was given."""
+    return _verbose
+
+
+# stdout --------------------------------------------------------------------------------------
+
+
+def line(text: str) -> None:
+    """Print one line for people."""
+    _write(visible(text).encode() + b"\n")
+
+
+def json_line(data: bytes | Mapping[str, object]) -> None:
+    """Print one JSON object as a line."""
+    data = data if isinstance(data, bytes) else orjson.dumps(data)
+    if _is_terminal():
+        data = _visible_json(data.decode()).encode()
+    _write(data + b"\n")
+
+
+def messages(
+    found: Iterable[Message],
+    *,
+    json: bool,
+    form: Callable[[Message], bytes] = Message.to_json,
+    live: bool = False,
+) -> int:
+    """Print messages, one a line, and return how many there were.
+
+    Args:
+        found: the messages.
+        json: whether to print JSON.
+        form: which JSON.
+        live: whether each line is to be seen at once, by a reader who waits for the next.
+    """
+    count = 0
+    show = _message_printer()
+    for count, message in enumerate(found, 1):  # noqa: B007
+        if json:
+            json_line(form(message))
+        else:
+            show(message)
+        if live:
+            flush()
+    return count
+
+
+def message_line(message: Message) -> str:
+    """Return a message as one line for people; not yet safe to print."""
+    return "  ".join(message_parts(message))
+
+
+def message_parts(message: Message) -> tuple[str, str, str, str, str]:
+    """Return what that line is made of: seq, time, route, type, payload."""
+    return (
+        str(message.seq),
+        format_ts(message.ts_ms),
+        f"{message.from_agent} → {message.to_agent or 'all'}",
+        message.type,
+        preview(message),
+    )
+
+
+def preview(message: Message) -> str:
+    """Return the first line of a payload, or why there is none."""
+    if message.payload_error is not None:
+        return f"[{message.payload_error}]"
+    if not message.has_payload:
+        return ""
+    payload = message.payload
+    text = payload if isinstance(payload, str) else orjson.dumps(payload).decode()
+    first = text[: PREVIEW_CHARS + 1].partition("\n")[0].removesuffix("\r")
+    cut = len(first) > PREVIEW_CHARS or len(text.rstrip("\r\n")) > len(first)
+    return first[:PREVIEW_CHARS] + "…" if cut else first
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows under headings: a table on a terminal, plain columns in a pipe."""
+    cells = [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
+    if _is_terminal():
+        from .terminal import print_table
+
+        print_table(headings, cells)
+        return
+    lines = [list(headings), *cells]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for cells_of_line in lines:
+        padded = (cell.ljust(width) for cell, width in zip(cells_of_line, widths, strict=True))
+        line("  ".join(padded).rstrip())
+
+
+def flush() -> None:
+    """Hand all that was printed to the reader."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def _write(data: bytes) -> None:
+    if sys.stdout is None:
+        raise AckbusError("the standard output is closed")
+    sys.stdout.buffer.write(data)
+
+
+def _message_printer() -> Callable[[Message], None]:
+    if not _is_terminal():
+        return lambda message: line(message_line(message))
+    from .terminal import print_message
+
+    return print_message
+
+
+# stderr --------------------------------------------------------------------------------------
+
+
+def note(text: str) -> None:
+    """Tell the person at the terminal something; never data."""
+    _complain(f"bus: {visible(text)}")
+
+
+def detail(text: str) -> None:
+    """Tell it only to those who gave -v."""
+    if _verbose:
+        note(text)
+
+
+def error(text: str, cause: BaseException | None = None) -> None:
+    """Print an error as one line; with -v, what led to it too."""
+    note(text)
+    if not _verbose or cause is None:
+        return
+    import traceback
+
+    for trace in traceback.format_exception(cause):
+        for part in trace.splitlines():
+            _complain(f"  {visible(part)}")
+
+
+def _complain(text: str) -> None:
+    if sys.stderr is None:
+        return
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        return  # whoever would be told this has left
+
+
+def show_warnings() -> None:
+    """Print the library's warnings as lines of ours."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        note(f"warning: {message}")
+
+    warnings.showwarning = show
+    warnings.simplefilter("always", UserWarning)
+
+
+def show_logs() -> None:
+    """Print what the library logs as lines of ours: long commands wait troubles out, and say so."""
+    import logging
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            note(f"warning: {record.getMessage()}")
+
+    logging.getLogger("ackbus").addHandler(Handler())
+
+
+# text ----------------------------------------------------------------------------------------
+
+
+def visible(text: str) -> str:
+    r"""Return `text` with every character that could act on a terminal as `\x1b` or `\u202e`."""
+    if text.isprintable():
+        return text
+    return _escape(text, lambda char: char.encode("unicode_escape").decode())
+
+
+def _visible_json(text: str) -> str:
+    """Do the same to JSON, in JSON's own way: such characters stand only in its strings."""
+    if text.isprintable():
+        return text
+    import json
+
+    return _escape(text, lambda char: json.dumps(char)[1:-1])
+
+
+def _escape(text: str, escaped: Callable[[str], str]) -> str:
+    import re
+
+    return re.sub(_UNSAFE, lambda match: escaped(match[0]), text)

@@ -1,0 +1,96 @@
+"""Where the payload of `bus publish` comes from. Nothing larger than a payload may be is read."""
+
+from __future__ import annotations
+
+import sys
+
+from ..schema import ABSENT, MAX_PAYLOAD_BYTES, InvalidInput, decode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+#: What stands for the standard input.
+STDIN = "-"
+
+
+def payload_of(body: str | None, data: str | None, file: str | None) -> object:
+    """Return the payload that the arguments of `bus publish` give, or ABSENT.
+
+    Args:
+        body: text, or `-` for the text on the standard input.
+        data: JSON, `-` for the JSON on the standard input, or `@FILE`.
+        file: the name of a file with text, or `-`.
+
+    Raises:
+        InvalidInput: there is more than one, or it is too large, no UTF-8, no JSON, unreadable.
+    """
+    if sum(source is not None for source in (body, data, file)) > 1:
+        raise InvalidInput("give one of BODY, --data and --file")
+    if file is not None:
+        return _text(_read(file), "the standard input" if file == STDIN else file)
+    if data is not None:
+        return _json(data)
+    if body == STDIN:
+        return _text(_read(STDIN), "the standard input")
+    if body is not None:
+        return _text(_bytes_of(body), "BODY")
+    return ABSENT
+
+
+def open_input(name: str) -> BinaryIO:
+    """Open a file, or the standard input for `-`.
+
+    Raises:
+        InvalidInput: it can't be read.
+    """
+    if name == STDIN:
+        if sys.stdin is None:
+            raise InvalidInput("the standard input is closed")
+        return sys.stdin.buffer
+    try:
+        return open(name, "rb")
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"can't read {name}: {reason(error)}") from error
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Return what went wrong with a file, without its name and number."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _json(data: str) -> object:
+    if data == STDIN:
+        return decode(_read(STDIN), "the standard input")
+    if data.startswith("@"):
+        return decode(_read(data[1:]), data[1:])
+    return decode(_bytes_of(data), "--data")
+
+
+def _read(name: str) -> bytes:
+    try:
+        with open_input(name) as file:
+            content = file.read(MAX_PAYLOAD_BYTES + 1)
+    except OSError as error:
+        raise InvalidInput(f"can't read {name}: {reason(error)}") from error
+    if len(content) > MAX_PAYLOAD_BYTES:
+        raise InvalidInput(
+            f"the payload is larger than {MAX_PAYLOAD_BYTES} bytes;"
+            " store it with 'bus blob put' and send its name"
+        )
+    return content
+
+
+def _text(content: bytes, what: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            f"{what} is not UTF-8 text: byte {error.start} is 0x{content[error.start]:02x}."
+            " Store it with 'bus blob put' and send its name"
+        ) from error
+
+
+def _bytes_of(argument: str) -> bytes:
+    """Return the bytes that an argument of the command line had."""
+    return argument.encode(errors="surrogateescape")

@@ -1,0 +1,116 @@
+"""Publishing: one message, or many."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..schema import InvalidInput
+from . import actions
+from .bulk import publish_lines
+from .commands import Commands
+from .options import Directory, Json, User, Verbose
+from .payloads import STDIN
+
+commands = Commands()
+
+
+def _option(metavar: str, help: str, name: str | None = None) -> typer.models.OptionInfo:
+    """Return the definition of an option that is absent unless it is given."""
+    names = () if name is None else (name,)
+    option: typer.models.OptionInfo = typer.Option(
+        *names, metavar=metavar, help=help, show_default=False
+    )
+    return option
+
+
+def _word(metavar: str, help: str) -> typer.models.ArgumentInfo:
+    """Return the definition of a word that may be left out."""
+    word: typer.models.ArgumentInfo = typer.Argument(metavar=metavar, help=help, show_default=False)
+    return word
+
+
+Type = Annotated[str | None, _word("TYPE", "Dotted words, like task.done.")]
+Body = Annotated[str | None, _word("BODY", "Text; - reads it from stdin.")]
+Data = Annotated[
+    str | None,
+    _option("JSON", "The payload as JSON, instead of BODY; - reads stdin, @FILE a file."),
+]
+File = Annotated[
+    str | None, _option("F", "Read the text of the payload from a file, instead of BODY.")
+]
+From = Annotated[str | None, _option("A", "Who sends. Default: $BUS_AGENT.", "--from")]
+To = Annotated[str | None, _option("B", "Who is to receive. Default: everybody.", "--to")]
+Id = Annotated[
+    str | None,
+    _option("ID", "The message's id: publishing it again with the same content stores nothing."),
+]
+ReplyTo = Annotated[str | None, _option("ID", "The id of the message that this answers.")]
+Conversation = Annotated[
+    str | None,
+    _option("C", "The conversation. Default: that of the message answered, or a new one."),
+]
+PriorityName = Annotated[str, typer.Option(metavar="P", help="interactive, normal or background.")]
+Header = Annotated[list[str] | None, _option("K=V", "A header; may be repeated.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Refuse a recipient that the bus has never seen.")
+]
+Jsonl = Annotated[
+    bool,
+    typer.Option(
+        "--jsonl",
+        help="Publish many: one JSON object a line, from the file named instead of TYPE, or "
+        "from stdin; 1,000 in one transaction.",
+    ),
+]
+
+
+@commands.command(
+    "publish", example="bus publish task.assign 'Review the parser' --from lead --to worker-1"
+)
+def publish(
+    type: Type = None,
+    body: Body = None,
+    data: Data = None,
+    file: File = None,
+    from_agent: From = None,
+    to_agent: To = None,
+    id: Id = None,
+    reply_to: ReplyTo = None,
+    conversation: Conversation = None,
+    priority: PriorityName = "normal",
+    header: Header = None,
+    strict: Strict = False,
+    jsonl: Jsonl = False,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Publish a message and print its id."""
+    if jsonl:
+        one = (body, data, file, to_agent, id, reply_to, conversation, header)
+        if any(value is not None for value in one) or priority != "normal":
+            raise InvalidInput("--jsonl goes with FILE, --from, --strict and --json only")
+        with actions.open_bus(directory, user) as bus:
+            return publish_lines(bus, type or STDIN, sender=from_agent, strict=strict, json=json)
+    if type is None:
+        raise InvalidInput("give the TYPE of the message; see 'bus publish --help'")
+    return actions.publish(
+        type,
+        body,
+        data=data,
+        file=file,
+        from_agent=from_agent,
+        to_agent=to_agent,
+        id=id,
+        reply_to=reply_to,
+        conversation=conversation,
+        priority=priority,
+        header=header or (),
+        strict=strict,
+        json=json,
+        directory=directory,
+        user=user,
+    )

@@ -1,0 +1,64 @@
+"""How every command ends: one line on stderr for an error, and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..schema import AckbusError
+from . import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+#: The exit codes of a command that Ctrl-C or a reader that left ended: 128 and the signal's number.
+INTERRUPTED, READER_LEFT = 130, 141
+
+
+def guarded(call: Callable[[], int]) -> int:
+    """Run a command and return its exit code; no exception leaves it."""
+    output.show_warnings()
+    try:
+        try:
+            return call()
+        finally:
+            output.flush()
+    except BrokenPipeError:
+        _drop_output()
+        return READER_LEFT
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except AckbusError as error:
+        output.error(str(error), error)
+        return error.exit_code
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+        return _failed(what if error.strerror else str(error), error)
+    except Exception as error:
+        hint = "" if output.is_verbose() else "; -v shows where"
+        return _failed(f"unexpected {type(error).__name__}: {error}{hint}", error)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process at once: the interpreter's own way out takes longer than a poll.
+
+    Everything is closed and flushed by now.
+    """
+    try:
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _failed(what: str, error: Exception) -> int:
+    output.error(what, error)
+    _drop_output()  # what could not be written must not be tried again at the interpreter's end
+    return 1
+
+
+def _drop_output() -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)

@@ -1,0 +1,72 @@
+"""What people see on a terminal: colours, tables, progress. Loaded only there."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from ..schema import Message
+from .output import message_parts, visible
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+#: The styles of the parts of a message's line: seq, time, route, type, payload.
+_STYLES = ("bold", "dim", "cyan", "green", "")
+
+#: The styles of words that say how an agent is.
+_LIVENESS = {"alive": "green", "warn": "yellow", "stale": "red", "dead": "bold red"}
+
+_console = Console(highlight=False, markup=False, emoji=False)
+
+
+def print_message(message: Message) -> None:
+    """Print a message as one line, cut at the edge of the terminal."""
+    parts = map(visible, message_parts(message))
+    styled = [Text(part, style) for part, style in zip(parts, _STYLES, strict=True)]
+    _console.print(Text("  ").join(styled), no_wrap=True, overflow="ellipsis")
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows whose cells are safe already."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell, _LIVENESS.get(cell, "")) for cell in row))
+    _console.print(table)
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], object]]:
+    """Show a bar on stderr once the work has taken a second; gives a function that moves it.
+
+    Args:
+        what: what is being done.
+        total: how much there is; None when nobody knows.
+    """
+    bar = Progress(
+        TextColumn(what),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task(what, total=total)
+    started = bar.get_time()
+
+    def move(done: int) -> None:
+        if not bar.live.is_started and bar.get_time() - started > 1:
+            bar.start()
+        bar.update(task, completed=done)
+
+    try:
+        yield move
+    finally:
+        bar.stop()

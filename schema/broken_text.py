@@ -1,0 +1,33 @@
+"""Reading text that is not UTF-8, as a careless program may store it.
+
+One such row must not block everybody who reads past it. Bytes without a meaning become escapes
+with a backslash and an x, which no JSON text may contain: so a broken payload is known for
+broken, and a broken name can be shown.
+"""
+
+from __future__ import annotations
+
+from apsw import ext
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    import apsw
+
+
+def rows_with_broken_text(
+    connection: apsw.Connection, sql: str, values: tuple[object, ...]
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a query, with escapes for the bytes that are no UTF-8."""
+    count = len(ext.query_info(connection, sql).description)
+    names = [f"c{number}" for number in range(count)]
+    bytes_of = ", ".join(f"iif(typeof({c}) = 'text', CAST({c} AS BLOB), {c})" for c in names)
+    query = f"WITH broken ({', '.join(names)}) AS ({sql}) SELECT {bytes_of} FROM broken"
+    return [
+        tuple(
+            value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+            for value in row
+        )
+        for row in connection.execute(query, values)
+    ]

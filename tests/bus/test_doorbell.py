@@ -1,0 +1,167 @@
+"""The doorbell: a hint that wakes waiters at once; nothing depends on it."""
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Listener
+from ackbus.bus import RECHECK_S, doorbell
+
+from ..programs import raw_sql, run_program, running_program
+
+#: Far more than a wake-up takes, and far less than the look that follows without one.
+PROMPT_S = 1.0
+
+
+@pytest.fixture(params=[True, False], ids=["inotify", "asking"])
+def listen(request: pytest.FixtureRequest, bus: Bus) -> Callable[[], Listener]:
+    """Makes listeners, by inotify and as where there is none."""
+    return lambda: Listener(bus.layout.doorbell, bus.database, use_inotify=request.param)
+
+
+def timed_wait(listener: Listener, timeout_s: float) -> tuple[bool, float]:
+    started = time.monotonic()
+    return listener.wait(timeout_s), time.monotonic() - started
+
+
+PUBLISH = """
+import sys
+from ackbus import Bus
+with Bus.open(sys.argv[1]) as bus:
+    sys.stdin.read()
+    bus.publish("note", from_agent="bob")
+"""
+
+
+def test_publisher_in_another_process_wakes_a_waiter(
+    listen: Callable[[], Listener], bus_dir: Path
+) -> None:
+    """X-10, X-42: well before the look that comes anyway."""
+    assert RECHECK_S == 2.0
+    with listen() as listener, running_program(PUBLISH, bus_dir) as publisher:
+        assert publisher.stdin is not None
+        threading.Timer(0.1, publisher.stdin.close).start()
+        woken, waited = timed_wait(listener, 30)
+        assert woken
+        assert waited < 10
+        publisher.wait()
+
+
+def test_publish_between_look_and_wait_is_not_missed(
+    listen: Callable[[], Listener], bus_dir: Path
+) -> None:
+    """PITFALLS 11: listening began first, so the wait ends at once."""
+    with listen() as listener:
+        run_program(
+            "import sys; from ackbus import Bus;"
+            "Bus.open(sys.argv[1]).publish('note', from_agent='bob')",
+            bus_dir,
+        )
+        woken, waited = timed_wait(listener, 30)
+    assert woken
+    assert waited < PROMPT_S
+
+
+def test_wait_without_news_ends_in_time(listen: Callable[[], Listener]) -> None:
+    """PITFALLS 11: every wait is bounded."""
+    with listen() as listener:
+        woken, waited = timed_wait(listener, 0.1)
+        assert not woken
+        assert 0.09 <= waited < PROMPT_S
+        assert timed_wait(listener, -1)[0] is False
+
+
+def test_wake_ends_the_wait_that_is_on_and_the_next(listen: Callable[[], Listener]) -> None:
+    """PITFALLS 11: from any thread; many wakes are one, and after closing it is harmless."""
+    with listen() as listener:
+        threading.Timer(0.05, listener.wake).start()
+        woken, waited = timed_wait(listener, 30)
+        assert woken
+        assert waited < 10
+        for _ in range(1000):
+            listener.wake()
+        assert listener.wait(30)
+        assert not listener.wait(0)
+    listener.wake()
+    listener.close()
+
+
+def test_raw_writer_is_seen_by_the_look_that_comes_anyway(bus: Bus, bus_dir: Path) -> None:
+    """M-08, PITFALLS 11: it rings no bell, so the wait runs out, and then the message is there."""
+    with bus.listen() as listener:
+        raw_sql(
+            bus_dir,
+            "INSERT INTO messages (id, ts_ms, from_agent, type) VALUES ('m', 1, 'raw', 'note')",
+        )
+        assert not listener.wait(0.05)
+    assert [message.id for message in bus.read()] == ["m"]
+
+
+def test_raw_writer_is_noticed_by_asking(bus: Bus, bus_dir: Path) -> None:
+    """M-08: without inotify the question is put to SQLite, which knows of every commit."""
+    with Listener(bus.layout.doorbell, bus.database, use_inotify=False) as listener:
+        raw_sql(bus_dir, "INSERT INTO cursors VALUES ('raw', 0, 1)")
+        assert listener.wait(30)
+
+
+def test_deleted_doorbell_delays_and_no_more(bus: Bus) -> None:
+    """X-10: the next publisher makes a new one, and waits go on being bounded."""
+    with bus.listen() as listener:
+        os.unlink(bus.layout.doorbell)
+        with Bus.open(bus.layout.directory) as other:
+            other.publish("note", from_agent="bob")
+            listener.wait(0.05)
+            listener.wait(0.05)
+            assert [message.seq for message in bus.read()] == [1]
+    with bus.listen() as listener:
+        bus.publish("note", from_agent="bob")
+        assert listener.wait(30)
+
+
+def test_removed_watch_is_set_up_again(bus: Bus) -> None:
+    """PITFALLS 11: a watch that the system dropped is not a waiter that hangs."""
+    with bus.listen() as listener:
+        os.unlink(bus.layout.doorbell)  # the last name of the file, and nobody has it open
+        listener.wait(30)
+        with Bus.open(bus.layout.directory) as other:
+            other.publish("note", from_agent="bob")
+            assert listener.wait(30)
+
+
+def test_bell_that_cannot_ring_fails_no_publish(bus: Bus) -> None:
+    """X-10, promise 1."""
+    Path(bus.layout.doorbell).unlink(missing_ok=True)
+    Path(bus.layout.doorbell).mkdir()
+    assert bus.publish("note", from_agent="bob").seq == 1
+
+
+def test_listener_falls_back_when_inotify_is_used_up(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PITFALLS 8: instances are few for each user; without one, waiting asks."""
+
+    def none_left(path: str) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(doorbell, "_Watch", none_left)
+    with bus.listen() as listener, ThreadPoolExecutor(1) as other:
+        assert not listener.wait(0.02)
+        other.submit(bus.publish, "note", from_agent="bob").result()
+        assert listener.wait(30)
+
+
+def test_listeners_give_their_descriptors_back(bus: Bus) -> None:
+    """PITFALLS 8: a hundred listeners one after another leave none."""
+    bus.listen().close()
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(100):
+        with bus.listen() as listener:
+            listener.wait(0)
+    assert len(os.listdir("/proc/self/fd")) == before

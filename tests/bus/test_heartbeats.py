@@ -1,0 +1,271 @@
+"""Heartbeats: one row for each agent, beaten by a thread that waits for nobody's work."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Heartbeat, InvalidInput, Liveness
+from ackbus.bus import heartbeats as module
+
+from ..conftest import wait_until
+from ..programs import connect, held_write_lock
+
+#: Reads the beats that were written.
+Beats = Callable[[], list[tuple[str, int, str]]]
+
+
+def beat_of(bus: Bus, agent: str = "alice") -> Heartbeat:
+    beat = bus.heartbeats.get(agent)
+    assert beat is not None
+    return beat
+
+
+def status_of(bus: Bus) -> str | None:
+    """What alice's last beat says, or None before the first."""
+    beat = bus.heartbeats.get("alice")
+    return None if beat is None else beat.status
+
+
+def backdate(bus_dir: Path, agent: str, age_s: float) -> None:
+    connect(bus_dir).execute(
+        "INSERT OR REPLACE INTO heartbeats (agent_id, ts_ms, status) VALUES (?, ?, 'idle')",
+        (agent, time.time_ns() // 1_000_000 - int(age_s * 1000)),
+    )
+
+
+@pytest.fixture
+def beats(bus_dir: Path) -> Iterator[Beats]:
+    """Reads every beat that was written from now on: agent, time, status."""
+    connection = connect(bus_dir)
+    connection.execute(
+        "CREATE TABLE beats (agent, ts_ms, status);"
+        "CREATE TRIGGER beat_inserted AFTER INSERT ON heartbeats BEGIN"
+        " INSERT INTO beats VALUES (NEW.agent_id, NEW.ts_ms, NEW.status); END;"
+        "CREATE TRIGGER beat_updated AFTER UPDATE ON heartbeats BEGIN"
+        " INSERT INTO beats VALUES (NEW.agent_id, NEW.ts_ms, NEW.status); END"
+    )
+
+    def read() -> list[tuple[str, int, str]]:
+        rows = connection.execute("SELECT agent, ts_ms, status FROM beats ORDER BY rowid")
+        return rows.fetchall()  # type: ignore[return-value]
+
+    yield read
+    connection.close()
+
+
+def test_ten_beats_are_one_row(bus: Bus, bus_dir: Path) -> None:
+    """M-60, C-05: with the documented columns, and no message for any of them (X-39)."""
+    for n in range(10):
+        bus.heartbeats.beat("alice", "working", task="t1", progress=n / 10)
+    rows = connect(bus_dir).execute(
+        "SELECT agent_id, status, current_task, progress FROM heartbeats"
+    )
+    assert rows.fetchall() == [("alice", "working", "t1", 0.9)]
+    assert bus.log.newest_seq() == 0
+
+
+def test_first_beat_is_at_once_and_idle(bus: Bus) -> None:
+    """M-63."""
+    with bus.heart("alice"):
+        wait_until(lambda: bus.heartbeats.get("alice"), timeout_s=2)
+        beat = beat_of(bus)
+        assert (beat.status, beat.task, beat.progress) == ("idle", None, None)
+        assert beat.liveness is Liveness.ALIVE
+
+
+def test_update_shows_at_once(bus: Bus) -> None:
+    """M-63, M-64: status, task and progress by a command to the thread, not by the next beat."""
+    with bus.heart("alice") as heart:
+        wait_until(lambda: status_of(bus) == "idle")
+        heart.update("blocked", task="t1", progress=0.5)
+        wait_until(lambda: status_of(bus) == "blocked", timeout_s=2)
+        assert (beat_of(bus).task, beat_of(bus).progress) == ("t1", 0.5)
+
+
+def test_beats_come_at_the_interval(bus: Bus, beats: Beats) -> None:
+    """M-62: every 10 s by default, which this shows at a hundredth of it."""
+    assert module.BEAT_INTERVAL_S == 10
+    assert Bus.heart.__kwdefaults__ == {"interval_s": 10.0}
+    with bus.heart("alice", interval_s=0.1):
+        wait_until(lambda: len(beats()) >= 6)
+    times = [ts_ms for _, ts_ms, status in beats() if status == "idle"]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert min(gaps) >= 99
+    assert sorted(gaps)[len(gaps) // 2] < 1000
+
+
+def test_blocked_agent_keeps_beating(bus: Bus, beats: Beats) -> None:
+    """M-61, C-05, promise 10: the handler never returns to us while the heart beats on.
+
+    The beats come every 10 s against a warning at 30; here a handler blocks for six beats.
+    """
+    assert module.BEAT_INTERVAL_S * 2 < module.WARN_AFTER_S
+    with bus.heart("alice", interval_s=0.05) as heart:
+        heart.update("working")
+
+        def handler() -> None:
+            had = len(beats())
+            while len(beats()) < had + 6:
+                time.sleep(0.001)
+
+        handler()
+        assert beat_of(bus).status == "working"
+
+
+def test_heart_has_a_connection_of_its_own(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """M-61, M-64: in its own thread, and none of its calls comes from the agent's."""
+    seen: list[tuple[threading.Thread, object]] = []
+    real_beat = module.Heartbeats.beat
+
+    def beat(self: module.Heartbeats, *args: object, **fields: object) -> None:
+        seen.append((threading.current_thread(), bus.database.connection))
+        real_beat(self, *args, **fields)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module.Heartbeats, "beat", beat)
+    with bus.heart("alice") as heart:
+        heart.update("working")
+    assert len(seen) >= 2
+    assert {thread.name for thread, _ in seen} == {"heart of alice"}
+    assert all(connection is not bus.database.connection for _, connection in seen)
+
+
+def test_failing_beat_is_logged_and_the_heart_goes_on(
+    bus_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """M-65: while another program locks the bus, no beat gets in; afterwards they do."""
+    with Bus.open(bus_dir, write_timeout_s=0.05) as bus:
+        heart = bus.heart("alice", interval_s=0.05)
+        with caplog.at_level(logging.WARNING, logger="ackbus.heart"), held_write_lock(bus_dir):
+            heart.start()
+            wait_until(lambda: len(caplog.records) >= 2)
+            assert bus.heartbeats.get("alice") is None
+        wait_until(lambda: bus.heartbeats.get("alice"))
+        heart.stop()
+        assert beat_of(bus).status == "stopped"
+    assert caplog.records[0].getMessage().startswith("a beat of alice was not written: another")
+
+
+@pytest.mark.parametrize(
+    ("age_s", "liveness"),
+    [
+        (0, Liveness.ALIVE),
+        (20, Liveness.ALIVE),
+        (29.9, Liveness.ALIVE),
+        (30, Liveness.WARN),
+        (40, Liveness.WARN),
+        (99.9, Liveness.WARN),
+        (100, Liveness.STALE),
+        (120, Liveness.STALE),
+        (299.9, Liveness.STALE),
+        (300, Liveness.DEAD),
+        (400, Liveness.DEAD),
+        (-5, Liveness.ALIVE),
+    ],
+)
+def test_age_of_a_beat_tells_how_an_agent_is(
+    age_s: float, liveness: Liveness, bus_dir: Path
+) -> None:
+    """M-66, X-11: 30 s WARN, 100 s STALE, 5 min DEAD, to the millisecond; never below 0."""
+    now_ms = 1_000_000_000
+    with Bus.open(bus_dir, clock=lambda: now_ms - int(age_s * 1000)) as bus:
+        bus.heartbeats.beat("alice")
+    with Bus.open(bus_dir, clock=lambda: now_ms) as bus:
+        beat = beat_of(bus)
+        assert (beat.liveness, beat.age_s) == (liveness, max(0, age_s))
+
+
+def test_agents_to_worry_about_are_listed_with_their_age(bus: Bus, bus_dir: Path) -> None:
+    """M-67: agent, time and age of the beats older than 30 s."""
+    backdate(bus_dir, "alice", 45)
+    backdate(bus_dir, "bob", 5)
+    backdate(bus_dir, "carol", 200)
+    found = bus.heartbeats.list(older_than_s=30)
+    assert [(beat.agent, round(beat.age_s), beat.liveness) for beat in found] == [
+        ("alice", 45, Liveness.WARN),
+        ("carol", 200, Liveness.STALE),
+    ]
+    assert all(beat.ts_ms > 0 for beat in found)
+
+
+def test_age_limit_of_the_listing_serves_other_thresholds(bus: Bus, bus_dir: Path) -> None:
+    """X-11: a view that takes an agent for online within 15 s asks with its own limit."""
+    backdate(bus_dir, "alice", 12)
+    backdate(bus_dir, "bob", 20)
+    assert [beat.agent for beat in bus.heartbeats.list(older_than_s=15)] == ["bob"]
+
+
+def test_status_is_stored_as_it_is_given(bus: Bus) -> None:
+    """M-18, M-63, X-11: any printable word; `busy` of other systems is `working` here."""
+    for given, stored in [
+        ("idle", "idle"),
+        ("working", "working"),
+        ("blocked", "blocked"),
+        ("busy", "working"),
+        ("shutting_down", "shutting_down"),
+        ("x" * 64, "x" * 64),
+    ]:
+        bus.heartbeats.beat("alice", given)
+        assert beat_of(bus).status == stored
+
+
+def test_beat_that_breaks_a_rule_is_refused(bus: Bus) -> None:
+    """M-18, promise 11: by the table and by the heart, before anything is written."""
+    heart = bus.heart("alice")
+    refused: list[dict[str, object]] = [
+        {"status": ""},
+        {"status": "x" * 65},
+        {"status": "esc\x1b[0m"},
+        {"status": "idle", "task": "line\nbreak"},
+        {"status": "idle", "task": "x" * 513},
+        {"status": "idle", "progress": float("nan")},
+    ]
+    for fields in refused:
+        with pytest.raises(InvalidInput):
+            bus.heartbeats.beat("alice", **fields)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput):
+            heart.update(**fields)  # type: ignore[arg-type]
+    for interval_s in (0, -1, 30):
+        with pytest.raises(InvalidInput, match="a heart beats every"):
+            bus.heart("alice", interval_s=interval_s)
+    assert bus.heartbeats.list() == []
+
+
+def test_stop_is_prompt_and_says_so(bus: Bus) -> None:
+    """M-68: under a second, whatever the interval; a stopped agent is not late."""
+    heart = bus.heart("alice", interval_s=29)
+    heart.start()
+    started = time.monotonic()
+    heart.stop()
+    assert time.monotonic() - started < 1
+    assert (beat_of(bus).status, beat_of(bus).liveness) == ("stopped", Liveness.STOPPED)
+    assert "heart of alice" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_stop_is_prompt_while_the_bus_is_locked(bus_dir: Path, bus: Bus) -> None:
+    """M-68, promise 10: the agent does not wait for its heart's last write."""
+    with held_write_lock(bus_dir):
+        heart = bus.heart("alice")
+        heart.start()
+        started = time.monotonic()
+        heart.stop()
+        assert time.monotonic() - started < 1
+    wait_until(lambda: status_of(bus) == "stopped")
+    wait_until(lambda: "heart of alice" not in {t.name for t in threading.enumerate()})
+
+
+def test_of_several_commands_the_last_counts(bus: Bus, beats: Beats) -> None:
+    """M-68: they are drained together, with one beat for all that wait."""
+    heart = bus.heart("alice")
+    for n in range(50):
+        heart.update("working", task=f"t{n}")
+    heart.start()
+    wait_until(lambda: status_of(bus) == "working")
+    assert beat_of(bus).task == "t49"
+    heart.stop()
+    assert len(beats()) == 3
+    assert [status for _, _, status in beats()] == ["idle", "working", "stopped"]

@@ -1,0 +1,109 @@
+"""bus init, where, --dir, --user, BUS_DIR, --version, --help."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import ackbus
+from ackbus.cli import app
+
+from ..conftest import RunBus
+from .conftest import assert_error
+
+
+def test_init_makes_a_bus_and_is_safe_to_repeat(run_bus: RunBus, project: Path) -> None:
+    """M-11: the directory of a bus."""
+    made = run_bus("init")
+    where = project / ".worker-state"
+    assert (made.code, made.out, made.err) == (0, f"made a bus in {where}\n", "")
+    assert run_bus("init").out == f"there is a bus in {where} already\n"
+    assert json.loads(run_bus("init", "--json").out) == {"dir": str(where), "made": False}
+    assert stat.S_IMODE(where.stat().st_mode) == 0o700
+
+
+def test_bus_is_found_upwards_named_or_the_users_own(
+    run_bus: RunBus, project: Path, tmp_path: Path
+) -> None:
+    """DESIGN: found by walking up; --dir and BUS_DIR override; --user is the per-user bus."""
+    below = project / "a" / "b"
+    below.mkdir(parents=True)
+    named, env = tmp_path / "named", tmp_path / "env"
+    run_bus("init")
+    run_bus("init", "--dir", named)
+    run_bus("init", env={"BUS_DIR": str(env)})
+    own = json.loads(run_bus("init", "--user", "--json").out)["dir"]
+    assert own.startswith(str(tmp_path / "home"))
+    variable = {"BUS_DIR": str(env)}
+    assert run_bus("where", cwd=below).out == f"{project / '.worker-state'}\n"
+    assert run_bus("where", cwd=below, env=variable).out == f"{env}\n"
+    assert run_bus("where", "--dir", named, env=variable).out == f"{named}\n"
+    assert run_bus("where", "--user", env=variable).out == f"{own}\n"
+    assert json.loads(run_bus("where", "--json").out) == {"dir": str(project / ".worker-state")}
+    for command in (("init",), ("where",), ("poll", "a")):
+        assert_error(run_bus(*command, "--user", "--dir", "x"), 2, "--user")
+
+
+def test_hot_commands_find_the_same_buses(run_bus: RunBus, tmp_path: Path) -> None:
+    run_bus("init", "--user")
+    run_bus("init", "--dir", tmp_path / "d")
+    assert run_bus("publish", "t", "--from", "a", "--user").code == 0
+    assert run_bus("poll", "b", "--user").code == 0
+    assert run_bus("poll", "b", "--dir", tmp_path / "d").code == 4
+
+
+def test_version(run_bus: RunBus) -> None:
+    assert run_bus("--version").out == f"bus {ackbus.__version__}\n"
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    """Issue 2, item 10: --help with an example each."""
+    for path, command in _commands():
+        context = typer.Context(command, info_name=path)  # type: ignore[arg-type]
+        shown = command.get_help(context)
+        example = shown.rpartition("\n  Example:\n")[2]
+        assert path in example, path
+        assert command.help, path
+        for parameter in command.params:
+            assert getattr(parameter, "help", None), (path, parameter.name)
+
+
+def test_every_command_that_needs_a_bus_takes_the_same_options() -> None:
+    for path, command in _commands():
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {"--dir", "--verbose", "-v"} <= options, path
+        assert "--user" in options or path == "bus demo", path
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "lease", "nope", "poll a --lim 5", "tail --fol", "export --foll", "blob gc --dry", "-x"],
+)
+def test_usage_errors_are_2_and_print_no_data(line: str, run_bus: RunBus) -> None:
+    """PITFALLS 25: options can't be abbreviated."""
+    done = run_bus(*line.split())
+    assert (done.code, done.out) == (2, "")
+    assert done.err
+    assert "│" not in done.err
+    if line and line != "lease":
+        assert_error(done, 2, line.split()[-2] if line.endswith("5") else line.split()[-1])
+
+
+def test_shells_complete_commands(run_bus: RunBus) -> None:
+    """Issue 2, item 10: shell completion."""
+    assert "--install-completion" in run_bus("--help").out
+    words = {"_BUS_COMPLETE": "complete_bash", "COMP_WORDS": "bus pub", "COMP_CWORD": "1"}
+    assert run_bus(env=words).out.split() == ["publish"]
+
+
+def _commands() -> list[tuple[str, Any]]:
+    """Every command, by the words that call it."""
+    top: Any = typer.main.get_command(app.app)
+    found = []
+    for name, command in top.commands.items():
+        for within, inner in getattr(command, "commands", {"": command}).items():
+            found.append((f"bus {name} {within}".rstrip(), inner))
+    return found

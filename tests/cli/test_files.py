@@ -1,0 +1,92 @@
+"""bus export, bus import."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus
+
+from ..conftest import RunBus, wait_until
+from .conftest import StartBus, assert_error
+
+
+def test_export_writes_what_is_new_and_rebuilds(run_bus: RunBus, bus: Bus, bus_dir: Path) -> None:
+    """M-77, M-81, M-86: the file of the log."""
+    jsonl = bus_dir / "bus.jsonl"
+    bus.publish("t", from_agent="a")
+    assert run_bus("export").out == f"exported 1 messages to {jsonl}\n"
+    written = jsonl.read_bytes()
+    record = {"exported": 0, "last_seq": 1, "file": str(jsonl)}
+    assert json.loads(run_bus("export", "--json").out) == record
+    assert jsonl.read_bytes() == written
+    jsonl.unlink()
+    assert json.loads(run_bus("export", "--rebuild", "--json").out)["exported"] == 1
+    assert jsonl.read_bytes() == written
+    assert_error(run_bus("export", "--rebuild", "--follow"), 2, "--follow")
+
+
+def test_one_follower_exports_until_it_is_told_to_stop(
+    run_bus: RunBus, start_bus: StartBus, bus: Bus, bus_dir: Path
+) -> None:
+    """Issue 2, item 9: one at a time, by a lock that the kernel frees."""
+    jsonl = bus_dir / "bus.jsonl"
+    bus.publish("t", from_agent="a")
+    follower = start_bus("export", "--follow")
+    wait_until(lambda: jsonl.exists() and jsonl.read_bytes().count(b"\n") == 1)
+    assert_error(run_bus("export", "--follow"), 3, "another exporter")
+    assert_error(run_bus("export", "--rebuild"), 3, "another exporter")
+    bus.publish("t", from_agent="a")
+    wait_until(lambda: jsonl.read_bytes().count(b"\n") == 2)
+    follower.send_signal(signal.SIGTERM)
+    assert follower.communicate(timeout=5) == (b"", b"")
+    assert follower.returncode == 0
+
+
+def test_import_is_idempotent_and_reports_what_it_skipped(
+    run_bus: RunBus, bus: Bus, project: Path
+) -> None:
+    """Issue 2, item 9: goes by id; a report of what was skipped and why."""
+    (project / "in.jsonl").write_text(
+        '{"id":"1","from":"a","type":"t","payload":1}\n'
+        "not json\n"
+        '{"id":"2","from":"a","type":"t","in_reply_to":"1"}\n'
+        '{"id":"3","from":"a"}\n'
+    )
+    done = run_bus("import", "in.jsonl", "--json")
+    assert (done.code, json.loads(done.out)) == (0, {"stored": 2, "duplicates": 0, "skipped": 2})
+    assert [line.partition(" skipped: ")[0] for line in done.err.splitlines()] == [
+        "bus: line 2",
+        "bus: line 4",
+    ]
+    again = run_bus("import", "-", stdin=(project / "in.jsonl").read_bytes())
+    assert again.out == "stored 0, already there 2, skipped 2\n"
+    assert [message.id for message in bus.read()] == ["1", "2"]
+
+
+def test_import_maps_fields(run_bus: RunBus, bus: Bus) -> None:
+    """Issue 2, item 3: a field map given on the command line."""
+    line = '{"id":"1","who":"a","kind":"ASK","body":"hi","branch":"main"}'
+    done = run_bus(
+        *("import", "-", "--map", "from=who,type=kind"),
+        *("--map", "payload=body,headers.branch=branch"),
+        stdin=line + "\n",
+    )
+    assert (done.code, done.err) == (0, "")
+    (message,) = bus.read()
+    assert (message.from_agent, message.type, message.payload) == ("a", "ASK", "hi")
+    assert message.headers == {"branch": "main"}
+    assert_error(run_bus("import", "-", "--map", "nope=x"), 2, "nope")
+    assert_error(run_bus("import", "missing.jsonl"), 2, "missing.jsonl")
+
+
+@pytest.mark.usefixtures("bus_dir")
+def test_export_and_import_give_the_same_log(run_bus: RunBus, bus: Bus, tmp_path: Path) -> None:
+    bus.publish("t", {"n": 1}, from_agent="a", id="x")
+    run_bus("export")
+    other = tmp_path / "other"
+    run_bus("init", "--dir", other)
+    run_bus("import", Path(bus.layout.jsonl), "--dir", other)
+    first = run_bus("replay", "--from", "1", "--json").out
+    assert run_bus("replay", "--from", "1", "--json", "--dir", other).out == first

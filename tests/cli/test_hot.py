@@ -1,0 +1,184 @@
+"""The fast way in for publish, poll and ack: the same meaning as typer's, and nothing loaded."""
+
+import contextlib
+import inspect
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ackbus import InvalidInput
+from ackbus.cli import actions, app, hot
+
+from ..conftest import RunBus
+
+#: What each action takes for a parameter that is not given.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    command: {
+        name: parameter.default
+        for name, parameter in inspect.signature(getattr(actions, command)).parameters.items()
+        if parameter.default is not parameter.empty
+    }
+    for command in hot.OPTIONS
+}
+WORDS = ["a", "task.done", "7", "-", "", "x=y", "ü", "two words", "0", "12345678901234567890"]
+LINES = [
+    "publish t --from a",
+    "publish t body --from=a --to b --json",
+    "publish t - --from a",
+    "publish t --data {} --from a --header k=v --header l=w",
+    "publish t --data=@f --from a --strict --user",
+    "publish t --file - --from a --id i --reply-to r --conversation c --priority background",
+    "publish --from a t body",
+    "publish t --dir d --from a",
+    "poll a",
+    "poll a --limit 5 --type task.> --wait 3 --json",
+    "poll --limit=5 a",
+    "ack a 7",
+    "ack a 7 --json --dir=d",
+    "ack --user a 7",
+]
+
+
+def test_every_option_of_the_hot_way_is_typers_own() -> None:
+    """Issue 2, item 10: typer stays the one definition of the command line."""
+    for command, options in hot.OPTIONS.items():
+        defined = _parameters(command)
+        for option, parameter in options.items():
+            assert option in defined[parameter].opts, (command, option)
+            assert defined[parameter].is_flag == (parameter in hot._FLAGS)
+            assert defined[parameter].multiple == (parameter in hot._REPEATABLE)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_plain_forms_are_hot_and_mean_what_typer_says(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = line.split()
+    values = hot.parse_values(arguments)
+    assert values is not None
+    assert _filled(arguments[0], values) == _as_typer_reads(arguments, monkeypatch)
+
+
+@given(data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_whatever_the_hot_way_takes_typer_takes_in_the_same_way(data: st.DataObject) -> None:
+    """Lines of options and words in any order, many of them wrong."""
+    command = data.draw(st.sampled_from(sorted(hot.OPTIONS)))
+    options = [*hot.OPTIONS[command], "--lim", "--help", "-v", "--", "--verbose", "--nope"]
+    piece = st.one_of(
+        st.sampled_from(options),
+        st.sampled_from(WORDS),
+        st.tuples(st.sampled_from(options), st.sampled_from(WORDS)).map("=".join),
+    )
+    arguments = [command, *data.draw(st.lists(piece, max_size=7))]
+    values = hot.parse_values(arguments)
+    if values is not None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            assert _filled(command, values) == _as_typer_reads(arguments, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "tail",
+        "publish",
+        "publish --help",
+        "publish t --from",
+        "publish t --from --help",
+        "publish t b c --from a",
+        "publish t --fro a",
+        "publish t --json=1 --from a",
+        "publish t --from a -v",
+        "publish t --from a -- -b",
+        "publish --jsonl f",
+        "poll",
+        "poll a b",
+        "poll a --limit x",
+        "poll a --limit -1",
+        "ack a",
+        "ack a seven",
+        "ack a -7",
+    ],
+)
+def test_everything_else_is_left_to_typer(line: str) -> None:
+    assert hot.parse_values(line.split()) is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("publish", "t", "body", "--from", "a"),
+        ("publish", "t", "--data", "{}", "--from", "a", "--json"),
+        ("poll", "a", "--limit", "3"),
+        ("poll", "a", "--json"),
+        ("ack", "a", "1"),
+    ],
+)
+def test_hot_commands_load_little(
+    arguments: tuple[str, ...], bus_dir: Path, bus_env: dict[str, str], run_bus: RunBus
+) -> None:
+    """Issue 2, speed: publish and poll start in at most four bare Pythons."""
+    run_bus("publish", "t", "body", "--from", "a")
+    program = (
+        "import os, sys; sys.stdout.reconfigure(line_buffering=True)\n"
+        "loaded = set(sys.modules)\n"
+        "import apsw, orjson\n"
+        "theirs = set(sys.modules)\n"
+        "os._exit = lambda code: sys.exit(code)\n"
+        f"sys.argv = ['bus', *{arguments!r}]\n"
+        "from ackbus.cli import main\n"
+        "try: main()\n"
+        "finally: print('\\n'.join(sorted(set(sys.modules) - theirs)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=bus_dir.parent,
+        env=bus_env,
+        check=True,
+    )
+    loaded = {name for name in done.stderr.split() if not name.startswith("ackbus")}
+    heavy = {"typer", "rich", "typing", "pathlib", "threading", "logging", "argparse", "asyncio"}
+    heavy |= {"subprocess", "tempfile", "platformdirs", "tenacity", "inotify_simple", "shutil"}
+    assert not loaded & heavy
+    assert not {name for name in done.stderr.split() if "ackbus.export" in name}
+
+
+def _parameters(command: str) -> dict[str, Any]:
+    import typer
+
+    group: Any = typer.main.get_command(app.app)
+    return {parameter.name: parameter for parameter in group.commands[command].params}
+
+
+def _as_typer_reads(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> dict[str, object] | None:
+    """The values with which typer's command calls its action; None when it refuses the line."""
+    called: list[dict[str, object]] = []
+
+    def record(*words: str, **values: object) -> int:
+        names, _ = hot.WORDS[arguments[0]]
+        called.append({**dict(zip(names, words, strict=False)), **values})
+        return 0
+
+    monkeypatch.setattr(actions, arguments[0], record)
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(InvalidInput):
+        app.run(arguments)
+    return _filled(arguments[0], called[0]) if called else None
+
+
+def _filled(command: str, values: dict[str, Any]) -> dict[str, object]:
+    """The values, with the action's defaults for those that were not given."""
+    filled = {**DEFAULTS[command], **values}
+    if "header" in filled:
+        filled["header"] = list(filled["header"])
+    return filled

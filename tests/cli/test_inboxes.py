@@ -1,0 +1,217 @@
+"""bus poll, ack, inbox, parked, listen."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Inbox
+
+from ..conftest import RunBus, wait_until
+from .conftest import StartBus, assert_error
+
+pytestmark = pytest.mark.usefixtures("bus_dir")
+
+
+def test_poll_prints_and_moves_nothing_and_ack_moves(run_bus: RunBus, bus: Bus) -> None:
+    """M-48, M-49, M-50: poll and ack."""
+    for number in range(3):
+        bus.publish("t", f"body {number}\nmore", from_agent="a")
+    polled = run_bus("poll", "me")
+    assert polled == run_bus("poll", "me")
+    assert polled.code == 0
+    first = polled.out.splitlines()[0].split("  ")
+    assert [first[0], *first[2:]] == ["1", "a → all", "t", "body 0…"]
+    assert run_bus("ack", "me", "2").out == ""
+    assert [line[0] for line in run_bus("poll", "me").out.splitlines()] == ["3"]
+    assert run_bus("ack", "me", "1", "--json").out == '{"agent":"me","cursor":2}\n'
+    run_bus("ack", "me", "3")
+    assert run_bus("poll", "me").code == 4
+    assert run_bus("poll", "me", "--json").out == ""
+
+
+def test_poll_json_is_the_documented_form_with_payloads_read_in(run_bus: RunBus, bus: Bus) -> None:
+    """M-30, X-37: names as in bus.jsonl; blobs are resolved."""
+    bus.publish("t", {"n": 1}, from_agent="a")
+    bus.publish("t", "x" * 10_000, from_agent="a")
+    lines = run_bus("poll", "me", "--json").out.splitlines()
+    assert lines == [message.to_json().decode() for message in bus.read()]
+    assert json.loads(lines[1])["payload"] == "x" * 10_000
+
+
+def test_poll_limits_and_filters(run_bus: RunBus, bus: Bus) -> None:
+    for type in ("a.x", "b", "a.y"):
+        bus.publish(type, from_agent="s")
+    assert len(run_bus("poll", "me", "--limit", "2").out.splitlines()) == 2
+    found = run_bus("poll", "me", "--type", "a.*", "--json").out.splitlines()
+    assert [json.loads(line)["seq"] for line in found] == [1, 3]
+    assert_error(run_bus("poll", "me", "--limit", "0"), 2, "--limit")
+    assert_error(run_bus("poll", "me", "--wait", "soon"), 2, "soon")
+
+
+def test_poll_waits_for_a_message(start_bus: StartBus, bus: Bus) -> None:
+    """PITFALLS 11: listen, look, wait."""
+    process = start_bus("poll", "me", "--wait", "20", "--json")
+    time.sleep(0.2)  # most likely it waits by now; it must end either way
+    bus.publish("t", "now", from_agent="a")
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, json.loads(out)["payload"], err) == (0, "now", b"")
+
+
+def test_poll_that_waits_in_vain_ends_with_4(run_bus: RunBus) -> None:
+    began = time.monotonic()
+    assert run_bus("poll", "me", "--wait", "300ms").code == 4
+    assert time.monotonic() - began >= 0.3
+
+
+def test_poll_ends_with_130_on_ctrl_c(start_bus: StartBus, bus_dir: Path) -> None:
+    process = start_bus("poll", "me", "--wait", "20")
+    wait_until(lambda: (bus_dir / "doorbell").exists())
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=5) == (b"", b"")
+    assert process.returncode == 130
+
+
+def test_inbox_says_where_an_agent_stands(run_bus: RunBus, bus: Bus) -> None:
+    for number in range(3):
+        bus.publish("t", f"body {number}", from_agent="a")
+    Inbox(bus, "me").ack(1)
+    first, *rest = run_bus("inbox", "me").out.splitlines()
+    assert first == "cursor 1, 2 unread, 0 parked"
+    assert [line[0] for line in rest] == ["2", "3"]
+    shown = run_bus("inbox", "me", "--json").out
+    assert json.loads(shown) == {"agent": "me", "cursor": 1, "unread": 2, "parked": 0}
+
+
+def test_parked_messages_are_listed_requeued_and_dropped(run_bus: RunBus, bus: Bus) -> None:
+    """M-56: what failed too often is parked where people can see, requeue or drop it."""
+    inbox = Inbox(bus, "me", max_deliveries=1)
+    for _ in range(2):
+        bus.publish("t", from_agent="a")
+    for message in inbox.poll():
+        inbox.fail(message, "ValueError: no\x1b[31m")
+    listed = run_bus("parked", "list", "me", "--json").out.splitlines()
+    assert [json.loads(line)["seq"] for line in listed] == [1, 2]
+    text = run_bus("parked", "list").out
+    assert text.splitlines()[0].split()[:2] == ["agent", "seq"]
+    assert "\\x1b[31m" in text
+    assert run_bus("parked", "requeue", "me", "1").code == 0
+    assert [message.seq for message in inbox.poll()] == [1]
+    assert run_bus("parked", "drop", "me", "2").code == 0
+    assert run_bus("parked", "list").code == 4
+    assert_error(run_bus("parked", "drop", "me", "2"), 4, "not parked")
+
+
+def _script(project: Path, text: str) -> str:
+    path = project / "handler.py"
+    path.write_text(f"import json, os, sys\nmessage = json.loads(sys.stdin.read())\n{text}\n")
+    return str(path)
+
+
+def test_listen_runs_the_command_for_each_message(
+    run_bus: RunBus, bus: Bus, bus_dir: Path, project: Path
+) -> None:
+    """Issue 2, item 10: JSON on stdin, the environment, ack on exit 0."""
+    receipt = bus.publish("t", "x" * 5000, from_agent="a")
+    bus.publish("u", {"n": 1}, from_agent="a", in_reply_to=receipt.id)
+    script = _script(
+        project,
+        "keep = {k: v for k, v in os.environ.items() if k.startswith('BUS_')}\n"
+        "print(json.dumps([message, keep]))",
+    )
+    done = run_bus("listen", "me", "--drain", "--", sys.executable, script)
+    assert (done.code, done.err) == (0, "")
+    (first, env), (second, reply_env) = map(json.loads, done.out.splitlines())
+    assert (first["payload"], second["payload"]) == ("x" * 5000, {"n": 1})
+    assert env == {
+        "BUS_DIR": str(bus_dir),
+        "BUS_AGENT": "me",
+        "BUS_MESSAGE_ID": receipt.id,
+        "BUS_MESSAGE_SEQ": "1",
+        "BUS_MESSAGE_TYPE": "t",
+        "BUS_CORRELATION_ID": receipt.id,
+    }
+    assert reply_env["BUS_CORRELATION_ID"] == receipt.id
+    types = [(message.type, message.from_agent) for message in bus.read(from_seq=3)]
+    assert types == [("agent_started", "me"), ("agent_stopped", "me")]
+    beat = bus.heartbeats.get("me")
+    assert beat is not None
+    assert beat.status == "stopped"
+
+
+def test_listen_delivers_again_and_parks(run_bus: RunBus, bus: Bus, project: Path) -> None:
+    """M-53, M-56: a failure is redelivered, at last parked, and blocks nothing after it."""
+    bus.publish("bad", from_agent="a")
+    bus.publish("good", from_agent="a")
+    script = _script(project, "print(message['type']); sys.exit(3 * (message['type'] == 'bad'))")
+    command = ("--drain", "--no-session", "--max-deliveries", "2", "--", sys.executable, script)
+    done = run_bus("listen", "me", *command)
+    assert (done.code, done.out) == (0, "bad\nbad\ngood\n")
+    assert [line.partition(": ")[2] for line in done.err.splitlines()] == [
+        "message 1: exit status 3 (delivery 1 of 2)",
+        "message 1: exit status 3 (delivery 2 of 2)",
+    ]
+    (parked,) = Inbox(bus, "me").parked()
+    assert (parked.seq, parked.attempts) == (1, 2)
+    assert "exit status 3" in parked.error
+    assert bus.heartbeats.get("me") is None
+
+
+def test_listen_leaves_out_own_broadcasts_on_demand(run_bus: RunBus, bus: Bus) -> None:
+    """M-55: an option."""
+    bus.publish("mine", from_agent="me")
+    bus.publish("theirs", from_agent="a")
+    command = ("--", "sh", "-c", "echo $BUS_MESSAGE_TYPE")
+    done = run_bus("listen", "me", "--drain", "--no-session", "--no-own", *command)
+    assert done.out == "theirs\n"
+
+
+def test_listen_finishes_the_message_at_hand_when_it_is_told_to_stop(
+    start_bus: StartBus, bus: Bus, project: Path
+) -> None:
+    """M-37: the cursor moves after the work; SIGTERM loses nothing."""
+    bus.publish("t", from_agent="a")
+    bus.publish("t", from_agent="a")
+    go = project / "go"
+    os.mkfifo(go)
+    process = start_bus("listen", "me", "--", "sh", "-c", "echo begun; cat go; echo done")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n"
+    process.send_signal(signal.SIGTERM)
+    with open(go, "w"):
+        pass
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out, err) == (0, b"done\n", b"")
+    assert Inbox(bus, "me").position == 1
+
+
+def test_second_signal_ends_listen_and_its_command_at_once(
+    start_bus: StartBus, bus: Bus, project: Path
+) -> None:
+    bus.publish("t", from_agent="a")
+    process = start_bus("listen", "me", "--", "sh", "-c", "echo $$; exec sleep 60")
+    assert process.stdout is not None
+    child = int(process.stdout.readline())
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=5)
+    assert process.returncode in (-signal.SIGTERM, -signal.SIGINT)
+    wait_until(lambda: _has_ended(child))
+    assert Inbox(bus, "me").position == 0
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process is gone, or only waits for its parent to notice."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_listen_refuses_a_command_that_is_not_there(run_bus: RunBus, bus: Bus) -> None:
+    assert_error(run_bus("listen", "me", "--", "no-such-command"), 2, "no-such-command")
+    assert list(bus.read()) == []

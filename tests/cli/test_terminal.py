@@ -1,0 +1,123 @@
+"""What reaches a reader's terminal: colours and tables, and no control character of a message."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from ackbus import Bus, Inbox
+from ackbus.cli import output
+
+from ..conftest import RunBus
+
+OnTerminal = Callable[..., str]
+
+EVIL = "\x1b]0;owned\x07\x1b[2J \x9b31m \x7f ‮evil⁦ \u2028 \r\tend"
+HARMLESS = "Grüße, 你好, 🚌, é, non\u00a0breaking"
+
+
+def _acts(text: str) -> set[str]:
+    """The characters of a text that could act on a terminal."""
+    return {
+        char for char in text if (ord(char) < 32 and char not in "\n") or 0x7F <= ord(char) < 0xA0
+    } | (set(text) & set("‮⁦\u2028"))
+
+
+@pytest.fixture
+def evil(bus: Bus) -> Bus:
+    """A bus whose first message is an attack, and whose other rows are, by other programs' SQL."""
+    bus.publish("t", EVIL, from_agent="a", headers={"h": EVIL})
+    bus.publish("t", {"k": EVIL}, from_agent="a")
+    bus.database.rows(
+        "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES (?, 1, ?, ?, ?)",
+        ("i\x1b[1m", "x\x1b[2m", "t\x1b[3m", '"p"'),
+    )
+    inbox = Inbox(bus, "me", max_deliveries=1)
+    inbox.fail(inbox.poll()[0], EVIL)
+    inbox.requeue(1)
+    inbox.fail(inbox.poll()[0], EVIL)
+    return bus
+
+
+LINES = [
+    ("poll", "you"),
+    ("read",),
+    ("tail",),
+    ("replay", "--from", "1"),
+    ("show", "1"),
+    ("show", "2"),
+    ("show", "3"),
+    ("inbox", "you"),
+    ("parked", "list"),
+    ("stats",),
+    ("agents",),
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_text_for_people_has_no_control_characters(
+    line: tuple[str, ...], evil: Bus, run_bus: RunBus
+) -> None:
+    """PITFALLS 24: terminal escape sequences in a body, in a pipe too."""
+    done = run_bus(*line)
+    assert done.code == 0
+    assert done.out
+    assert _acts(done.out) == set()
+    assert done.err == ""
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_json_on_a_terminal_has_no_control_characters(
+    line: tuple[str, ...], evil: Bus, on_terminal: OnTerminal
+) -> None:
+    """PITFALLS 24: orjson leaves DEL and C1 as they are; --json on a terminal does not."""
+    shown = on_terminal(*line, "--json").replace("\r\n", "\n")
+    assert _acts(shown) == set()
+    for record in shown.splitlines():
+        json.loads(record)
+
+
+def test_json_in_a_pipe_keeps_the_bytes_of_bus_jsonl(evil: Bus, run_bus: RunBus) -> None:
+    piped = run_bus("replay", "--from", "1", "--to", "1", "--json").out
+    assert piped.encode() == next(evil.read()).to_line() + b"\n"
+
+
+def test_terminal_gets_colours_and_no_escape_of_a_message(
+    evil: Bus, on_terminal: OnTerminal
+) -> None:
+    for line in LINES:
+        shown = on_terminal(*line)
+        assert "\x1b]0" not in shown, line
+        assert "\x1b[2J" not in shown, line
+        assert "\x9b" not in shown, line
+        assert "\u202e" not in shown, line
+    assert "\x1b[" in on_terminal("tail")
+    assert "\x1b[" in on_terminal("agents")
+
+
+def test_pipes_get_plain_text_without_colours(bus: Bus, run_bus: RunBus) -> None:
+    bus.publish("t", HARMLESS, from_agent="a")
+    for line in (("tail",), ("agents",), ("stats",), ("read",)):
+        assert "\x1b" not in run_bus(*line, env={"TERM": "xterm-256color", "NO_COLOR": ""}).out
+    assert run_bus("tail").out.rstrip("\n").endswith(HARMLESS)
+
+
+def test_lines_on_a_terminal_are_cut_at_its_edge(bus: Bus, on_terminal: OnTerminal) -> None:
+    bus.publish("t", "long " * 100, from_agent="a")
+    assert len(on_terminal("tail").splitlines()) == 1
+
+
+def test_blob_is_not_thrown_at_a_terminal(bus: Bus, on_terminal: OnTerminal) -> None:
+    ref = bus.blobs.put(EVIL.encode())
+    shown = on_terminal("blob", "get", ref)
+    assert shown.startswith("bus: ")
+    assert "owned" not in shown
+
+
+@pytest.mark.parametrize("text", ["", "plain", HARMLESS.replace("\u00a0", " ")])
+def test_harmless_text_is_shown_as_it_is(text: str) -> None:
+    assert output.visible(text) == text
+
+
+def test_escapes_are_readable() -> None:
+    assert output.visible("a\x1b[1m\n\x85\u202e\U000e0041") == "a\\x1b[1m\\n\\x85\\u202e\\U000e0041"

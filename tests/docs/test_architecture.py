@@ -1,0 +1,109 @@
+"""ARCHITECTURE.md's tables are true: rooms, owners of tables, and what each act costs."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Draft, Exporter, Inbox
+
+from ..architecture.rooms import MAY_IMPORT
+
+ROOT = Path(__file__).parents[2]
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+
+
+def table(heading: str) -> list[list[str]]:
+    """The cells of the rows of the table whose first column has this heading."""
+    found = re.search(rf"^\| {heading} \|.*\n\|[-|]+\n((\|.*\n)+)", ARCHITECTURE, re.MULTILINE)
+    assert found, f"ARCHITECTURE.md has no table of {heading!r}"
+    return [row.strip("| ").split(" | ") for row in found[1].splitlines()]
+
+
+def test_it_stays_short() -> None:
+    assert len(ARCHITECTURE.splitlines()) <= 200
+
+
+def test_rooms_are_those_of_the_code() -> None:
+    """C-02: the rooms at the top are the architecture."""
+    documented = {name for row in table("room") for name in re.findall(r"`(\w+)/`", row[0])}
+    packages = {room for room in MAY_IMPORT if room and (ROOT / room / "__init__.py").exists()}
+    assert documented == packages | {"tests", "docs"}
+
+
+def test_every_table_has_an_owner(bus: Bus) -> None:
+    documented = {name for row in table("table") for name in re.findall(r"`(\w+)`", row[0])}
+    rows = bus.database.rows(
+        "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
+        " AND name NOT LIKE 'sqlite_%'"
+    )
+    assert documented == {name for (name,) in rows}
+
+
+class Costs:
+    """Counts the transactions, statements and calls of fsync of what a bus does."""
+
+    def __init__(self, bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._statements: list[str] = []
+        self._fsyncs = 0
+        self._fsync = os.fsync
+        bus.database.connection.exec_trace = self._count_statement
+        monkeypatch.setattr(os, "fsync", self._count_fsync)
+
+    def of(self, act: Callable[[], object]) -> list[int]:
+        self._statements.clear()
+        self._fsyncs = 0
+        act()
+        begins = sum(sql.startswith("BEGIN") for sql in self._statements)
+        return [begins, len(self._statements), self._fsyncs]
+
+    def _count_statement(self, _cursor: object, sql: str, _bindings: object) -> bool:
+        if any(line and not line.startswith("--") for line in sql.splitlines()):
+            self._statements.append(sql)
+        return True
+
+    def _count_fsync(self, fd: int) -> None:
+        self._fsyncs += 1
+        self._fsync(fd)
+
+
+def test_acts_cost_what_the_table_says(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """M-27: one short transaction for each act that writes, none for one that reads."""
+    for agent in ("a", "b", "c"):
+        bus.heartbeats.beat(agent)
+    inbox = Inbox(bus, "b")
+    parent = bus.publish("t", from_agent="a", to_agent="b").id
+    bus.publish("t", from_agent="b", to_agent="a")  # from here on, both are known
+    bus.publish("t", from_agent="a", to_agent="b")
+    first, second = inbox.poll()
+    reply = Draft("t", from_agent="b", to_agent="a", in_reply_to=parent)
+    held = bus.leases.acquire("held", "b")
+    assert held is not None
+
+    acts: dict[str, Callable[[], object]] = {
+        "publish": lambda: bus.publish("t", from_agent="a", to_agent="b"),
+        "export once, up to 1,000 messages": Exporter(bus).export_once,
+        "publish a reply": lambda: bus.publish_many([reply]),
+        "publish 1,000 together": lambda: bus.publish_many([Draft("t", from_agent="a")] * 1000),
+        "a payload that becomes a blob": lambda: bus.publish("t", "x" * 5000, from_agent="a"),
+        "the first message to a known agent in a process": lambda: bus.publish(
+            "t", from_agent="a", to_agent="c"
+        ),
+        "poll": inbox.poll,
+        "acknowledge": lambda: inbox.ack(first),
+        "complete with one reply": lambda: inbox.complete(second, reply),
+        "acquire a lease": lambda: bus.leases.acquire("another", "b"),
+        "renew or release a lease, beat": lambda: bus.leases.renew(held),
+    }
+    costs = Costs(bus, monkeypatch)
+    measured = {act: costs.of(call) for act, call in acts.items()}
+    assert {act: shown_cost(cells, measured["publish"]) for act, *cells in table("act")} == measured
+
+
+def shown_cost(cells: list[str], publish: list[int]) -> list[int]:
+    """Transactions, statements and calls of fsync as a row gives them; some add to publish."""
+    base = publish if cells[0].startswith("adds") else [0, 0, 0]
+    shown = [int(cell.removeprefix("adds ").replace(",", "")) for cell in cells[:3]]
+    return [had + more for had, more in zip(base, shown, strict=True)]

@@ -1,0 +1,47 @@
+"""What the documents point to is there."""
+
+import re
+
+import pytest
+
+from .test_documents import DOCUMENTS, ROOT
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+def anchors(text: str) -> set[str]:
+    """The names by which the headings of a document are linked to."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_link_within_the_project_leads_somewhere(name: str) -> None:
+    document = ROOT / name
+    broken = []
+    for target, anchor in LINK.findall(document.read_text("utf-8")):
+        if "://" in target:
+            continue
+        path = document.parent / target if target else document
+        if not path.exists() or (anchor and anchor not in anchors(path.read_text("utf-8"))):
+            broken.append(f"{target}#{anchor}" if anchor else target)
+    assert broken == []
+
+
+def test_every_promise_names_folders_of_tests() -> None:
+    """A promise without a test is none."""
+    text = (ROOT / "docs/reliability.md").read_text("utf-8")
+    promises = re.findall(r"^\*\*\d+\. .*?\*Tests:(.*?)\*$", text, re.MULTILINE | re.DOTALL)
+    assert len(promises) == len(re.findall(r"^\*\*\d+\. ", text, re.MULTILINE)) == 12
+    folders = {folder for tests in promises for folder in re.findall(r"`(tests/\w+)`", tests)}
+    assert [f for f in sorted(folders) if not list((ROOT / f).glob("test_*.py"))] == []
+
+
+def test_decisions_are_numbered_without_gaps_and_have_their_parts() -> None:
+    files = sorted((ROOT / "docs/adr").glob("*.md"))
+    assert [file.name[:4] for file in files] == [f"{n:04}" for n in range(1, len(files) + 1)]
+    for file in files:
+        text = file.read_text("utf-8")
+        assert text.startswith(f"# {file.name[:4]} ")
+        parts = ("**Context.**", "**Choice.**", "**Cost.**", "**Revisit when**")
+        assert [part for part in parts if text.count(part) != 1] == [], file.name

@@ -1,0 +1,107 @@
+"""No disk, no descriptors, a fork: one clear error, nothing half, and all well again after."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, BusUnusable, Inbox
+
+from ..concurrency.actors import StartActor
+from .evidence import raw_rows
+
+DISK_KIB = 2048
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem of 2 MiB; only root can mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    options = f"size={DISK_KIB}k"
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)]
+    try:
+        done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("no mount command here")
+    if done.returncode != 0:
+        pytest.skip(f"can't mount a small disk here: {done.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def fill(bus: Bus, payload: str) -> BusUnusable:
+    """Publishes until the disk is full; returns the error."""
+    for _ in range(10_000):
+        try:
+            bus.publish("fill", payload, from_agent="ours")
+        except BusUnusable as error:
+            return error
+    raise AssertionError("the disk never filled up")
+
+
+@pytest.mark.parametrize("payload_bytes", [3000, 100_000], ids=["rows", "blobs"])
+def test_a_full_disk_gives_one_clear_error_and_no_harm(
+    payload_bytes: int, small_disk: Path
+) -> None:
+    """M-06, M-29, M-90, promise 11: the log is as it was, and works again when there is space."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 300_000)
+    bus_dir = small_disk / "bus"
+    with Bus.init(bus_dir) as bus:
+        error = fill(bus, "x" * payload_bytes)
+        assert str(error).endswith("is full; nothing was stored")
+        assert "\n" not in str(error)
+        stored = bus.log.newest_seq()
+        payloads = [message.payload for message in bus.read()]
+        assert payloads == ["x" * payload_bytes] * stored
+        assert stored > 5
+        assert not list((bus_dir / "blobs").glob(".tmp-*"))
+
+        ballast.unlink()
+        assert bus.publish("after", from_agent="ours").seq == stored + 1
+        inbox = Inbox(bus, "ann")
+        assert inbox.ack(stored) == stored
+        assert [message.type for message in inbox.poll()] == ["after"]
+    assert [row[0] for row in raw_rows(bus_dir)] == list(range(1, stored + 2))
+
+
+def test_an_acknowledgement_on_a_full_disk_is_refused_whole(small_disk: Path) -> None:
+    """M-37, promise 11: either the cursor moved, or there is an error and it did not."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 200_000)
+    with Bus.init(small_disk / "bus") as bus:
+        fill(bus, "x" * 3000)
+        inbox = Inbox(bus, "ann")
+        try:
+            moved = inbox.ack(1)
+        except BusUnusable:
+            moved = 0
+        assert inbox.position == moved
+        ballast.unlink()
+        assert inbox.ack(1) == 1
+
+
+def test_no_descriptors_left_is_a_clear_error(start: StartActor, bus: Bus, bus_dir: Path) -> None:
+    """Pitfall: descriptors ran out. With each one that comes back it tries again."""
+    told = start("starved", bus_dir, 40).end()
+    refusals, last = told[:-1], told[-1]
+    assert last == ["published", 2]
+    assert refusals
+    for kind, text in refusals:
+        assert kind == "BusUnusable"
+        assert "\n" not in text
+    assert [(row[0], row[3] in bus.blobs) for row in raw_rows(bus_dir)] == [(1, True), (2, True)]
+
+
+def test_an_ordinary_end_of_a_forked_child_harms_nobody(
+    start: StartActor, bus: Bus, bus_dir: Path
+) -> None:
+    """M-26, pitfall: fork. The child is refused what it inherited, and its own bus works."""
+    for _ in range(5):
+        before = bus.log.newest_seq()
+        assert start("forker", bus_dir).end() == ["WrongProcess", 0]
+        payloads = [message.payload for message in bus.read(from_seq=before + 1)]
+        assert payloads == ["before", "own", "after"]
+    raw_rows(bus_dir)

@@ -1,0 +1,15 @@
+"""The Hypothesis profile of this folder: the same examples in every run, no clock to fail on."""
+
+from hypothesis import HealthCheck, settings
+
+# derandomize draws the examples from the test itself, so that a failure in CI is a failure here;
+# print_blob adds the @reproduce_failure line that goes straight to it.
+settings.register_profile(
+    "ackbus",
+    derandomize=True,
+    print_blob=True,
+    deadline=None,
+    max_examples=200,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("ackbus")

@@ -1,0 +1,159 @@
+"""The package as a whole: what it offers, what it needs, what importing it costs."""
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import ackbus
+
+from .programs import run_program
+
+ROOT = Path(__file__).parents[1]
+
+#: Every public name, by what it is for. A name that is added or removed is a decision.
+SURFACE = {
+    "a bus": {"Bus", "Draft", "Message", "Receipt", "Priority", "ABSENT"},
+    "reading with acknowledgement": {"Inbox", "Pace", "Parked", "Rules", "Session"},
+    "liveness": {"Heart", "Heartbeat", "Liveness"},
+    "parts": {"BlobStore", "Lease", "Listener"},
+    "export": {"Exporter", "ExporterRunning", "FieldMap", "ImportReport", "import_jsonl"},
+    "errors": {
+        "AckPastEnd",
+        "AckbusError",
+        "BlobAltered",
+        "BlobMissing",
+        "BusBusy",
+        "BusNotFound",
+        "BusUnusable",
+        "IdConflict",
+        "InvalidInput",
+        "LeaseLost",
+        "NotFound",
+        "Refused",
+        "TimedOut",
+        "UnknownParent",
+        "UnknownRecipient",
+        "UnknownRecipientWarning",
+        "WrongProcess",
+    },
+    "about": {"__version__"},
+}
+
+#: Modules that cost a start more than the bus itself.
+HEAVY = {"typing", "typer", "click", "rich", "asyncio", "apsw", "orjson", "logging", "threading"}
+
+
+def test_public_names_are_exactly_these() -> None:
+    names = set().union(*SURFACE.values())
+    assert set(ackbus.__all__) == names
+    assert {name: getattr(ackbus, name) for name in names}
+    assert names <= set(dir(ackbus))
+    with pytest.raises(AttributeError, match="has no attribute 'Manager'"):
+        ackbus.Manager  # noqa: B018
+
+
+def test_every_error_has_one_root_and_an_exit_code() -> None:
+    """M-29: a program catches one class, and the command has a code for each."""
+    errors = SURFACE["errors"] | {"ExporterRunning"}
+    for name in errors - {"UnknownRecipientWarning"}:
+        error = getattr(ackbus, name)
+        assert issubclass(error, ackbus.AckbusError)
+        assert error.exit_code in (1, 2, 3, 4, 5)
+        assert error.__doc__
+
+
+def test_public_classes_are_documented() -> None:
+    for name in set().union(*SURFACE.values()) - {"ABSENT", "__version__"}:
+        assert getattr(ackbus, name).__doc__, name
+
+
+def test_dependencies_are_the_chosen_ones() -> None:
+    """C-01: the five of the card are there; one more is for people's output, one for inotify."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    names = {line.partition(">")[0].strip() for line in project["dependencies"]}
+    assert names == {
+        "apsw",
+        "orjson",
+        "typer",
+        "platformdirs",
+        "tenacity",
+        "rich",
+        "inotify-simple",
+    }
+    assert project["version"] == ackbus.__version__
+
+
+@pytest.mark.parametrize("room", ["bus", "subscribers", "export", "blobs", "schema"])
+def test_room_stands_at_the_top_and_can_be_imported(room: str) -> None:
+    """C-02: each says what it offers."""
+    assert (ROOT / room / "__init__.py").is_file()
+    module = importlib.import_module(f"ackbus.{room}")
+    assert module.__doc__
+    assert all(hasattr(module, name) for name in module.__all__)
+
+
+def test_top_level_has_the_documented_parts() -> None:
+    """C-02: beside the rooms."""
+    for name in ("pyproject.toml", "README.md"):
+        assert (ROOT / name).stat().st_size > 0
+    for name in ("tests", "docs"):
+        assert any((ROOT / name).iterdir())
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "schema.database",
+        "bus.bus",
+        "bus.heartbeats",
+        "bus.leases",
+        "blobs",
+        "subscribers",
+        "export",
+    ],
+)
+def test_module_can_be_imported_alone(module: str) -> None:
+    """M-12: connection layer, bus, heartbeats, claims, blobs, cursors, export."""
+    run_program(f"import ackbus.{module}")
+
+
+def modules_after(source: str) -> set[str]:
+    """The modules that a program has loaded more than a bare Python."""
+    program = f"import json, sys\nbefore = set(sys.modules)\n{source}\n"
+    return set(json.loads(run_program(program + "print(json.dumps([*set(sys.modules) - before]))")))
+
+
+def test_importing_the_package_loads_nothing() -> None:
+    assert modules_after("import ackbus") == {"ackbus", "__future__"}
+
+
+def test_publishing_and_polling_load_nothing_for_people() -> None:
+    loaded = modules_after(
+        "import tempfile\nfrom ackbus import Bus, Inbox\n"
+        "with Bus.init(tempfile.mkdtemp()) as bus:\n"
+        "    bus.publish('note', from_agent='bob')\n"
+        "    Inbox(bus, 'alice').poll()\n"
+        "    Inbox(bus, 'alice').ack(1)\n"
+    )
+    assert {"ackbus.bus", "ackbus.subscribers", "apsw"} <= loaded
+    assert loaded & HEAVY == {"apsw", "orjson"}
+
+
+def test_importing_the_package_is_quick() -> None:
+    """The bound is 40 ms over a bare Python; the best of several runs, as other work adds noise."""
+
+    def best_s(source: str) -> float:
+        times = []
+        for _ in range(7):
+            started = time.perf_counter()
+            subprocess.run([sys.executable, "-c", source], check=True)
+            times.append(time.perf_counter() - started)
+        return min(times)
+
+    assert best_s("import ackbus") - best_s("pass") < 0.040
