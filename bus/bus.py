@@ -127,6 +127,7 @@ class Bus:
         correlation_id: str | None = None,
         priority: int = Priority.NORMAL,
         headers: Mapping[str, object] | None = None,
+        payload_ref: str | None = None,
         strict: bool = False,
     ) -> Receipt:
         """Store one message. When this returns, it is committed, and waiters are awake.
@@ -136,13 +137,14 @@ class Bus:
 
         Args:
             type, payload, from_agent, to_agent, id, in_reply_to, correlation_id, priority,
-                headers: as for `Draft`.
+                headers, payload_ref: as for `Draft`.
             strict: refuse a recipient that the bus has never seen, instead of warning.
 
         Raises:
             InvalidInput: a field breaks a rule.
             IdConflict: the id is taken by a message with other content.
             UnknownParent: `in_reply_to` is not in the log.
+            BlobMissing: `payload_ref` is not in the blob store.
             UnknownRecipient: `strict`, and the bus has never seen `to_agent`.
             BusBusy: other writers kept the bus for too long; nothing was stored.
         """
@@ -156,6 +158,7 @@ class Bus:
             correlation_id=correlation_id,
             priority=priority,
             headers=headers,
+            payload_ref=payload_ref,
         )
         return self.publish_many([draft], strict=strict)[0]
 

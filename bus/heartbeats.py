@@ -7,13 +7,13 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 from queue import Empty, SimpleQueue
-from threading import Thread
 
-from ..schema import AckbusError, InvalidInput, check_agent
+from ..schema import AckbusError, InvalidInput, check_agent, start_thread
 from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from threading import Thread
     from types import TracebackType
 
     from ..schema import Database
@@ -136,12 +136,11 @@ class Heart:
         self._agent = agent
         self._interval_s = interval_s
         self._commands: SimpleQueue[_Command] = SimpleQueue()
-        # A daemon, so that an agent which ends without stopping its heart can end.
-        self._thread = Thread(target=self._run, name=f"heart of {agent}", daemon=True)
+        self._thread: Thread | None = None
 
     def start(self) -> None:
         """Begin to beat, with status idle. A heart starts once."""
-        self._thread.start()
+        self._thread = start_thread(self._run, f"heart of {self._agent}")
 
     def update(
         self, status: str, *, task: str | None = None, progress: float | None = None
@@ -157,7 +156,7 @@ class Heart:
     def stop(self) -> None:
         """Write a last beat that says `stopped`, and end the thread; returns within a second."""
         self._commands.put(_Command(STOPPED, None, None))
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join(STOP_TIMEOUT_S)
 
     def __enter__(self) -> Heart:

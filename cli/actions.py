@@ -59,6 +59,7 @@ def publish(
     conversation: str | None = None,
     priority: str = "normal",
     header: Sequence[str] = (),
+    payload_ref: str | None = None,
     strict: bool = False,
     json: bool = False,
     directory: str | None = None,
@@ -66,7 +67,7 @@ def publish(
 ) -> int:
     """Publish one message and print its id."""
     from_agent = sender(from_agent)
-    payload = payload_of(body, data, file)
+    payload = payload_of(body, data, file, payload_ref)
     with open_bus(directory, user) as bus:
         receipt = bus.publish(
             type,
@@ -78,6 +79,7 @@ def publish(
             correlation_id=conversation,
             priority=parse_priority(priority),
             headers=_headers(header),
+            payload_ref=payload_ref,
             strict=strict,
         )
     print_receipt(receipt, json)

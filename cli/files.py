@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ..export import Exporter, FieldMap, ImportReport, import_jsonl
-from ..schema import InvalidInput
+from ..schema import InvalidInput, Refused
 from . import actions, output
 from .commands import Commands
 from .options import Directory, Json, User, Verbose
@@ -33,7 +33,8 @@ def export(
 ) -> int:
     """Bring bus.jsonl up to the log.
 
-    Exit code 3 when another exporter is at work.
+    While another exporter is at work, the plain form waits until that one has written what is
+    there now; the others end with exit code 3.
     """
     if follow and rebuild:
         raise InvalidInput("give --follow or --rebuild, not both")
@@ -77,7 +78,8 @@ def import_(
 ) -> int:
     """Publish the lines of a file that the log lacks.
 
-    It goes by id, so it is safe to repeat. Lines that can't be messages are skipped and listed.
+    It goes by id, so it is safe to repeat. Lines that can't be messages are skipped and listed;
+    then the exit code is 3.
     """
     fields = FieldMap(field_map or ())
     with actions.open_bus(directory, user) as bus, closing(open_input(file)) as stream:
@@ -85,7 +87,7 @@ def import_(
         with progress("importing", size) as move:
             report = import_jsonl(bus, stream, field_map=fields, progress=move)
     _print(report, json)
-    return 0
+    return Refused.exit_code if report.skipped else 0
 
 
 def _print(report: ImportReport, json: bool) -> None:

@@ -26,6 +26,7 @@ OPTIONS = {
         "--conversation": "conversation",
         "--priority": "priority",
         "--header": "header",
+        "--payload-ref": "payload_ref",
         "--strict": "strict",
     },
     "poll": {**_COMMON, "--limit": "limit", "--type": "type", "--wait": "wait"},

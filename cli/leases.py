@@ -41,7 +41,7 @@ def acquire(
     user: User = False,
     verbose: Verbose = False,
 ) -> int:
-    """Take a lease, and print its fencing token.
+    """Take a lease, and print it with its fencing token.
 
     Exit code 3 when it is held, 5 when --wait ran out.
     """

@@ -59,10 +59,7 @@ class Listening:
         output.show_logs()
         for number in _SIGNALS:
             signal.signal(number, self._stop)
-        # The heart's thread inherits the mask: a signal that went to it would not wake this one.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         with self._session or nullcontext():
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             self._inbox.run(self._handle, rules=self._rules)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:

@@ -14,19 +14,22 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 
-def payload_of(body: str | None, data: str | None, file: str | None) -> object:
+def payload_of(
+    body: str | None, data: str | None, file: str | None, payload_ref: str | None
+) -> object:
     """Return the payload that the arguments of `bus publish` give, or ABSENT.
 
     Args:
         body: text, or `-` for the text on the standard input.
         data: JSON, `-` for the JSON on the standard input, or `@FILE`.
         file: the name of a file with text, or `-`.
+        payload_ref: the name of a blob, which only excludes the others.
 
     Raises:
         InvalidInput: there is more than one, or it is too large, no UTF-8, no JSON, unreadable.
     """
-    if sum(source is not None for source in (body, data, file)) > 1:
-        raise InvalidInput("give one of BODY, --data and --file")
+    if sum(source is not None for source in (body, data, file, payload_ref)) > 1:
+        raise InvalidInput("give one of BODY, --data, --file and --payload-ref")
     if file is not None:
         return _text(_read(file), "the standard input" if file == STDIN else file)
     if data is not None:
@@ -76,7 +79,7 @@ def _read(name: str) -> bytes:
     if len(content) > MAX_PAYLOAD_BYTES:
         raise InvalidInput(
             f"the payload is larger than {MAX_PAYLOAD_BYTES} bytes;"
-            " store it with 'bus blob put' and send its name"
+            " store it with 'bus blob put' and publish its name with --payload-ref"
         )
     return content
 
@@ -87,7 +90,7 @@ def _text(content: bytes, what: str) -> str:
     except UnicodeDecodeError as error:
         raise InvalidInput(
             f"{what} is not UTF-8 text: byte {error.start} is 0x{content[error.start]:02x}."
-            " Store it with 'bus blob put' and send its name"
+            " Store it with 'bus blob put' and publish its name with --payload-ref"
         ) from error
 
 

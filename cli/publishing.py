@@ -53,6 +53,9 @@ Conversation = Annotated[
 ]
 PriorityName = Annotated[str, typer.Option(metavar="P", help="interactive, normal or background.")]
 Header = Annotated[list[str] | None, _option("K=V", "A header; may be repeated.")]
+PayloadRef = Annotated[
+    str | None, _option("REF", "The name of a blob in the store, instead of BODY.")
+]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Refuse a recipient that the bus has never seen.")
 ]
@@ -81,6 +84,7 @@ def publish(
     conversation: Conversation = None,
     priority: PriorityName = "normal",
     header: Header = None,
+    payload_ref: PayloadRef = None,
     strict: Strict = False,
     jsonl: Jsonl = False,
     json: Json = False,
@@ -90,7 +94,7 @@ def publish(
 ) -> int:
     """Publish a message and print its id."""
     if jsonl:
-        one = (body, data, file, to_agent, id, reply_to, conversation, header)
+        one = (body, data, file, to_agent, id, reply_to, conversation, header, payload_ref)
         if any(value is not None for value in one) or priority != "normal":
             raise InvalidInput("--jsonl goes with FILE, --from, --strict and --json only")
         with actions.open_bus(directory, user) as bus:
@@ -109,6 +113,7 @@ def publish(
         conversation=conversation,
         priority=priority,
         header=header or (),
+        payload_ref=payload_ref,
         strict=strict,
         json=json,
         directory=directory,

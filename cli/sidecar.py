@@ -7,7 +7,7 @@ import select
 import signal
 
 from ..bus import Bus
-from ..schema import AckbusError, InvalidInput, NotFound
+from ..schema import AckbusError, InvalidInput, NotFound, is_running
 from . import output
 
 #: A heart that beats less often than this looks dead between two beats, in seconds.
@@ -63,7 +63,7 @@ class Sidecar:
             waiter.register(self._process_fd, select.POLLIN)
             return bool(waiter.poll(within_s * 1000))
         while within_s > 0:
-            if waiter.poll(min(within_s, LOOK_EVERY_S) * 1000) or not _is_running(self._pid):
+            if waiter.poll(min(within_s, LOOK_EVERY_S) * 1000) or not is_running(self._pid):
                 return True
             within_s -= LOOK_EVERY_S
         return False
@@ -76,16 +76,6 @@ def _watch(pid: int) -> int | None:
     except ProcessLookupError as error:
         raise NotFound(f"there is no process {pid}") from error
     except (AttributeError, OSError):
-        if not _is_running(pid):
+        if not is_running(pid):
             raise NotFound(f"there is no process {pid}") from None
         return None
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True  # another user's
-    return True

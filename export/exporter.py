@@ -6,7 +6,7 @@ import threading
 import time
 
 from ..bus import RECHECK_S
-from ..schema import AckbusError, FileLock, Refused, TimedOut
+from ..schema import AckbusError, FileLock, Refused, TimedOut, start_thread
 from .position import Position
 from .writer import Writer, unwritable
 
@@ -122,8 +122,7 @@ class Exporter:
             ExporterRunning: another exporter is at work.
             Refused: the file's last line is not from this bus.
         """
-        self._thread = threading.Thread(target=self._run, name="ackbus-exporter", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, "ackbus-exporter")
         self._ready.wait()
         if self._failure is not None:
             raise self._failure

@@ -38,6 +38,7 @@ from .limits import (
 from .message import COLUMNS, PRIORITY_NAMES, Message, Priority, Receipt, parse_priority
 from .names import check_agent, check_id, check_lease_name, check_type
 from .patterns import TypePattern
+from .processes import is_running, leave_signals, start_thread
 from .queries import Queries
 from .times import format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
 
@@ -93,6 +94,8 @@ __all__ = [
     "encode",
     "find_bus",
     "format_ts",
+    "is_running",
+    "leave_signals",
     "new_id",
     "now_ms",
     "pages",
@@ -100,5 +103,6 @@ __all__ = [
     "parse_priority",
     "parse_since",
     "parse_ts",
+    "start_thread",
     "user_bus",
 ]

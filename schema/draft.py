@@ -42,8 +42,9 @@ class Draft:
         correlation_id: the conversation; None takes the parent's, or begins a new one.
         priority: `Priority`, or 0, 1, 2.
         headers: JSON object of metadata.
-        payload_ref: name of a blob, already in the store, that holds the payload's JSON;
-            instead of `payload`.
+        payload_ref: name of a blob that is in the store already, instead of `payload`: the
+            collector leaves it alone from then on. Readers decode it when it is JSON of a
+            bounded size; others fetch its bytes by this name.
         ts_ms: epoch milliseconds; None takes the present.
 
     The fields are checked when the draft is published, not here.
@@ -122,7 +123,7 @@ class Draft:
         if len(data) > MAX_PAYLOAD_BYTES:
             raise InvalidInput(
                 f"the payload is {len(data)} bytes of JSON; the limit is {MAX_PAYLOAD_BYTES}."
-                " Store it with 'bus blob put' and send its name"
+                " Store it with 'bus blob put' and publish its name with --payload-ref"
             )
         return data
 

@@ -12,6 +12,7 @@ import fcntl
 import os
 
 from .errors import BusBusy
+from .processes import start_thread
 
 #: The descriptors of this process's locks. A forked child gives its copies back at once: with
 #: them it would keep a lock that its parent held when it was killed.
@@ -119,7 +120,7 @@ class _Waiter:
         self._requested, self._granted = threading.Lock(), threading.Lock()
         self._requested.acquire()
         self._granted.acquire()
-        threading.Thread(target=self._run, name="ackbus-lock", daemon=True).start()
+        start_thread(self._run, "ackbus-lock")
 
     def wait(self, timeout_s: float) -> bool:
         """Queue for the lock, and say whether it was had in time.

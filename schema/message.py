@@ -11,6 +11,7 @@ from enum import IntEnum
 import orjson
 
 from .errors import BlobAltered, BlobMissing, InvalidInput
+from .limits import MAX_PAYLOAD_BYTES
 from .times import format_ts
 
 TYPE_CHECKING = False
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
         def read(self, ref: str) -> bytes:
             """Return a blob's bytes, checked against its name."""
+
+        def size(self, ref: str) -> int:
+            """Return how many bytes a blob has."""
 
 
 class Priority(IntEnum):
@@ -171,7 +175,11 @@ class Message:
 
     @property
     def payload_error(self) -> str | None:
-        """Why the payload can't be had: `blob_missing`, `blob_altered`, `decode_failed`."""
+        """Why the payload can't be had: None when it can.
+
+        `blob_missing`, `blob_altered`, `decode_failed` (it is not JSON), or `too_large`: a blob
+        that no payload can be. `Bus.blobs` has the bytes of the last two.
+        """
         if not self._decoded:
             self._decode()
         return self._payload_error
@@ -180,7 +188,10 @@ class Message:
         self._payload, self._payload_error, self._decoded = None, None, True
         try:
             if self.payload_ref is not None:
-                self._payload = orjson.loads(self._blobs.read(self.payload_ref))
+                if self._blobs.size(self.payload_ref) > MAX_PAYLOAD_BYTES:
+                    self._payload_error = "too_large"
+                else:
+                    self._payload = orjson.loads(self._blobs.read(self.payload_ref))
             elif self.raw_payload is not None:
                 self._payload = orjson.loads(self.raw_payload)
         except orjson.JSONDecodeError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..schema import NotFound
+from ..schema import NotFound, is_running
 from .statements import SQL
 
 TYPE_CHECKING = False
@@ -113,7 +113,7 @@ class Deliveries:
         with self._database.write():
             pid = self._database.value(SQL["running_loop"], (agent,))
             self._database.rows(SQL["begin_loop"], (agent, os.getpid(), self._database.now_ms()))
-        return pid is not None and pid != os.getpid() and not _is_running(pid)
+        return pid is not None and pid != os.getpid() and not is_running(pid)
 
     def end_loop(self, agent: str) -> None:
         """Note that this process has stopped delivering, in good order."""
@@ -129,14 +129,3 @@ class Deliveries:
     def is_finished(self, agent: str, message_id: str) -> bool:
         """Whether an agent has finished a message."""
         return bool(self._database.value(SQL["is_finished"], (agent, message_id)))
-
-
-def _is_running(pid: int) -> bool:
-    """Whether a process is there; one that is only unknown counts as running."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

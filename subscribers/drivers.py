@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..schema import leave_signals
 from .rules import Handle
 
 TYPE_CHECKING = False
@@ -87,7 +88,9 @@ class _Thread:
     async def __aenter__(self) -> _Thread:
         from concurrent.futures import ThreadPoolExecutor
 
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="ackbus-inbox")
+        self._executor = ThreadPoolExecutor(
+            1, thread_name_prefix="ackbus-inbox", initializer=leave_signals
+        )
         return self
 
     async def next(self, answer: Exception | None) -> Handle | None:

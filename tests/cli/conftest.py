@@ -23,11 +23,14 @@ def start_bus(project: Path, bus_env: dict[str, str]) -> Iterator[StartBus]:
     """Starts the installed ``bus`` and returns its process; it is killed at the end."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(*args: str | Path, **options: object) -> "subprocess.Popen[bytes]":
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    def start(*args: str | Path) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen(
             [BUS, *args],
-            **{"cwd": project, "env": bus_env, **pipes, **options},  # type: ignore[call-overload]
+            cwd=project,
+            env=bus_env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         started.append(process)
         return process

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.schema import MAX_PAYLOAD_BYTES
 
 from ..conftest import RunBus
 from .conftest import BUS, assert_error
@@ -89,3 +90,24 @@ def test_gc_takes_the_old_and_unnamed_only(run_bus: RunBus, bus: Bus, bus_dir: P
     assert run_bus("blob", "gc").out == "collected 1 blobs, 3 bytes\n"
     assert sorted(bus.blobs) == [ref for ref in before if ref != old]
     assert json.loads(run_bus("blob", "gc", "--older-than", "0", "--json").out)["blobs"] == 1
+
+
+def test_a_blob_too_large_for_a_payload_is_published_by_its_name(
+    run_bus: RunBus, bus_dir: Path, project: Path
+) -> None:
+    """X-19, promise 9: the way that the error about a large body names; the collector spares it."""
+    big = project / "big.bin"
+    with big.open("wb") as file:
+        file.truncate(MAX_PAYLOAD_BYTES + 1)
+    ref = run_bus("blob", "put", big).out.strip()
+    published = run_bus("publish", "build.log", "--payload-ref", ref, "--from", "a")
+    assert published.code == 0, published.err
+    assert run_bus("blob", "gc", "--older-than", "0s").code == 0
+    polled = json.loads(run_bus("poll", "b", "--json").out)
+    assert (polled["payload_ref"], polled["payload_error"]) == (ref, "too_large")
+    assert run_bus("blob", "get", ref, "-o", project / "copy").code == 0
+    assert (project / "copy").stat().st_size == MAX_PAYLOAD_BYTES + 1
+    missing = run_bus("publish", "build.log", "--payload-ref", "sha256-" + "0" * 64, "--from", "a")
+    assert missing.code == 4
+    both = run_bus("publish", "build.log", "text", "--payload-ref", ref, "--from", "a")
+    assert both.code == 2

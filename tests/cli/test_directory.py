@@ -62,7 +62,7 @@ def test_version(run_bus: RunBus) -> None:
 def test_every_command_has_help_with_an_example() -> None:
     """Issue 2, item 10: --help with an example each."""
     for path, command in _commands():
-        context = typer.Context(command, info_name=path)  # type: ignore[arg-type]
+        context = typer.Context(command, info_name=path)
         shown = command.get_help(context)
         example = shown.rpartition("\n  Example:\n")[2]
         assert path in example, path

@@ -55,7 +55,7 @@ def test_import_is_idempotent_and_reports_what_it_skipped(
         '{"id":"3","from":"a"}\n'
     )
     done = run_bus("import", "in.jsonl", "--json")
-    assert (done.code, json.loads(done.out)) == (0, {"stored": 2, "duplicates": 0, "skipped": 2})
+    assert (done.code, json.loads(done.out)) == (3, {"stored": 2, "duplicates": 0, "skipped": 2})
     assert [line.partition(" skipped: ")[0] for line in done.err.splitlines()] == [
         "bus: line 2",
         "bus: line 4",

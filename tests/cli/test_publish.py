@@ -136,8 +136,8 @@ def test_options_are_never_taken_for_values(run_bus: RunBus, bus: Bus) -> None:
         assert shown.code == 0
         assert shown.out.startswith("Usage: bus publish")
     for option in ("--from", "--to", "--id", "--reply-to", "--conversation"):
-        arguments = ("--from", "a") if option != "--from" else ()
-        assert_error(run_bus("publish", "t", *arguments, option, "--help"), 2, "--help")
+        sender = () if option == "--from" else ("--from", "a")
+        assert_error(run_bus("publish", "t", *sender, option, "--help"), 2, "--help")
     assert list(bus.read()) == []
 
 
