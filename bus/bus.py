@@ -160,7 +160,7 @@ class Bus:
             headers=headers,
             payload_ref=payload_ref,
         )
-        return self.publish_many([draft], strict=strict)[0]
+        return self._publish([draft], strict)[0]
 
     def publish_many(self, drafts: Iterable[Draft], *, strict: bool = False) -> list[Receipt]:
         """Store messages in one transaction: all of them, or none when one is refused.
@@ -171,11 +171,12 @@ class Bus:
         Raises:
             As for `publish`.
         """
-        drafts = list(drafts)
-        for recipient in {draft.to_agent for draft in drafts}:
-            if recipient is not None:
-                check_agent(recipient, "recipient")
-                self._check_recipient(recipient, strict)
+        return self._publish(list(drafts), strict)
+
+    def _publish(self, drafts: list[Draft], strict: bool) -> list[Receipt]:
+        for recipient in {d.to_agent for d in drafts if isinstance(d.to_agent, str)}:
+            check_agent(recipient, "recipient")
+            self._check_recipient(recipient, strict)
         return self.log.append(drafts)
 
     def _check_recipient(self, recipient: str, strict: bool) -> None:
@@ -232,10 +233,14 @@ class Bus:
         """Yield messages for ever, each as soon as it is committed; blocks between them.
 
         Args:
-            from_seq: where to begin; None begins with the next message.
+            from_seq: where to begin; None begins with the first message after this call.
             type: a type pattern.
         """
+        # Settled here, not at the first step: messages may come between the two.
         after = self.log.newest_seq() if from_seq is None else from_seq - 1
+        return self._follow(after, type)
+
+    def _follow(self, after: int, type: str | None) -> Iterator[Message]:
         with self.listen() as listener:
             while True:
                 newest = self.log.newest_seq()

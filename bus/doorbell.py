@@ -27,22 +27,38 @@ class Doorbell:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._fd = -1
+        self._file: _File | None = None
 
     def ring(self) -> None:
         """Wake every waiter of the bus. Never raises: a bell that can't ring delays, no more."""
         try:
-            if self._fd < 0:
-                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.pwrite(self._fd, b"!", 0)
+            file = self._file
+            if file is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+                file = self._file = _File(os.open(self._path, flags, 0o600))
+            os.pwrite(file.fd, b"!", 0)
         except OSError:
             return
 
     def close(self) -> None:
-        """Give the file descriptor back."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        """Give the file descriptor back, as soon as no other thread is ringing."""
+        self._file = None
+
+
+class _File:
+    """A descriptor that is closed with the last reference to it.
+
+    So none is closed under a thread that rings: its byte would go into whatever file was opened
+    under the same number since, and that may be the bus.
+    """
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
 
 
 class Listener:
@@ -80,10 +96,11 @@ class Listener:
 
     def close(self) -> None:
         """Stop listening; more than once does nothing."""
-        if self._wake_reader >= 0:
-            os.close(self._wake_reader)
-            os.close(self._wake_writer)
-            self._wake_reader = self._wake_writer = -1
+        reader, writer = self._wake_reader, self._wake_writer
+        self._wake_reader = self._wake_writer = -1  # first: `wake` must not write to a closed one
+        if reader >= 0:
+            os.close(reader)
+            os.close(writer)
             if self._watch is not None:
                 self._watch.close()
 

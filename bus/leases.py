@@ -78,8 +78,8 @@ class Leases:
         Raises:
             LeaseLost: it has ended, was released, or is somebody else's; nothing was changed.
         """
-        until_ms = self._database.now_ms() + _duration_ms(ttl_s)
-        self._change("renew_lease", lease, until_ms)
+        duration_ms = _duration_ms(ttl_s)
+        until_ms = self._change("renew_lease", lease, duration_ms) + duration_ms
         return Lease(lease.name, lease.holder, lease.token, lease.acquired_at_ms, until_ms)
 
     def release(self, lease: Lease) -> None:
@@ -114,12 +114,16 @@ class Leases:
         rows = self._database.rows(SQL["live_leases"], (self._database.now_ms(),))
         return [Lease(*row) for row in rows]
 
-    def _change(self, statement: str, lease: Lease, *values: int) -> None:
+    def _change(self, statement: str, lease: Lease, *durations_ms: int) -> int:
+        """Change a lease that is held, and return the time from which the durations count."""
         with self._database.write() as connection:
-            key = (lease.name, lease.holder, lease.token, self._database.now_ms())
-            self._database.rows(SQL[statement], (*values, *key))
+            now_ms = self._database.now_ms()  # here: waiting for the lock must not shorten them
+            ends = [now_ms + duration_ms for duration_ms in durations_ms]
+            key = (lease.name, lease.holder, lease.token, now_ms)
+            self._database.rows(SQL[statement], (*ends, *key))
             if not connection.changes():
                 raise self._lost(lease)
+        return now_ms
 
     def _lost(self, lease: Lease) -> LeaseLost:
         held = self.get(lease.name)

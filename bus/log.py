@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 #: How many messages a reader of history holds at a time.
 PAGE_MESSAGES = 1000
 
-_MAX_SEQ = 2**63 - 1
-
 
 class Log:
     """The messages of one bus."""

@@ -41,7 +41,7 @@ class Exporter:
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
-        self._failure: AckbusError | None = None
+        self._failure: Exception | None = None
 
     @property
     def position(self) -> int:
@@ -51,7 +51,7 @@ class Exporter:
     def export_once(self) -> int:
         """Write what the file lacks now; leave it untouched when that is nothing.
 
-        When another exporter is at work, wait until that one has written it.
+        When another exporter is at work, wait until that one has written it or has ended.
 
         Returns:
             How many messages this call wrote.
@@ -62,10 +62,17 @@ class Exporter:
             BusUnusable: the file can't be written.
         """
         newest = self._bus.log.newest_seq()
-        lock = self._lock()
-        if lock is None:
-            self._wait_for_other(newest)
-            return 0
+        deadline = time.monotonic() + WAIT_FOR_OTHER_S
+        # The other one may end before it gets as far as this call must: then it is our turn.
+        while (lock := self._lock()) is None:
+            if self.position >= newest:
+                return 0
+            if time.monotonic() > deadline:
+                raise TimedOut(
+                    f"another exporter is at work, and did not reach message {newest}"
+                    f" within {WAIT_FOR_OTHER_S:g} s"
+                )
+            time.sleep(MIN_PAUSE_S)
         writer = Writer(self._bus)
         try:
             return writer.catch_up()
@@ -118,10 +125,14 @@ class Exporter:
     def start(self) -> None:
         """Run `follow` in a thread; returns when it has exported what was there.
 
+        It may be started again after `stop`, and after an error.
+
         Raises:
             ExporterRunning: another exporter is at work.
             Refused: the file's last line is not from this bus.
         """
+        self._stopped, self._failure = False, None
+        self._ready.clear()
         self._thread = start_thread(self._run, "ackbus-exporter")
         self._ready.wait()
         if self._failure is not None:
@@ -131,7 +142,7 @@ class Exporter:
         """End `follow` after a last export; with `start`, wait for that. Safe in a signal handler.
 
         Raises:
-            AckbusError: the thread had ended before, with this error.
+            Exception: the thread had ended before, with this error.
         """
         self._stopped = True
         listener = self._listener
@@ -157,7 +168,7 @@ class Exporter:
     def _run(self) -> None:
         try:
             self.follow()
-        except AckbusError as error:
+        except Exception as error:  # `start` or `stop` raises it: no exporter ends in silence
             self._failure = error
         finally:
             self._ready.set()
@@ -193,13 +204,3 @@ class Exporter:
                 f"another exporter is at work on the bus in {self._bus.layout.directory}"
             )
         return lock
-
-    def _wait_for_other(self, newest: int) -> None:
-        deadline = time.monotonic() + WAIT_FOR_OTHER_S
-        while self.position < newest:
-            if time.monotonic() > deadline:
-                raise TimedOut(
-                    f"another exporter is at work, and did not reach message {newest}"
-                    f" within {WAIT_FOR_OTHER_S:g} s"
-                )
-            time.sleep(MIN_PAUSE_S)

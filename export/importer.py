@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: How many lines are stored in one transaction.
 BATCH_LINES = 1000
 
+#: How many bytes of lines are stored in one transaction even when they are fewer lines.
+BATCH_BYTES = 8 * 1024 * 1024
+
 #: The longest line that is read, in bytes: the largest payload, escaped, and room for the rest.
 MAX_LINE_BYTES = 2 * MAX_PAYLOAD_BYTES
 
@@ -67,7 +70,7 @@ def import_jsonl(
 
     Messages get new places in the log, in the order of the lines. Repeating an import, also after
     a crash, stores nothing twice. A line that can't be a message is skipped and reported; the
-    others are stored, 1,000 in a transaction.
+    others are stored, at most 1,000 lines or some 8 MiB in a transaction.
 
     Args:
         bus: where to.
@@ -81,7 +84,7 @@ def import_jsonl(
     fields = field_map or FieldMap()
     report = ImportReport()
     batch: list[tuple[int, Draft]] = []
-    done = 0
+    done = stored = 0
     for number, line in enumerate(_lines(stream), 1):
         done += len(line)
         if line.isspace():
@@ -91,9 +94,9 @@ def import_jsonl(
             batch.append((number, _draft(line, fields)))
         except InvalidInput as error:
             report.skip(number, error)
-        if len(batch) >= BATCH_LINES:
+        if len(batch) >= BATCH_LINES or done - stored >= BATCH_BYTES:
             _store(bus, batch, report)
-            batch = []
+            batch, stored = [], done
             if progress is not None:
                 progress(done)
     _store(bus, batch, report)

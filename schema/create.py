@@ -36,7 +36,8 @@ def create(directory: str | os.PathLike[str]) -> bool:
         Whether it was made now.
 
     Raises:
-        BusUnusable: the directory can't be made or written, or is on a network filesystem.
+        BusUnusable: the directory can't be made or written, is on a network filesystem, or holds
+            the write-ahead log of a bus whose file is missing.
     """
     check_sqlite_version(apsw.sqlite_lib_version())
     layout = Layout(directory)
@@ -65,6 +66,11 @@ def _create_tables(layout: Layout) -> bool:
     """Make the file beside its place and rename it, so that nobody ever opens half a bus."""
     if os.path.exists(layout.database) and os.stat(layout.database).st_size > 0:
         return False
+    if os.path.exists(layout.database + "-wal"):  # SQLite would play it into the new file
+        raise BusUnusable(
+            f"bus.db is missing in {layout.directory}, and what was written to it last is in"
+            " bus.db-wal; put bus.db back, or move bus.db-wal out of the directory"
+        )
     fresh = layout.database + ".new"
     for leftover in (fresh, fresh + "-journal"):  # of a process that died here
         if os.path.exists(leftover):

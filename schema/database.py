@@ -103,6 +103,8 @@ class Database:
             return rows_with_broken_text(self.connection, sql, values)
         except UnicodeEncodeError as error:  # a command line that is no UTF-8 gives such text
             raise InvalidInput(f"{error.object!a} is not valid Unicode text") from error
+        except OverflowError as error:
+            raise InvalidInput("a number is beyond the 64 bits that the bus can hold") from error
 
     def row(self, sql: str, values: tuple[object, ...] = ()) -> tuple[Any, ...] | None:
         """Run one statement and return its first row, or None."""

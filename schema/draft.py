@@ -107,6 +107,8 @@ class Draft:
             check_id(self.in_reply_to, "id to reply to")
         if self.correlation_id is not None:
             check_id(self.correlation_id, "conversation")
+        if self.payload_ref is not None and type(self.payload_ref) is not str:
+            raise InvalidInput(f"payload_ref must be text, not {type(self.payload_ref).__name__}")
         if self.priority not in (0, 1, 2):
             raise InvalidInput(f"priority must be 0, 1 or 2, not {self.priority!r}")
         ts_ms = now_ms if self.ts_ms is None else self.ts_ms
@@ -201,13 +203,18 @@ class Row:
         """Return the names of the fields, but for the time, in which a stored message differs."""
         names = ("from_agent", "to_agent", "type", "correlation_id", "in_reply_to", "priority")
         fields = [name for name in names if getattr(self, name) != getattr(stored, name)]
-        if self.payload_ref != stored.payload_ref or not _same_json(
-            self.payload, stored.raw_payload
-        ):
+        if not self._has_payload_of(stored):
             fields.append("payload")
-        if not _same_json(self.headers, stored.raw_headers):
+        if not _same_json(self.headers or "{}", stored.raw_headers or "{}"):
             fields.append("headers")
         return fields
+
+    def _has_payload_of(self, stored: Message) -> bool:
+        if stored.raw_payload is None:
+            return self.payload is None and self.payload_ref == stored.payload_ref
+        # Another program may have stored in the row what would have become a blob here.
+        large = self.large_payload
+        return _same_json(self.payload if large is None else large.decode(), stored.raw_payload)
 
 
 def _same_json(one: str | None, other: str | None) -> bool:

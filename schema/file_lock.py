@@ -53,8 +53,17 @@ class FileLock:
         Raises:
             BusBusy: it was not free within `timeout_s`.
         """
-        if not self.try_acquire():
-            self._wait(timeout_s)
+        waiter = self._waiter
+        if waiter is None or not waiter.queued:
+            if self.try_acquire():
+                return
+            if waiter is None:
+                waiter = self._waiter = _Waiter(self._fd)
+        if not waiter.wait(timeout_s):
+            raise BusBusy(
+                f"another process has held {self._path} for {timeout_s:g} s;"
+                " look for a stopped process, then try again"
+            )
 
     def release(self) -> None:
         """Free the lock for the next in the queue."""
@@ -63,34 +72,14 @@ class FileLock:
     def close(self) -> None:
         """Give the file descriptor back; more than once does nothing."""
         fd, self._fd = self._fd, -1
-        if fd >= 0 and os.getpid() == self._pid:  # in a forked child it is closed already
-            if self._waiter is not None:
-                self._waiter.end()
+        if fd < 0 or os.getpid() != self._pid:  # in a forked child it is closed already
+            return
+        if self._waiter is None or self._waiter.end():
             _close(fd)
 
     def __del__(self) -> None:
         # A thread that ends takes its connection and its lock with it.
         self.close()
-
-    def _wait(self, timeout_s: float) -> None:
-        if self._waiter is None:
-            self._waiter = _Waiter(self._fd)
-        try:
-            granted = self._waiter.wait(timeout_s)
-        except BaseException:
-            self._start_afresh()
-            raise
-        if not granted:
-            self._start_afresh()
-            raise BusBusy(
-                f"another process has held {self._path} for {timeout_s:g} s;"
-                " look for a stopped process, then try again"
-            )
-
-    def _start_afresh(self) -> None:
-        """Leave the descriptor to the waiter that still queues with it."""
-        self._waiter = None
-        self._fd = self._open()
 
     def _open(self) -> int:
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -106,16 +95,19 @@ def _close(fd: int) -> None:
 class _Waiter:
     """A thread that queues in the kernel for a lock, so that its user can stop waiting.
 
-    flock() has no timeout. A wait that is given up leaves the thread behind in the queue; when its
-    turn comes it closes the descriptor, which is its own by then, and so frees the lock.
+    flock() has no timeout. A wait that is given up leaves the thread in the queue. If its user
+    comes back meanwhile, that place in the queue is taken up again; else the thread gives the lock
+    back as soon as it gets it. So one lock never has more than one thread and one descriptor.
     """
 
     def __init__(self, fd: int) -> None:
         import threading  # loaded only by a process that has to wait
 
         self._fd = fd
+        #: Whether the thread is in the queue; then nobody else may use the descriptor.
+        self.queued = False
+        self._wanted = self._held = self._ended = False
         self._state = threading.Lock()
-        self._given_up = self._ended = False
         # Two locks as signals: nothing in `threading` wakes a thread faster.
         self._requested, self._granted = threading.Lock(), threading.Lock()
         self._requested.acquire()
@@ -123,44 +115,47 @@ class _Waiter:
         start_thread(self._run, "ackbus-lock")
 
     def wait(self, timeout_s: float) -> bool:
-        """Queue for the lock, and say whether it was had in time.
-
-        After False, or an exception, this waiter and its descriptor must not be used again.
-        """
-        self._requested.release()
+        """Queue for the lock, or go on queueing, and say whether it was had in time."""
+        with self._state:
+            self._wanted = True
+            if not self.queued:
+                self.queued = True
+                self._requested.release()
         granted = False
         try:
             granted = self._granted.acquire(timeout=timeout_s)
         finally:
-            if not granted:
-                self._give_up()
+            with self._state:
+                self._wanted = False
+                if self._held and not granted:  # its turn came at this very moment
+                    self._granted.acquire(blocking=False)
+                    fcntl.flock(self._fd, fcntl.LOCK_UN)
+                self._held = False
         return granted
 
-    def end(self) -> None:
-        """End the thread; nobody may be waiting."""
-        self._ended = True
-        self._requested.release()
-
-    def _give_up(self) -> None:
+    def end(self) -> bool:
+        """End the thread. False: it is in the queue, and closes the descriptor after its turn."""
         with self._state:
-            self._given_up = True
-            if self._granted.acquire(blocking=False):  # its turn came at this very moment
-                self._give_back()
-                self.end()
+            self._ended = True
+            if self.queued:
+                return False
+            self._requested.release()
+        return True
 
     def _run(self) -> None:
         while True:
             self._requested.acquire()
-            if self._ended:
+            if self._ended and not self.queued:
                 return
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             with self._state:
-                if self._given_up:
-                    self._give_back()
+                self.queued = False
+                if self._wanted:
+                    self._held = True
+                    self._granted.release()
+                    continue
+                # Closing alone would not free it while a forked child still has the descriptor.
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+                if self._ended:
+                    _close(self._fd)
                     return
-                self._granted.release()
-
-    def _give_back(self) -> None:
-        # Closing alone would not free the lock while a child forked in C still has the descriptor.
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
-        _close(self._fd)

@@ -44,7 +44,9 @@ class Deliveries:
 
     def count_failure(self, agent: str, seq: int, error: str) -> int:
         """Note one more failed delivery, and return how many there have been."""
-        row = (agent, seq, error[:MAX_ERROR_CHARS], self._database.now_ms())
+        # An error may quote what is no Unicode text, and must be counted all the same.
+        text = error[:MAX_ERROR_CHARS].encode(errors="backslashreplace").decode()
+        row = (agent, seq, text, self._database.now_ms())
         with self._database.write():
             attempts: int = self._database.value(SQL["count_failure"], row)
         return attempts

@@ -73,10 +73,12 @@ class Inbox:
         Requeued messages come too, each at its own place in the order.
 
         Args:
-            limit: how many at most.
+            limit: how many at most, at least 1.
             type: only messages that fit this type pattern. An acknowledgement covers what the
                 pattern hid as well: poll by type to look, not to work.
         """
+        if limit < 1:
+            raise ValueError("limit must be at least 1")
         wanted = None if type is None else TypePattern(type)
         filtered = wanted is not None or not self.own_broadcasts
         size = max(limit, _FILTERED_PAGE) if filtered else limit

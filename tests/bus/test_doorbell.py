@@ -165,3 +165,24 @@ def test_listeners_give_their_descriptors_back(bus: Bus) -> None:
         with bus.listen() as listener:
             listener.wait(0)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_bell_closed_while_another_thread_rings_harms_no_other_file(
+    bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pitfall 1: a descriptor's number is soon another file's, and that may be the bus."""
+    bus.publish("note", from_agent="bob")
+    victims, write = [tmp_path / str(number) for number in range(8)], os.pwrite
+    opened: list[int] = []
+
+    def write_late(fd: int, data: bytes, offset: int) -> int:
+        bus.close()  # as another thread may, at this very moment
+        opened.extend(os.open(path, os.O_RDWR | os.O_CREAT) for path in victims)
+        return write(fd, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", write_late)
+    bus._doorbell.ring()
+    for fd in opened:
+        os.close(fd)
+    assert len(opened) == len(victims)
+    assert [path.read_bytes() for path in victims] == [b""] * len(victims)

@@ -240,3 +240,19 @@ def test_claim_row_has_the_documented_columns(bus: Bus, bus_dir: Path, clock: Cl
         "SELECT task_id, claimed_by, claimed_at_ms, lease_until_ms FROM task_claims"
     )
     assert row.get == ("t1", "alice", clock.ms, clock.ms + TTL_MS)
+
+
+def test_waiting_for_the_bus_does_not_shorten_a_renewal(bus: Bus, clock: Clock) -> None:
+    """Promise 6: a lease lasts from when it was renewed, not from when that was asked for."""
+    lease = bus.leases.acquire("a.py", "alice")
+    assert lease is not None
+    wait, begin = 5_000, bus.database.write
+
+    def write_after_a_wait() -> object:
+        if not bus.database.writing:
+            clock.ms += wait
+        return begin()
+
+    bus.database.write = write_after_a_wait  # type: ignore[assignment, method-assign]
+    assert bus.leases.renew(lease, ttl_s=1).until_ms == clock.ms + 1000
+    del bus.database.write

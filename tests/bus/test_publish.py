@@ -218,6 +218,14 @@ def test_stranger_gets_a_warning_with_the_nearest_names(bus: Bus) -> None:
     assert [message.to_agent for message in bus.read()] == ["alicf", "alicf"]
 
 
+def test_warning_names_the_line_that_published(bus: Bus) -> None:
+    """Pitfall 14: the line to mend, whichever way it publishes."""
+    with pytest.warns(UnknownRecipientWarning) as caught:
+        bus.publish("note", from_agent="bob", to_agent="ghost")
+        bus.publish_many([Draft("note", from_agent="bob", to_agent="spectre")])
+    assert [warning.filename for warning in caught] == [__file__] * 2
+
+
 def test_stranger_is_refused_when_strict(bus: Bus) -> None:
     """PITFALLS 14: each time, and nothing is stored."""
     for _ in range(2):

@@ -281,3 +281,11 @@ def test_statements_of_a_poll_are_in_the_file(bus: Bus) -> None:
     polled = [sql for sql in seen if "FROM messages" in sql]
     assert len(polled) == 1
     assert polled[0] in SQL["addressed_to"]
+
+
+def test_follow_begins_where_it_is_called(bus: Bus) -> None:
+    """Pitfall 11: what is published between the call and the first step is not passed over."""
+    bus.publish("before", from_agent="bob")
+    messages = bus.follow()
+    bus.publish("after", from_agent="bob")
+    assert next(messages).type == "after"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter, ExporterRunning, Refused
+from ackbus.schema import FileLock
 
 from ..conftest import wait_until
 
@@ -353,3 +354,38 @@ def test_a_full_disk_is_waited_out(bus: Bus, monkeypatch: pytest.MonkeyPatch) ->
         wait_until(lambda: exported(bus) == GOLDEN[:40])
         monkeypatch.setattr(os, "write", real_write)
         wait_until(lambda: exported(bus) == GOLDEN)
+
+
+def test_export_goes_on_when_the_other_exporter_ends_early(bus: Bus, bus_dir: Path) -> None:
+    """Promise 8: two hooks at once; the first had begun before the newest message was there."""
+    publish_some(bus, 3)
+    other = FileLock(bus.layout.export_lock)
+    other.acquire(1)
+    counts: list[int] = []
+
+    def export() -> None:
+        counts.append(Exporter(bus).export_once())
+
+    thread = threading.Thread(target=export)
+    thread.start()
+    other.close()
+    thread.join(10)
+    assert counts == [3]
+
+
+def test_exporter_starts_again_after_a_stop_and_after_an_error(bus: Bus) -> None:
+    """A program may wait for its turn, and export for a while, as often as it likes."""
+    first, second = Exporter(bus), Exporter(bus)
+    with first, pytest.raises(ExporterRunning):
+        second.start()
+    for count in (1, 2):
+        with second:
+            publish_some(bus, 1)
+            wait_until(lambda count=count: second.position == count)  # type: ignore[misc]
+
+
+def test_exporter_thread_never_ends_in_silence(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pitfall 11: an error that nobody foresaw reaches the one who started it."""
+    monkeypatch.setattr(Bus, "listen", lambda self: os.pread(-1, 1, 0))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        Exporter(bus).start()

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter, FieldMap, ImportReport, Inbox, InvalidInput, import_jsonl
+from ackbus.export.importer import BATCH_BYTES
 
 from ..conftest import ROOT, RunBus
+from ..programs import raw_sql
 
 pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
 
@@ -175,3 +177,26 @@ def test_the_command_imports_real_traffic(run_bus: RunBus, bus_dir: Path) -> Non
     assert run_bus("export").code == 0
     replayed = run_bus("replay", "--from", "1", "--json")
     assert replayed.out.encode() == (bus_dir / "bus.jsonl").read_bytes()
+
+
+def test_own_export_of_what_a_raw_writer_stored_is_all_duplicates(bus: Bus, bus_dir: Path) -> None:
+    """Pitfall 18: a large payload in the row, and empty headers, are as good as our own form."""
+    raw_sql(
+        bus_dir,
+        "INSERT INTO messages (id, ts_ms, from_agent, type, payload)"
+        f" VALUES ('large', 1, 'raw', 'note', '\"{'x' * 5000}\"')",
+        "INSERT INTO messages (id, ts_ms, from_agent, type, headers)"
+        " VALUES ('empty', 1, 'raw', 'note', '{}')",
+    )
+    Exporter(bus).export_once()
+    with open(bus.layout.jsonl, "rb") as stream:
+        report = import_jsonl(bus, stream)
+    assert (report.duplicates, report.reasons) == (2, [])
+
+
+def test_large_lines_are_stored_before_many_are_in_memory(bus: Bus) -> None:
+    """A transaction of an import is bounded by bytes, and not only by lines."""
+    large = [record(str(number), payload="x" * (BATCH_BYTES // 4)) for number in range(9)]
+    done: list[int] = []
+    report = import_jsonl(bus, lines(*large), progress=lambda _: done.append(bus.log.newest_seq()))
+    assert (report.stored, done) == (9, [4, 8, 9])

@@ -12,7 +12,7 @@ from ackbus.schema import layout
 from ackbus.schema.database import check_sqlite_version
 from ackbus.schema.layout import filesystem_of, find_bus
 
-from ..programs import connect
+from ..programs import connect, run_program_to_sigkill
 
 MOUNTS = """\
 22 1 253:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -247,3 +247,23 @@ def test_sqlite_that_can_corrupt_a_log_is_refused(version: str) -> None:
 def test_sqlite_with_the_fix_is_accepted(version: str) -> None:
     """PITFALLS 2."""
     check_sqlite_version(version)
+
+
+def test_init_beside_a_left_write_ahead_log_is_refused(bus_dir: Path) -> None:
+    """Promise 1: SQLite would play the log of a file that is gone into the new one."""
+    run_program_to_sigkill(
+        """
+        import os, signal, sys
+        from ackbus import Bus
+        bus = Bus.open(sys.argv[1])
+        bus.publish("note", from_agent="bob")
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        bus_dir,
+    )
+    moved = (bus_dir / "bus.db").rename(bus_dir / "moved")
+    with pytest.raises(BusUnusable, match=r"put bus\.db back"):
+        Bus.init(bus_dir)
+    moved.rename(bus_dir / "bus.db")
+    with Bus.init(bus_dir) as bus:
+        assert bus.log.newest_seq() == 1

@@ -330,3 +330,23 @@ def test_payload_and_payload_ref_of_a_draft_exclude_each_other(bus: Bus) -> None
         bus.publish_many([Draft("note", 1, from_agent="bob", payload_ref=ref)])
     bus.publish_many([Draft("note", ABSENT, from_agent="bob", payload_ref=ref)])
     assert [message.payload for message in bus.read()] == ["x"]
+
+
+@pytest.mark.parametrize("name", [5, ["a"], {}])
+def test_payload_ref_that_is_no_text_is_refused(name: object, bus: Bus) -> None:
+    """M-92, promise 11: an imported line may hold anything there."""
+    with pytest.raises(InvalidInput, match="payload_ref"):
+        bus.publish_many([Draft("note", from_agent="bob", payload_ref=name)])  # type: ignore[arg-type]
+    assert bus.log.newest_seq() == 0
+
+
+def test_number_beyond_64_bits_gives_one_line(bus: Bus) -> None:
+    """Promise 11: whatever it is the number of."""
+    for use in (
+        lambda: bus.get(2**63),
+        lambda: list(bus.read(from_seq=2**64)),
+        lambda: Inbox(bus, "alice").poll(2**63),
+        lambda: Inbox(bus, "alice").requeue(2**63),
+    ):
+        with pytest.raises(InvalidInput, match="64 bits"):
+            use()

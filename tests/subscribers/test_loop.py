@@ -434,3 +434,19 @@ def test_error_in_the_body_of_the_loop_acknowledges_nothing(bus: Bus) -> None:
     with pytest.raises(RuntimeError):
         fail()
     assert inbox.position == 0
+
+
+def test_error_that_is_no_unicode_text_is_counted(bus: Bus) -> None:
+    """Promise 5: a handler's error may quote bytes that mean nothing; the next message comes."""
+    fill(bus, 2)
+
+    def handle(message: Message) -> None:
+        if message.seq == 1:
+            raise ValueError("bad name \udcff")
+
+    inbox = Inbox(bus, "alice", max_deliveries=2)
+    inbox.run(handle, drain=True)
+    assert [(parked.seq, parked.error) for parked in inbox.parked()] == [
+        (1, "ValueError: bad name \\udcff")
+    ]
+    assert inbox.position == 2
