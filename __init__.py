@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .schema import Priority as Priority
     from .schema import Receipt as Receipt
     from .schema import Refused as Refused
+    from .schema import SecondLoopWarning as SecondLoopWarning
     from .schema import TimedOut as TimedOut
     from .schema import UnknownParent as UnknownParent
     from .schema import UnknownRecipient as UnknownRecipient
@@ -79,6 +80,7 @@ _ROOMS = {
         "Priority",
         "Receipt",
         "Refused",
+        "SecondLoopWarning",
         "TimedOut",
         "UnknownParent",
         "UnknownRecipient",

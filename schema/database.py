@@ -22,7 +22,7 @@ from .errors import (
     WrongProcess,
 )
 from .file_lock import FileLock
-from .layout import Layout, refuse_network_filesystem
+from .layout import BUS_DIRECTORY, Layout, refuse_network_filesystem
 from .times import now_ms
 
 TYPE_CHECKING = False
@@ -179,9 +179,7 @@ class Database:
                 f"the bus in {layout.directory} can't be reached: {error.strerror}"
             ) from error
         if not exists:
-            raise BusNotFound(
-                f"no bus in {layout.directory}; make one with 'bus init', or see 'bus where'"
-            )
+            raise no_bus(layout)
         if not (os.access(layout.directory, os.W_OK) and os.access(layout.database, os.W_OK)):
             raise BusUnusable(
                 f"the bus in {layout.directory} is read-only for this user; a bus needs write"
@@ -325,6 +323,14 @@ def _open_lock(layout: Layout) -> FileLock:
         return FileLock(layout.write_lock)
     except OSError as error:
         raise BusUnusable(f"can't open {layout.write_lock}: {error.strerror}") from error
+
+
+def no_bus(layout: Layout) -> BusNotFound:
+    """Return the error for a directory without a bus; often its parent was named."""
+    inside = os.path.join(layout.directory, BUS_DIRECTORY)
+    if os.path.exists(Layout(inside).database):
+        return BusNotFound(f"no bus in {layout.directory}; did you mean {inside}?")
+    return BusNotFound(f"no bus in {layout.directory}; make one with 'bus init'")
 
 
 def check_sqlite_version(version: str) -> None:

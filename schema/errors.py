@@ -99,6 +99,10 @@ class UnknownRecipientWarning(UserWarning):
     """A message was stored for an agent that the bus has never seen."""
 
 
+class SecondLoopWarning(UserWarning):
+    """A loop delivers to an agent that another living process delivers to."""
+
+
 class AckPastEnd(Refused):
     """An acknowledgement named a seq above the newest message."""
 

@@ -185,21 +185,25 @@ class Message:
         return self._payload_error
 
     def _decode(self) -> None:
-        self._payload, self._payload_error, self._decoded = None, None, True
+        self._payload, self._payload_error = self._read_payload()
+        self._decoded = True
+
+    def _read_payload(self) -> tuple[Any, str | None]:
+        """Return the payload, and why it can't be had."""
         try:
-            if self.payload_ref is not None:
-                if self._blobs.size(self.payload_ref) > MAX_PAYLOAD_BYTES:
-                    self._payload_error = "too_large"
-                else:
-                    self._payload = orjson.loads(self._blobs.read(self.payload_ref))
-            elif self.raw_payload is not None:
-                self._payload = orjson.loads(self.raw_payload)
+            if self.raw_payload is not None:
+                return orjson.loads(self.raw_payload), None
+            if self.payload_ref is None:
+                return None, None
+            if self._blobs.size(self.payload_ref) > MAX_PAYLOAD_BYTES:
+                return None, "too_large"
+            return orjson.loads(self._blobs.read(self.payload_ref)), None
         except orjson.JSONDecodeError:
-            self._payload_error = "decode_failed"
+            return None, "decode_failed"
         except (BlobMissing, InvalidInput):  # what is no blob's name names no blob
-            self._payload_error = "blob_missing"
+            return None, "blob_missing"
         except BlobAltered:
-            self._payload_error = "blob_altered"
+            return None, "blob_altered"
 
     def to_line(self) -> bytes:
         """Return its line of `bus.jsonl`, without the newline; large payloads stay references."""
@@ -211,14 +215,20 @@ class Message:
         return orjson.dumps(fields)
 
     def to_json(self) -> bytes:
-        """Return the same object with its payload read in, as the commands show it."""
+        """Return the same object with its payload read in, as the commands show it.
+
+        A payload that was not asked for before is not kept: printing many costs the memory of one.
+        """
+        payload, error = (
+            (self._payload, self._payload_error) if self._decoded else self._read_payload()
+        )
         fields = self._envelope()
-        if self.has_payload and self.payload_error is None:
-            fields["payload"] = self.payload
+        if self.has_payload and error is None:
+            fields["payload"] = payload
         if self.payload_ref is not None:
             fields["payload_ref"] = self.payload_ref
-        if self.payload_error is not None:
-            fields["payload_error"] = self.payload_error
+        if error is not None:
+            fields["payload_error"] = error
         return orjson.dumps(fields)
 
     def _envelope(self) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..schema import NotFound, is_running
+from ..schema import NotFound
 from .statements import SQL
 
 TYPE_CHECKING = False
@@ -106,16 +106,16 @@ class Deliveries:
                 *_, agent, seq = values
                 raise NotFound(f"message {seq} is not parked for {agent}; see 'bus parked list'")
 
-    def begin_loop(self, agent: str) -> bool:
+    def begin_loop(self, agent: str) -> int | None:
         """Note that this process delivers to an agent now.
 
         Returns:
-            Whether the last process that did so died in the middle.
+            The id of another process that did so before and has not ended it in good order.
         """
         with self._database.write():
             pid = self._database.value(SQL["running_loop"], (agent,))
             self._database.rows(SQL["begin_loop"], (agent, os.getpid(), self._database.now_ms()))
-        return pid is not None and pid != os.getpid() and not is_running(pid)
+        return None if pid == os.getpid() else pid
 
     def end_loop(self, agent: str) -> None:
         """Note that this process has stopped delivering, in good order."""

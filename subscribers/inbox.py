@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from ..schema import AckbusError, AckPastEnd, Draft, Message, TypePattern, check_agent
+import warnings
+
+from ..schema import (
+    AckbusError,
+    AckPastEnd,
+    Draft,
+    Message,
+    SecondLoopWarning,
+    TypePattern,
+    check_agent,
+    is_running,
+)
 from .cursors import Cursors
 from .deliveries import Deliveries, Parked
 from .pace import Pace
@@ -17,6 +28,10 @@ if TYPE_CHECKING:
 
 #: How many deliveries of a message may fail before it is parked.
 MAX_DELIVERIES = 5
+
+#: How long a message that failed waits before it is delivered again for the first time, in seconds:
+#: short, because what is behind it waits too.
+RETRY_PAUSE_S = 0.1
 
 #: How many messages a poll returns unless it is told otherwise.
 POLL_LIMIT = 100
@@ -39,6 +54,8 @@ class Inbox:
         agent: whose inbox; it needs no registration, and sees all history until it acknowledges.
         own_broadcasts: whether the agent's own broadcasts come back to it.
         max_deliveries: how many deliveries of a message may fail before it is parked.
+        retry_pause_s: how long a message that failed waits before it is delivered again, in
+            seconds; each further failure doubles it, up to a minute.
         pace: how long to sleep between looks when nobody rings.
     """
 
@@ -49,15 +66,17 @@ class Inbox:
         *,
         own_broadcasts: bool = True,
         max_deliveries: int = MAX_DELIVERIES,
+        retry_pause_s: float = RETRY_PAUSE_S,
         pace: Pace | None = None,
     ) -> None:
         check_agent(agent)
-        if max_deliveries < 1:
-            raise ValueError("max_deliveries must be at least 1")
+        if max_deliveries < 1 or retry_pause_s <= 0:
+            raise ValueError("max_deliveries must be at least 1, and retry_pause_s above 0")
         self.bus = bus
         self.agent = agent
         self.own_broadcasts = own_broadcasts
         self.max_deliveries = max_deliveries
+        self.retry_pause_s = retry_pause_s
         self.pace = pace or Pace()
         self._cursors = Cursors(bus.database)
         self._deliveries = Deliveries(bus.database)
@@ -228,9 +247,15 @@ class Inbox:
         Which message that was is not written down, since that would cost a write for each one:
         it is the first that waits.
         """
-        if self._deliveries.begin_loop(self.agent):
-            for message in self.poll(limit=1):
-                self.fail(message, "the process that handled it died")
+        other = self._deliveries.begin_loop(self.agent)
+        if other is None:
+            return
+        if is_running(other):
+            text = f"process {other} delivers to {self.agent} too: both get every message"
+            warnings.warn(SecondLoopWarning(text), stacklevel=2)
+            return
+        for message in self.poll(limit=1):
+            self.fail(message, "the process that handled it died")
 
     def leave(self, message: Message) -> None:
         """Count a delivery that was broken off, by an error or a `break`, as a failure.

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ..schema import Message
     from .inbox import Inbox
 
-#: The pauses, in seconds, before a message that failed is delivered again: the first one, and the
-#: factor and the bound for those after further failures.
-RETRY_FIRST_S, RETRY_FACTOR, RETRY_MAX_S = 0.1, 2.0, 2.0
+#: By how much each failure of a message lengthens the pause before it is delivered again, and the
+#: longest such pause, in seconds: meanwhile what is behind it waits.
+RETRY_FACTOR, RETRY_MAX_S = 2.0, 60.0
 
 
 class Handle:
@@ -122,9 +122,8 @@ class Rules:
             if error is None:
                 self.inbox.ack(message)
             elif not self.inbox.fail(message, f"{type(error).__name__}: {error}"):
-                yield Wait(self, listener, _retry_pause(failures), whole=True)
+                yield Wait(self, listener, self._retry_pause_s(failures), whole=True)
                 return
 
-
-def _retry_pause(failures: int) -> float:
-    return min(RETRY_FIRST_S * RETRY_FACTOR**failures, RETRY_MAX_S)
+    def _retry_pause_s(self, failures: int) -> float:
+        return min(self.inbox.retry_pause_s * RETRY_FACTOR**failures, RETRY_MAX_S)

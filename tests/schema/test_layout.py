@@ -267,3 +267,9 @@ def test_init_beside_a_left_write_ahead_log_is_refused(bus_dir: Path) -> None:
     moved.rename(bus_dir / "bus.db")
     with Bus.init(bus_dir) as bus:
         assert bus.log.newest_seq() == 1
+
+
+def test_naming_the_project_instead_of_its_bus_gets_a_hint(project: Path, bus_dir: Path) -> None:
+    """Promise 11: --dir and BUS_DIR name the bus directory itself."""
+    with pytest.raises(BusNotFound, match=rf"did you mean {bus_dir}\?$"):
+        Bus.open(project)

@@ -2,13 +2,14 @@
 
 import signal
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, Inbox, Listener, Message, NotFound, Pace
+from ackbus import Bus, Draft, Inbox, Listener, Message, NotFound, Pace, SecondLoopWarning
 from ackbus.subscribers import MAX_DELIVERIES
 from ackbus.subscribers import rules as rules_module
 
@@ -256,7 +257,8 @@ def test_loop_of_a_living_process_is_no_crash(bus: Bus, bus_dir: Path) -> None:
         assert agent.stdout is not None
         assert agent.stdout.readline() == "1 1\n"
         inbox = Inbox(bus, "alice")
-        inbox.begin()
+        with pytest.warns(SecondLoopWarning, match=f"process {agent.pid} delivers to alice too"):
+            inbox.begin()
         assert inbox.attempts(inbox.poll()[0]) == 0
         inbox.end()
         assert agent.stdin is not None
@@ -450,3 +452,28 @@ def test_error_that_is_no_unicode_text_is_counted(bus: Bus) -> None:
         (1, "ValueError: bad name \\udcff")
     ]
     assert inbox.position == 2
+
+
+def test_retry_pauses_double_from_the_one_that_is_asked_for(bus: Bus) -> None:
+    """M-53: a failing message comes again after a pause that its inbox chooses."""
+    fill(bus, 1)
+    inbox = Inbox(bus, "alice", max_deliveries=3, retry_pause_s=0.05)
+    times: list[float] = []
+
+    def fail(message: Message) -> None:
+        times.append(time.monotonic())
+        raise ValueError
+
+    inbox.run(fail, drain=True)
+    first, second, third = times
+    assert second - first >= 0.05
+    assert third - second >= 0.1
+
+
+def test_reading_a_message_as_json_does_not_keep_its_payload(bus: Bus) -> None:
+    """X-19: who prints many large messages needs the memory of one."""
+    bus.publish("note", "x" * 100_000, from_agent="bob")
+    (message,) = bus.read()
+    assert b"xxx" in message.to_json()
+    bus.blobs.remove(message.payload_ref or "")
+    assert b'"payload_error":"blob_missing"' in message.to_json()
