@@ -39,24 +39,27 @@ class BlobStore:
         Raises:
             BusUnusable: it can't be written (disk full, no rights); nothing is left behind.
         """
-        if isinstance(content, bytes):
-            ref = _name(_sha256(content))
-            if self._is_stored(ref, len(content)):
-                return ref
-            content = io.BytesIO(content)
-        temporary = os.path.join(
-            self._directory, f"{_TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}"
-        )
         try:
-            try:
-                ref, size = _write(temporary, content)
-                if not self._is_stored(ref, size):
-                    os.replace(temporary, self._path(ref))
-                    _sync_directory(self._directory)
-            finally:
-                _remove(temporary)
+            if isinstance(content, bytes):
+                ref = _name(_sha256(content))
+                if self._is_stored(ref, len(content)):
+                    return ref
+                content = io.BytesIO(content)
+            return self._put_stream(content)
         except OSError as error:
             raise _unwritable(self._directory, error) from error
+
+    def _put_stream(self, content: BinaryIO) -> str:
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        name = f"{_TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}"
+        temporary = os.path.join(self._directory, name)
+        try:
+            ref, size = _write(temporary, content)
+            if not self._is_stored(ref, size):
+                os.replace(temporary, self._path(ref))
+                _sync_directory(self._directory)
+        finally:
+            _remove(temporary)
         return ref
 
     def read(self, ref: str) -> bytes:
@@ -115,10 +118,7 @@ class BlobStore:
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names of all blobs, in no order."""
-        with os.scandir(self._directory) as entries:
-            for entry in entries:
-                if _REF.fullmatch(entry.name):
-                    yield entry.name
+        return (entry.name for entry in self._entries() if _REF.fullmatch(entry.name))
 
     def size(self, ref: str) -> int:
         """Return a blob's size in bytes.
@@ -132,21 +132,26 @@ class BlobStore:
             raise BlobMissing(f"no blob {ref} in {self._directory}") from error
 
     def older_than(self, age_s: float) -> list[str]:
-        """Return the names of the blobs that were written more than `age_s` seconds ago.
+        """Return the names of the blobs that nobody has put or read for `age_s` seconds."""
+        return [entry.name for entry in self._old_entries(age_s) if _REF.fullmatch(entry.name)]
 
-        Temporary files of that age, left by a process that died, are removed on the way.
-        """
+    def sweep(self, age_s: float) -> None:
+        """Remove the temporary files of that age: the process that wrote them has died."""
+        for entry in self._old_entries(age_s):
+            if entry.name.startswith(_TEMPORARY):
+                _remove(entry.path)
+
+    def _old_entries(self, age_s: float) -> Iterator[os.DirEntry[str]]:
         before = time.time() - age_s
-        old = []
-        with os.scandir(self._directory) as entries:
-            for entry in entries:
-                if _written_at(entry) > before:
-                    continue
-                if _REF.fullmatch(entry.name):
-                    old.append(entry.name)
-                elif entry.name.startswith(_TEMPORARY):
-                    _remove(entry.path)
-        return old
+        return (entry for entry in self._entries() if _used_at(entry) <= before)
+
+    def _entries(self) -> Iterator[os.DirEntry[str]]:
+        try:
+            entries = os.scandir(self._directory)
+        except FileNotFoundError:  # the first blob will make it
+            return
+        with entries as found:
+            yield from found
 
     def remove(self, ref: str) -> int:
         """Delete a blob and return its size; 0 when it was gone already.
@@ -169,11 +174,19 @@ class BlobStore:
         return os.path.join(self._directory, ref)
 
     def _is_stored(self, ref: str, size: int) -> bool:
-        """Whether the blob is there, with the size that it must have (else it is replaced)."""
+        """Whether the blob is there; then it counts as used now, so that the collector waits.
+
+        One of another size than it must have does not count, and so is replaced.
+        """
+        path = self._path(ref)
         try:
-            return os.stat(self._path(ref)).st_size == size
+            found = os.stat(path)
+            if found.st_size != size:
+                return False
+            os.utime(path, ns=(time.time_ns(), found.st_mtime_ns))
         except FileNotFoundError:
             return False
+        return True
 
     def _open(self, ref: str) -> BinaryIO:
         path = self._path(ref)
@@ -224,12 +237,13 @@ def _sync_directory(path: str) -> None:
         os.close(fd)
 
 
-def _written_at(entry: os.DirEntry[str]) -> float:
-    """Return when a file was written; infinity for one that its writer has just renamed."""
+def _used_at(entry: os.DirEntry[str]) -> float:
+    """Return when a file was last put or read; infinity for one that was just renamed."""
     try:
-        return entry.stat(follow_symlinks=False).st_mtime
+        found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return math.inf
+    return max(found.st_mtime, found.st_atime)
 
 
 def _remove(path: str) -> None:

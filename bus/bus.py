@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
-    from types import TracebackType
     from typing import Any
 
     from ..schema import Layout, Message, Receipt
@@ -253,11 +252,12 @@ class Bus:
         return Listener(self.layout.doorbell, self.database)
 
     def collect_blobs(self, *, older_than_s: float = COLLECT_AFTER_S) -> tuple[int, int]:
-        """Delete the blobs that no message names and that are old enough. Safe to repeat.
+        """Delete the blobs that no message names and nobody has used for long. Safe to repeat.
 
         Returns:
             How many were deleted, and how many bytes they had.
         """
+        self.blobs.sweep(older_than_s)
         old = self.blobs.older_than(older_than_s)
         count = size = 0
         for start in range(0, len(old), _COLLECT_BATCH):
@@ -277,10 +277,5 @@ class Bus:
     def __enter__(self) -> Bus:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

@@ -14,7 +14,6 @@ from .statements import SQL
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from threading import Thread
-    from types import TracebackType
 
     from ..schema import Database
 
@@ -94,8 +93,7 @@ class Heartbeats:
         """
         status = check_status(agent, status, task, progress)
         row = (agent, self._database.now_ms(), status, task, progress, pid or os.getpid())
-        with self._database.write():
-            self._database.rows(SQL["beat"], row)
+        self._database.change(SQL["beat"], row)
 
     def get(self, agent: str) -> Heartbeat | None:
         """Return an agent's last beat, or None if it never beat."""
@@ -163,12 +161,7 @@ class Heart:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def _run(self) -> None:

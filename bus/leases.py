@@ -61,14 +61,12 @@ class Leases:
         check_agent(holder, "holder")
         duration_ms = _duration_ms(ttl_s)
         try:
-            with self._database.write() as connection:
+            with self._database.write():
                 now_ms = self._database.now_ms()
                 self._database.rows(SQL["end_expired_lease"], (name, now_ms))
                 grant = (name, holder, now_ms, now_ms + duration_ms)
-                self._database.rows(SQL["grant_lease"], grant)
-                if not connection.changes():
-                    return None
-                return self.get(name)
+                granted = self._database.rows(SQL["grant_lease"], grant)
+                return self.get(name) if granted else None
         except BusBusy:
             return None
 
@@ -116,12 +114,11 @@ class Leases:
 
     def _change(self, statement: str, lease: Lease, *durations_ms: int) -> int:
         """Change a lease that is held, and return the time from which the durations count."""
-        with self._database.write() as connection:
+        with self._database.write():
             now_ms = self._database.now_ms()  # here: waiting for the lock must not shorten them
             ends = [now_ms + duration_ms for duration_ms in durations_ms]
             key = (lease.name, lease.holder, lease.token, now_ms)
-            self._database.rows(SQL[statement], (*ends, *key))
-            if not connection.changes():
+            if not self._database.rows(SQL[statement], (*ends, *key)):
                 raise self._lost(lease)
         return now_ms
 

@@ -44,15 +44,16 @@ class Log:
         self._catalog = catalog
         self._doorbell = doorbell
 
-    def append(self, drafts: Iterable[Draft], *, check_parents: bool = True) -> list[Receipt]:
+    def append(self, drafts: Iterable[Draft], *, as_history: bool = False) -> list[Receipt]:
         """Store messages in one transaction, all or none, and wake the waiters after it.
 
-        Large payloads are on disk as blobs before the transaction begins. Repeating a call whose
+        Large payloads are on disk as blobs before their rows are stored. Repeating a call whose
         drafts have ids is safe: what is there already is not stored again.
 
         Args:
             drafts: the messages, in order.
-            check_parents: whether the message that a draft answers must be in the log.
+            as_history: store them as they are: what they answer may be missing, and they join
+                no conversation but the one that they name.
 
         Returns:
             One receipt for each draft, in order.
@@ -71,13 +72,13 @@ class Log:
                 row.payload_ref = self._blobs.put(row.large_payload)
         transaction = self._database.write()
         with transaction as connection:
-            receipts = [self._append_row(connection, row, check_parents) for row in rows]
+            receipts = [self._append_row(connection, row, as_history) for row in rows]
             transaction.after_commit(self._doorbell.ring)
         return receipts
 
-    def _append_row(self, connection: apsw.Connection, row: Row, check_parents: bool) -> Receipt:
-        if row.in_reply_to is not None:
-            self._join_conversation(connection, row, check_parents)
+    def _append_row(self, connection: apsw.Connection, row: Row, as_history: bool) -> Receipt:
+        if row.in_reply_to is not None and not as_history:
+            self._join_conversation(connection, row)
         if row.payload_ref is not None:
             self._secure_blob(row)
         try:
@@ -86,13 +87,11 @@ class Log:
             return self._receipt_of_duplicate(row, error)
         return Receipt(connection.last_insert_rowid(), row.id)
 
-    def _join_conversation(
-        self, connection: apsw.Connection, row: Row, check_parents: bool
-    ) -> None:
+    def _join_conversation(self, connection: apsw.Connection, row: Row) -> None:
         parent = connection.execute(SQL["conversation_of"], (row.in_reply_to,)).fetchone()
-        if parent is None and check_parents:
+        if parent is None:
             raise UnknownParent(f"no message {row.in_reply_to!r} to reply to; see 'bus read'")
-        if parent is not None and row.correlation_id is None:
+        if row.correlation_id is None:
             row.correlation_id = parent[0]
 
     def _secure_blob(self, row: Row) -> None:

@@ -72,11 +72,10 @@ SELECT 'from', from_agent, seq / ?3, count(*) FROM messages
 ON CONFLICT DO UPDATE SET messages = messages + excluded.messages;
 
 -- name: catalog_times
-INSERT INTO catalog_blocks (block, min_ts_ms, max_ts_ms)
-SELECT seq / ?3, min(ts_ms), max(ts_ms) FROM messages
+INSERT INTO catalog_blocks (block, max_ts_ms)
+SELECT seq / ?3, max(ts_ms) FROM messages
  WHERE seq > ?1 AND seq <= ?2 GROUP BY 1
-ON CONFLICT DO UPDATE SET min_ts_ms = min(min_ts_ms, excluded.min_ts_ms),
-                          max_ts_ms = max(max_ts_ms, excluded.max_ts_ms);
+ON CONFLICT DO UPDATE SET max_ts_ms = max(max_ts_ms, excluded.max_ts_ms);
 
 -- name: catalog_advance
 UPDATE catalog_state SET last_seq = ?;
@@ -105,7 +104,7 @@ DELETE FROM task_claims WHERE task_id = ? AND lease_until_ms <= ?;
 
 -- name: grant_lease
 INSERT INTO task_claims (task_id, claimed_by, claimed_at_ms, lease_until_ms)
-VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
+VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING task_id;
 
 -- name: lease
 SELECT task_id, claimed_by, token, claimed_at_ms, lease_until_ms FROM task_claims
@@ -117,11 +116,11 @@ SELECT task_id, claimed_by, token, claimed_at_ms, lease_until_ms FROM task_claim
 
 -- name: renew_lease
 UPDATE task_claims SET lease_until_ms = ?
- WHERE task_id = ? AND claimed_by = ? AND token = ? AND lease_until_ms > ?;
+ WHERE task_id = ? AND claimed_by = ? AND token = ? AND lease_until_ms > ? RETURNING token;
 
 -- name: release_lease
 DELETE FROM task_claims
- WHERE task_id = ? AND claimed_by = ? AND token = ? AND lease_until_ms > ?;
+ WHERE task_id = ? AND claimed_by = ? AND token = ? AND lease_until_ms > ? RETURNING token;
 
 -- heartbeats ----------------------------------------------------------------------------------
 

@@ -33,17 +33,20 @@ def open_bus(directory: str | None, user: bool) -> Bus:
     return bus
 
 
-def sender(name: str | None, option: str = "--from") -> str:
+def sender(name: str | None, option: str = "--from", act: str = "sends") -> str:
     """Return the agent that acts: the option's, or the one that BUS_AGENT names."""
     name = name or os.environ.get(AGENT_VARIABLE)
     if not name:
-        raise InvalidInput(f"who acts? Give {option} AGENT, or set {AGENT_VARIABLE}")
+        raise InvalidInput(f"who {act}? Give {option} AGENT, or set {AGENT_VARIABLE}")
     return name
 
 
-def seconds(duration: str) -> float:
-    """Return the seconds of a duration such as `30`, `1.5s` or `10m`."""
-    return parse_duration_ms(duration) / 1000
+def seconds(duration: str, option: str) -> float:
+    """Return the seconds of a duration such as `30`, `1.5s` or `10m`, which an option gave."""
+    try:
+        return parse_duration_ms(duration) / 1000
+    except InvalidInput as error:
+        raise InvalidInput(f"{option}: {error}") from error
 
 
 def publish(
@@ -108,11 +111,11 @@ def poll(
     """Print what waits for an agent; 4 when nothing does."""
     if limit < 1:
         raise InvalidInput("--limit must be 1 or more")
-    wait_s = 0.0 if wait is None else seconds(wait)
+    wait_s = 0.0 if wait is None else seconds(wait, "--wait")
     with open_bus(directory, user) as bus:
         inbox = Inbox(bus, agent)
         found = inbox.poll(limit, type=type) or _wait(inbox, limit, type, wait_s)
-        output.messages(found, json=json)
+        output.messages(found, bus.blobs, json=json)
     return 0 if found else NOTHING
 
 
@@ -141,7 +144,12 @@ def ack(
 ) -> int:
     """Move an agent's cursor; prints nothing unless asked for JSON."""
     with open_bus(directory, user) as bus:
-        cursor = Inbox(bus, agent).ack(seq)
+        inbox = Inbox(bus, agent)
+        # Only a first acknowledgement can be a mistyped name's, and every later one is in a hurry.
+        stranger = None if inbox.position else bus.agents.stranger(agent, repeat=True)
+        cursor = inbox.ack(seq)
+    if stranger is not None and stranger.nearest:
+        output.note(f"warning: {stranger}")
     if json:
         output.json_line({"agent": agent, "cursor": cursor})
     return 0

@@ -38,9 +38,19 @@ def agents(
         for record in records:
             output.json_line({key: value for key, value in record.items() if value is not None})
     elif records:
-        rows = [list(record.values()) for record in records]
+        rows = [list((record | {"age_s": _age(record["age_s"])}).values()) for record in records]
         output.table([key.replace("_s", "") for key in records[0]], rows)
     return 0 if records else actions.NOTHING
+
+
+def _age(seconds: object) -> str | None:
+    """Return an age for people, in the largest unit of which it has more than one."""
+    if not isinstance(seconds, (int, float)):
+        return None
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _record(bus: Bus, name: str, beat: Heartbeat | None, cursor: int) -> dict[str, object]:
@@ -108,6 +118,6 @@ def heartbeat(
         if every is None:
             bus.heartbeats.beat(agent, status, task=task, progress=progress, pid=pid)
         else:
-            sidecar = Sidecar(bus, agent, pid, every_s=actions.seconds(every))
+            sidecar = Sidecar(bus, agent, pid, every_s=actions.seconds(every, "--every"))
             sidecar.run(status, task=task, progress=progress)
     return 0

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
-# typer's own parser has no public name for its errors; pyproject.toml pins the minor version.
-from typer._click.exceptions import ClickException, UsageError
-
 from . import agents, blobs, directory, files, inboxes, leases, messages, output, publishing
 from .commands import Commands
+from .usage import CommandLineError, show
 
 _HELP = """A message bus for coding agents and the people who run them, in one SQLite file.
 
@@ -25,6 +22,7 @@ app = typer.Typer(
     epilog="Example:\n\n\b\n  bus init",
     no_args_is_help=True,
     add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},  # commands inherit it
     rich_markup_mode=None,  # plain help reads the same in a pipe, and loads in half the time
     pretty_exceptions_enable=False,
 )
@@ -60,21 +58,10 @@ def run(arguments: list[str]) -> int:
     command: Any = typer.main.get_command(app)
     try:
         code = command.main(args=arguments, prog_name="bus", standalone_mode=False)
-    except ClickException as error:
-        return _usage_error(error)
+    except CommandLineError as error:
+        return show(error)
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):
             raise error.__context__ from None  # typer's answer to a reader that left is exit 1
         raise
     return code if isinstance(code, int) else 0
-
-
-def _usage_error(error: ClickException) -> int:
-    context = error.ctx if isinstance(error, UsageError) else None
-    hint = f"; see '{context.command_path} --help'" if context else ""
-    message = " ".join(error.format_message().split()).rstrip(".")
-    if not message and context:  # a group without a command shows its help
-        print(context.get_help(), file=sys.stderr)
-    else:
-        output.error(message + hint, error)
-    return error.exit_code

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from contextlib import closing
 from typing import Annotated
 
@@ -135,7 +133,7 @@ def gc(
     verbose: Verbose = False,
 ) -> int:
     """Collect the blobs that no message names and that are old enough."""
-    age_s = actions.seconds(older_than)
+    age_s = actions.seconds(older_than, "--older-than")
     with actions.open_bus(directory, user) as bus:
         count, size = (
             _would_collect(bus, age_s) if dry_run else (bus.collect_blobs(older_than_s=age_s))
@@ -143,17 +141,14 @@ def gc(
     if json:
         output.json_line({"blobs": count, "bytes": size, "dry_run": dry_run})
     else:
-        output.line(f"{'would collect' if dry_run else 'collected'} {count} blobs, {size} bytes")
+        what = f"{output.counted(count, 'blob')}, {output.counted(size, 'byte')}"
+        output.line(f"{'would collect' if dry_run else 'collected'} {what}")
     return 0
 
 
 def _would_collect(bus: Bus, age_s: float) -> tuple[int, int]:
-    """Count what `Bus.collect_blobs` would delete, and change nothing."""
-    before = time.time() - age_s
-    count = size = 0
-    for ref in bus.blobs:
-        status = os.stat(os.path.join(bus.layout.blobs, ref))
-        if status.st_mtime <= before and not bus.log.names_blob(ref):
-            count += 1
-            size += status.st_size
-    return count, size
+    """Return how many blobs, and bytes, the collector would delete."""
+    sizes = [
+        bus.blobs.size(ref) for ref in bus.blobs.older_than(age_s) if not bus.log.names_blob(ref)
+    ]
+    return len(sizes), sum(sizes)

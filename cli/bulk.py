@@ -71,7 +71,7 @@ class _Refused(AckbusError):
     """A line was refused; the cause says why."""
 
     def __init__(self, number: int, cause: AckbusError) -> None:
-        super().__init__(f"line {number}: {cause}")
+        super().__init__(f"line {number}: {output.within_line(str(cause))}")
         self.exit_code = cause.exit_code
 
 

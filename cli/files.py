@@ -17,6 +17,10 @@ from .options import Directory, Json, User, Verbose
 from .payloads import open_input
 from .progress import progress
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 commands = Commands()
 
 
@@ -51,7 +55,7 @@ def export(
             record = {"exported": count, "last_seq": exporter.position, "file": bus.layout.jsonl}
             output.json_line(record)
         else:
-            output.line(f"exported {count} messages to {bus.layout.jsonl}")
+            output.line(f"exported {output.counted(count, 'message')} to {bus.layout.jsonl}")
     return 0
 
 
@@ -81,7 +85,7 @@ def import_(
     It goes by id, so it is safe to repeat. Lines that can't be messages are skipped and listed;
     then the exit code is 3.
     """
-    fields = FieldMap(field_map or ())
+    fields = _fields(field_map or ())
     with actions.open_bus(directory, user) as bus, closing(open_input(file)) as stream:
         size = os.fstat(stream.fileno()).st_size or None
         with progress("importing", size) as move:
@@ -90,11 +94,19 @@ def import_(
     return Refused.exit_code if report.skipped else 0
 
 
+def _fields(entries: Sequence[str]) -> FieldMap:
+    try:
+        return FieldMap(entries)
+    except InvalidInput as error:
+        raise InvalidInput(f"--map: {error}") from error
+
+
 def _print(report: ImportReport, json: bool) -> None:
     for number, reason in report.reasons:
-        output.note(f"line {number} skipped: {reason}")
+        output.note(f"line {number} skipped: {output.within_line(reason)}")
     if report.skipped > len(report.reasons):
-        output.note(f"{report.skipped - len(report.reasons)} more lines skipped")
+        more = output.counted(report.skipped - len(report.reasons), "more line")
+        output.note(f"{more} skipped")
     if json:
         record = {"stored": report.stored, "duplicates": report.duplicates}
         output.json_line(record | {"skipped": report.skipped})

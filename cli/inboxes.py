@@ -6,14 +6,35 @@ from typing import Annotated
 
 import typer
 
-from ..schema import format_ts
+from ..schema import InvalidInput, format_ts
 from ..subscribers import MAX_DELIVERIES, POLL_LIMIT, Deliveries, Inbox, Parked
 from . import actions, output
 from .commands import Commands
-from .options import Agent, Directory, Json, Seq, TypePattern, User, Verbose, Wait
+from .options import MAX_SEQ, TYPE_HELP, Agent, Directory, Json, User, Verbose, Wait
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 commands = Commands()
 parked = commands.group("parked", help="What was delivered too often in vain, and waits for you.")
+
+PolledType = Annotated[
+    str | None,
+    typer.Option(
+        "--type",
+        metavar="P",
+        help=f"{TYPE_HELP} To look, not to work: ack covers what the filter hid.",
+        show_default=False,
+    ),
+]
+Seqs = Annotated[
+    list[int] | None,
+    typer.Argument(
+        metavar="[SEQ]...", min=1, max=MAX_SEQ, help="The messages' seqs.", show_default=False
+    ),
+]
+All = Annotated[bool, typer.Option("--all", help="All that are parked for this agent.")]
 
 #: How many messages are counted, and how many are shown, by `bus inbox`.
 _MAX_COUNTED, _SHOWN = 1000, 10
@@ -23,7 +44,7 @@ _MAX_COUNTED, _SHOWN = 1000, 10
 def poll(
     agent: Agent,
     limit: Annotated[int, typer.Option(metavar="N", help="At most so many.")] = POLL_LIMIT,
-    type: TypePattern = None,
+    type: PolledType = None,
     wait: Wait = None,
     json: Json = False,
     directory: Directory = None,
@@ -48,7 +69,10 @@ def ack(
     user: User = False,
     verbose: Verbose = False,
 ) -> int:
-    """Acknowledge a message and all before it."""
+    """Acknowledge a message and all before it.
+
+    That includes messages which poll --type left out.
+    """
     return actions.ack(agent, seq, json=json, directory=directory, user=user)
 
 
@@ -73,7 +97,7 @@ def inbox(
             return 0
         shown = f"{_MAX_COUNTED}+" if unread > _MAX_COUNTED else unread
         output.line(f"cursor {cursor}, {shown} unread, {failed} parked")
-        output.messages(box.poll(_SHOWN), json=False)
+        output.messages(box.poll(_SHOWN), bus.blobs, json=False)
     return 0
 
 
@@ -113,32 +137,56 @@ def _record(item: Parked) -> dict[str, object]:
     }
 
 
-@parked.command("requeue", example="bus parked requeue worker-1 17")
+@parked.command("requeue", example="bus parked requeue worker-1 17 19")
 def requeue(
     agent: Agent,
-    seq: Seq,
+    seqs: Seqs = None,
+    everything: All = False,
     directory: Directory = None,
     user: User = False,
     verbose: Verbose = False,
 ) -> int:
-    """Deliver a parked message again."""
+    """Deliver parked messages again: all of those named, or none.
+
+    Exit code 4 when one is not parked.
+    """
+    _check_choice(seqs, everything)
     with actions.open_bus(directory, user) as bus:
-        Inbox(bus, agent).requeue(seq)
-    return 0
+        box = Inbox(bus, agent)
+        return _unpark(box, seqs, box.requeue)
 
 
 @parked.command("drop", example="bus parked drop worker-1 17")
 def drop(
     agent: Agent,
-    seq: Seq,
+    seqs: Seqs = None,
+    everything: All = False,
     directory: Directory = None,
     user: User = False,
     verbose: Verbose = False,
 ) -> int:
-    """Give a parked message up for this agent; it stays in the log."""
+    """Give parked messages up for this agent: all of those named, or none.
+
+    They stay in the log. Exit code 4 when one is not parked.
+    """
+    _check_choice(seqs, everything)
     with actions.open_bus(directory, user) as bus:
-        Inbox(bus, agent).drop(seq)
-    return 0
+        box = Inbox(bus, agent)
+        return _unpark(box, seqs, box.drop)
+
+
+def _check_choice(seqs: list[int] | None, everything: bool) -> None:
+    if bool(seqs) == everything:
+        raise InvalidInput("give either the SEQs or --all; see 'bus parked list'")
+
+
+def _unpark(box: Inbox, seqs: list[int] | None, act: Callable[[int], None]) -> int:
+    """Do something to some or all parked messages, in one transaction; 4 when there are none."""
+    with box.bus.transaction():
+        chosen = seqs or [item.seq for item in box.parked()]
+        for seq in dict.fromkeys(chosen):
+            act(seq)
+    return 0 if chosen else actions.NOTHING
 
 
 @commands.command("listen", example="bus listen worker-1 -- ./handle-message")
@@ -162,6 +210,14 @@ def listen(
         int,
         typer.Option(metavar="N", min=1, help="Park a message after so many failed deliveries."),
     ] = MAX_DELIVERIES,
+    retry_pause: Annotated[
+        str,
+        typer.Option(
+            metavar="S",
+            help="How long a message that failed waits for its next delivery: seconds, or like "
+            "500ms, 10m; each further failure doubles it, up to a minute.",
+        ),
+    ] = "1s",
     directory: Directory = None,
     user: User = False,
     verbose: Verbose = False,
@@ -171,12 +227,24 @@ def listen(
     Its exit code 0 acknowledges the message; after any other the message comes again.
     The agent's own agent_started and agent_stopped are acknowledged without it.
 
+    Run one listener for each agent: two under one name do not share the work, they both do it.
+    After a listener was killed, its CMD may still run while the next listener starts it again.
+
     CMD also gets BUS_DIR, BUS_AGENT, BUS_MESSAGE_ID, BUS_MESSAGE_SEQ, BUS_MESSAGE_TYPE and
     BUS_CORRELATION_ID. SIGTERM and Ctrl-C end this after the message at hand, a second one at once.
     """
-    from .listening import Listening
+    from .listening import ListenersInbox, Listening
 
+    retry_pause_s = actions.seconds(retry_pause, "--retry-pause")
+    if not retry_pause_s:
+        raise InvalidInput("--retry-pause must be more than 0")
     with actions.open_bus(directory, user) as bus:
-        box = Inbox(bus, agent, own_broadcasts=not no_own, max_deliveries=max_deliveries)
+        box = ListenersInbox(
+            bus,
+            agent,
+            own_broadcasts=not no_own,
+            max_deliveries=max_deliveries,
+            retry_pause_s=retry_pause_s,
+        )
         Listening(box, command, drain=drain, in_session=not no_session).run()
     return 0

@@ -45,10 +45,11 @@ def acquire(
 
     Exit code 3 when it is held, 5 when --wait ran out.
     """
-    holder = actions.sender(holder, "--holder")
-    wait_s = 0.0 if wait is None else actions.seconds(wait)
+    holder = _holding(holder)
+    wait_s = 0.0 if wait is None else actions.seconds(wait, "--wait")
+    ttl_s = actions.seconds(ttl, "--ttl")
     with actions.open_bus(directory, user) as bus:
-        granted = _acquire(bus, name, holder, actions.seconds(ttl), wait_s)
+        granted = _acquire(bus, name, holder, ttl_s, wait_s)
         held = None if granted else bus.leases.get(name)
     if granted:
         _print(granted, json)
@@ -88,9 +89,10 @@ def renew(
 
     Exit code 3 when it is not held with this token any more.
     """
+    held = Lease(name, _holding(holder), token, 0, 0)
+    ttl_s = actions.seconds(ttl, "--ttl")
     with actions.open_bus(directory, user) as bus:
-        held = Lease(name, actions.sender(holder, "--holder"), token, 0, 0)
-        _print(bus.leases.renew(held, ttl_s=actions.seconds(ttl)), json)
+        _print(bus.leases.renew(held, ttl_s=ttl_s), json)
     return 0
 
 
@@ -107,8 +109,9 @@ def release(
 
     Exit code 3 when it is not held with this token any more.
     """
+    held = Lease(name, _holding(holder), token, 0, 0)
     with actions.open_bus(directory, user) as bus:
-        bus.leases.release(Lease(name, actions.sender(holder, "--holder"), token, 0, 0))
+        bus.leases.release(held)
     return 0
 
 
@@ -138,6 +141,10 @@ def list_leases(
     elif records:
         output.table(list(records[0]), [list(record.values()) for record in records])
     return 0 if records else actions.NOTHING
+
+
+def _holding(name: str | None) -> str:
+    return actions.sender(name, "--holder", "holds")
 
 
 def _print(held: Lease, json: bool) -> None:

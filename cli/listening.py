@@ -30,6 +30,29 @@ class CommandFailed(Exception):
     """The command did not exit with 0."""
 
 
+class ListenersInbox(Inbox):
+    """An inbox that says on stderr what it parks: nobody else would tell the person there."""
+
+    def begin(self) -> None:
+        """Begin to deliver, as `Inbox.begin` does; the message that a process died over may go."""
+        before = {item.seq for item in self.parked()}
+        super().begin()
+        for item in self.parked():
+            if item.seq not in before:
+                self._tell(item.seq, item.attempts)
+
+    def fail(self, message: Message, error: str) -> bool:
+        """Note a failure, as `Inbox.fail` does."""
+        is_parked = super().fail(message, error)
+        if is_parked:
+            self._tell(message.seq, self.attempts(message))
+        return is_parked
+
+    def _tell(self, seq: int, attempts: int) -> None:
+        deliveries = output.counted(attempts, "deliver", "y", "ies")
+        output.note(f"message {seq}: parked after {deliveries}; see 'bus parked list {self.agent}'")
+
+
 class Listening:
     """Runs a command for each message of an inbox, until it is told to stop.
 

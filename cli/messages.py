@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from json import dumps
 from typing import Annotated
 
 import typer
 
+from ..blobs import BlobStore
 from ..bus import Bus
-from ..schema import InvalidInput, Message, NotFound, format_ts, parse_since
+from ..schema import (
+    PRIORITY_NAMES,
+    InvalidInput,
+    Message,
+    NotFound,
+    Priority,
+    format_ts,
+    parse_since,
+)
 from . import actions, output
 from .commands import Commands
 from .options import MAX_SEQ, Directory, Json, TypePattern, User, Verbose
@@ -48,12 +58,12 @@ def replay(
     with actions.open_bus(directory, user) as bus:
         if follow:
             found = bus.follow(from_seq=first, type=type)
-            output.messages(found, json=json, form=Message.to_line, live=True)
+            output.messages(found, bus.blobs, json=json, form=Message.to_line, live=True)
         newest = bus.log.newest_seq()
         if first > newest:
             raise NotFound(f"the log ends at {newest}, before {first}")
         found = bus.read(from_seq=first, to_seq=last, type=type)
-        return _some(output.messages(found, json=json, form=Message.to_line))
+        return _some(output.messages(found, bus.blobs, json=json, form=Message.to_line))
 
 
 @commands.command("read", example="bus read --type 'task.>' --since 10m")
@@ -94,9 +104,9 @@ def read(
             type=type,
             conversation=conversation,
             agent=agent,
-            since_ms=None if since is None else parse_since(since, bus.database.now_ms()),
+            since_ms=None if since is None else _since(since, bus.database.now_ms()),
         )
-        return _some(output.messages(islice(found, limit), json=json))
+        return _some(output.messages(islice(found, limit), bus.blobs, json=json))
 
 
 @commands.command("show", example="bus show 17")
@@ -113,7 +123,7 @@ def show(
         if json:
             output.json_line(message.to_json())
         else:
-            _print_in_full(message)
+            _print_in_full(message, bus.blobs)
     return 0
 
 
@@ -132,10 +142,10 @@ def tail(
     with actions.open_bus(directory, user) as bus:
         seen = bus.log.newest_seq()
         newest = bus.log.newest(lines)
-        count = output.messages(newest, json=json, live=follow)
+        count = output.messages(newest, bus.blobs, json=json, live=follow)
         if follow:
             after = newest[-1].seq if newest else seen
-            output.messages(bus.follow(from_seq=after + 1), json=json, live=True)
+            output.messages(bus.follow(from_seq=after + 1), bus.blobs, json=json, live=True)
         return _some(count)
 
 
@@ -155,9 +165,15 @@ def _find(bus: Bus, key: str) -> Message:
     return message
 
 
-def _print_in_full(message: Message) -> None:
-    import json
+def _since(text: str, now_ms: int) -> int:
+    try:
+        return parse_since(text, now_ms)
+    except InvalidInput as error:
+        raise InvalidInput(f"--since: {error}; or give an age like 10m") from error
 
+
+def _print_in_full(message: Message, blobs: BlobStore) -> None:
+    error = message.payload_error
     fields = {
         "seq": message.seq,
         "id": message.id,
@@ -165,23 +181,40 @@ def _print_in_full(message: Message) -> None:
         "from": message.from_agent,
         "to": message.to_agent or "all",
         "type": message.type,
-        "conversation": message.correlation_id or message.id,
+        "conversation": message.conversation,
         "reply to": message.in_reply_to,
-        "priority": message.priority if message.priority != 1 else None,
-        "headers": message.headers or None,
+        "priority": _unusual_priority(message),
+        "headers": dumps(message.headers, ensure_ascii=False) if message.headers else None,
         "blob": message.payload_ref,
-        "payload error": message.payload_error,
+        "payload": None if error is None else _complaint(message, error, blobs),
     }
     for name, value in fields.items():
         if value is not None:
             output.line(f"{name + ':':<14}{value}")
-    if message.has_payload and message.payload_error is None:
-        payload = message.payload
-        text = (
-            payload
-            if isinstance(payload, str)
-            else json.dumps(payload, indent=2, ensure_ascii=False)
-        )
+    text = _full_text(message)
+    if text is not None:
         output.line("")
         for part in text.split("\n"):
             output.line(part)
+
+
+def _unusual_priority(message: Message) -> str | None:
+    return None if message.priority == Priority.NORMAL else PRIORITY_NAMES[message.priority]
+
+
+def _full_text(message: Message) -> str | None:
+    """Return the whole payload as text, or None when there is none to show."""
+    if message.payload_error is not None:
+        return message.raw_payload  # what is no JSON; None when it is in a blob
+    if isinstance(message.payload, str) or not message.has_payload:
+        text: str | None = message.payload
+        return text
+    return dumps(message.payload, indent=2, ensure_ascii=False)
+
+
+def _complaint(message: Message, error: str, blobs: BlobStore) -> str:
+    """Return why a payload is not shown, and how to get it."""
+    ref = message.payload_ref
+    if ref is None or error in ("blob_missing", "blob_altered"):
+        return f"[{error}]"
+    return f"[{error}] [{output.blob_note(ref, blobs)}]; get it with bus blob get {ref}"

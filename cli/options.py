@@ -40,15 +40,15 @@ Verbose = Annotated[
     ),
 ]
 Agent = Annotated[str, typer.Argument(metavar="AGENT", help="The name of the agent.")]
-Seq = Annotated[
-    int, typer.Argument(metavar="SEQ", min=1, max=MAX_SEQ, help="The seq of a message.")
-]
+#: What every `--type` means.
+TYPE_HELP = "Only messages of this type; * stands for one part, a last > for the rest."
+
 TypePattern = Annotated[
     str | None,
     typer.Option(
         "--type",
         metavar="P",
-        help="Only messages of this type; * stands for one part, a last > for the rest.",
+        help=TYPE_HELP,
         show_default=False,
     ),
 ]

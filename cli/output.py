@@ -7,14 +7,22 @@ import warnings
 
 import orjson
 
-from ..schema import AckbusError, Message, format_ts
+from ..schema import AckbusError, BlobMissing, InvalidInput, Message, format_ts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ..blobs import BlobStore
+
+    #: Seq, time, route, type, payload.
+    Parts = tuple[str, str, str, str, str]
+
 #: How much of a payload a line for people shows, in characters.
 PREVIEW_CHARS = 200
+
+#: How much of a blob's name a line for people shows, in characters: `sha256-` and 8 digits.
+REF_CHARS = 15
 
 #: Control characters (C0, DEL, C1), line separators, and what turns the direction of writing or
 #: is invisible: all that can make a terminal show something else than what is there.
@@ -55,6 +63,7 @@ def json_line(data: bytes | Mapping[str, object]) -> None:
 
 def messages(
     found: Iterable[Message],
+    blobs: BlobStore,
     *,
     json: bool,
     form: Callable[[Message], bytes] = Message.to_json,
@@ -64,6 +73,7 @@ def messages(
 
     Args:
         found: the messages.
+        blobs: where their large payloads are.
         json: whether to print JSON.
         form: which JSON.
         live: whether each line is to be seen at once, by a reader who waits for the next.
@@ -74,30 +84,27 @@ def messages(
         if json:
             json_line(form(message))
         else:
-            show(message)
+            show(message_parts(message, blobs))
         if live:
             flush()
     return count
 
 
-def message_line(message: Message) -> str:
-    """Return a message as one line for people; not yet safe to print."""
-    return "  ".join(message_parts(message))
-
-
-def message_parts(message: Message) -> tuple[str, str, str, str, str]:
-    """Return what that line is made of: seq, time, route, type, payload."""
+def message_parts(message: Message, blobs: BlobStore) -> Parts:
+    """Return what a message's line for people is made of; not yet safe to print."""
     return (
         str(message.seq),
         format_ts(message.ts_ms),
         f"{message.from_agent} → {message.to_agent or 'all'}",
         message.type,
-        preview(message),
+        preview(message, blobs),
     )
 
 
-def preview(message: Message) -> str:
-    """Return the first line of a payload, or why there is none."""
+def preview(message: Message, blobs: BlobStore) -> str:
+    """Return the first line of a payload, or why there is none. No blob is read for it."""
+    if message.payload_ref is not None:
+        return f"[{blob_note(message.payload_ref, blobs)}]"
     if message.payload_error is not None:
         return f"[{message.payload_error}]"
     if not message.has_payload:
@@ -107,6 +114,15 @@ def preview(message: Message) -> str:
     first = text[: PREVIEW_CHARS + 1].partition("\n")[0].removesuffix("\r")
     cut = len(first) > PREVIEW_CHARS or len(text.rstrip("\r\n")) > len(first)
     return first[:PREVIEW_CHARS] + "…" if cut else first
+
+
+def blob_note(ref: str, blobs: BlobStore) -> str:
+    """Return the size and the beginning of the name of a blob, or that it is missing."""
+    try:
+        size = blobs.size(ref)
+    except (BlobMissing, InvalidInput):  # what is no blob's name names no blob
+        return "blob_missing"
+    return f"blob, {counted(size, 'byte')}, {ref[:REF_CHARS]}…"
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -140,9 +156,9 @@ def _write(data: bytes) -> None:
     sys.stdout.buffer.write(data)
 
 
-def _message_printer() -> Callable[[Message], None]:
+def _message_printer() -> Callable[[Parts], None]:
     if not _is_terminal():
-        return lambda message: line(message_line(message))
+        return lambda parts: line("  ".join(parts))
     from .terminal import print_message
 
     return print_message
@@ -205,6 +221,18 @@ def show_logs() -> None:
 
 
 # text ----------------------------------------------------------------------------------------
+
+
+def counted(number: int, what: str, one: str = "", many: str = "s") -> str:
+    """Return `1 message` or `2,000 messages`, with other endings where the word has them."""
+    return f"{number:,} {what}{one if number == 1 else many}"
+
+
+def within_line(reason: str) -> str:
+    """Return what is wrong with a line of a file, where the parser saw only that line."""
+    import re
+
+    return re.sub(r": line 1 column (\d+) \(char \d+\)", r" at column \1", reason)
 
 
 def visible(text: str) -> str:

@@ -26,7 +26,8 @@ def payload_of(
         payload_ref: the name of a blob, which only excludes the others.
 
     Raises:
-        InvalidInput: there is more than one, or it is too large, no UTF-8, no JSON, unreadable.
+        InvalidInput: there is more than one, or it is too large, no UTF-8, no JSON, unreadable;
+            the standard input is empty.
     """
     if sum(source is not None for source in (body, data, file, payload_ref)) > 1:
         raise InvalidInput("give one of BODY, --data, --file and --payload-ref")
@@ -76,6 +77,11 @@ def _read(name: str) -> bytes:
             content = file.read(MAX_PAYLOAD_BYTES + 1)
     except OSError as error:
         raise InvalidInput(f"can't read {name}: {reason(error)}") from error
+    if name == STDIN and not content:
+        raise InvalidInput(
+            "the standard input is empty: the command before it may have failed;"
+            " to publish empty text, give '' as BODY"
+        )
     if len(content) > MAX_PAYLOAD_BYTES:
         raise InvalidInput(
             f"the payload is larger than {MAX_PAYLOAD_BYTES} bytes;"

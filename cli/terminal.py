@@ -9,12 +9,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from ..schema import Message
-from .output import message_parts, visible
+from .output import visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from .output import Parts
 
 #: The styles of the parts of a message's line: seq, time, route, type, payload.
 _STYLES = ("bold", "dim", "cyan", "green", "")
@@ -25,10 +26,9 @@ _LIVENESS = {"alive": "green", "warn": "yellow", "stale": "red", "dead": "bold r
 _console = Console(highlight=False, markup=False, emoji=False)
 
 
-def print_message(message: Message) -> None:
+def print_message(parts: Parts) -> None:
     """Print a message as one line, cut at the edge of the terminal."""
-    parts = map(visible, message_parts(message))
-    styled = [Text(part, style) for part, style in zip(parts, _STYLES, strict=True)]
+    styled = [Text(visible(part), style) for part, style in zip(parts, _STYLES, strict=True)]
     _console.print(Text("  ").join(styled), no_wrap=True, overflow="ellipsis")
 
 

@@ -12,8 +12,6 @@ from .writer import Writer, unwritable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from ..bus import Bus, Listener
 
 #: The least time between two exports while messages keep coming, in seconds. Each export ends
@@ -157,12 +155,7 @@ class Exporter:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def _run(self) -> None:

@@ -124,7 +124,7 @@ def _draft(line: bytes, fields: FieldMap) -> Draft:
 def _store(bus: Bus, batch: list[tuple[int, Draft]], report: ImportReport) -> None:
     """Store a batch in one transaction; when one message is refused, try each by itself."""
     try:
-        receipts = bus.log.append([draft for _, draft in batch], check_parents=False)
+        receipts = bus.log.append([draft for _, draft in batch], as_history=True)
     except (InvalidInput, Refused, BlobMissing):
         _store_singly(bus, batch, report)
         return
@@ -137,7 +137,7 @@ def _store_singly(bus: Bus, batch: list[tuple[int, Draft]], report: ImportReport
     with bus.transaction():
         for number, draft in batch:
             try:
-                (receipt,) = bus.log.append([draft], check_parents=False)
+                (receipt,) = bus.log.append([draft], as_history=True)
             except (InvalidInput, Refused, BlobMissing) as error:
                 report.skip(number, error)
             else:

@@ -24,5 +24,4 @@ class Position:
 
     def set(self, seq: int) -> None:
         """Store it; only the one exporter does."""
-        with self._database.write():
-            self._database.rows(_SQL["advance"], (seq,))
+        self._database.change(_SQL["advance"], (seq,))

@@ -116,11 +116,23 @@ class Database:
         row = self.row(sql, values)
         return row[0] if row else None
 
+    def change(self, sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        """Run one writing statement in this thread's transaction, or else in one of its own.
+
+        Returns:
+            What the statement returns.
+        """
+        if self._thread().depth:  # SQLite undoes a failed statement by itself: no savepoint
+            return self.rows(sql, values)
+        with self.write():
+            return self.rows(sql, values)
+
     def write(self) -> WriteTransaction:
         """Begin a write transaction, or a nested part of the one that this thread is in.
 
         It commits when the block ends and rolls back when the block raises. Waits for other
-        writers for `write_timeout_s` at most, then raises `BusBusy`.
+        writers for `write_timeout_s`, and where one of them does not know the write lock for up
+        to 5 s more, then raises `BusBusy`.
         """
         return WriteTransaction(self._thread(), self)
 
@@ -138,6 +150,8 @@ class Database:
 
     def close(self) -> None:
         """Refuse further use, and close this thread's connection; others end with their threads."""
+        if getattr(self._threads, "state", None) is not None and self._threads.state.depth:
+            raise AckbusError("a bus can't be closed inside a transaction")
         self._closed = True
         self.close_thread()
 

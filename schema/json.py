@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 
 import orjson
 
 from .errors import InvalidInput
+
+#: What may be an integer that does not fit, or stand in a string or a fraction.
+_LONG_NUMBER = re.compile(rb"\d{19}")
+
+#: More digits, and a sign, than any integer of 64 bits has.
+_MAX_DIGITS = 20
 
 
 def encode(value: object, what: str = "payload") -> bytes:
@@ -31,12 +38,28 @@ def decode(data: str | bytes, what: str = "payload") -> object:
     """Return the value that JSON text stands for.
 
     Raises:
-        InvalidInput: `data` is not JSON or not UTF-8; the message says where it breaks.
+        InvalidInput: `data` is not JSON or not UTF-8 (the message says where it breaks), or
+            holds an integer beyond 64 bits.
     """
     try:
-        return orjson.loads(data)
+        value: object = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise InvalidInput(f"{what} is not valid JSON: {error}") from error
+    if _LONG_NUMBER.search(data.encode() if isinstance(data, str) else data):
+        _refuse_long_integers(data, what)
+    return value
+
+
+def _refuse_long_integers(data: str | bytes, what: str) -> None:
+    """Raise for an integer beyond 64 bits, which orjson reads as a rounded float."""
+    import json
+
+    def check(digits: str) -> int:
+        if len(digits) > _MAX_DIGITS or not -(2**63) <= int(digits) < 2**64:
+            raise InvalidInput(f"{what} holds an integer beyond 64 bits; send it as a string")
+        return int(digits)
+
+    json.loads(data, parse_int=check)
 
 
 def _has_non_finite(value: object) -> bool:

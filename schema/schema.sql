@@ -131,7 +131,6 @@ CREATE TABLE catalog (
 
 CREATE TABLE catalog_blocks (
   block     INTEGER PRIMARY KEY,
-  min_ts_ms INTEGER NOT NULL,
   max_ts_ms INTEGER NOT NULL
 ) STRICT;
 

@@ -26,8 +26,6 @@ class Cursors:
 
     def advance(self, agent: str, seq: int) -> int:
         """Move an agent's cursor to `seq`, unless it is further, and return where it is."""
-        with self._database.write():
-            position: int = self._database.value(
-                SQL["advance"], (agent, seq, self._database.now_ms())
-            )
-        return position
+        values = (agent, seq, self._database.now_ms())
+        ((position,),) = self._database.change(SQL["advance"], values)
+        return int(position)

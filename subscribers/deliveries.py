@@ -47,9 +47,8 @@ class Deliveries:
         # An error may quote what is no Unicode text, and must be counted all the same.
         text = error[:MAX_ERROR_CHARS].encode(errors="backslashreplace").decode()
         row = (agent, seq, text, self._database.now_ms())
-        with self._database.write():
-            attempts: int = self._database.value(SQL["count_failure"], row)
-        return attempts
+        ((attempts,),) = self._database.change(SQL["count_failure"], row)
+        return int(attempts)
 
     def attempts(self, agent: str, seq: int) -> int:
         """Return how many deliveries of a message to an agent have failed."""
@@ -58,8 +57,7 @@ class Deliveries:
 
     def park(self, agent: str, seq: int) -> None:
         """Put a failing message aside."""
-        with self._database.write():
-            self._database.rows(SQL["set_state"], ("parked", self._database.now_ms(), agent, seq))
+        self._database.change(SQL["set_state"], ("parked", self._database.now_ms(), agent, seq))
 
     def requeued(self, agent: str, limit: int) -> list[int]:
         """Return the seqs of up to `limit` messages that were parked and are to come again."""
@@ -71,9 +69,8 @@ class Deliveries:
         A requeued message is covered only by its own seq: a cursor that has long passed it says
         nothing about it.
         """
-        with self._database.write():
-            self._database.rows(SQL["delivered"], (agent, seq))
-            self._database.rows(SQL["passed"], (agent, seq))
+        self._database.change(SQL["delivered"], (agent, seq))
+        self._database.change(SQL["passed"], (agent, seq))
 
     def parked(self, agent: str | None = None) -> list[Parked]:
         """Return what is parked for one agent, or for all (None), in order."""
@@ -100,11 +97,9 @@ class Deliveries:
         self._unpark("drop", agent, seq)
 
     def _unpark(self, statement: str, *values: object) -> None:
-        with self._database.write() as connection:
-            self._database.rows(SQL[statement], values)
-            if not connection.changes():
-                *_, agent, seq = values
-                raise NotFound(f"message {seq} is not parked for {agent}; see 'bus parked list'")
+        if not self._database.change(SQL[statement], values):
+            *_, agent, seq = values
+            raise NotFound(f"message {seq} is not parked for {agent}; see 'bus parked list'")
 
     def begin_loop(self, agent: str) -> int | None:
         """Note that this process delivers to an agent now.
@@ -119,14 +114,12 @@ class Deliveries:
 
     def end_loop(self, agent: str) -> None:
         """Note that this process has stopped delivering, in good order."""
-        with self._database.write():
-            self._database.rows(SQL["end_loop"], (agent, os.getpid()))
+        self._database.change(SQL["end_loop"], (agent, os.getpid()))
 
     def finish(self, agent: str, message_id: str) -> bool:
         """Note that an agent has done what a message asked for; False if it had before."""
-        with self._database.write() as connection:
-            self._database.rows(SQL["finish"], (agent, message_id, self._database.now_ms()))
-            return connection.changes() > 0
+        values = (agent, message_id, self._database.now_ms())
+        return bool(self._database.change(SQL["finish"], values))
 
     def is_finished(self, agent: str, message_id: str) -> bool:
         """Whether an agent has finished a message."""

@@ -171,9 +171,12 @@ class Inbox:
         Returns:
             Whether it is parked now, and the cursor past it.
         """
+        return self._count(message, error, self.max_deliveries)
+
+    def _count(self, message: Message, error: str, max_failures: int) -> bool:
         with self.bus.transaction():
             attempts = self._deliveries.count_failure(self.agent, message.seq, error)
-            if attempts < self.max_deliveries:
+            if attempts < max_failures:
                 return False
             self._deliveries.park(self.agent, message.seq)
             self._cursors.advance(self.agent, message.seq)
@@ -255,7 +258,8 @@ class Inbox:
             warnings.warn(SecondLoopWarning(text), stacklevel=2)
             return
         for message in self.poll(limit=1):
-            self.fail(message, "the process that handled it died")
+            # It may have come after that process died: one such count alone must not park it.
+            self._count(message, "the process that handled it died", max(2, self.max_deliveries))
 
     def leave(self, message: Message) -> None:
         """Count a delivery that was broken off, by an error or a `break`, as a failure.

@@ -31,10 +31,10 @@ UPDATE deliveries SET state = ?, updated_at_ms = ? WHERE agent_id = ? AND seq = 
 
 -- name: requeue
 UPDATE deliveries SET state = 'requeued', attempts = 0, updated_at_ms = ?
- WHERE agent_id = ? AND seq = ? AND state = 'parked';
+ WHERE agent_id = ? AND seq = ? AND state = 'parked' RETURNING seq;
 
 -- name: drop
-DELETE FROM deliveries WHERE agent_id = ? AND seq = ? AND state = 'parked';
+DELETE FROM deliveries WHERE agent_id = ? AND seq = ? AND state = 'parked' RETURNING seq;
 
 -- name: delivered
 -- An acknowledged message is done with, unless it waits in the parking place.
@@ -71,7 +71,7 @@ DELETE FROM loops WHERE agent_id = ? AND pid = ?;
 
 -- name: finish
 INSERT INTO finished (agent_id, message_id, finished_at_ms) VALUES (?, ?, ?)
-ON CONFLICT DO NOTHING;
+ON CONFLICT DO NOTHING RETURNING message_id;
 
 -- name: is_finished
 SELECT EXISTS (SELECT 1 FROM finished WHERE agent_id = ? AND message_id = ?);

@@ -4,7 +4,7 @@
     coordinator  tasks_assigned  to all           how many there are
     worker       task_progress   to coordinator   now and then, in the conversation of its task
     worker       task_held       to coordinator   it took the task, and holds still to be killed
-    demo         worker_killed   to all           which one, and which lease it held
+    demo         worker_killed   to all           which one, and which lease it held until when
     worker       task_done       to coordinator   the result; its id is made from the task's id
     worker       task_failed     to coordinator   likewise, when the file could not be read
     coordinator  run_finished    to all           every task is reported: workers leave
@@ -35,7 +35,7 @@ RESULTS = frozenset({TASK_DONE, TASK_FAILED})
 
 #: How long a worker may be silent before its task is given to another, in seconds. Short, so that
 #: a demo of a few files need not wait long for the takeover.
-LEASE_S = 2.0
+LEASE_S = 1.0
 
 #: How often the agents' hearts beat, in seconds: often enough for a demo that takes a few.
 BEAT_EVERY_S = 1.0

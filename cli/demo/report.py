@@ -6,24 +6,17 @@ import shlex
 from dataclasses import asdict
 
 from .. import output
+from .file_table import print_files
+from .next_steps import next_steps
 from .results import read_results, read_totals
+from .text import counted, print_prose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ...bus import Bus
-    from ...schema import Message
+    from .place import Place
     from .proof import Proof, Takeover
     from .results import Totals
-
-#: The columns of numbers: their headings, and the fields of a result.
-_NUMBERS = {
-    "bytes": "bytes",
-    "lines": "lines",
-    "words": "words",
-    "longest line": "longest_line_bytes",
-}
 
 
 def print_json(bus: Bus, proof: Proof, took_s: float) -> None:
@@ -43,58 +36,60 @@ def print_json(bus: Bus, proof: Proof, took_s: float) -> None:
     output.flush()
 
 
-def print_report(bus: Bus, proof: Proof, took_s: float) -> None:
+def print_report(bus: Bus, proof: Proof, took_s: float, place: Place) -> None:
     """Print the results, the proof, and what to type next."""
     totals, largest = read_totals(bus)
-    output.line(f"The largest {len(largest)} of {totals.files:,} files:")
-    _print_table(largest)
-    for paragraph in (_totals(totals, took_s), _proof(proof), _next_steps(bus, proof)):
+    if largest:
+        shown = len(largest)
+        few = "The" if shown == totals.files else f"The largest {shown:,} of"
+        output.line(f"{few} {counted(totals.files, 'file')}:")
+        print_files(largest)
+    for paragraph in (_totals(totals, took_s), _proof(proof)):
         output.line("")
         for text in paragraph:
-            output.line(text)
+            print_prose(text)
+    _print_next_steps(bus, proof)
+    output.line("")
+    print_prose(f"Afterwards {'; '.join(place.remarks)}")
     output.flush()
 
 
-def _print_table(results: list[Message]) -> None:
-    numbers = (
-        _right_aligned(heading, (f"{result.payload[name]:,}" for result in results))
-        for heading, name in _NUMBERS.items()
-    )
-    columns = [
-        ["file", *(result.payload["path"] for result in results)],
-        *numbers,
-        ["Python", *(result.payload["python"] or "" for result in results)],
-        ["by", *(result.from_agent for result in results)],
-    ]
-    headings, *rows = zip(*columns, strict=True)
-    output.table(headings, rows)
-
-
-def _right_aligned(heading: str, cells: Iterable[str]) -> list[str]:
-    column = [heading, *cells]
-    width = max(map(len, column))
-    return [cell.rjust(width) for cell in column]
-
-
 def _totals(totals: Totals, took_s: float) -> list[str]:
+    python = _not_zero(
+        (totals.python_ok, f"{totals.python_ok:,} without syntax errors"),
+        (totals.python_errors, f"{totals.python_errors:,} with syntax errors"),
+        (totals.python_not_checked, f"{totals.python_not_checked:,} too large to check"),
+    )
+    unlisted = totals.unreadable_directories
+    left_out = _not_zero(
+        (totals.binary, counted(totals.binary, "binary file")),
+        (unlisted, counted(unlisted, "unlistable directory", "unlistable directories")),
+    )
     by = ", ".join(f"{agent} {count:,}" for agent, count in sorted(totals.by_agent.items()))
     return [
-        f"In all: {totals.files:,} files, {totals.bytes:,} bytes, {totals.lines:,} lines,"
-        f" {totals.words:,} words",
-        f"  Python: {totals.python_ok:,} without syntax errors, {totals.python_errors:,} with,"
-        f" {totals.python_not_checked:,} too large to check",
-        f"  could not be read: {totals.failed:,}; left out: binary files {totals.binary:,},"
-        f" directories that can't be listed {totals.unreadable_directories:,}",
+        f"In all: {counted(totals.files, 'file')}, {counted(totals.bytes, 'byte')},"
+        f" {counted(totals.lines, 'line')}, {counted(totals.words, 'word')}",
+        *_not_zero(
+            (python, f"  Python: {', '.join(python)}"),
+            (totals.failed, f"  could not be read: {counted(totals.failed, 'file')}"),
+            (left_out, f"  left out: {', '.join(left_out)}"),
+        ),
         f"  results: {by}",
-        f"  {totals.messages:,} messages in {took_s:.1f} s",
+        f"  {counted(totals.messages, 'message')} in {took_s:.1f} s",
     ]
+
+
+def _not_zero(*remarks: tuple[object, str]) -> list[str]:
+    """Return the remarks about something that there is."""
+    return [remark for something, remark in remarks if something]
 
 
 def _proof(proof: Proof) -> list[str]:
     return [
         f"Proof, counted in the log: {'it holds' if proof.holds else 'IT FAILS'}",
-        f"  {proof.tasks:,} tasks, {proof.examined:,} of them examined under a lease,"
-        f" {proof.reported_once:,} reported exactly once; {proof.results:,} results in all",
+        f"  {counted(proof.tasks, 'task')}, {proof.examined:,} of them examined under a lease,"
+        f" {proof.reported_once:,} reported exactly once;"
+        f" {counted(proof.results, 'result')} in all",
         *(
             ["  no worker was killed, so no takeover was shown"]
             if proof.takeover is None
@@ -114,16 +109,12 @@ def _takeover(takeover: Takeover) -> list[str]:
     return [killed, f"  {takeover.taken_over_by} took it over (token {won}) and reported it"]
 
 
-def _next_steps(bus: Bus, proof: Proof) -> list[str]:
-    where = f"--dir {shlex.quote(bus.layout.directory)}"
-    steps = [(f"bus tail -n 20 {where}", "the newest messages")]
-    if proof.takeover is not None:
-        conversation = f"bus read --conversation {proof.takeover.task} {where}"
-        steps.append((conversation, "the task that was taken over"))
-    steps.append((f"bus agents {where}", "who was there, and how they are"))
-    steps.append((f"bus replay --from 1 {where}", "everything, from the first message"))
-    return [
-        f"The log as text, one message a line: {bus.layout.jsonl}",
-        "Look around:",
-        *(line for step, what in steps for line in (f"  {step}", f"      {what}")),
-    ]
+def _print_next_steps(bus: Bus, proof: Proof) -> None:
+    # What is to be pasted is not broken into lines.
+    output.line("")
+    output.line("The log as text, one message a line:")
+    output.line(f"  {shlex.quote(bus.layout.jsonl)}")
+    output.line("Look around:")
+    for command, what in next_steps(bus.layout.directory, proof.takeover):
+        output.line(f"  {command}")
+        print_prose(f"      {what}")

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 import time
 
 from ...bus import Bus
 from ...export import Exporter
-from ...schema import BUS_DIRECTORY, AckbusError, InvalidInput, Layout, Refused
+from ...schema import AckbusError, InvalidInput
 from .. import output
 from .crew import Crew
 from .lifeline import INTERRUPTED
+from .place import choose_place
 from .proof import read_proof
 from .protocol import DEMO, WORKER_KILLED, lease_name
 from .report import print_json, print_report
 from .tally import Tally
+from .text import counted
 from .tree import Tree
 from .view import choose_view
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...schema import Message
+    from .place import Place
     from .view import View
 
 #: How often the demo looks at the log, in seconds: as often as a person can see a difference.
@@ -37,29 +39,31 @@ FAILED, NOTHING_THERE = 1, 4
 def run(path: str, *, directory: str | None, json: bool) -> int:
     """Run the demo; see `run_demo`."""
     root = _readable_directory(path)
-    if directory is not None:
-        _refuse_existing(directory)
     leave_out = None if directory is None else os.path.realpath(directory)
     if next(iter(Tree(root, leave_out=leave_out)), None) is None:
         output.note(f"nothing to examine: no text files in {root}")
         return NOTHING_THERE
-    return _run(root, directory or _fresh_directory(), json=json)
+    return _run(root, choose_place(directory), json=json)
 
 
-def _run(root: str, directory: str, *, json: bool) -> int:
+def _run(root: str, place: Place, *, json: bool) -> int:
     began = time.monotonic()
-    with Bus.init(os.path.realpath(directory)) as bus:
+    with Bus.init(place.directory) as bus:
         view = choose_view(json=json)
         try:
             # The exporter ends after the agents, so that their last words are in bus.jsonl too.
             with view, Exporter(bus), Crew(bus.layout.directory, root) as crew:
                 _conduct(bus, crew, view)
         except KeyboardInterrupt:
-            output.note(f"interrupted; the bus stays in {bus.layout.directory}")
+            for remark in ("interrupted", *place.remarks):
+                output.note(remark)
             return INTERRUPTED
         took_s = time.monotonic() - began
         proof = read_proof(bus)
-        (print_json if json else print_report)(bus, proof, took_s)
+        if json:
+            print_json(bus, proof, took_s)
+        else:
+            print_report(bus, proof, took_s, place)
     return 0 if proof.holds else FAILED
 
 
@@ -68,7 +72,7 @@ def _conduct(bus: Bus, crew: Crew, view: View) -> None:
     view.say(f"The bus is in {bus.layout.directory}")
     crew.start_coordinator()
     _watch(crew, tally, view, until=lambda: tally.all_assigned is not None)
-    view.say(f"The coordinator has assigned {tally.tasks:,} tasks; three workers begin")
+    view.say(f"The coordinator has assigned {counted(tally.tasks, 'task')}; three workers begin")
     # The middle one of all grants is always drawn by somebody, however small the tree is.
     crew.start_workers(hold_at_grant=(tally.tasks + 1) // 2)
     _watch(crew, tally, view, until=lambda: tally.held is not None or tally.finished)
@@ -121,6 +125,7 @@ def _kill_holder(bus: Bus, crew: Crew, view: View, held: Message) -> None:
             "task": task,
             "path": path,
             "token": lease.token,
+            "until_ms": lease.until_ms,
         },
         from_agent=DEMO,
     )
@@ -142,16 +147,3 @@ def _readable_directory(path: str) -> str:
     except OSError as error:
         raise InvalidInput(f"can't examine {path!r}: {error.strerror}") from error
     return root
-
-
-def _refuse_existing(directory: str) -> None:
-    """Refuse a bus that is in use: its agents could have the names of ours."""
-    if os.path.exists(Layout(directory).database):
-        raise Refused(
-            f"{directory} holds a bus already, and the demo makes its own; choose another"
-            " directory with --dir"
-        )
-
-
-def _fresh_directory() -> str:
-    return os.path.join(tempfile.mkdtemp(prefix="ackbus-demo-"), BUS_DIRECTORY)

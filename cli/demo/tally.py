@@ -32,7 +32,8 @@ class Tally:
         tasks: how many tasks have been assigned so far.
         all_assigned: the message that says that these are all, or None.
         held: the message of the worker that holds still to be killed, or None.
-        killed: the name of the worker that was killed, or None.
+        killing: the message about the worker that was killed, or None.
+        taken_over: whether the task of that worker has its result.
         finished: whether the coordinator has every result.
         results: how many results each worker has published.
     """
@@ -42,11 +43,13 @@ class Tally:
         self.tasks = 0
         self.all_assigned: Message | None = None
         self.held: Message | None = None
-        self.killed: str | None = None
+        self.killing: Message | None = None
+        self.taken_over = False
         self.finished = False
         self.results = Counter[str]()
         self._seen_seq = 0
-        self._history: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
+        self._began = time.monotonic()
+        self._history: deque[tuple[float, int]] = deque([(self._began, 0)])
 
     def read_on(self) -> None:
         """Count what has been published since the last call."""
@@ -65,6 +68,25 @@ class Tally:
         return self.results.total()
 
     @property
+    def waits_for_lease(self) -> bool:
+        """Whether all is done but the task whose lease the killed worker held."""
+        last = self.reported == self.tasks - 1
+        return last and self.killing is not None and not self.taken_over
+
+    @property
+    def lease_left_s(self) -> float:
+        """How long the killed worker's lease still lasts, in seconds; 0 when it has ended."""
+        assert self.killing is not None
+        left_ms: int = self.killing.payload["until_ms"] - self.bus.database.now_ms()
+        return max(0, left_ms) / 1000
+
+    @property
+    def average_messages_per_s(self) -> float:
+        """How many messages a second went by since the beginning."""
+        now, newest = self._history[-1]
+        return newest / (now - self._began) if now > self._began else 0.0
+
+    @property
     def messages_per_s(self) -> float:
         """How many messages a second went by of late."""
         (start, before), (end, after) = self._history[0], self._history[-1]
@@ -75,12 +97,13 @@ class Tally:
         rows = []
         for beat in self.bus.heartbeats.list():
             if beat.agent in (COORDINATOR, *WORKERS):
-                state = beat.status
-                if beat.agent == self.killed:
-                    state = "killed"
+                state, task = beat.status, beat.task or ""
+                if self.killing is not None and beat.agent == self.killing.payload["agent"]:
+                    # Its last beat is older than its last lease: beats are only now and then.
+                    state, task = "killed", self.killing.payload["path"]
                 elif beat.liveness != beat.status:
                     state = f"{beat.status}, {beat.liveness}"
-                rows.append((beat.agent, state, beat.task or "", self.results[beat.agent]))
+                rows.append((beat.agent, state, task, self.results[beat.agent]))
         return rows
 
     def _count(self, message: Message) -> None:
@@ -88,11 +111,13 @@ class Tally:
             self.tasks += 1
         elif message.type in RESULTS:
             self.results[message.from_agent] += 1
+            if self.killing is not None and message.in_reply_to == self.killing.payload["task"]:
+                self.taken_over = True
         elif message.type == TASKS_ASSIGNED:
             self.all_assigned = message
         elif message.type == TASK_HELD:
             self.held = message
         elif message.type == WORKER_KILLED:
-            self.killed = message.payload["agent"]
+            self.killing = message
         elif message.type == RUN_FINISHED:
             self.finished = True

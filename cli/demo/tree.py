@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: Directories of things that nobody wrote by hand; hidden ones (.git, .venv) are left out too.
-SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules"})
+SKIPPED_DIRECTORIES = frozenset({"__pycache__", "build", "dist", "node_modules", "venv"})
+SKIPPED_ENDING = ".egg-info"
 
 #: A file with a NUL within its first bytes, this many, is binary.
 SNIFFED_BYTES = 1024
@@ -63,8 +64,9 @@ class Tree:
             return []
 
     def _is_skipped(self, entry: os.DirEntry[str]) -> bool:
-        hidden = entry.name.startswith(".")
-        return hidden or entry.name in SKIPPED_DIRECTORIES or entry.path == self._leave_out
+        name = entry.name
+        made = name in SKIPPED_DIRECTORIES or name.endswith(SKIPPED_ENDING)
+        return made or name.startswith(".") or entry.path == self._leave_out
 
     def _size_of_text(self, path: str) -> int | None:
         """Return a file's size; None when it is binary."""

@@ -43,6 +43,9 @@ MAX_WINDOW = 1600
 #: end of a dead worker's lease rings nothing.
 LOOK_AGAIN_S = 0.2
 
+#: How often a lease is renewed in the time that it lasts: one renewal may well come late.
+RENEWALS_PER_LEASE = 3
+
 
 def main(directory: str, root: str, agent: str, hold_at_grant: str) -> None:
     """Work until the run is finished.
@@ -174,7 +177,7 @@ class Worker:
         self._me.reply(task, TASK_HELD, {"path": task.payload["path"], "token": lease.token})
         while True:
             lease = self._bus.leases.renew(lease, ttl_s=self._lease_s)
-            time.sleep(self._lease_s / 4)
+            time.sleep(self._lease_s / RENEWALS_PER_LEASE)
 
 
 class _Holding:
@@ -184,13 +187,13 @@ class _Holding:
         self._leases = bus.leases
         self._lease = lease
         self._lease_s = lease_s
-        self._renew_at = time.monotonic() + lease_s / 2
+        self._renew_at = time.monotonic() + lease_s / RENEWALS_PER_LEASE
 
     def keep(self) -> None:
-        """Renew the lease when half of it is over. Raises `LeaseLost` when it is too late."""
+        """Renew the lease when a third of it is over. Raises `LeaseLost` when it is too late."""
         if time.monotonic() >= self._renew_at:
             self._lease = self._leases.renew(self._lease, ttl_s=self._lease_s)
-            self._renew_at = time.monotonic() + self._lease_s / 2
+            self._renew_at = time.monotonic() + self._lease_s / RENEWALS_PER_LEASE
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def test_collector_passes_over_a_file_that_its_writer_renames(
 
         def __enter__(self) -> Iterator[os.DirEntry[str]]:
             entries = list(self._entries)
-            doomed.unlink()
+            doomed.unlink(missing_ok=True)
             return iter(entries)
 
         def __exit__(self, *error: object) -> None:

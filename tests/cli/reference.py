@@ -42,9 +42,10 @@ _HEAD = """\
 | 130 | ended by Ctrl-C |
 | 141 | the reader of the output left, as in `bus replay --from 1 \\| head -1` |
 
-Every command also takes `-v`, `--verbose` and `--help`; those that need a bus take `--dir DIR` and
-`--user`. They are left out below. `bus --version` prints the version, `bus --install-completion`
-teaches the shell to complete commands, and `bus --show-completion` prints what it would install.
+Every command also takes `-v`, `--verbose` and `-h`, `--help`; those that need a bus take
+`--dir DIR` and `--user`. They are left out below. `bus --version` prints the version,
+`bus --install-completion` teaches the shell to complete commands, and `bus --show-completion`
+prints what it would install.
 """
 
 #: Options of every command, described once above.

@@ -50,7 +50,7 @@ def log(bus: Bus) -> Iterator[Bus]:
         (("ack", "a", "2"), 3, ["2", "1 to 1"]),
         (("ack", "a", "0"), 3, ["0"]),
         (("ack", "a", "9" * 30), 3, ["9" * 30]),
-        (("ack", "a", "x"), 2, ["x"]),
+        (("ack", "a", "x"), 2, ["SEQ"]),
         (("blob", "get", "sha256-" + "0" * 64), 4, ["no blob"]),
         (("show", "nothing"), 4, ["nothing"]),
         (("replay", "--from", "9" * 30), 2, ["--from"]),
@@ -71,6 +71,62 @@ def test_invalid_utf8_and_malformed_json_from_files(
     assert_error(run_bus(*PUBLISH, "-", stdin=b"\xff"), 2, "standard input", "UTF-8")
     assert_error(run_bus(*PUBLISH, "--data", "@torn.json"), 2, "torn.json", "JSON")
     assert_error(run_bus("publish", "--jsonl", stdin=b'{"type":"\xff"}\n'), 2, "line 1")
+
+
+@pytest.mark.parametrize("source", [("-",), ("--file", "-"), ("--data", "-")])
+def test_empty_standard_input_is_no_body(
+    source: tuple[str, ...], log: Bus, run_bus: RunBus
+) -> None:
+    """PITFALLS 26: a command that failed before the pipe must not become an empty message."""
+    assert_error(run_bus(*PUBLISH, *source, stdin=""), 2, "is empty", "may have failed", "'' as")
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("lease renew x --holder a --token x", "--token must be a whole number"),
+        ("lease renew x --holder a --token 0", "--token must be 1 or more"),
+        ("replay --from 0", "--from must be 1 or more, and at most 9223372036854775807"),
+        ("tail -n x", "--lines must be a whole number"),
+        ("heartbeat a --progress x", "--progress must be a number"),
+        ("ack a x", "SEQ must be a whole number"),
+        ("parked drop a 0", "SEQ must be 1 or more, and at most 9223372036854775807"),
+        ("--dir X stats", "give --dir after the command"),
+        ("lease --json list", "give --json after the command"),
+        ("publish t", "who sends? Give --from AGENT, or set BUS_AGENT"),
+        ("lease acquire x", "who holds? Give --holder AGENT, or set BUS_AGENT"),
+        ("lease acquire x --holder a --ttl x", "--ttl: 'x' is not a duration"),
+        ("blob gc --older-than x", "--older-than: 'x' is not a duration"),
+        ("heartbeat a --every x", "--every: 'x' is not a duration"),
+        (
+            "read --since 10x",
+            "--since: '10x' is not a time like 2026-01-10T14:00:00Z; or give an age",
+        ),
+        ("import - --map x=y", "--map: messages have no field 'x'"),
+    ],
+)
+def test_errors_name_the_word_that_is_wrong_and_its_rule(
+    line: str, error: str, log: Bus, run_bus: RunBus
+) -> None:
+    ended = run_bus(*line.split())
+    assert_error(ended, 2)
+    assert ended.err.startswith(f"bus: {error}"), ended
+
+
+@pytest.mark.parametrize("group", [(), ("lease",), ("blob",), ("parked",)])
+def test_group_without_a_command_shows_its_help(group: tuple[str, ...], run_bus: RunBus) -> None:
+    """On stderr, laid out as --help lays it out: nothing was asked for that could be data."""
+    shown = run_bus(*group)
+    helped = run_bus(*group, "--help")
+    assert (shown.code, shown.out) == (2, "")
+    assert (helped.code, helped.err) == (0, "")
+    assert shown.err == helped.out
+    assert len(shown.err.splitlines()) > 5
+
+
+@pytest.mark.parametrize("command", [(), ("publish",), ("poll",), ("lease",), ("lease", "renew")])
+def test_h_is_help(command: tuple[str, ...], run_bus: RunBus) -> None:
+    assert run_bus(*command, "-h") == run_bus(*command, "--help")
 
 
 def test_body_of_100_mb(log: Bus, project: Path, bus_env: dict[str, str]) -> None:
@@ -94,15 +150,16 @@ def test_body_of_100_mb(log: Bus, project: Path, bus_env: dict[str, str]) -> Non
 def test_blob_that_is_missing_or_altered_is_said_in_the_message(
     run_bus: RunBus, bus: Bus, bus_dir: Path
 ) -> None:
-    """M-51: the message is delivered, and says why it has no payload."""
+    """M-51: the message is delivered, and says why it has no payload; lists read no blob."""
     bus.publish("t", "x" * 5000, from_agent="a")
     (ref,) = bus.blobs
     (bus_dir / "blobs" / ref).write_bytes(b"altered")
-    assert run_bus("poll", "me").out.endswith("[blob_altered]\n")
+    assert run_bus("poll", "me").out.endswith(f"  [blob, 7 bytes, {ref[:15]}…]\n")
+    assert "payload:      [blob_altered]\n" in run_bus("show", "1").out
     (bus_dir / "blobs" / ref).unlink()
     assert run_bus("poll", "me").out.endswith("[blob_missing]\n")
     assert '"payload_error":"blob_missing"' in run_bus("poll", "me", "--json").out
-    assert "blob_missing" in run_bus("show", "1").out
+    assert "payload:      [blob_missing]\n" in run_bus("show", "1").out
 
 
 COMMANDS = [

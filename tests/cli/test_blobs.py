@@ -87,7 +87,7 @@ def test_gc_takes_the_old_and_unnamed_only(run_bus: RunBus, bus: Bus, bus_dir: P
     dry = json.loads(run_bus("blob", "gc", "--dry-run", "--json").out)
     assert dry == {"blobs": 1, "bytes": 3, "dry_run": True}
     assert sorted(bus.blobs) == before
-    assert run_bus("blob", "gc").out == "collected 1 blobs, 3 bytes\n"
+    assert run_bus("blob", "gc").out == "collected 1 blob, 3 bytes\n"
     assert sorted(bus.blobs) == [ref for ref in before if ref != old]
     assert json.loads(run_bus("blob", "gc", "--older-than", "0", "--json").out)["blobs"] == 1
 

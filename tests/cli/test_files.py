@@ -16,7 +16,7 @@ def test_export_writes_what_is_new_and_rebuilds(run_bus: RunBus, bus: Bus, bus_d
     """M-77, M-81, M-86: the file of the log."""
     jsonl = bus_dir / "bus.jsonl"
     bus.publish("t", from_agent="a")
-    assert run_bus("export").out == f"exported 1 messages to {jsonl}\n"
+    assert run_bus("export").out == f"exported 1 message to {jsonl}\n"
     written = jsonl.read_bytes()
     record = {"exported": 0, "last_seq": 1, "file": str(jsonl)}
     assert json.loads(run_bus("export", "--json").out) == record
@@ -60,6 +60,7 @@ def test_import_is_idempotent_and_reports_what_it_skipped(
         "bus: line 2",
         "bus: line 4",
     ]
+    assert done.err.splitlines()[0].endswith(" at column 1")
     again = run_bus("import", "-", stdin=(project / "in.jsonl").read_bytes())
     assert again.out == "stored 0, already there 2, skipped 2\n"
     assert [message.id for message in bus.read()] == ["1", "2"]

@@ -116,6 +116,43 @@ def test_show_takes_a_seq_or_an_id(run_bus: RunBus, filled: Bus) -> None:
         assert_error(run_bus("show", key), 4, "no message")
 
 
+def test_lists_for_people_show_a_blob_and_do_not_read_it(
+    run_bus: RunBus, bus: Bus, bus_dir: Path
+) -> None:
+    """X-19: large payloads stay where they are until somebody asks for one."""
+    bus.publish("t", "x" * 99_998, from_agent="a")
+    (ref,) = bus.blobs
+    note = f"[blob, 100,000 bytes, {ref[:15]}…]"
+    (bus_dir / "blobs" / ref).write_bytes(b"y" * 100_000)  # whoever reads it finds it altered
+    lines = [("poll", "me"), ("read",), ("tail",), ("replay", "--from", "1"), ("inbox", "me")]
+    for line in lines:
+        assert run_bus(*line).out.endswith(f"  {note}\n"), line
+    (bus_dir / "blobs" / ref).unlink()
+    for line in lines:
+        assert run_bus(*line).out.endswith("  [blob_missing]\n"), line
+
+
+def test_show_says_how_to_get_a_payload_that_it_can_not_show(run_bus: RunBus, bus: Bus) -> None:
+    """X-19, promise 9: what is no payload is a blob still."""
+    ref = bus.blobs.put(b"\x89PNG")
+    bus.publish("t", from_agent="a", payload_ref=ref)
+    bus.database.rows(
+        "INSERT INTO messages (id, ts_ms, from_agent, type, payload_ref)"
+        " VALUES ('raw', 1, 'a', 't', 'no-blob')"
+    )
+    shown = run_bus("show", "1").out.splitlines()
+    hint = f"[blob, 4 bytes, {ref[:15]}…]; get it with bus blob get {ref}"
+    assert shown[-1] == f"payload:      [decode_failed] {hint}"
+    assert run_bus("show", "2").out.splitlines()[-1] == "payload:      [blob_missing]"
+
+
+def test_show_prints_headers_as_json_and_priorities_by_name(run_bus: RunBus, bus: Bus) -> None:
+    bus.publish("t", from_agent="a", headers={"ok": True, "n": None, "é": 1}, priority=2)
+    lines = run_bus("show", "1").out.splitlines()
+    assert 'headers:      {"n": null, "ok": true, "é": 1}' in lines
+    assert "priority:     background" in lines
+
+
 def test_stats_count_everything(run_bus: RunBus, filled: Bus, bus_dir: Path) -> None:
     filled.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
     stats = json.loads(run_bus("stats", "--json").out)

@@ -50,7 +50,33 @@ def test_poll_limits_and_filters(run_bus: RunBus, bus: Bus) -> None:
     found = run_bus("poll", "me", "--type", "a.*", "--json").out.splitlines()
     assert [json.loads(line)["seq"] for line in found] == [1, 3]
     assert_error(run_bus("poll", "me", "--limit", "0"), 2, "--limit")
-    assert_error(run_bus("poll", "me", "--wait", "soon"), 2, "soon")
+    assert_error(run_bus("poll", "me", "--wait", "soon"), 2, "--wait", "soon")
+
+
+def test_ack_by_a_name_like_a_known_one_is_done_and_warned_of(run_bus: RunBus, bus: Bus) -> None:
+    """PITFALLS 14: a mistyped name, which would leave the real agent's cursor where it is."""
+    bus.publish("t", from_agent="dave")
+    mistyped = run_bus("ack", "dvae", "1")
+    assert (mistyped.code, mistyped.out) == (0, "")
+    assert mistyped.err == (
+        "bus: warning: the bus has never seen an agent 'dvae'; did you mean dave?\n"
+    )
+    for agent in ("dvae", "dave", "somebody-else"):
+        assert run_bus("ack", agent, "1").err == "", agent
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("poll", "To look, not to work: ack covers what the filter hid."),
+        ("ack", "That includes messages which poll --type left out."),
+        ("listen", "Run one listener for each agent"),
+    ],
+)
+def test_help_says_what_would_lose_or_repeat_work(
+    command: str, words: str, run_bus: RunBus
+) -> None:
+    assert words in " ".join(run_bus(command, "--help").out.split())
 
 
 def test_poll_waits_for_a_message(start_bus: StartBus, bus: Bus) -> None:
@@ -106,6 +132,30 @@ def test_parked_messages_are_listed_requeued_and_dropped(run_bus: RunBus, bus: B
     assert_error(run_bus("parked", "drop", "me", "2"), 4, "not parked")
 
 
+def test_parked_messages_are_taken_together_or_not_at_all(run_bus: RunBus, bus: Bus) -> None:
+    """M-56: several at a time, in one transaction, or all of an agent's."""
+    for agent in ("me", "you"):
+        inbox = Inbox(bus, agent, max_deliveries=1)
+        for _ in range(2):
+            bus.publish("t", from_agent="a")
+        for message in inbox.poll():
+            inbox.fail(message, "no")
+    inbox = Inbox(bus, "me")
+    assert [item.seq for item in inbox.parked()] == [1, 2]
+    assert_error(run_bus("parked", "requeue", "me", "1", "2", "3"), 4, "not parked")
+    assert_error(run_bus("parked", "drop", "me", "2", "3"), 4, "not parked")
+    assert [item.seq for item in inbox.parked()] == [1, 2]
+    for wrong in ((), ("1", "--all")):
+        assert_error(run_bus("parked", "drop", "me", *wrong), 2, "--all")
+    requeued = run_bus("parked", "requeue", "me", "2", "1", "2")
+    assert (requeued.code, requeued.out, requeued.err) == (0, "", "")
+    assert [message.seq for message in inbox.poll()] == [1, 2, 3, 4]
+    dropped = run_bus("parked", "drop", "you", "--all")
+    assert (dropped.code, dropped.out, dropped.err) == (0, "", "")
+    assert Inbox(bus, "you").parked() == []
+    assert run_bus("parked", "requeue", "you", "--all").code == 4
+
+
 def _script(project: Path, text: str) -> str:
     path = project / "handler.py"
     path.write_text(f"import json, os, sys\nmessage = json.loads(sys.stdin.read())\n{text}\n")
@@ -148,17 +198,32 @@ def test_listen_delivers_again_and_parks(run_bus: RunBus, bus: Bus, project: Pat
     bus.publish("bad", from_agent="a")
     bus.publish("good", from_agent="a")
     script = _script(project, "print(message['type']); sys.exit(3 * (message['type'] == 'bad'))")
-    command = ("--drain", "--no-session", "--max-deliveries", "2", "--", sys.executable, script)
-    done = run_bus("listen", "me", *command)
+    command = ("--drain", "--no-session", "--max-deliveries", "2", "--retry-pause", "10ms")
+    done = run_bus("listen", "me", *command, "--", sys.executable, script)
     assert (done.code, done.out) == (0, "bad\nbad\ngood\n")
     assert [line.partition(": ")[2] for line in done.err.splitlines()] == [
         "message 1: exit status 3 (delivery 1 of 2)",
         "message 1: exit status 3 (delivery 2 of 2)",
+        "message 1: parked after 2 deliveries; see 'bus parked list me'",
     ]
     (parked,) = Inbox(bus, "me").parked()
     assert (parked.seq, parked.attempts) == (1, 2)
     assert "exit status 3" in parked.error
     assert bus.heartbeats.get("me") is None
+
+
+def test_listen_waits_for_the_pause_before_it_delivers_again(
+    run_bus: RunBus, bus: Bus, project: Path
+) -> None:
+    """M-53: a handler that fails at once does not use up its deliveries at once."""
+    bus.publish("t", from_agent="a")
+    script = _script(project, "import time; print(time.time()); sys.exit(1)")
+    line = ("listen", "me", "--drain", "--no-session", "--max-deliveries", "2")
+    done = run_bus(*line, "--retry-pause", "700ms", "--", sys.executable, script)
+    first, second = map(float, done.out.splitlines())
+    assert second - first >= 0.7
+    for refused in ("0", "soon"):
+        assert_error(run_bus(*line, "--retry-pause", refused, "--", "true"), 2, "--retry-pause")
 
 
 def test_listen_leaves_out_own_broadcasts_on_demand(run_bus: RunBus, bus: Bus) -> None:
@@ -168,6 +233,38 @@ def test_listen_leaves_out_own_broadcasts_on_demand(run_bus: RunBus, bus: Bus) -
     command = ("--", "sh", "-c", "echo $BUS_MESSAGE_TYPE")
     done = run_bus("listen", "me", "--drain", "--no-session", "--no-own", *command)
     assert done.out == "theirs\n"
+
+
+def test_listen_says_that_a_message_over_which_listeners_died_is_parked(
+    run_bus: RunBus, start_bus: StartBus, bus: Bus
+) -> None:
+    """M-56: without it nobody would learn why the message is not handled any more."""
+    bus.publish("t", from_agent="a")
+    line = ("listen", "me", "--no-session", "--max-deliveries", "2")
+    for _ in range(2):
+        process = start_bus(*line, "--", "sh", "-c", "echo begun; cat")
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        process.kill()
+        process.wait()
+    third = run_bus(*line, "--drain", "--", "echo", "handled")
+    assert (third.code, third.out) == (0, "")
+    assert third.err == "bus: message 1: parked after 2 deliveries; see 'bus parked list me'\n"
+
+
+def test_second_listener_under_one_name_is_warned_of(
+    run_bus: RunBus, start_bus: StartBus, bus: Bus
+) -> None:
+    """They would both do the work; the warning of the library is a line of ours."""
+    bus.publish("t", from_agent="a")
+    first = start_bus("listen", "me", "--no-session", "--", "echo", "done")
+    assert first.stdout is not None
+    assert first.stdout.readline() == b"done\n"
+    second = run_bus("listen", "me", "--no-session", "--drain", "--", "true")
+    assert second.code == 0
+    (warning,) = second.err.splitlines()
+    assert warning.startswith("bus: warning: ")
+    assert str(first.pid) in warning
 
 
 def test_listen_finishes_the_message_at_hand_when_it_is_told_to_stop(

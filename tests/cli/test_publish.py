@@ -20,10 +20,11 @@ def test_body_is_kept_byte_for_byte_from_every_source(
     """Issue 2, item 10; PITFALLS 23: bodies also come from standard input or a file."""
     (project / "body").write_bytes(text.encode())
     run_bus("publish", "t", text, "--from", "a")
-    run_bus("publish", "t", "-", "--from", "a", stdin=text)
     run_bus("publish", "t", "--file", "body", "--from", "a")
-    run_bus("publish", "t", "--file", "-", "--from", "a", stdin=text)
-    assert [message.payload for message in bus.read()] == [text] * 4
+    if text:  # nothing on the standard input is an error
+        run_bus("publish", "t", "-", "--from", "a", stdin=text)
+        run_bus("publish", "t", "--file", "-", "--from", "a", stdin=text)
+    assert [message.payload for message in bus.read()] == [text] * (4 if text else 2)
 
 
 @pytest.mark.parametrize("value", [{}, [], 0, False, "", None, {"a": [1.5, "é"]}])

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, BusNotFound, Inbox
+from ackbus.bus.heartbeats import WARN_AFTER_S
 
 from ..conftest import RunBus, wait_until
 
@@ -142,8 +143,23 @@ def test_report_for_people_is_plain_in_a_pipe_and_its_next_steps_work(
     assert [step[0] for step in steps] == ["tail", "read", "agents", "replay"]
     shown = {step[0]: run_bus(*step) for step in steps}
     assert {name: ended.code for name, ended in shown.items()} == dict.fromkeys(shown, 0)
+    assert f"counts as alive until its last beat is {WARN_AFTER_S} s old" in done.out
+    assert f"the bus stays in {tmp_path}/bus; that directory may be removed" in done.out
     assert "task_held" in shown["read"].out
     assert "task_done" in shown["read"].out
+
+
+def test_report_counts_one_thing_as_one_and_leaves_out_what_there_is_none_of(
+    run_bus: RunBus, tmp_path: Path
+) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/note.txt").write_text("word\n")
+    done = run_bus("demo", tmp_path / "tree", "--dir", tmp_path / "bus")
+    assert "has assigned 1 task;" in done.err
+    assert "The 1 file:" in done.out
+    assert "In all: 1 file, 5 bytes, 1 line, 1 word\n" in done.out
+    assert "1 task, 1 of them examined under a lease, 1 reported exactly once; 1 result" in done.out
+    assert not [word for word in ("Python:", "could not", "left out:") if word in done.out]
 
 
 def test_what_cannot_be_read_is_reported_as_failed_and_what_is_binary_left_out(
@@ -211,7 +227,8 @@ def demo_at_work(tree: Path, where: Path, env: dict[str, str]) -> Iterator[subpr
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
     ) as process:
         try:
-            wait_until(lambda: is_amid(where))
+            wait_until(lambda: is_amid(where) or process.poll() is not None)
+            assert process.poll() is None, process.communicate()
             yield process
         finally:
             process.kill()
@@ -244,7 +261,11 @@ def test_agents_end_with_the_demo_however_it_ends(
     assert (out, b"Traceback" in err) == (b"", False)
     if ending == signal.SIGINT:
         assert process.returncode == 130
-        assert err.endswith(f"bus: interrupted; the bus stays in {where}\n".encode())
+        assert err.decode().splitlines()[-3:] == [
+            "bus: interrupted",
+            f"bus: the bus stays in {where}",
+            "bus: that directory may be removed when nobody needs it",
+        ]
     else:
         assert process.returncode == -ending
 

@@ -31,8 +31,9 @@ def test_files_come_with_their_sizes_in_order_of_names(tmp_path: Path) -> None:
 
 def test_generated_and_hidden_directories_are_left_out(tmp_path: Path) -> None:
     write(tmp_path, "kept", "a/.git/x", ".venv/x", "__pycache__/x", "a/node_modules/b/x")
-    write(tmp_path, ".worker-state/bus.jsonl")
-    assert paths(Tree(str(tmp_path))) == ["kept"]
+    write(tmp_path, ".worker-state/bus.jsonl", "build/lib/x", "a/dist/x", "a.egg-info/x", "venv/x")
+    write(tmp_path, "building/kept")
+    assert paths(Tree(str(tmp_path))) == ["kept", "building/kept"]
 
 
 def test_directory_of_the_bus_is_left_out_whatever_its_name(tmp_path: Path) -> None:

@@ -200,3 +200,18 @@ def test_large_lines_are_stored_before_many_are_in_memory(bus: Bus) -> None:
     done: list[int] = []
     report = import_jsonl(bus, lines(*large), progress=lambda _: done.append(bus.log.newest_seq()))
     assert (report.stored, done) == (9, [4, 8, 9])
+
+
+def test_a_reply_that_names_no_conversation_imports_as_it_is(bus: Bus, tmp_path: Path) -> None:
+    """X-37: a raw writer's reply may have a NULL correlation_id; its line means the same again."""
+    bus.publish("ask", from_agent="a", id="parent")
+    bus.database.change(
+        "INSERT INTO messages (id, ts_ms, from_agent, type, in_reply_to)"
+        " VALUES ('reply', 1, 'b', 'answer', 'parent')"
+    )
+    Exporter(bus).export_once()
+    for target in (bus, Bus.init(tmp_path / "other")):
+        with open(bus.layout.jsonl, "rb") as stream:
+            assert import_jsonl(target, stream).skipped == 0
+        assert [m.to_line() for m in target.read()] == [m.to_line() for m in bus.read()]
+    target.close()

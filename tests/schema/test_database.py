@@ -199,9 +199,14 @@ def test_write_waits_for_another_thread_and_gives_up_in_time(bus_dir: Path) -> N
         assert bus.publish("note", from_agent="bob").seq == 1
 
 
+def threads() -> set[threading.Thread]:
+    return set(threading.enumerate())
+
+
 def test_interrupted_wait_does_not_keep_the_write_lock(bus: Bus, bus_dir: Path) -> None:
     """M-28: Ctrl-C while waiting; the lock that is granted later is nobody's to keep."""
     waiting = threading.Event()
+    before = threads()
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -209,7 +214,7 @@ def test_interrupted_wait_does_not_keep_the_write_lock(bus: Bus, bus_dir: Path) 
     def hold_until_interrupted() -> None:
         with bus.transaction():
             waiting.set()
-            wait_until(lambda: "ackbus-lock" in {thread.name for thread in threading.enumerate()})
+            wait_until(lambda: any(t.name == "ackbus-lock" for t in threads() - before))
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
             interrupted.wait(10)
 

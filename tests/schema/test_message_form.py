@@ -350,3 +350,16 @@ def test_number_beyond_64_bits_gives_one_line(bus: Bus) -> None:
     ):
         with pytest.raises(InvalidInput, match="64 bits"):
             use()
+
+
+@pytest.mark.parametrize("number", ["18446744073709551616", "-9223372036854775809", "1" * 30])
+def test_integers_beyond_64_bits_are_refused_when_read(number: str) -> None:
+    """Pitfall 21: a parser would round them in silence."""
+    with pytest.raises(InvalidInput, match="beyond 64 bits; send it as a string"):
+        decode(f'{{"n": [{number}]}}')
+
+
+def test_long_digits_that_are_no_such_integer_are_read() -> None:
+    """Pitfall 21: in strings, in fractions, and up to the very edge of 64 bits."""
+    text = f'["{"1" * 40}", 0.{"1" * 40}, {2**64 - 1}, {-(2**63)}]'
+    assert decode(text) == ["1" * 40, float(f"0.{'1' * 40}"), 2**64 - 1, -(2**63)]

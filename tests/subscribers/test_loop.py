@@ -454,8 +454,11 @@ def test_error_that_is_no_unicode_text_is_counted(bus: Bus) -> None:
     assert inbox.position == 2
 
 
-def test_retry_pauses_double_from_the_one_that_is_asked_for(bus: Bus) -> None:
+def test_retry_pauses_double_from_the_one_that_is_asked_for(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """M-53: a failing message comes again after a pause that its inbox chooses."""
+    monkeypatch.setattr(rules_module, "RETRY_MAX_S", 60.0)
     fill(bus, 1)
     inbox = Inbox(bus, "alice", max_deliveries=3, retry_pause_s=0.05)
     times: list[float] = []
@@ -477,3 +480,12 @@ def test_reading_a_message_as_json_does_not_keep_its_payload(bus: Bus) -> None:
     assert b"xxx" in message.to_json()
     bus.blobs.remove(message.payload_ref or "")
     assert b'"payload_error":"blob_missing"' in message.to_json()
+
+
+def test_a_death_while_idle_does_not_park_what_comes_later(bus: Bus, bus_dir: Path) -> None:
+    """Promise 5: a message is never parked without a delivery, also at max_deliveries=1."""
+    bus.database.change("INSERT INTO loops VALUES ('alice', 999999999, 0)")
+    fill(bus, 1)
+    delivered: list[int] = []
+    Inbox(bus, "alice", max_deliveries=1).run(lambda m: delivered.append(m.seq), drain=True)
+    assert delivered == [1]
