@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .bus import Lease as Lease
     from .bus import Listener as Listener
     from .bus import Liveness as Liveness
+    from .bus import Stats as Stats
     from .export import Exporter as Exporter
     from .export import ExporterRunning as ExporterRunning
     from .export import FieldMap as FieldMap
@@ -60,7 +61,7 @@ __version__ = "0.1.0"
 #: The public names, by the room that they live in.
 _ROOMS = {
     "blobs": ("BlobStore",),
-    "bus": ("Bus", "Heart", "Heartbeat", "Lease", "Listener", "Liveness"),
+    "bus": ("Bus", "Heart", "Heartbeat", "Lease", "Listener", "Liveness", "Stats"),
     "export": ("Exporter", "ExporterRunning", "FieldMap", "ImportReport", "import_jsonl"),
     "schema": (
         "ABSENT",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .heartbeats import Liveness as Liveness
     from .leases import Lease as Lease
     from .leases import Leases as Leases
+    from .stats import Stats as Stats
 
 __all__ = [
     "COLLECT_AFTER_S",
@@ -23,6 +24,7 @@ __all__ = [
     "Leases",
     "Listener",
     "Liveness",
+    "Stats",
 ]
 
 _HOMES = {
@@ -32,6 +34,7 @@ _HOMES = {
     "Lease": "leases",
     "Leases": "leases",
     "Liveness": "heartbeats",
+    "Stats": "stats",
 }
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..schema import Layout, Message, Receipt
     from .heartbeats import Heart, Heartbeats
     from .leases import Leases
+    from .stats import Stats
 
 #: How long a waiter trusts the doorbell before it looks for itself, in seconds.
 RECHECK_S = 2.0
@@ -250,6 +251,19 @@ class Bus:
     def listen(self) -> Listener:
         """Return a listener, for loops that wait for messages in their own way."""
         return Listener(self.layout.doorbell, self.database)
+
+    def stats(self) -> Stats:
+        """Count the messages by type and by sender.
+
+        The first call after many messages counts them, in short transactions; later calls only
+        what is new.
+        """
+        from .stats import Stats
+
+        newest = self.log.newest_seq()
+        self.catalog.catch_up(newest)
+        by_type, by_sender = self.catalog.counts("type"), self.catalog.counts("from")
+        return Stats(sum(by_type.values()), newest, by_type, by_sender)
 
     def collect_blobs(self, *, older_than_s: float = COLLECT_AFTER_S) -> tuple[int, int]:
         """Delete the blobs that no message names and nobody has used for long. Safe to repeat.

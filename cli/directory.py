@@ -71,20 +71,18 @@ def stats(
 
 
 def _stats(bus: Bus) -> dict[str, object]:
-    newest = bus.log.newest_seq()
-    bus.catalog.catch_up(newest)
-    by_type, by_sender = bus.catalog.counts("type"), bus.catalog.counts("from")
+    stats = bus.stats()
     exported = Exporter(bus).position
     sizes = [bus.blobs.size(ref) for ref in bus.blobs]
     return {
         "dir": bus.layout.directory,
-        "messages": sum(by_type.values()),
-        "newest_seq": newest,
-        "by_type": by_type,
-        "by_from": by_sender,
+        "messages": stats.messages,
+        "newest_seq": stats.newest_seq,
+        "by_type": stats.by_type,
+        "by_from": stats.by_sender,
         "files": _sizes(bus.layout.directory),
         "blobs": {"count": len(sizes), "bytes": sum(sizes)},
-        "export": {"last_seq": exported, "behind": newest - exported},
+        "export": {"last_seq": exported, "behind": stats.newest_seq - exported},
     }
 
 

@@ -50,7 +50,10 @@ def export(
                 signal.signal(number, lambda *_: exporter.stop())
             exporter.follow()
             return 0
-        count = exporter.rebuild() if rebuild else exporter.export_once()
+        write = exporter.rebuild if rebuild else exporter.export_once
+        lacking = bus.log.newest_seq() - (0 if rebuild else exporter.position)
+        with progress("exporting", lacking) as move:
+            count = write(progress=move)
         if json:
             record = {"exported": count, "last_seq": exporter.position, "file": bus.layout.jsonl}
             output.json_line(record)

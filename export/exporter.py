@@ -12,6 +12,8 @@ from .writer import Writer, unwritable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..bus import Bus, Listener
 
 #: The least time between two exports while messages keep coming, in seconds. Each export ends
@@ -46,10 +48,13 @@ class Exporter:
         """The seq of the last message in the file."""
         return Position(self._bus.database).get()
 
-    def export_once(self) -> int:
+    def export_once(self, *, progress: Callable[[int], object] | None = None) -> int:
         """Write what the file lacks now; leave it untouched when that is nothing.
 
         When another exporter is at work, wait until that one has written it or has ended.
+
+        Args:
+            progress: called now and then with the number of messages written so far.
 
         Returns:
             How many messages this call wrote.
@@ -73,13 +78,16 @@ class Exporter:
             time.sleep(MIN_PAUSE_S)
         writer = Writer(self._bus)
         try:
-            return writer.catch_up()
+            return writer.catch_up(progress)
         finally:
             writer.close()
             lock.close()
 
-    def rebuild(self) -> int:
+    def rebuild(self, *, progress: Callable[[int], object] | None = None) -> int:
         """Write the file anew from the whole log, and put it in place of the old one at once.
+
+        Args:
+            progress: called now and then with the number of messages written so far.
 
         Returns:
             How many messages it holds.
@@ -90,7 +98,7 @@ class Exporter:
         """
         lock = self._lock_or_raise()
         try:
-            return Writer(self._bus).rebuild()
+            return Writer(self._bus).rebuild(progress)
         finally:
             lock.close()
 

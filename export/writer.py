@@ -15,7 +15,7 @@ from .position import Position
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ..bus import Bus
     from ..schema import Message
@@ -37,7 +37,7 @@ class Writer:
         self._file: JsonlFile | None = None
         self._last_seq = 0
 
-    def catch_up(self) -> int:
+    def catch_up(self, progress: Callable[[int], object] | None = None) -> int:
         """Append what the file lacks, and return how many messages that were.
 
         A file that has everything is left untouched. One that was removed or replaced is written
@@ -57,6 +57,8 @@ class Writer:
                 self._position.set(last_seq)
                 self._last_seq = last_seq
                 count += len(lines)
+                if progress is not None:
+                    progress(count)
         except BaseException as error:
             self.close()  # it may end in half a line; opening it again mends that
             if isinstance(error, OSError):
@@ -64,7 +66,7 @@ class Writer:
             raise
         return count
 
-    def rebuild(self) -> int:
+    def rebuild(self, progress: Callable[[int], object] | None = None) -> int:
         """Write the whole file anew beside the old one, put it in its place, and count its lines.
 
         Raises:
@@ -81,6 +83,8 @@ class Writer:
                 for lines, last_seq in _batches(self._bus.log.read()):  # noqa: B007 - used after
                     file.append(lines)
                     count += len(lines)
+                    if progress is not None:
+                        progress(count)
                 file.sync()
             finally:
                 file.close()

@@ -21,7 +21,7 @@ SURFACE = {
     "a bus": {"Bus", "Draft", "Message", "Receipt", "Priority", "ABSENT"},
     "reading with acknowledgement": {"Inbox", "Pace", "Parked", "Rules", "Session"},
     "liveness": {"Heart", "Heartbeat", "Liveness"},
-    "parts": {"BlobStore", "Lease", "Listener"},
+    "parts": {"BlobStore", "Lease", "Listener", "Stats"},
     "export": {"Exporter", "ExporterRunning", "FieldMap", "ImportReport", "import_jsonl"},
     "errors": {
         "AckPastEnd",

@@ -7,7 +7,7 @@ import apsw
 import apsw.ext
 import pytest
 
-from ackbus import Bus, Draft, Inbox
+from ackbus import Bus, Draft, Inbox, Stats
 from ackbus.bus.catalog import BLOCK_SEQS, STEP_MESSAGES
 from ackbus.bus.statements import SQL
 from ackbus.schema.queries import Queries
@@ -289,3 +289,17 @@ def test_follow_begins_where_it_is_called(bus: Bus) -> None:
     messages = bus.follow()
     bus.publish("after", from_agent="bob")
     assert next(messages).type == "after"
+
+
+def test_statistics_count_by_type_and_sender(bus: Bus) -> None:
+    """Issue item 4: also for messages that came after the last count."""
+    assert bus.stats() == Stats(messages=0, newest_seq=0, by_type={}, by_sender={})
+    for round in (1, 2):
+        bus.publish_many([Draft("b", from_agent="y"), Draft("a", from_agent="x")])
+        bus.publish("a", from_agent="y")
+        assert bus.stats() == Stats(
+            messages=3 * round,
+            newest_seq=3 * round,
+            by_type={"a": 2 * round, "b": round},
+            by_sender={"x": round, "y": 2 * round},
+        )
