@@ -209,7 +209,7 @@ def held_to_file_modes() -> tuple[str, ...]:
 def test_init_in_a_read_only_folder(bus_env: dict[str, str], project: Path) -> None:
     """M-29: one line, and nothing is left behind."""
     project.chmod(0o500)
-    command = [*held_to_file_modes(), BUS, "init"]
+    command = [*held_to_file_modes(), str(BUS), "init"]
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=project, env=bus_env, check=False
     )
