@@ -133,7 +133,8 @@ class Bus:
         """Store one message. When this returns, it is committed, and waiters are awake.
 
         Repeating it with the same `id` and content stores nothing and returns the first seq.
-        Blocks while other writers have the bus, 30 s at most.
+        Blocks while other writers have the bus, for 30 s, or a few more where one of them does
+        not know the write lock.
 
         Args:
             type, payload, from_agent, to_agent, id, in_reply_to, correlation_id, priority,

@@ -26,7 +26,8 @@ def agents(
 ) -> int:
     """List the agents that the bus knows.
 
-    Those that ever sent, acknowledged, or beat their heart. Exit code 4 when there are none.
+    Those that ever sent, acknowledged, or beat their heart. Unread messages are counted up to
+    1,000. Exit code 4 when there are none.
     """
     with actions.open_bus(directory, user) as bus:
         beats = {beat.agent: beat for beat in bus.heartbeats.list()}

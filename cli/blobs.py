@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..bus import COLLECT_AFTER_S, Bus
-from ..schema import AckbusError, InvalidInput, NotFound
+from ..schema import AckbusError, BlobAltered, BlobMissing, InvalidInput, NotFound
 from . import actions, output
 from .commands import Commands
 from .options import Directory, Json, User, Verbose
@@ -85,7 +85,7 @@ def verify(
 ) -> int:
     """Check blobs against their names.
 
-    Exit code 1 when one is altered, 4 when one is missing.
+    Exit code 1 when one is altered or can't be read, 4 when one is missing.
     """
     worst: AckbusError | None = None
     with actions.open_bus(directory, user) as bus:
@@ -108,7 +108,7 @@ def _verify(bus: Bus, ref: str, json: bool) -> AckbusError | None:
     except InvalidInput:
         raise
     except AckbusError as error:
-        state = "missing" if isinstance(error, NotFound) else "altered"
+        state = _state(error)
         if json:
             output.json_line({"ref": ref, "ok": False, "error": f"blob_{state}"})
         else:
@@ -121,10 +121,16 @@ def _verify(bus: Bus, ref: str, json: bool) -> AckbusError | None:
     return None
 
 
+def _state(error: AckbusError) -> str:
+    if isinstance(error, BlobMissing):
+        return "missing"
+    return "altered" if isinstance(error, BlobAltered) else "unreadable"
+
+
 @blob.command("gc", example="bus blob gc --older-than 7d --dry-run")
 def gc(
     older_than: Annotated[
-        str, typer.Option(metavar="D", help="Keep younger ones: seconds, or like 10m, 2h, 7d.")
+        str, typer.Option(metavar="D", help="For how long: seconds, or like 10m, 2h, 7d.")
     ] = f"{COLLECT_AFTER_S / 3600:g}h",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     json: Json = False,
@@ -132,7 +138,7 @@ def gc(
     user: User = False,
     verbose: Verbose = False,
 ) -> int:
-    """Collect the blobs that no message names and that are old enough."""
+    """Collect the blobs that no message names, and that nobody has put or read for long."""
     age_s = actions.seconds(older_than, "--older-than")
     with actions.open_bus(directory, user) as bus:
         count, size = (

@@ -77,7 +77,12 @@ class _Refused(AckbusError):
 
 def _with_place(cause: AckbusError, stored: int) -> AckbusError:
     """Return an error that also says how much is in the log."""
-    error = AckbusError(f"{cause}; the {stored} messages of the transactions before are stored")
+    kept = (
+        f"stored before that: {output.counted(stored, 'message')}"
+        if stored
+        else "nothing was stored"
+    )
+    error = AckbusError(f"{cause}; {kept}")
     error.exit_code = cause.exit_code
     return error
 

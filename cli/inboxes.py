@@ -86,14 +86,14 @@ def inbox(
 ) -> int:
     """Print where an agent stands.
 
-    Its cursor, how many messages are unread and parked, and the next ones.
+    Its cursor, how many messages are unread (counted up to 1,000) and parked, and the next ones.
     """
     with actions.open_bus(directory, user) as bus:
         box = Inbox(bus, agent)
         unread, cursor, failed = box.unread(_MAX_COUNTED + 1), box.position, len(box.parked())
         if json:
-            record = {"agent": agent, "cursor": cursor, "unread": unread, "parked": failed}
-            output.json_line(record)
+            counts = {"unread": min(unread, _MAX_COUNTED), "parked": failed}
+            output.json_line({"agent": agent, "cursor": cursor} | counts)
             return 0
         shown = f"{_MAX_COUNTED}+" if unread > _MAX_COUNTED else unread
         output.line(f"cursor {cursor}, {shown} unread, {failed} parked")

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from ..bus import Bus, Lease
-from ..schema import Refused, TimedOut, format_ts
+from ..schema import AckbusError, Refused, TimedOut, format_ts
 from ..subscribers import Pace
 from . import actions, output
 from .commands import Commands
-from .options import Directory, Json, User, Verbose, Wait
+from .options import Directory, Json, User, Verbose
 
 commands = Commands()
 lease = commands.group("lease", help="Named exclusive rights that expire.")
@@ -24,6 +24,14 @@ Holder = Annotated[
 ]
 Token = Annotated[
     int, typer.Option(metavar="N", min=1, help="The token that bus lease acquire printed.")
+]
+Wait = Annotated[
+    str | None,
+    typer.Option(
+        metavar="S",
+        help="How long to wait while it is held: seconds, or like 500ms, 10m, 2h.",
+        show_default=False,
+    ),
 ]
 Ttl = Annotated[
     str, typer.Option(metavar="S", help="How long it lasts: seconds, or like 500ms, 10m, 2h.")
@@ -43,21 +51,31 @@ def acquire(
 ) -> int:
     """Take a lease, and print it with its fencing token.
 
-    Exit code 3 when it is held, 5 when --wait ran out.
+    Exit code 3 when it is held, 5 when --wait ran out or others kept the bus locked.
     """
     holder = _holding(holder)
     wait_s = 0.0 if wait is None else actions.seconds(wait, "--wait")
     ttl_s = actions.seconds(ttl, "--ttl")
     with actions.open_bus(directory, user) as bus:
         granted = _acquire(bus, name, holder, ttl_s, wait_s)
-        held = None if granted else bus.leases.get(name)
+        held, now_ms = None if granted else bus.leases.get(name), bus.database.now_ms()
     if granted:
         _print(granted, json)
         return 0
     if json:
         output.json_line({"granted": False, "name": name} | _holder(held))
-    state = f"is held by {held.holder} until {format_ts(held.until_ms)}" if held else "was held"
-    raise (TimedOut if wait_s else Refused)(f"lease {name!r} {state}")
+    raise refusal(name, held, now_ms, waited=wait_s > 0)
+
+
+def refusal(name: str, held: Lease | None, now_ms: int, *, waited: bool) -> AckbusError:
+    """Return why a lease was not granted, from what is known of it after that."""
+    if held is None or held.until_ms <= now_ms:
+        return TimedOut(
+            f"lease {name!r} could not be had: others kept the bus locked, or it has become free"
+            " only now; try again"
+        )
+    state = f"is held by {held.holder} until {format_ts(held.until_ms)}"
+    return (TimedOut if waited else Refused)(f"lease {name!r} {state}")
 
 
 def _acquire(bus: Bus, name: str, holder: str, ttl_s: float, wait_s: float) -> Lease | None:

@@ -27,7 +27,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class CommandFailed(Exception):
-    """The command did not exit with 0."""
+    """The command did not exit with 0, or could not be run."""
 
 
 class ListenersInbox(Inbox):
@@ -106,16 +106,25 @@ class Listening:
             return
         self._say("working", message.type)
         try:
-            status = self._run(message)
+            failure = self._failure(message)
         finally:
             self._say("idle", None)
-        if status:
-            failure = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
+        if failure is not None:
             output.note(
                 f"message {message.seq}: {failure}"
                 f" (delivery {message.attempt} of {self._inbox.max_deliveries})"
             )
             raise CommandFailed(failure)
+
+    def _failure(self, message: Message) -> str | None:
+        """Run the command for a message, and return why it failed; None when it did not."""
+        try:
+            status = self._run(message)
+        except OSError as error:  # a script without a `#!` line, or one that has gone meanwhile
+            return f"{self._command[0]} can't be run: {error.strerror}"
+        if not status:
+            return None
+        return f"exit status {status}" if status > 0 else f"killed by signal {-status}"
 
     def _run(self, message: Message) -> int:
         # A process group of its own: a Ctrl-C at the terminal is for us, not for the command.

@@ -83,7 +83,8 @@ def read(
         str | None,
         typer.Option(
             metavar="T",
-            help="Only since a time like 2026-01-10T14:00:00Z, or an age like 10m.",
+            help="Only since a time like 2026-01-10T14:00:00Z or in epoch milliseconds, or since "
+            "an age like 10m.",
             show_default=False,
         ),
     ] = None,

@@ -138,9 +138,8 @@ class Inbox:
         with self.bus.transaction():
             newest = self.bus.log.newest_seq()
             if not 1 <= seq <= newest:
-                raise AckPastEnd(
-                    f"can't acknowledge {seq}: the log holds 1 to {newest}; see 'bus poll'"
-                )
+                held = f"the log holds 1 to {newest}" if newest else "the log is empty"
+                raise AckPastEnd(f"can't acknowledge {seq}: {held}; see 'bus poll'")
             self._deliveries.acknowledge(self.agent, seq)
             return self._cursors.advance(self.agent, seq)
 

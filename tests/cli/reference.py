@@ -35,7 +35,7 @@ _HEAD = """\
 |---|---|
 | 0 | done |
 | 1 | error: also when there is no bus, or it can't be used |
-| 2 | usage: the command line, or the input, breaks a rule; nothing was stored |
+| 2 | usage: the command line or the input breaks a rule; nothing of that batch was stored |
 | 3 | refused or conflict: a lease that is held, an id that is taken, an ack past the end |
 | 4 | nothing there: an empty inbox, nothing found, no such message or blob |
 | 5 | timed out: a lease that was waited for, a bus that others kept locked |

@@ -62,6 +62,10 @@ def test_bad_input(
     assert_error(run_bus(*arguments), code, *words)
 
 
+def test_ack_on_an_empty_log_says_that_it_is_empty(bus: Bus, run_bus: RunBus) -> None:
+    assert_error(run_bus("ack", "a", "1"), 3, "the log is empty")
+
+
 def test_invalid_utf8_and_malformed_json_from_files(
     log: Bus, run_bus: RunBus, project: Path
 ) -> None:

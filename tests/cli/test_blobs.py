@@ -66,6 +66,13 @@ def test_verify_tells_altered_from_missing(run_bus: RunBus, bus: Bus, bus_dir: P
     assert_error(run_bus("blob", "get", "../../etc/passwd"), 2, "not a blob name")
 
 
+def test_verify_does_not_call_altered_what_it_can_not_read(run_bus: RunBus, bus_dir: Path) -> None:
+    (bus_dir / "blobs" / REF).mkdir()
+    checked = run_bus("blob", "verify")
+    assert (checked.code, checked.out) == (1, f"{REF}  unreadable\n")
+    assert "can't be read" in checked.err
+
+
 def test_failed_get_leaves_the_file_as_it_was(run_bus: RunBus, project: Path) -> None:
     (project / "out").write_text("precious")
     assert run_bus("blob", "get", REF, "-o", "out").code == 4

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Inbox
+from ackbus import Bus, Draft, Inbox
 
 from ..conftest import RunBus, wait_until
 from .conftest import StartBus, assert_error
@@ -111,6 +111,9 @@ def test_inbox_says_where_an_agent_stands(run_bus: RunBus, bus: Bus) -> None:
     assert [line[0] for line in rest] == ["2", "3"]
     shown = run_bus("inbox", "me", "--json").out
     assert json.loads(shown) == {"agent": "me", "cursor": 1, "unread": 2, "parked": 0}
+    bus.publish_many([Draft("t", from_agent="a")] * 999)
+    assert run_bus("inbox", "me").out.startswith("cursor 1, 1000+ unread, 0 parked\n")
+    assert json.loads(run_bus("inbox", "me", "--json").out)["unread"] == 1000
 
 
 def test_parked_messages_are_listed_requeued_and_dropped(run_bus: RunBus, bus: Bus) -> None:
@@ -210,6 +213,25 @@ def test_listen_delivers_again_and_parks(run_bus: RunBus, bus: Bus, project: Pat
     assert (parked.seq, parked.attempts) == (1, 2)
     assert "exit status 3" in parked.error
     assert bus.heartbeats.get("me") is None
+
+
+def test_listen_says_why_its_command_can_not_be_run(
+    run_bus: RunBus, bus: Bus, project: Path
+) -> None:
+    """M-53: a script without a first line that names its interpreter fails aloud."""
+    bus.publish("t", from_agent="a")
+    script = project / "no-interpreter"
+    script.write_text("echo done\n")
+    script.chmod(0o700)
+    command = ("--drain", "--no-session", "--max-deliveries", "1")
+    done = run_bus("listen", "me", *command, "--", script)
+    failure = f"{script} can't be run: Exec format error"
+    assert (done.code, done.out) == (0, "")
+    assert [line.partition(": ")[2] for line in done.err.splitlines()] == [
+        f"message 1: {failure} (delivery 1 of 1)",
+        "message 1: parked after 1 delivery; see 'bus parked list me'",
+    ]
+    assert failure in Inbox(bus, "me").parked()[0].error
 
 
 def test_listen_waits_for_the_pause_before_it_delivers_again(

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from ackbus import Bus
+from ackbus import Bus, Lease
+from ackbus.cli.leases import refusal
 
 from ..conftest import RunBus
 from .conftest import StartBus, assert_error
@@ -66,3 +67,14 @@ def test_lease_input_is_checked(run_bus: RunBus) -> None:
     assert_error(run_bus("lease", "acquire", "x", "--holder", "a", "--ttl", "x"), 2, "x")
     assert_error(run_bus("lease", "renew", "x", "--holder", "a"), 2, "--token")
     assert_error(run_bus("lease", "steal", "x"), 2, "steal")
+
+
+def test_lease_that_nobody_holds_is_not_called_held() -> None:
+    """M-72: the bus was locked, or the lease has just become free: try again, exit code 5."""
+    ended = Lease("x", "a", 1, 0, 1000)
+    for held in (None, ended):
+        error = refusal("x", held, 1000, waited=False)
+        assert (error.exit_code, "others kept the bus locked" in str(error)) == (5, True)
+    error = refusal("x", ended, 999, waited=False)
+    assert (error.exit_code, "is held by a until" in str(error)) == (3, True)
+    assert refusal("x", ended, 999, waited=True).exit_code == 5
