@@ -70,8 +70,11 @@ class BlobStore:
             BlobMissing: there is no such blob.
             BlobAltered: its bytes are not what its name says.
         """
-        with self._open(ref) as file:
-            data = file.read()
+        try:
+            with self._open(ref) as file:
+                data = file.read()
+        except OSError as error:  # a directory of that name, a broken disk
+            raise self._unreadable(ref, error) from error
         if _name(_sha256(data)) != ref:
             raise BlobAltered(_altered(ref))
         return data
@@ -124,12 +127,14 @@ class BlobStore:
         """Return a blob's size in bytes.
 
         Raises:
+            InvalidInput: `ref` is not a blob's name.
             BlobMissing: there is no such blob.
+            BusUnusable: the system does not let us look.
         """
         try:
             return os.stat(self._path(ref)).st_size
-        except FileNotFoundError as error:
-            raise BlobMissing(f"no blob {ref} in {self._directory}") from error
+        except OSError as error:
+            raise self._unreadable(ref, error) from error
 
     def older_than(self, age_s: float) -> list[str]:
         """Return the names of the blobs that nobody has put or read for `age_s` seconds."""
@@ -192,10 +197,13 @@ class BlobStore:
         path = self._path(ref)
         try:
             return open(path, "rb")
-        except FileNotFoundError as error:
-            raise BlobMissing(f"no blob {ref} in {self._directory}") from error
         except OSError as error:
-            raise BusUnusable(f"blob {ref} can't be read: {error.strerror}") from error
+            raise self._unreadable(ref, error) from error
+
+    def _unreadable(self, ref: str, error: OSError) -> BlobMissing | BusUnusable:
+        if isinstance(error, FileNotFoundError):
+            return BlobMissing(f"no blob {ref} in {self._directory}")
+        return BusUnusable(f"blob {ref} can't be read: {error.strerror}")
 
 
 def _write(path: str, content: BinaryIO) -> tuple[str, int]:

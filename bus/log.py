@@ -129,10 +129,21 @@ class Log:
         seq: int | None = self._database.value(SQL["newest_seq"])
         return seq or 0
 
-    def newest(self, count: int) -> list[Message]:
-        """Return the newest `count` messages, oldest of them first."""
-        rows = self._database.rows(SQL["newest"], (count,))
-        return [Message(row, self._blobs) for row in reversed(rows)]
+    def newest(self, count: int, *, type: str | None = None) -> list[Message]:
+        """Return the newest `count` messages that fit a type pattern, oldest of them first."""
+        pattern = None if type is None else TypePattern(type)
+        size = count if pattern is None else PAGE_MESSAGES
+        spans = self._catalog.spans(0, self.newest_seq(), pattern, None, None)
+        found: list[Message] = []
+        for start, end in reversed(list(spans)):
+            while len(found) < count:
+                rows = self._database.rows(SQL["newest_in_span"], (start, end, size))
+                if not rows:
+                    break
+                end = rows[-1][0] - 1
+                fitting = (row for row in rows if pattern is None or pattern.matches(row[5]))
+                found += [Message(row, self._blobs) for row in fitting]
+        return found[:count][::-1]
 
     def addressed_to(self, agent: str, after_seq: int, limit: int) -> list[Message]:
         """Return up to `limit` messages to an agent, and broadcasts, above `after_seq`, in order.

@@ -53,8 +53,9 @@ ORDER BY seq LIMIT ?4;
 SELECT {columns} FROM messages WHERE seq > ?1 AND seq <= ?2
 ORDER BY seq LIMIT ?3;
 
--- name: newest
-SELECT {columns} FROM messages ORDER BY seq DESC LIMIT ?;
+-- name: newest_in_span
+SELECT {columns} FROM messages WHERE seq > ?1 AND seq <= ?2
+ORDER BY seq DESC LIMIT ?3;
 
 -- catalog -------------------------------------------------------------------------------------
 

@@ -67,8 +67,10 @@ def get(
         try:
             with open(to, "wb") as file:
                 bus.blobs.copy(ref, file)
+        except AckbusError:  # of the blob; one that is missing is an OSError too
+            raise
         except OSError as error:
-            raise InvalidInput(f"can't write {to}: {reason(error)}") from error
+            raise AckbusError(f"can't write {to}: {reason(error)}") from error
     return 0
 
 

@@ -134,6 +134,7 @@ def tail(
         int, typer.Option("-n", "--lines", metavar="N", min=0, max=MAX_SEQ, help="How many.")
     ] = 10,
     follow: Follow = False,
+    type: TypePattern = None,
     json: Json = False,
     directory: Directory = None,
     user: User = False,
@@ -142,11 +143,13 @@ def tail(
     """Print the newest messages, oldest of them first."""
     with actions.open_bus(directory, user) as bus:
         seen = bus.log.newest_seq()
-        newest = bus.log.newest(lines)
+        newest = bus.log.newest(lines, type=type)
         count = output.messages(newest, bus.blobs, json=json, live=follow)
         if follow:
-            after = newest[-1].seq if newest else seen
-            output.messages(bus.follow(from_seq=after + 1), bus.blobs, json=json, live=True)
+            after = max(seen, newest[-1].seq) if newest else seen
+            output.messages(
+                bus.follow(from_seq=after + 1, type=type), bus.blobs, json=json, live=True
+            )
         return _some(count)
 
 

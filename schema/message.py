@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import orjson
 
-from .errors import BlobAltered, BlobMissing, InvalidInput
+from .errors import BlobAltered, BlobMissing, BusUnusable, InvalidInput
 from .limits import MAX_PAYLOAD_BYTES
 from .times import format_ts
 
@@ -177,8 +177,9 @@ class Message:
     def payload_error(self) -> str | None:
         """Why the payload can't be had: None when it can.
 
-        `blob_missing`, `blob_altered`, `decode_failed` (it is not JSON), or `too_large`: a blob
-        that no payload can be. `Bus.blobs` has the bytes of the last two.
+        `blob_missing`, `blob_altered`, `blob_unreadable` (the system refuses it), `decode_failed`
+        (it is not JSON), or `too_large`: a blob that no payload can be. `Bus.blobs` has the bytes
+        of the last two.
         """
         if not self._decoded:
             self._decode()
@@ -204,6 +205,8 @@ class Message:
             return None, "blob_missing"
         except BlobAltered:
             return None, "blob_altered"
+        except BusUnusable:
+            return None, "blob_unreadable"
 
     def to_line(self) -> bytes:
         """Return its line of `bus.jsonl`, without the newline; large payloads stay references."""

@@ -12,14 +12,16 @@ class TypePattern:
     Answers are remembered, because a log has few types and many messages.
 
     Raises:
-        InvalidInput: the pattern is empty, too long, or has `>` elsewhere than at the end.
+        InvalidInput: the pattern is empty, too long, has `>` elsewhere than at the end, or a
+            wildcard that is not a whole part.
     """
 
     __slots__ = ("_known", "_open_ended", "_parts", "exact", "text")
 
     def __init__(self, text: str) -> None:
         parts = text.split(".")
-        if not text or len(text) > MAX_TYPE_CHARS or "" in parts or ">" in parts[:-1]:
+        mixed = any(part not in ("*", ">") and ("*" in part or ">" in part) for part in parts)
+        if mixed or len(text) > MAX_TYPE_CHARS or "" in parts or ">" in parts[:-1]:
             shown = text if len(text) <= 40 else text[:40] + "…"
             raise InvalidInput(f"{shown!a} is not a type pattern like task.done, task.*, or task.>")
         self.text = text

@@ -167,6 +167,8 @@ class Inbox:
     def fail(self, message: Message, error: str) -> bool:
         """Note that handling a message failed; after `max_deliveries` failures it is parked.
 
+        What the agent has acknowledged counts as done, whatever came after that.
+
         Returns:
             Whether it is parked now, and the cursor past it.
         """
@@ -174,6 +176,8 @@ class Inbox:
 
     def _count(self, message: Message, error: str, max_failures: int) -> bool:
         with self.bus.transaction():
+            if self._is_acknowledged(message):
+                return False
             attempts = self._deliveries.count_failure(self.agent, message.seq, error)
             if attempts < max_failures:
                 return False
@@ -266,9 +270,7 @@ class Inbox:
         Without this a message over which the body of a `for` loop fails would come for ever.
         """
         try:
-            requeued = message.seq in self._deliveries.requeued(self.agent, _NO_LIMIT)
-            if requeued or message.seq > self.position:
-                self.fail(message, "the loop was left before it was acknowledged")
+            self.fail(message, "the loop was left before it was acknowledged")
         except AckbusError:
             return  # the bus is closed: this loop is not ended in good order, which counts as well
 
@@ -282,6 +284,10 @@ class Inbox:
     def attempts(self, message: Message) -> int:
         """Return how many deliveries of a message have failed."""
         return self._deliveries.attempts(self.agent, message.seq)
+
+    def _is_acknowledged(self, message: Message) -> bool:
+        requeued = self._deliveries.requeued(self.agent, _NO_LIMIT)
+        return message.seq <= self.position and message.seq not in requeued
 
     def _requeued(self, limit: int) -> list[Message]:
         seqs = self._deliveries.requeued(self.agent, limit)

@@ -336,3 +336,17 @@ def test_putting_a_blob_again_makes_the_collector_wait(bus: Bus) -> None:
     bus.publish("note", from_agent="bob", payload_ref=ref)
     os.utime(path, (1, 1))
     assert bus.collect_blobs() == (0, 0)
+
+
+def test_blob_that_the_system_refuses_to_read_is_said_of_its_message_alone(bus: Bus) -> None:
+    """M-51, promise 5: whoever polls gets past it."""
+    bus.publish("note", LARGE, from_agent="bob")
+    bus.publish("note", "behind", from_agent="bob")
+    (ref,) = bus.blobs
+    path = Path(bus.layout.blobs, ref)
+    path.unlink()
+    path.mkdir()
+    first, second = bus.read()
+    assert (first.payload, first.payload_error) == (None, "blob_unreadable")
+    assert b'"payload_error":"blob_unreadable"' in first.to_json()
+    assert second.payload == "behind"

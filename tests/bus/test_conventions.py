@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Inbox, Liveness
+from ackbus import Bus, Draft, Inbox, Liveness
 
 from ..programs import raw_sql
 
@@ -88,6 +88,18 @@ def test_newest_hundred_changes_of_state_are_one_statement_away(bus: Bus, bus_di
     assert rows[0][0] == 179
     wanted = [m.seq for m in bus.read() if m.type in ("heartbeat", "state_change")]
     assert [seq for seq, _ in rows] == wanted[-100:][::-1]
+
+
+def test_newest_of_a_type_are_found_from_the_end(bus: Bus) -> None:
+    """M-95, X-38: `bus tail --type`, however much else came meanwhile."""
+    for n in range(120):
+        bus.publish("state_change", {"n": n}, from_agent="bob")
+    bus.publish_many([Draft("noise", from_agent="bob")] * 5000)
+    bus.stats()  # counts what is there: then only the blocks with this type are read
+    bus.publish("state_change", {"n": 120}, from_agent="bob")
+    newest = bus.log.newest(100, type="state_change")
+    assert [message.payload["n"] for message in newest] == list(range(21, 121))
+    assert [message.seq for message in bus.log.newest(2)] == [5120, 5121]
 
 
 def test_status_is_beats_from_the_table_and_changes_from_the_log(bus: Bus) -> None:

@@ -210,3 +210,16 @@ def test_closed_standard_streams_are_errors(filled: Bus, bus_env: dict[str, str]
         assert done.returncode in (1, 2)
         assert done.stderr == f"bus: the standard {what} is closed\n"
     assert filled.log.newest_seq() == 3
+
+
+def test_tail_of_a_type_shows_its_newest_and_follows_it(
+    run_bus: RunBus, bus: Bus, bus_dir: Path
+) -> None:
+    """M-95: the newest changes of state, oldest of them first."""
+    for n in range(4):
+        bus.publish("state_change", n, from_agent="a")
+        bus.publish("noise", from_agent="a")
+    shown = run_bus("tail", "-n", "2", "--type", "state_*", "--json")
+    assert (shown.code, "not a type pattern" in shown.err) == (2, True)
+    shown = run_bus("tail", "-n", "2", "--type", "state_change", "--json")
+    assert [json.loads(line)["payload"] for line in shown.out.splitlines()] == [2, 3]

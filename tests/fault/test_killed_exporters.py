@@ -10,10 +10,10 @@ from ackbus import Bus, Exporter
 from ..concurrency.actors import StartActor
 from .evidence import raw_rows
 
-KILLS = 40
+KILLS = 100
 
 
-def test_bus_jsonl_is_exact_after_40_kills(start: StartActor, bus: Bus, bus_dir: Path) -> None:
+def test_bus_jsonl_is_exact_after_100_kills(start: StartActor, bus: Bus, bus_dir: Path) -> None:
     """M-80, M-85, M-86, X-40, promise 8."""
     chance = random.Random(7)
     jsonl = bus_dir / "bus.jsonl"

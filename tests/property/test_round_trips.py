@@ -209,8 +209,8 @@ def test_payload_limit_is_exact(shared_bus: Bus) -> None:
 
 # Patterns --------------------------------------------------------------------------------------
 
-words = st.sampled_from(["a", "b", "ab", "a*"])
-types = st.lists(words.filter(lambda word: "*" not in word), min_size=1, max_size=4).map(".".join)
+words = st.sampled_from(["a", "b", "ab", "a_b"])
+types = st.lists(words, min_size=1, max_size=4).map(".".join)
 patterns = st.builds(
     lambda parts, rest: ".".join([*parts, *rest]),
     st.lists(words | st.just("*"), max_size=3),

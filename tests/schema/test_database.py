@@ -119,7 +119,7 @@ def test_every_write_begins_with_the_write_lock(bus: Bus, statements: list[str])
     writes: list[Callable[[], object]] = [
         lambda: bus.publish("note", from_agent="bob"),
         lambda: inbox.ack(1),
-        lambda: inbox.fail(bus.log.newest(1)[0], "error"),
+        lambda: Inbox(bus, "carol").fail(bus.log.newest(1)[0], "error"),
         lambda: bus.heartbeats.beat("alice"),
         acquire,
         renew_and_release,

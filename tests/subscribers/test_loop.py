@@ -232,22 +232,35 @@ def test_work_done_before_a_crash_is_not_replied_to_twice(bus: Bus, bus_dir: Pat
 
 
 def test_redelivered_message_has_its_effect_once(bus: Bus) -> None:
-    """M-38: the handler fails after its work is done; the second delivery is recognised."""
+    """M-38: a cursor that was put back delivers again; the second delivery is recognised."""
     fill(bus, 1)
     inbox = Inbox(bus, "alice")
-    deliveries = []
+    known: list[bool] = []
 
     def handle(message: Message) -> None:
-        deliveries.append(message.attempt)
-        with bus.transaction():
-            if inbox.is_completed(message):
-                return
+        if message.type == "note":
+            known.append(inbox.is_completed(message))
             inbox.complete(message, Draft("effect", from_agent="alice", to_agent="zoe"))
+
+    for _ in range(2):
+        inbox.run(handle, drain=True)
+        bus.database.change("UPDATE cursors SET last_acked_seq = 0")
+    assert known == [False, True]
+    assert [message.type for message in bus.read()] == ["note", "effect"]
+
+
+def test_error_after_an_acknowledgement_is_no_failure(bus: Bus) -> None:
+    """M-37: what was acknowledged is done; it is neither counted nor parked."""
+    fill(bus, 2)
+    inbox = Inbox(bus, "alice", max_deliveries=1)
+
+    def handle(message: Message) -> None:
+        inbox.complete(message)
         raise RuntimeError("after the work")
 
     inbox.run(handle, drain=True)
-    assert [message.type for message in bus.read()] == ["note", "effect"]
-    assert deliveries == [1]
+    assert (inbox.position, inbox.parked()) == (2, [])
+    assert bus.database.rows("SELECT * FROM deliveries") == []
 
 
 def test_loop_of_a_living_process_is_no_crash(bus: Bus, bus_dir: Path) -> None:
