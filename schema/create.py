@@ -6,10 +6,11 @@ import os
 
 import apsw
 
-from .database import BUSY_TIMEOUT_MS, check_sqlite_version, translate
+from .database import BUSY_TIMEOUT_MS
 from .errors import BusUnusable
 from .file_lock import FileLock
 from .layout import Layout, refuse_network_filesystem
+from .sqlite import check_sqlite_version, translate
 
 #: What git must not see: the file and its helpers change with every message. `bus.jsonl`, and
 #: the blobs that its lines name, are for history.

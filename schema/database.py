@@ -1,4 +1,4 @@
-"""The one way to the file: connections, and the only BEGIN, COMMIT and ROLLBACK of the package.
+"""The one way to the file: a connection for each thread, and statements that run in it.
 
 A `Database` may be shared by threads: each thread gets a connection of its own. Writing nests:
 `with database.write():` inside another joins it, so that methods which write on their own also
@@ -8,27 +8,25 @@ take part in a larger transaction.
 from __future__ import annotations
 
 import os
-import time
 from _thread import _local
 
 import apsw
 
 from .errors import (
     AckbusError,
-    BusBusy,
     BusNotFound,
     BusUnusable,
     InvalidInput,
     WrongProcess,
 )
-from .file_lock import FileLock
 from .layout import BUS_DIRECTORY, Layout, refuse_network_filesystem
+from .sqlite import check_sqlite_version, translate
 from .times import now_ms
+from .transactions import ThreadState, WriteTransaction
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
     from typing import Any
 
     from .times import Clock
@@ -41,10 +39,6 @@ BUSY_TIMEOUT_MS = 5000
 
 #: How long a write tries to get in before it gives up with `BusBusy`, in seconds.
 WRITE_TIMEOUT_S = 30.0
-
-#: SQLite releases below these can corrupt a file when checkpoints run back to back
-#: (the WAL-reset bug, fixed in 3.51.3 and, for older lines, in 3.50.7 and 3.44.6).
-_SAFE_SQLITE = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 
 _SYNCHRONOUS = {"normal": "NORMAL", "full": "FULL"}
 
@@ -78,7 +72,7 @@ class Database:
         self.layout = Layout(directory)
         self.now_ms = clock
         self._synchronous = _SYNCHRONOUS[durability]
-        self._write_timeout_s = write_timeout_s
+        self.write_timeout_s = write_timeout_s
         self._busy_timeout_ms = min(BUSY_TIMEOUT_MS, round(write_timeout_s * 1000))
         self._pid = os.getpid()
         self._threads = _local()
@@ -155,7 +149,7 @@ class Database:
         self._closed = True
         self.close_thread()
 
-    def _thread(self) -> _Thread:
+    def _thread(self) -> ThreadState:
         if os.getpid() != self._pid:
             raise WrongProcess(
                 "this bus was opened before a fork; open it again in the child process"
@@ -163,9 +157,9 @@ class Database:
         if self._closed:
             raise AckbusError("this bus has been closed")
         try:
-            thread: _Thread = self._threads.state
+            thread: ThreadState = self._threads.state
         except AttributeError:
-            thread = self._threads.state = _Thread(self)
+            thread = self._threads.state = ThreadState(self)
         return thread
 
     def connect(self) -> apsw.Connection:
@@ -215,175 +209,12 @@ class Database:
             )
 
 
-class WriteTransaction:
-    """What `Database.write` returns: a transaction, or a savepoint in the one that is open."""
-
-    __slots__ = ("_database", "_thread")
-
-    def __init__(self, thread: _Thread, database: Database) -> None:
-        self._thread = thread
-        self._database = database
-
-    def __enter__(self) -> apsw.Connection:
-        thread = self._thread
-        if thread.depth == 0:
-            thread.begin(self._database._write_timeout_s)
-        elif thread.connection.in_transaction:
-            thread.connection.execute("SAVEPOINT part")
-        else:  # after a full disk, SQLite rolls back all of it; what follows must not stand alone
-            raise AckbusError("an error has undone this transaction; begin another")
-        thread.depth += 1
-        return thread.connection
-
-    def after_commit(self, call: Callable[[], None]) -> None:
-        """Call something once when the outermost transaction has been committed."""
-        self._thread.after_commit[call] = None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        thread = self._thread
-        thread.depth -= 1
-        try:
-            if thread.depth == 0:
-                thread.end(commit=error is None)
-            elif error is None:
-                thread.connection.execute("RELEASE part")
-            elif thread.connection.in_transaction:  # SQLite itself may have rolled back
-                thread.connection.execute("ROLLBACK TO part; RELEASE part")
-        except apsw.Error as failure:
-            raise translate(failure, self._database.layout) from failure
-        if isinstance(error, apsw.Error):
-            raise translate(error, self._database.layout) from error
-
-
-class _Thread:
-    """One thread's connection, its write lock, and how deep it is in transactions."""
-
-    __slots__ = ("after_commit", "connection", "depth", "layout", "lock")
-
-    def __init__(self, database: Database) -> None:
-        self.connection = database.connect()
-        self.layout = database.layout
-        self.lock: FileLock | None = None
-        self.depth = 0
-        self.after_commit: dict[Callable[[], None], None] = {}
-
-    def begin(self, timeout_s: float) -> None:
-        lock = self.lock
-        if lock is None:
-            lock = self.lock = _open_lock(self.layout)
-        deadline = time.monotonic() + timeout_s
-        lock.acquire(timeout_s)
-        try:
-            try:
-                self.connection.execute("BEGIN IMMEDIATE")
-            except apsw.BusyError:
-                if time.monotonic() >= deadline:
-                    raise
-                self._begin_patiently(deadline)
-        except BaseException as error:
-            lock.release()
-            if isinstance(error, apsw.Error):
-                raise translate(error, self.layout) from error
-            raise
-
-    def _begin_patiently(self, deadline: float) -> None:
-        """Go on trying: a program that doesn't know the write lock is in a long transaction."""
-        import tenacity  # loaded only by a process that has to wait
-
-        for attempt in tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(apsw.BusyError),
-            wait=tenacity.wait_random_exponential(multiplier=0.01, max=1),
-            stop=lambda _: time.monotonic() >= deadline,
-            reraise=True,
-        ):
-            with attempt:
-                self.connection.execute("BEGIN IMMEDIATE")
-
-    def end(self, *, commit: bool) -> None:
-        calls, self.after_commit = self.after_commit, {}
-        try:
-            if commit:
-                self._commit()
-            elif self.connection.in_transaction:  # SQLite itself may have rolled back
-                self.connection.execute("ROLLBACK")
-        finally:
-            assert self.lock is not None
-            self.lock.release()
-        if commit:
-            for call in calls:
-                call()
-
-    def _commit(self) -> None:
-        try:
-            self.connection.execute("COMMIT")
-        except apsw.Error:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
-            raise
-
-    def close(self) -> None:
-        self.connection.close()
-        if self.lock is not None:
-            self.lock.close()
-
-
-def _open_lock(layout: Layout) -> FileLock:
-    try:
-        return FileLock(layout.write_lock)
-    except OSError as error:
-        raise BusUnusable(f"can't open {layout.write_lock}: {error.strerror}") from error
-
-
 def no_bus(layout: Layout) -> BusNotFound:
     """Return the error for a directory without a bus; often its parent was named."""
     inside = os.path.join(layout.directory, BUS_DIRECTORY)
     if os.path.exists(Layout(inside).database):
         return BusNotFound(f"no bus in {layout.directory}; did you mean {inside}?")
     return BusNotFound(f"no bus in {layout.directory}; make one with 'bus init'")
-
-
-def check_sqlite_version(version: str) -> None:
-    """Refuse an SQLite library whose write-ahead log can corrupt the file.
-
-    Raises:
-        BusUnusable: `version` has the WAL-reset bug.
-    """
-    parts = tuple(int(part) for part in version.split("."))
-    if not any(parts >= safe and parts[:2] == safe[:2] for safe in _SAFE_SQLITE[1:]) and (
-        parts < _SAFE_SQLITE[0]
-    ):
-        raise BusUnusable(
-            f"SQLite {version} can corrupt a bus (its WAL-reset bug); install apsw 3.51.3 or later"
-        )
-
-
-def translate(error: apsw.Error, layout: Layout) -> AckbusError:
-    """Return the error of ours that says what an SQLite error means for the user."""
-    where = layout.directory
-    if isinstance(error, apsw.BusyError):
-        return BusBusy(f"another program has kept the bus in {where} locked; try again")
-    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _is_full(where)):
-        return BusUnusable(f"the disk under {where} is full; nothing was stored")
-    if isinstance(error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)):
-        return BusUnusable(f"the bus in {where} can't be written by this user: {error}")
-    if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
-        return BusUnusable(f"the file {layout.database} is damaged or is not a bus: {error}")
-    if isinstance(error, apsw.IOError):
-        return BusUnusable(f"the disk under {where} failed: {error}")
-    return AckbusError(f"the bus in {where} refused a statement: {error}")
-
-
-def _is_full(directory: str) -> bool:
-    """Whether a disk has no room: SQLite calls it an I/O error when it makes its shared memory."""
-    try:
-        return os.statvfs(directory).f_bavail == 0
-    except OSError:
-        return False
 
 
 def pages(

@@ -9,8 +9,8 @@ import pytest
 
 from ackbus import Bus, BusNotFound, BusUnusable
 from ackbus.schema import layout
-from ackbus.schema.database import check_sqlite_version
 from ackbus.schema.layout import filesystem_of, find_bus
+from ackbus.schema.sqlite import check_sqlite_version
 
 from ..programs import connect, run_program_to_sigkill
 

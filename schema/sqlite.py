@@ -1,0 +1,53 @@
+"""What SQLite says, in words that help: its errors, and its version."""
+
+from __future__ import annotations
+
+import os
+
+import apsw
+
+from .errors import AckbusError, BusBusy, BusUnusable
+from .layout import Layout
+
+#: SQLite releases below these can corrupt a file when checkpoints run back to back
+#: (the WAL-reset bug, fixed in 3.51.3 and, for older lines, in 3.50.7 and 3.44.6).
+_SAFE_SQLITE = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
+
+
+def check_sqlite_version(version: str) -> None:
+    """Refuse an SQLite library whose write-ahead log can corrupt the file.
+
+    Raises:
+        BusUnusable: `version` has the WAL-reset bug.
+    """
+    parts = tuple(int(part) for part in version.split("."))
+    if not any(parts >= safe and parts[:2] == safe[:2] for safe in _SAFE_SQLITE[1:]) and (
+        parts < _SAFE_SQLITE[0]
+    ):
+        raise BusUnusable(
+            f"SQLite {version} can corrupt a bus (its WAL-reset bug); install apsw 3.51.3 or later"
+        )
+
+
+def translate(error: apsw.Error, layout: Layout) -> AckbusError:
+    """Return the error of ours that says what an SQLite error means for the user."""
+    where = layout.directory
+    if isinstance(error, apsw.BusyError):
+        return BusBusy(f"another program has kept the bus in {where} locked; try again")
+    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _is_full(where)):
+        return BusUnusable(f"the disk under {where} is full; nothing was stored")
+    if isinstance(error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)):
+        return BusUnusable(f"the bus in {where} can't be written by this user: {error}")
+    if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
+        return BusUnusable(f"the file {layout.database} is damaged or is not a bus: {error}")
+    if isinstance(error, apsw.IOError):
+        return BusUnusable(f"the disk under {where} failed: {error}")
+    return AckbusError(f"the bus in {where} refused a statement: {error}")
+
+
+def _is_full(directory: str) -> bool:
+    """Whether a disk has no room: SQLite calls it an I/O error when it makes its shared memory."""
+    try:
+        return os.statvfs(directory).f_bavail == 0
+    except OSError:
+        return False
