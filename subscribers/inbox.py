@@ -212,7 +212,8 @@ class Inbox:
         Args:
             handler: is given each message; what it returns is ignored.
             drain: return when nothing is left, instead of waiting for more.
-            rules: what `Inbox.rules` returned, for a caller that wants to stop the loop.
+            rules: what `Inbox.rules` returned, for a caller that wants to stop the loop; whether
+                it drains was said there.
         """
         from .drivers import run
 

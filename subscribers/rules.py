@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: longest such pause, in seconds: meanwhile what is behind it waits.
 RETRY_FACTOR, RETRY_MAX_S = 2.0, 60.0
 
+#: More doublings than lead from any sensible first pause to the longest one.
+_MAX_DOUBLINGS = 64
+
 
 class Handle:
     """The driver is to hand over this message, and to answer None, or the error it raised."""
@@ -126,4 +129,6 @@ class Rules:
                 return
 
     def _retry_pause_s(self, failures: int) -> float:
-        return min(self.inbox.retry_pause_s * RETRY_FACTOR**failures, RETRY_MAX_S)
+        # The exponent is bounded too: whoever never parks may see more than a float can hold.
+        growth = RETRY_FACTOR ** min(failures, _MAX_DOUBLINGS)
+        return min(self.inbox.retry_pause_s * growth, RETRY_MAX_S)

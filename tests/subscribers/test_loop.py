@@ -502,3 +502,19 @@ def test_a_death_while_idle_does_not_park_what_comes_later(bus: Bus, bus_dir: Pa
     delivered: list[int] = []
     Inbox(bus, "alice", max_deliveries=1).run(lambda m: delivered.append(m.seq), drain=True)
     assert delivered == [1]
+
+
+def test_message_that_failed_thousands_of_times_still_comes_again(bus: Bus) -> None:
+    """M-53, promise 5: an inbox that never parks outlives any number of failures."""
+    fill(bus, 1)
+    row = "INSERT INTO deliveries VALUES ('alice', 1, 'failing', 5000, 'error', 0)"
+    bus.database.change(row)
+    outcomes = iter([ValueError("once more"), None])
+
+    def handle(message: Message) -> None:
+        if (outcome := next(outcomes)) is not None:
+            raise outcome
+
+    inbox = Inbox(bus, "alice", max_deliveries=10**9)
+    inbox.run(handle, drain=True)
+    assert (inbox.position, inbox.parked()) == (1, [])
