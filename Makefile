@@ -21,7 +21,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types snippets fmt venv venv-editable clean
+.PHONY: help demo test check format lint types snippets bench bench-smoke fmt venv venv-editable clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ demo: $(VENV)/installed  ## install into .venv and run `bus demo`
 test: venv  ## run the tests
 	$(BIN)/pytest --ignore=$(DOCUMENTS)
 
-check: format lint types test snippets  ## everything that must pass, in this order
+check: format lint types test snippets bench-smoke  ## everything that must pass, in this order
 
 format: venv  ## check the formatting (`make fmt` repairs it)
 	$(BIN)/ruff format --check
@@ -45,6 +45,15 @@ types: venv  ## check the types of the installed package (errors name the source
 
 snippets: venv  ## run the commands and programs of README.md and docs/
 	$(BIN)/pytest $(DOCUMENTS)
+
+# Each file of bench/ that asks a question; measure.py is what they share.
+BENCHES := $(filter-out bench/measure.py,$(wildcard bench/*.py))
+
+bench: venv $(VENV)/bench-installed  ## ask every benchmark; the records go to bench/results
+	$(foreach bench,$(BENCHES),$(BIN)/python $(bench) --out bench/results/$(notdir $(bench:.py=.json));)
+
+bench-smoke: venv $(VENV)/bench-installed  ## show that every benchmark works, at a tiny size
+	$(foreach bench,$(BENCHES),$(BIN)/python $(bench) --smoke >/dev/null;)
 
 fmt: venv  ## format the code, sort its imports, repair what ruff can repair
 	$(BIN)/ruff check --fix-only
@@ -63,6 +72,12 @@ $(VENV)/installed: $(SOURCES) | $(BIN)/python
 # The tools of the extra `dev`.
 $(VENV)/dev-installed: pyproject.toml | $(VENV)/installed
 	$(BIN)/python $(PIP) '.[dev]'
+	rm -rf $(BUILD_LEFTOVERS)
+	@touch $@
+
+# The peers that the benchmarks compare with.
+$(VENV)/bench-installed: pyproject.toml | $(VENV)/installed
+	$(BIN)/python $(PIP) '.[bench]'
 	rm -rf $(BUILD_LEFTOVERS)
 	@touch $@
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .schema import IdConflict as IdConflict
     from .schema import InvalidInput as InvalidInput
     from .schema import LeaseLost as LeaseLost
+    from .schema import LimitReached as LimitReached
     from .schema import Message as Message
     from .schema import NotFound as NotFound
     from .schema import Priority as Priority
@@ -50,11 +51,33 @@ if TYPE_CHECKING:
     from .schema import UnknownRecipient as UnknownRecipient
     from .schema import UnknownRecipientWarning as UnknownRecipientWarning
     from .schema import WrongProcess as WrongProcess
+    from .subscribers import Answer as Answer
+    from .subscribers import Claim as Claim
+    from .subscribers import ClaimLost as ClaimLost
     from .subscribers import Inbox as Inbox
+    from .subscribers import Job as Job
+    from .subscribers import JobControl as JobControl
+    from .subscribers import JobNotFound as JobNotFound
+    from .subscribers import NeverRetry as NeverRetry
     from .subscribers import Pace as Pace
     from .subscribers import Parked as Parked
+    from .subscribers import Policy as Policy
+    from .subscribers import Queue as Queue
+    from .subscribers import QueueMismatch as QueueMismatch
+    from .subscribers import QueueNotFound as QueueNotFound
+    from .subscribers import QueueStats as QueueStats
+    from .subscribers import Request as Request
+    from .subscribers import RetryLater as RetryLater
     from .subscribers import Rules as Rules
     from .subscribers import Session as Session
+    from .subscribers import Trace as Trace
+    from .subscribers import WrongJobState as WrongJobState
+    from .subscribers import check as check
+    from .subscribers import request as request
+    from .subscribers import work_headers as work_headers
+    from .workers import JsonCommand as JsonCommand
+    from .workers import RawCommand as RawCommand
+    from .workers import Worker as Worker
 
 __version__ = "0.1.0"
 
@@ -76,6 +99,7 @@ _ROOMS = {
         "IdConflict",
         "InvalidInput",
         "LeaseLost",
+        "LimitReached",
         "Message",
         "NotFound",
         "Priority",
@@ -88,7 +112,33 @@ _ROOMS = {
         "UnknownRecipientWarning",
         "WrongProcess",
     ),
-    "subscribers": ("Inbox", "Pace", "Parked", "Rules", "Session"),
+    "subscribers": (
+        "Answer",
+        "Claim",
+        "ClaimLost",
+        "Inbox",
+        "Job",
+        "JobControl",
+        "JobNotFound",
+        "NeverRetry",
+        "Pace",
+        "Parked",
+        "Policy",
+        "Queue",
+        "QueueMismatch",
+        "QueueNotFound",
+        "QueueStats",
+        "Request",
+        "RetryLater",
+        "Rules",
+        "Session",
+        "Trace",
+        "WrongJobState",
+        "check",
+        "request",
+        "work_headers",
+    ),
+    "workers": ("JsonCommand", "RawCommand", "Worker"),
 }
 
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from .leases import Lease as Lease
     from .leases import Leases as Leases
     from .stats import Stats as Stats
+    from .waiting_limits import WaitingLimit as WaitingLimit
+    from .waiting_limits import WaitingLimits as WaitingLimits
 
 __all__ = [
     "COLLECT_AFTER_S",
@@ -25,6 +27,8 @@ __all__ = [
     "Listener",
     "Liveness",
     "Stats",
+    "WaitingLimit",
+    "WaitingLimits",
 ]
 
 _HOMES = {
@@ -35,6 +39,8 @@ _HOMES = {
     "Leases": "leases",
     "Liveness": "heartbeats",
     "Stats": "stats",
+    "WaitingLimit": "waiting_limits",
+    "WaitingLimits": "waiting_limits",
 }
 
 

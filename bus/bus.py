@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .heartbeats import Heart, Heartbeats
     from .leases import Leases
     from .stats import Stats
+    from .waiting_limits import WaitingLimits
 
 #: How long a waiter trusts the doorbell before it looks for itself, in seconds.
 RECHECK_S = 2.0
@@ -109,6 +110,13 @@ class Bus:
 
         return Heartbeats(self.database)
 
+    @property
+    def limits(self) -> WaitingLimits:
+        """How many messages may wait in queues and inboxes."""
+        from .waiting_limits import WaitingLimits
+
+        return WaitingLimits(self.database)
+
     def heart(self, agent: str, *, interval_s: float = 10.0) -> Heart:
         """Return a heart for an agent, not yet started: `with bus.heart("me") as heart: …`."""
         from .heartbeats import Heart
@@ -129,6 +137,7 @@ class Bus:
         headers: Mapping[str, object] | None = None,
         payload_ref: str | None = None,
         strict: bool = False,
+        wait_s: float = 0.0,
     ) -> Receipt:
         """Store one message. When this returns, it is committed, and waiters are awake.
 
@@ -140,6 +149,8 @@ class Bus:
             type, payload, from_agent, to_agent, id, in_reply_to, correlation_id, priority,
                 headers, payload_ref: as for `Draft`.
             strict: refuse a recipient that the bus has never seen, instead of warning.
+            wait_s: how long to wait for room, in seconds, where a queue or an inbox is full; not
+                inside a transaction.
 
         Raises:
             InvalidInput: a field breaks a rule.
@@ -147,6 +158,7 @@ class Bus:
             UnknownParent: `in_reply_to` is not in the log.
             BlobMissing: `payload_ref` is not in the blob store.
             UnknownRecipient: `strict`, and the bus has never seen `to_agent`.
+            LimitReached: a queue or an inbox that it is for is full; nothing was stored.
             BusBusy: other writers kept the bus for too long; nothing was stored.
         """
         draft = Draft(
@@ -161,10 +173,16 @@ class Bus:
             headers=headers,
             payload_ref=payload_ref,
         )
-        return self._publish([draft], strict)[0]
+        return self._publish([draft], strict, wait_s)[0]
 
-    def publish_many(self, drafts: Iterable[Draft], *, strict: bool = False) -> list[Receipt]:
+    def publish_many(
+        self, drafts: Iterable[Draft], *, strict: bool = False, wait_s: float = 0.0
+    ) -> list[Receipt]:
         """Store messages in one transaction: all of them, or none when one is refused.
+
+        Args:
+            drafts: the messages.
+            strict, wait_s: as for `publish`. More than a limit allows never finds room.
 
         Returns:
             A receipt for each draft, in order.
@@ -172,13 +190,17 @@ class Bus:
         Raises:
             As for `publish`.
         """
-        return self._publish(list(drafts), strict)
+        return self._publish(list(drafts), strict, wait_s)
 
-    def _publish(self, drafts: list[Draft], strict: bool) -> list[Receipt]:
+    def _publish(self, drafts: list[Draft], strict: bool, wait_s: float) -> list[Receipt]:
         for recipient in {d.to_agent for d in drafts if isinstance(d.to_agent, str)}:
             check_agent(recipient, "recipient")
             self._check_recipient(recipient, strict)
-        return self.log.append(drafts)
+        if not wait_s or self.database.writing:  # waiting would keep those out who make room
+            return self.log.append(drafts)
+        from .waiting_limits import publish_when_there_is_room
+
+        return publish_when_there_is_room(lambda: self.log.append(drafts), wait_s)
 
     def _check_recipient(self, recipient: str, strict: bool) -> None:
         stranger = self.agents.stranger(recipient, repeat=strict)
@@ -248,6 +270,16 @@ class Bus:
                 yield from self.log.read(after_seq=after, upto_seq=newest, type=type)
                 after = max(after, newest)
                 listener.wait(RECHECK_S)
+
+    def ring(self) -> None:
+        """Wake every waiter of the bus, for what is no message. Never raises.
+
+        Inside a transaction this is done once it has been committed.
+        """
+        if self.database.writing:
+            self.database.write().after_commit(self._doorbell.ring)
+        else:
+            self._doorbell.ring()
 
     def listen(self) -> Listener:
         """Return a listener, for loops that wait for messages in their own way."""

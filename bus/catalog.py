@@ -65,7 +65,8 @@ class Catalog:
         since_ms: int | None,
     ) -> Iterator[tuple[int, int]]:
         """Yield the ranges (after, last] of the log that can hold what is looked for, in order."""
-        if pattern is None and sender is None and since_ms is None:
+        is_filtered = pattern is not None or sender is not None or since_ms is not None
+        if not is_filtered or last - after <= BLOCK_SEQS:  # so few are read sooner than looked up
             yield after, last
             return
         self._catch_up_if_far(last)

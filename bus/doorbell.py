@@ -46,8 +46,8 @@ class Doorbell:
 class _File:
     """A descriptor that is closed with the last reference to it.
 
-    So none is closed under a thread that rings: its byte would go into whatever file was opened
-    under the same number since, and that may be the bus.
+    So none is closed under a thread that rings or wakes: its byte would go into whatever file was
+    opened under the same number since, and that may be the bus.
     """
 
     __slots__ = ("fd",)
@@ -69,9 +69,10 @@ class Listener:
     def __init__(self, path: str, database: Database, *, use_inotify: bool = True) -> None:
         self._path = path
         self._database = database
-        self._wake_reader, self._wake_writer = os.pipe()
+        self._wake_reader, writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
-        os.set_blocking(self._wake_writer, False)
+        os.set_blocking(writer, False)
+        self._wake_writer: _File | None = _File(writer)
         self._watch = _watch(path) if use_inotify else None
         self._version = None if self._watch else self._data_version()
 
@@ -87,18 +88,19 @@ class Listener:
 
     def wake(self) -> None:
         """End the wait that is on, or the next one, at once."""
+        writer = self._wake_writer
+        if writer is None:
+            return  # closed: nobody waits
         try:
-            os.write(self._wake_writer, b"!")
+            os.write(writer.fd, b"!")
         except OSError:
-            return  # the pipe is full: it is awake already; or closed: nobody waits
+            return  # the pipe is full: it is awake already; or it was closed meanwhile
 
     def close(self) -> None:
         """Stop listening; more than once does nothing."""
-        reader, writer = self._wake_reader, self._wake_writer
-        self._wake_reader = self._wake_writer = -1  # first: `wake` must not write to a closed one
+        reader, self._wake_reader, self._wake_writer = self._wake_reader, -1, None
         if reader >= 0:
             os.close(reader)
-            os.close(writer)
             if self._watch is not None:
                 self._watch.close()
 

@@ -63,6 +63,7 @@ class Log:
             IdConflict: an id is taken by a message with other content.
             UnknownParent: a draft answers a message that is not in the log.
             BlobMissing: a draft names a blob that is not in the store.
+            LimitReached: a draft is for a queue or an inbox that is full.
             BusBusy: the write lock could not be had in time.
         """
         now_ms = self._database.now_ms()
@@ -84,7 +85,7 @@ class Log:
         try:
             connection.execute(SQL["append"], row.values())
         except apsw.ConstraintError as error:
-            return self._receipt_of_duplicate(row, error)
+            return self._receipt_of_refused(row, error)
         return Receipt(connection.last_insert_rowid(), row.id)
 
     def _join_conversation(self, connection: apsw.Connection, row: Row) -> None:
@@ -103,10 +104,14 @@ class Log:
             raise BlobMissing(f"no blob {row.payload_ref} in the store; put it there first")
         self._blobs.put(row.large_payload)
 
-    def _receipt_of_duplicate(self, row: Row, error: apsw.ConstraintError) -> Receipt:
+    def _receipt_of_refused(self, row: Row, error: apsw.ConstraintError) -> Receipt:
         stored = self.get(row.id)
         if stored is None:
-            raise InvalidInput(f"the log refused message {row.id!r}: {error}") from error
+            from .waiting_limits import WaitingLimits
+
+            reached = WaitingLimits(self._database).reached_by(row.type, row.to_agent)
+            refusal = reached or InvalidInput(f"the log refused message {row.id!r}: {error}")
+            raise refusal from error
         differing = row.differs_from(stored)
         if differing:
             raise IdConflict(row.id, stored.seq, differing) from error
@@ -157,6 +162,11 @@ class Log:
         """Return how many messages `addressed_to` would give, counted up to `limit`."""
         count: int = self._database.value(SQL["count_addressed_to"], (agent, after_seq, limit))
         return count
+
+    def between(self, after_seq: int, upto_seq: int) -> list[Message]:
+        """Return the messages of a short range, without the first and with the last seq."""
+        values = (after_seq, upto_seq, upto_seq - after_seq)
+        return [Message(row, self._blobs) for row in self._database.rows(SQL["in_span"], values)]
 
     def names_blob(self, ref: str) -> bool:
         """Whether a message's payload is this blob."""
@@ -231,7 +241,7 @@ class Log:
         def page(after_seq: int) -> list[tuple[Any, ...]]:
             return self._database.rows(SQL[statement], (*keys, after_seq, last, PAGE_MESSAGES))
 
-        for rows in pages(page, after):
+        for rows in pages(page, after, PAGE_MESSAGES):
             yield from rows
 
 

@@ -136,3 +136,25 @@ SELECT agent_id, ts_ms, status, current_task, progress, pid FROM heartbeats WHER
 
 -- name: heartbeats
 SELECT agent_id, ts_ms, status, current_task, progress, pid FROM heartbeats ORDER BY agent_id;
+
+-- waiting_limits ------------------------------------------------------------------------------
+
+-- name: set_limit
+INSERT INTO waiting_limits (kind, name, max_waiting, waiting, glob, dots)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET max_waiting = excluded.max_waiting, waiting = excluded.waiting;
+
+-- name: clear_limit
+DELETE FROM waiting_limits WHERE kind = ? AND name = ? RETURNING name;
+
+-- name: limits
+SELECT kind, name, max_waiting, iif(kind = 'queue', waiting, (
+         SELECT count(*) FROM messages WHERE to_agent = name AND seq > ifnull(
+           (SELECT last_acked_seq FROM cursors WHERE agent_id = name), 0)))
+  FROM waiting_limits ORDER BY kind, name;
+
+-- name: limit_counts
+-- Whether messages of a type count for a queue's limit.
+SELECT EXISTS (
+  SELECT 1 FROM waiting_limits WHERE kind = 'queue' AND name = ?1 AND ?2 GLOB glob
+     AND (dots IS NULL OR dots = length(?2) - length(replace(?2, '.', ''))));

@@ -13,7 +13,7 @@ from .payloads import payload_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..schema import Message, Receipt
 
@@ -62,8 +62,10 @@ def publish(
     conversation: str | None = None,
     priority: str = "normal",
     header: Sequence[str] = (),
+    headers: Mapping[str, object] | None = None,
     payload_ref: str | None = None,
     strict: bool = False,
+    wait_s: float = 0.0,
     json: bool = False,
     directory: str | None = None,
     user: bool = False,
@@ -81,9 +83,10 @@ def publish(
             in_reply_to=reply_to,
             correlation_id=conversation,
             priority=parse_priority(priority),
-            headers=_headers(header),
+            headers=_headers(header, headers),
             payload_ref=payload_ref,
             strict=strict,
+            wait_s=wait_s,
         )
     print_receipt(receipt, json)
     return 0
@@ -155,8 +158,8 @@ def ack(
     return 0
 
 
-def _headers(pairs: Sequence[str]) -> dict[str, object]:
-    headers: dict[str, object] = {}
+def _headers(pairs: Sequence[str], base: Mapping[str, object] | None) -> dict[str, object]:
+    headers = dict(base or {})
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:

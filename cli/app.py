@@ -6,7 +6,24 @@ from typing import Annotated, Any
 
 import typer
 
-from . import agents, blobs, directory, files, inboxes, leases, messages, output, publishing
+from . import (
+    agents,
+    blobs,
+    conversations,
+    dead,
+    directory,
+    files,
+    inboxes,
+    jobs,
+    leases,
+    limits,
+    messages,
+    output,
+    publishing,
+    queues,
+    tracing,
+    working,
+)
 from .commands import Commands
 from .usage import CommandLineError, show
 
@@ -48,7 +65,23 @@ def _bus(
     """Take the options that come before a command."""
 
 
-for _group in (directory, publishing, messages, inboxes, agents, leases, blobs, files):
+for _group in (
+    directory,
+    publishing,
+    messages,
+    inboxes,
+    working,
+    queues,
+    jobs,
+    dead,
+    limits,
+    conversations,
+    tracing,
+    agents,
+    leases,
+    blobs,
+    files,
+):
     _commands: Commands = _group.commands
     _commands.add_to(app)
 

@@ -9,7 +9,15 @@ import typer
 
 from ..bus import Bus
 from ..export import Exporter
-from ..schema import BUS_DIR_VARIABLE, BUS_DIRECTORY, InvalidInput, create, user_bus
+from ..schema import (
+    BUS_DIR_VARIABLE,
+    BUS_DIRECTORY,
+    InvalidInput,
+    create,
+    find_bus,
+    upgrade,
+    user_bus,
+)
 from . import output
 from .actions import open_bus
 from .commands import Commands
@@ -26,9 +34,7 @@ def init(
 
     It is made in --dir, in $BUS_DIR, or in .worker-state/ of the working directory.
     """
-    if directory is not None and user:
-        raise InvalidInput("give --dir or --user, not both")
-    named = user_bus() if user else directory or os.environ.get(BUS_DIR_VARIABLE)
+    named = _named(directory, user) or os.environ.get(BUS_DIR_VARIABLE)
     made = create(named or BUS_DIRECTORY)
     with Bus.open(named or BUS_DIRECTORY) as bus:
         where = bus.layout.directory
@@ -37,6 +43,37 @@ def init(
     else:
         output.line(f"made a bus in {where}" if made else f"there is a bus in {where} already")
     return 0
+
+
+@commands.command("upgrade", example="bus upgrade")
+def upgrade_bus(
+    directory: Directory = None, user: User = False, json: Json = False, verbose: Verbose = False
+) -> int:
+    """Bring a bus that an older ackbus made up to this version.
+
+    Safe while programs use the bus: they wait for it. The file as it was stays beside it, as
+    bus.db.v1 after version 1. There is no way back but that copy.
+    """
+    named = _named(directory, user)
+    done = upgrade(find_bus() if named is None else named)
+    if json:
+        record = {"from_version": done.from_version, "version": done.version, "backup": done.backup}
+        output.json_line({"dir": done.directory, **record})
+    elif done.backup is None:
+        output.line(f"the bus in {done.directory} is at version {done.version} already")
+    else:
+        output.line(
+            f"the bus in {done.directory} is at version {done.version};"
+            f" the file as it was is {done.backup}"
+        )
+    return 0
+
+
+def _named(directory: str | None, user: bool) -> str | None:
+    """Return the directory that the options name, or None."""
+    if directory is not None and user:
+        raise InvalidInput("give --dir or --user, not both")
+    return user_bus() if user else directory
 
 
 @commands.command("where", example='cd "$(bus where)"')

@@ -20,7 +20,7 @@ from ..schema import (
 )
 from . import actions, output
 from .commands import Commands
-from .options import MAX_SEQ, Directory, Json, TypePattern, User, Verbose
+from .options import MAX_SEQ, Directory, Json, Since, TypePattern, User, Verbose
 
 commands = Commands()
 
@@ -79,15 +79,7 @@ def read(
         str | None,
         typer.Option(metavar="A", help="Only from or to this agent.", show_default=False),
     ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="T",
-            help="Only since a time like 2026-01-10T14:00:00Z or in epoch milliseconds, or since "
-            "an age like 10m.",
-            show_default=False,
-        ),
-    ] = None,
+    since: Since = None,
     limit: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="At most so many, the oldest.", show_default=False),
@@ -105,7 +97,7 @@ def read(
             type=type,
             conversation=conversation,
             agent=agent,
-            since_ms=None if since is None else _since(since, bus.database.now_ms()),
+            since_ms=None if since is None else since_time(since, bus.database.now_ms()),
         )
         return _some(output.messages(islice(found, limit), bus.blobs, json=json))
 
@@ -124,7 +116,7 @@ def show(
         if json:
             output.json_line(message.to_json())
         else:
-            _print_in_full(message, bus.blobs)
+            print_in_full(message, bus.blobs)
     return 0
 
 
@@ -169,14 +161,16 @@ def _find(bus: Bus, key: str) -> Message:
     return message
 
 
-def _since(text: str, now_ms: int) -> int:
+def since_time(text: str, now_ms: int) -> int:
+    """Return the epoch millisecond that --since means."""
     try:
         return parse_since(text, now_ms)
     except InvalidInput as error:
         raise InvalidInput(f"--since: {error}; or give an age like 10m") from error
 
 
-def _print_in_full(message: Message, blobs: BlobStore) -> None:
+def print_in_full(message: Message, blobs: BlobStore) -> None:
+    """Print all fields of a message that it has, and its payload."""
     error = message.payload_error
     fields = {
         "seq": message.seq,

@@ -61,3 +61,19 @@ Wait = Annotated[
         show_default=False,
     ),
 ]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="T",
+        help="Only since a time like 2026-01-10T14:00:00Z or in epoch milliseconds, or since "
+        "an age like 10m.",
+        show_default=False,
+    ),
+]
+#: The queue of a command that is about one.
+QueueName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the queue.")]
+#: The queue of a command that is about jobs, which may be in several.
+OfQueue = Annotated[
+    str | None,
+    typer.Option("--queue", metavar="Q", help="Only this queue.", show_default=False),
+]

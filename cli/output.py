@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 
@@ -31,6 +32,9 @@ _UNSAFE = (
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
+#: The environment variable that says how much long commands tell of what they do.
+LOG_VARIABLE = "BUS_LOG"
+
 _verbose = False
 
 
@@ -56,9 +60,26 @@ def line(text: str) -> None:
 def json_line(data: bytes | Mapping[str, object]) -> None:
     """Print one JSON object as a line."""
     data = data if isinstance(data, bytes) else orjson.dumps(data)
-    if _is_terminal():
+    if is_terminal():
         data = _visible_json(data.decode()).encode()
     _write(data + b"\n")
+
+
+def body(text: str) -> None:
+    """Print a text for programs as it is, ended by a newline; on a terminal made visible."""
+    if is_terminal():
+        text = "\n".join(map(visible, text.split("\n")))
+    _write(text.encode() if not text or text.endswith("\n") else text.encode() + b"\n")
+
+
+def branch(prefix: str, text: str, style: str) -> None:
+    """Print one line of a tree: what draws the tree, the text, and its style on a terminal."""
+    if not is_terminal():
+        line(prefix + text)
+        return
+    from .terminal import print_branch
+
+    print_branch(prefix, text, style)
 
 
 def messages(
@@ -127,8 +148,8 @@ def blob_note(ref: str, blobs: BlobStore) -> str:
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print rows under headings: a table on a terminal, plain columns in a pipe."""
-    cells = [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
-    if _is_terminal():
+    cells = cells_of(rows)
+    if is_terminal():
         from .terminal import print_table
 
         print_table(headings, cells)
@@ -140,13 +161,19 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         line("  ".join(padded).rstrip())
 
 
+def cells_of(rows: Sequence[Sequence[object]]) -> list[list[str]]:
+    """Return the cells of a table as text that is safe to show."""
+    return [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
+
+
 def flush() -> None:
     """Hand all that was printed to the reader."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
 
-def _is_terminal() -> bool:
+def is_terminal() -> bool:
+    """Whether data goes to a person's screen."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
@@ -157,7 +184,7 @@ def _write(data: bytes) -> None:
 
 
 def _message_printer() -> Callable[[Parts], None]:
-    if not _is_terminal():
+    if not is_terminal():
         return lambda parts: line("  ".join(parts))
     from .terminal import print_message
 
@@ -170,6 +197,16 @@ def _message_printer() -> Callable[[Parts], None]:
 def note(text: str) -> None:
     """Tell the person at the terminal something; never data."""
     _complain(f"bus: {visible(text)}")
+
+
+def json_note(record: Mapping[str, object]) -> None:
+    """Tell it to a program that reads stderr."""
+    _complain(_visible_json(orjson.dumps(record).decode()))
+
+
+def bell() -> None:
+    """Let the terminal ring."""
+    _complain("\a", end="")
 
 
 def detail(text: str) -> None:
@@ -190,11 +227,11 @@ def error(text: str, cause: BaseException | None = None) -> None:
             _complain(f"  {visible(part)}")
 
 
-def _complain(text: str) -> None:
+def _complain(text: str, end: str = "\n") -> None:
     if sys.stderr is None:
         return
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
         return  # whoever would be told this has left
 
@@ -210,14 +247,21 @@ def show_warnings() -> None:
 
 
 def show_logs() -> None:
-    """Print what the library logs as lines of ours: long commands wait troubles out, and say so."""
+    """Print what the library logs as lines of ours: long commands wait troubles out, and say so.
+
+    BUS_LOG=debug, or info, shows more.
+    """
     import logging
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            note(f"warning: {record.getMessage()}")
+            note(f"{record.levelname.lower()}: {record.getMessage()}")
 
-    logging.getLogger("ackbus").addHandler(Handler())
+    logger = logging.getLogger("ackbus")
+    logger.addHandler(Handler())
+    level = os.environ.get(LOG_VARIABLE, "").upper()
+    if level in ("DEBUG", "INFO"):
+        logger.setLevel(level)
 
 
 # text ----------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def payload_of(
     if file is not None:
         return _text(_read(file), "the standard input" if file == STDIN else file)
     if data is not None:
-        return _json(data)
+        return json_argument(data, "--data")
     if body == STDIN:
         return _text(_read(STDIN), "the standard input")
     if body is not None:
@@ -63,12 +63,17 @@ def reason(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def _json(data: str) -> object:
+def json_argument(data: str, option: str) -> object:
+    """Return the value of an option that takes JSON, `-` for the standard input, or `@FILE`.
+
+    Raises:
+        InvalidInput: it is no JSON, or can't be read.
+    """
     if data == STDIN:
         return decode(_read(STDIN), "the standard input")
     if data.startswith("@"):
         return decode(_read(data[1:]), data[1:])
-    return decode(_bytes_of(data), "--data")
+    return decode(_bytes_of(data), option)
 
 
 def _read(name: str) -> bytes:

@@ -10,6 +10,7 @@ from ..schema import InvalidInput
 from . import actions
 from .bulk import publish_lines
 from .commands import Commands
+from .message_headers import message_headers
 from .options import Directory, Json, User, Verbose
 from .payloads import STDIN
 
@@ -53,6 +54,41 @@ Conversation = Annotated[
 ]
 PriorityName = Annotated[str, typer.Option(metavar="P", help="interactive, normal or background.")]
 Header = Annotated[list[str] | None, _option("K=V", "A header; may be repeated.")]
+HeadersJson = Annotated[
+    str | None, _option("JSON", "Headers as a JSON object; @FILE reads a file.")
+]
+Meta = Annotated[
+    list[str] | None,
+    _option("K=V", "Metadata, in the header meta: JSON, or else text; may be repeated."),
+]
+Delay = Annotated[
+    str | None,
+    _option("D", "Queues hand it out only after so long: seconds, or like 500ms, 10m, 2h."),
+]
+At = Annotated[
+    str | None,
+    _option("T", "Queues hand it out only from a time like 2026-01-10T14:00:00Z on."),
+]
+DedupeKey = Annotated[
+    str | None,
+    _option(
+        "K",
+        "What it is about: queues run one job with a key at a time, and leave out what was done "
+        "within their window.",
+    ),
+]
+DedupeWindow = Annotated[
+    str | None,
+    _option(
+        "D",
+        "Another window than the queue's; also leaves it out while another with its key waits or "
+        "runs.",
+    ),
+]
+WaitForRoom = Annotated[
+    str | None,
+    _option("S", "How long to wait for room where a queue or an inbox is full.", "--wait"),
+]
 PayloadRef = Annotated[
     str | None, _option("REF", "The name of a blob in the store, instead of BODY.")
 ]
@@ -84,18 +120,29 @@ def publish(
     conversation: Conversation = None,
     priority: PriorityName = "normal",
     header: Header = None,
+    headers: HeadersJson = None,
+    meta: Meta = None,
+    delay: Delay = None,
+    at: At = None,
+    dedupe_key: DedupeKey = None,
+    dedupe_window: DedupeWindow = None,
     payload_ref: PayloadRef = None,
     strict: Strict = False,
+    wait: WaitForRoom = None,
     jsonl: Jsonl = False,
     json: Json = False,
     directory: Directory = None,
     user: User = False,
     verbose: Verbose = False,
 ) -> int:
-    """Publish a message and print its id."""
+    """Publish a message and print its id.
+
+    Exit code 3 when a queue or an inbox that it is for is full, also after --wait.
+    """
+    given = message_headers(headers, meta, delay, at, dedupe_key, dedupe_window)
     if jsonl:
-        one = (body, data, file, to_agent, id, reply_to, conversation, header, payload_ref)
-        if any(value is not None for value in one) or priority != "normal":
+        one = (body, data, file, to_agent, id, reply_to, conversation, header, given, payload_ref)
+        if any(value is not None for value in (*one, wait)) or priority != "normal":
             raise InvalidInput("--jsonl goes with FILE, --from, --strict and --json only")
         with actions.open_bus(directory, user) as bus:
             return publish_lines(bus, type or STDIN, sender=from_agent, strict=strict, json=json)
@@ -113,8 +160,10 @@ def publish(
         conversation=conversation,
         priority=priority,
         header=header or (),
+        headers=given,
         payload_ref=payload_ref,
         strict=strict,
+        wait_s=0.0 if wait is None else actions.seconds(wait, "--wait"),
         json=json,
         directory=directory,
         user=user,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -20,8 +21,19 @@ if TYPE_CHECKING:
 #: The styles of the parts of a message's line: seq, time, route, type, payload.
 _STYLES = ("bold", "dim", "cyan", "green", "")
 
-#: The styles of words that say how an agent is.
-_LIVENESS = {"alive": "green", "warn": "yellow", "stale": "red", "dead": "bold red"}
+#: The styles of words that say how an agent, a queue or a job is.
+_STATES = {
+    "alive": "green",
+    "warn": "yellow",
+    "stale": "red",
+    "dead": "bold red",
+    "paused": "yellow",
+    "saturated": "red",
+    "running": "cyan",
+    "succeeded": "green",
+    "failed": "red",
+    "timed_out": "red",
+}
 
 _console = Console(highlight=False, markup=False, emoji=False)
 
@@ -34,12 +46,29 @@ def print_message(parts: Parts) -> None:
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows whose cells are safe already."""
+    _console.print(_table(headings, rows))
+
+
+@contextmanager
+def table_in_place() -> Iterator[Callable[[Sequence[str], Sequence[Sequence[str]]], None]]:
+    """Give a function that draws a table over the one before; the last one stays."""
+    with Live(console=_console, auto_refresh=False) as live:
+        yield lambda headings, rows: live.update(_table(headings, rows), refresh=True)
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell, _LIVENESS.get(cell, "")) for cell in row))
-    _console.print(table)
+        table.add_row(*(Text(cell, _STATES.get(cell, "")) for cell in row))
+    return table
+
+
+def print_branch(prefix: str, text: str, style: str) -> None:
+    """Print one line of a tree, cut at the edge of the terminal."""
+    drawn = Text(prefix, "dim").append(visible(text), style)
+    _console.print(drawn, no_wrap=True, overflow="ellipsis")
 
 
 @contextmanager

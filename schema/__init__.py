@@ -14,6 +14,7 @@ from .errors import (
     IdConflict,
     InvalidInput,
     LeaseLost,
+    LimitReached,
     NotFound,
     Refused,
     SecondLoopWarning,
@@ -37,11 +38,16 @@ from .limits import (
     MAX_TYPE_CHARS,
 )
 from .message import COLUMNS, PRIORITY_NAMES, Message, Priority, Receipt, parse_priority
-from .names import check_agent, check_id, check_lease_name, check_type
+from .names import check_agent, check_id, check_lease_name, check_queue_name, check_type
 from .patterns import TypePattern
 from .processes import is_running, leave_signals, start_thread
 from .queries import Queries
-from .times import format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
+from .times import MAX_TS_MS, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .migrate import Upgrade as Upgrade
+    from .migrate import upgrade as upgrade
 
 __all__ = [
     "ABSENT",
@@ -55,6 +61,7 @@ __all__ = [
     "MAX_ID_CHARS",
     "MAX_LEASE_NAME_CHARS",
     "MAX_PAYLOAD_BYTES",
+    "MAX_TS_MS",
     "MAX_TYPE_CHARS",
     "PRIORITY_NAMES",
     "SCHEMA_VERSION",
@@ -73,6 +80,7 @@ __all__ = [
     "InvalidInput",
     "Layout",
     "LeaseLost",
+    "LimitReached",
     "Message",
     "NotFound",
     "Priority",
@@ -86,10 +94,12 @@ __all__ = [
     "UnknownParent",
     "UnknownRecipient",
     "UnknownRecipientWarning",
+    "Upgrade",
     "WrongProcess",
     "check_agent",
     "check_id",
     "check_lease_name",
+    "check_queue_name",
     "check_type",
     "create",
     "decode",
@@ -106,5 +116,15 @@ __all__ = [
     "parse_since",
     "parse_ts",
     "start_thread",
+    "upgrade",
     "user_bus",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load what only an upgrade needs when it is asked for."""
+    if name not in ("Upgrade", "upgrade"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import migrate
+
+    return getattr(migrate, name)

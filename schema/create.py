@@ -20,12 +20,16 @@ bus.db
 bus.db-wal
 bus.db-shm
 bus.db.new*
+bus.db.v*
 bus.jsonl.new
 doorbell
 *.lock
 blobs/.tmp-*
 workers/
 """
+
+#: What a `.gitignore` lacks that was written before there were copies of older versions.
+_COPIES = "bus.db.v*"
 
 
 def create(directory: str | os.PathLike[str]) -> bool:
@@ -90,8 +94,21 @@ def _create_tables(layout: Layout) -> bool:
 
 
 def _write_gitignore(layout: Layout) -> None:
-    path = os.path.join(layout.directory, ".gitignore")
+    path = _gitignore(layout)
     if not os.path.exists(path):
         with open(path, "w", encoding="utf-8") as file:
             os.chmod(path, 0o600)
             file.write(_GITIGNORE)
+
+
+def _gitignore(layout: Layout) -> str:
+    return os.path.join(layout.directory, ".gitignore")
+
+
+def keep_copies_out_of_git(layout: Layout) -> None:
+    """Make sure that the `.gitignore` of a bus leaves out the copies that `upgrade` makes."""
+    _write_gitignore(layout)
+    with open(_gitignore(layout), "r+", encoding="utf-8", errors="surrogateescape") as file:
+        text = file.read()
+        if _COPIES not in text.splitlines():
+            file.write(f"{_COPIES}\n" if not text or text.endswith("\n") else f"\n{_COPIES}\n")

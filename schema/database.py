@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .times import Clock
 
 #: The version of the tables that this code reads and writes.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 #: How long SQLite itself waits for a lock that another connection holds, in milliseconds.
 BUSY_TIMEOUT_MS = 5000
@@ -52,6 +52,7 @@ class Database:
             file) or `full` (it takes nothing that was committed).
         write_timeout_s: how long a write waits for other writers before it raises `BusBusy`.
         clock: the present time in epoch milliseconds.
+        any_version: open the file of another schema version too. Only `upgrade` does.
 
     Raises:
         BusNotFound: there is no bus.
@@ -65,6 +66,7 @@ class Database:
         durability: str = "normal",
         write_timeout_s: float = WRITE_TIMEOUT_S,
         clock: Clock = now_ms,
+        any_version: bool = False,
     ) -> None:
         if durability not in _SYNCHRONOUS:
             raise ValueError(f"durability must be 'normal' or 'full', not {durability!r}")
@@ -78,7 +80,9 @@ class Database:
         self._threads = _local()
         self._closed = False
         self._check_directory()
-        self._check_schema_version()
+        found = self.schema_version()
+        if found != SCHEMA_VERSION and not any_version:
+            raise other_version(self.layout, found)
 
     @property
     def connection(self) -> apsw.Connection:
@@ -134,6 +138,24 @@ class Database:
     def writing(self) -> bool:
         """Whether this thread is inside a write transaction."""
         return self._thread().depth > 0
+
+    def schema_version(self) -> int:
+        """Return the version of the tables in the file.
+
+        Raises:
+            BusUnusable: it has none, so it is not a bus.
+        """
+        try:
+            found = self.value("SELECT value FROM meta WHERE key = 'schema_version'")
+        except AckbusError as error:
+            if isinstance(error.__cause__, apsw.SQLError):
+                raise BusUnusable(f"{self.layout.database} is not a bus") from error
+            raise
+        text = str(found)
+        version = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+        if version < 1:
+            raise BusUnusable(f"{self.layout.database} is not a bus: it has no schema version")
+        return version
 
     def close_thread(self) -> None:
         """Close this thread's connection, if it has one; a later use opens another."""
@@ -195,18 +217,14 @@ class Database:
             )
         refuse_network_filesystem(layout.directory)
 
-    def _check_schema_version(self) -> None:
-        try:
-            found = self.value("SELECT value FROM meta WHERE key = 'schema_version'")
-        except AckbusError as error:
-            if isinstance(error.__cause__, apsw.SQLError):
-                raise BusUnusable(f"{self.layout.database} is not a bus") from error
-            raise
-        if found != str(SCHEMA_VERSION):
-            raise BusUnusable(
-                f"the bus in {self.layout.directory} has schema version {found}, and this ackbus"
-                f" knows version {SCHEMA_VERSION}; use the ackbus that made it, or a newer one"
-            )
+
+def other_version(layout: Layout, found: int) -> BusUnusable:
+    """Return the error for a file of an older or newer schema version."""
+    hint = "run 'bus upgrade'" if found < SCHEMA_VERSION else "use a newer ackbus"
+    return BusUnusable(
+        f"the bus in {layout.directory} has schema version {found}, and this ackbus knows version"
+        f" {SCHEMA_VERSION}; {hint}"
+    )
 
 
 def no_bus(layout: Layout) -> BusNotFound:
@@ -218,12 +236,14 @@ def no_bus(layout: Layout) -> BusNotFound:
 
 
 def pages(
-    read: Callable[[int], list[tuple[Any, ...]]], after: int
+    read: Callable[[int], list[tuple[Any, ...]]], after: int, size: int
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield pages of rows, each read by `read(last seq)`, until one comes back empty.
+    """Yield pages of rows, each read by `read(last seq)`; one with less than `size` is the last.
 
     No statement and no transaction stays open between pages, however long the reader takes.
     """
     while page := read(after):
         yield page
+        if len(page) < size:
+            return
         after = page[-1][0]

@@ -111,6 +111,23 @@ class LeaseLost(Refused):
     """The lease expired, was released, or is another holder's by now."""
 
 
+class LimitReached(Refused):
+    """A queue or an inbox that the message is for has as many waiting as it may have.
+
+    Attributes:
+        kind: `queue` or `inbox`.
+        name: which one.
+        max_waiting: its limit.
+    """
+
+    def __init__(self, kind: str, name: str, max_waiting: int) -> None:
+        self.kind, self.name, self.max_waiting = kind, name, max_waiting
+        super().__init__(
+            f"{kind} {name!r} is full: {max_waiting} wait there, which is its limit;"
+            " wait for room with --wait, or see 'bus limit list'"
+        )
+
+
 class BlobMissing(NotFound, FileNotFoundError):
     """No blob of this name is in the store."""
 

@@ -85,7 +85,8 @@ class Message:
         priority: 0 interactive, 1 normal, 2 background.
         payload_ref: the name of the blob with its payload, or None.
         raw_payload, raw_headers: the stored JSON text, or None.
-        attempt: which delivery this is, counted from 1; only inboxes set it.
+        attempt: which delivery this is, counted from 1; only inboxes and queues set it.
+        token: the fencing token of the claim under which it is handled; only queues set it.
     """
 
     __slots__ = (
@@ -104,6 +105,7 @@ class Message:
         "raw_payload",
         "seq",
         "to_agent",
+        "token",
         "ts_ms",
         "type",
     )
@@ -139,6 +141,7 @@ class Message:
         self._blobs = blobs
         self._decoded = False
         self.attempt = 1
+        self.token: int | None = None
 
     @property
     def conversation(self) -> str:

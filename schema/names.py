@@ -21,6 +21,11 @@ def check_lease_name(name: object) -> None:
     _check(name, "lease name", MAX_LEASE_NAME_CHARS)
 
 
+def check_queue_name(name: object) -> None:
+    """Refuse what can't be a queue's name: printable text, 1 to 255 characters."""
+    _check(name, "queue name", MAX_TYPE_CHARS)
+
+
 def check_type(name: object) -> None:
     """Refuse what can't be a message type: dotted parts without spaces, `*` or `>`."""
     text = _check(name, "type", MAX_TYPE_CHARS)

@@ -38,6 +38,22 @@ class TypePattern:
             known = self._known[type] = self._match(type.split("."))
         return known
 
+    def as_glob(self) -> tuple[str, int | None]:
+        """Return what SQL needs to match types: a pattern for GLOB, and how many dots a type has.
+
+        The number is None when any number will do.
+
+        Raises:
+            InvalidInput: a word stands between a `*` and a last `>`, which GLOB can't tell.
+        """
+        if self._open_ended and "*" in self._parts:
+            after_star = self._parts[self._parts.index("*") :]
+            if any(part != "*" for part in after_star):
+                raise InvalidInput(f"{self.text!r} can't be counted: a word stands after its '*'")
+        parts = [*self._parts, "*"] if self._open_ended else self._parts
+        literal = (part.replace("[", "[[]").replace("?", "[?]") for part in parts)
+        return ".".join(literal), None if self._open_ended else len(parts) - 1
+
     def _match(self, parts: list[str]) -> bool:
         enough = (
             len(parts) > len(self._parts) if self._open_ended else (len(parts) == len(self._parts))

@@ -1,4 +1,4 @@
--- The bus in one SQLite file, schema version 1. docs/protocol.md explains every table.
+-- The bus in one SQLite file, schema version 2. docs/protocol.md explains every table.
 -- Any program may take part with plain SQL, so the rules that keep the log whole are in here,
 -- not only in our own code.
 
@@ -36,13 +36,42 @@ CREATE TRIGGER messages_are_never_deleted BEFORE DELETE ON messages BEGIN
   SELECT RAISE(ABORT, 'messages are never deleted');
 END;
 
+-- How many messages may wait in a queue or an inbox: what would be one more is refused.
+CREATE TABLE waiting_limits (
+  kind        TEXT NOT NULL CHECK (kind IN ('queue', 'inbox')),
+  name        TEXT NOT NULL,
+  max_waiting INTEGER NOT NULL CHECK (max_waiting >= 1),
+  waiting     INTEGER NOT NULL DEFAULT 0,  -- queues only: counted here, by triggers
+  glob        TEXT,     -- queues only: the types that count,
+  dots        INTEGER,  -- and how many dots they have; NULL for any number
+  PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+
 -- INSERT OR REPLACE fires no delete trigger, and an explicit seq could land below what a reader
--- has already passed; this refuses both. (NEW.seq is -1 when SQLite is to choose it.)
+-- has already passed; this refuses both. (NEW.seq is -1 when SQLite is to choose it.) Where
+-- limits are set it also refuses what is over one; but an inbox takes every answer, for whoever
+-- asked wants it, and no worker must wait for one agent that does not read. One trigger for all
+-- of it, since each costs every publisher.
 CREATE TRIGGER messages_are_only_appended BEFORE INSERT ON messages
 WHEN EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
   OR (NEW.seq > 0 AND NEW.seq <= (SELECT max(seq) FROM messages))
+  OR EXISTS (SELECT 1 FROM waiting_limits)
 BEGIN
-  SELECT RAISE(ABORT, 'messages are only appended: this id or seq is taken');
+  SELECT RAISE(ABORT, 'messages are only appended: this id or seq is taken')
+   WHERE EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
+      OR (NEW.seq > 0 AND NEW.seq <= (SELECT max(seq) FROM messages));
+  SELECT RAISE(ABORT, 'a queue for messages of this type is full')
+    FROM waiting_limits
+   WHERE kind = 'queue' AND waiting >= max_waiting AND NEW.type GLOB glob
+     AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')));
+  SELECT RAISE(ABORT, 'the inbox of the recipient is full')
+    FROM waiting_limits
+   WHERE kind = 'inbox' AND name = NEW.to_agent AND NEW.in_reply_to IS NULL AND max_waiting <= (
+         SELECT count(*) FROM messages WHERE to_agent = NEW.to_agent AND seq > ifnull(
+           (SELECT last_acked_seq FROM cursors WHERE agent_id = NEW.to_agent), 0));
+  UPDATE waiting_limits SET waiting = waiting + 1
+   WHERE kind = 'queue' AND NEW.type GLOB glob
+     AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')));
 END;
 
 -- How far each agent has acknowledged its inbox.
@@ -112,6 +141,133 @@ CREATE TRIGGER grants_draw_a_token AFTER INSERT ON task_claims BEGIN
   UPDATE task_claims SET token = (SELECT last_token FROM fencing) WHERE task_id = NEW.task_id;
 END;
 
+-- Queues: named subscriptions to a type pattern, whose messages are work for one worker each.
+CREATE TABLE queues (
+  id                  INTEGER PRIMARY KEY,
+  name                TEXT NOT NULL UNIQUE CHECK (name <> ''),
+  pattern             TEXT NOT NULL CHECK (pattern <> ''),
+  filled_seq          INTEGER NOT NULL CHECK (filled_seq >= 0),
+  ordering            TEXT NOT NULL DEFAULT 'fifo' CHECK (ordering IN ('fifo', 'priority')),
+  ageing_ms           INTEGER NOT NULL DEFAULT 60000 CHECK (ageing_ms > 0),
+  retry               TEXT NOT NULL DEFAULT 'failures' CHECK (retry IN ('failures', 'asked')),
+  max_attempts        INTEGER NOT NULL DEFAULT 4 CHECK (max_attempts >= 1),
+  backoff_ms          INTEGER NOT NULL DEFAULT 30000 CHECK (backoff_ms >= 0),
+  on_lost             TEXT NOT NULL DEFAULT 'requeue' CHECK (on_lost IN ('requeue', 'fail', 'dead')),
+  max_running         INTEGER CHECK (max_running >= 1),
+  max_running_per_key INTEGER NOT NULL DEFAULT 1 CHECK (max_running_per_key >= 1),
+  dedupe_window_ms    INTEGER NOT NULL DEFAULT 86400000 CHECK (dedupe_window_ms >= 0),
+  rank_clock_ms       INTEGER NOT NULL DEFAULT 0,
+  paused_at_ms        INTEGER,
+  created_at_ms       INTEGER NOT NULL
+) STRICT;
+
+-- Jobs: what became of each message in each queue that saw it.
+CREATE TABLE jobs (
+  queue_id        INTEGER NOT NULL REFERENCES queues (id),
+  seq             INTEGER NOT NULL,
+  state           TEXT NOT NULL DEFAULT 'queued' CHECK (state IN
+                    ('queued', 'running', 'succeeded', 'failed', 'timed_out', 'dead', 'cancelled')),
+  gate            TEXT NOT NULL DEFAULT 'open' CHECK (gate IN ('open', 'time', 'key')),
+  attempt         INTEGER NOT NULL DEFAULT 1 CHECK (attempt >= 1),
+  max_attempts    INTEGER NOT NULL CHECK (max_attempts >= 1),
+  available_at_ms INTEGER NOT NULL,
+  priority        INTEGER NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0 AND 2),
+  rank_ms         INTEGER NOT NULL DEFAULT 0,
+  dedupe_key      TEXT CHECK (dedupe_key <> ''),
+  created_at_ms   INTEGER NOT NULL,
+  started_at_ms   INTEGER,
+  ended_at_ms     INTEGER,
+  error           TEXT,
+  PRIMARY KEY (queue_id, seq),
+  CHECK ((ended_at_ms IS NULL) = (state IN ('queued', 'running')))
+) STRICT, WITHOUT ROWID;
+
+-- A claim walks the first, from its beginning. The others hold only jobs of their kind, and cost
+-- the rest nothing. (With IN instead of OR, SQLite builds a table of the three words for every
+-- change of a job, which takes longer than the change.)
+CREATE INDEX idx_jobs_ready ON jobs (queue_id, rank_ms, seq)
+  WHERE state = 'queued' AND gate = 'open';
+CREATE INDEX idx_jobs_delayed ON jobs (queue_id, available_at_ms)
+  WHERE state = 'queued' AND gate = 'time';
+CREATE INDEX idx_jobs_live_key ON jobs (queue_id, dedupe_key, gate, rank_ms, seq)
+  WHERE dedupe_key IS NOT NULL AND ended_at_ms IS NULL;
+CREATE INDEX idx_jobs_key_done ON jobs (queue_id, dedupe_key, ended_at_ms)
+  WHERE dedupe_key IS NOT NULL AND state = 'succeeded';
+CREATE INDEX idx_jobs_ended_badly ON jobs (queue_id, state, seq)
+  WHERE (state = 'failed' OR state = 'timed_out' OR state = 'dead');
+
+CREATE TRIGGER jobs_are_of_messages BEFORE INSERT ON jobs
+WHEN NOT EXISTS (SELECT 1 FROM messages WHERE seq = NEW.seq)
+BEGIN
+  SELECT RAISE(ABORT, 'a job needs a message');
+END;
+
+-- A message counts for a queue's limit from its publishing until its job begins, is cancelled,
+-- or is found to be a duplicate; a job that is queued again counts again.
+CREATE TRIGGER jobs_begin_cancelled AFTER INSERT ON jobs
+WHEN NEW.state <> 'queued' AND EXISTS (SELECT 1 FROM waiting_limits)
+BEGIN
+  UPDATE waiting_limits SET waiting = waiting - 1
+   WHERE kind = 'queue' AND name = (SELECT name FROM queues WHERE id = NEW.queue_id);
+END;
+
+CREATE TRIGGER jobs_wait_or_not AFTER UPDATE OF state ON jobs
+WHEN (OLD.state = 'queued') <> (NEW.state = 'queued') AND EXISTS (SELECT 1 FROM waiting_limits)
+BEGIN
+  UPDATE waiting_limits SET waiting = waiting + iif(NEW.state = 'queued', 1, -1)
+   WHERE kind = 'queue' AND name = (SELECT name FROM queues WHERE id = NEW.queue_id);
+END;
+
+-- Claims: each attempt at a job, for good. The token is the claim's identity and its fence.
+CREATE TABLE claims (
+  token           INTEGER PRIMARY KEY AUTOINCREMENT,
+  queue_id        INTEGER NOT NULL,
+  seq             INTEGER NOT NULL,
+  attempt         INTEGER NOT NULL,
+  worker_group    TEXT NOT NULL,
+  worker_instance TEXT NOT NULL,
+  available_at_ms INTEGER NOT NULL,
+  claimed_at_ms   INTEGER NOT NULL,
+  lease_until_ms  INTEGER NOT NULL,
+  status          TEXT NOT NULL DEFAULT 'active'
+                    CHECK (status IN ('active', 'completed', 'failed', 'timed_out', 'lost')),
+  ended_at_ms     INTEGER,
+  exit_code       INTEGER,
+  error           TEXT,
+  stderr          TEXT,
+  result          TEXT,
+  logs            TEXT,
+  FOREIGN KEY (queue_id, seq) REFERENCES jobs (queue_id, seq)
+) STRICT;
+
+CREATE INDEX idx_claims_of_job ON claims (queue_id, seq);
+CREATE UNIQUE INDEX idx_claims_one_active ON claims (queue_id, seq) WHERE status = 'active';
+CREATE INDEX idx_claims_lease ON claims (queue_id, lease_until_ms) WHERE status = 'active';
+
+CREATE TRIGGER claims_are_never_deleted BEFORE DELETE ON claims BEGIN
+  SELECT RAISE(ABORT, 'claims are never deleted');
+END;
+
+-- What the commands of a worker group keep from one run to the next.
+CREATE TABLE worker_states (
+  worker_group  TEXT PRIMARY KEY,
+  state         TEXT NOT NULL CHECK (json_valid(state) AND json_type(state) = 'object'),
+  updated_at_ms INTEGER NOT NULL
+) STRICT;
+
+-- Which answers a person has been told of, and how far `bus notify` has looked.
+CREATE TABLE notices (
+  conversation   TEXT PRIMARY KEY,
+  seq            INTEGER NOT NULL,
+  notified_at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE notice_state (
+  id       INTEGER PRIMARY KEY CHECK (id = 1),
+  last_seq INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO notice_state (id) VALUES (1);
+
 -- What bus.jsonl already holds.
 CREATE TABLE export_state (
   id       INTEGER PRIMARY KEY CHECK (id = 1),
@@ -150,4 +306,4 @@ CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta (key, value) VALUES ('schema_version', '1');
+INSERT INTO meta (key, value) VALUES ('schema_version', '2');

@@ -1,4 +1,4 @@
-"""Reading with acknowledgement: cursors, inboxes, and what failed in them."""
+"""Reading with acknowledgement: inboxes, what failed in them, queues of work, conversations."""
 
 from .cursors import Cursors
 from .deliveries import Deliveries, Parked
@@ -7,7 +7,54 @@ from .pace import Pace
 from .rules import Rules
 from .session import Session
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .claims import Claim as Claim
+    from .claims import ClaimRecord as ClaimRecord
+    from .claims import Claims as Claims
+    from .claims import Outcome as Outcome
+    from .conversations import Answer as Answer
+    from .conversations import Request as Request
+    from .conversations import check as check
+    from .conversations import request as request
+    from .dead_letters import DeadLetters as DeadLetters
+    from .errors import ClaimLost as ClaimLost
+    from .errors import JobNotFound as JobNotFound
+    from .errors import NeverRetry as NeverRetry
+    from .errors import QueueMismatch as QueueMismatch
+    from .errors import QueueNotFound as QueueNotFound
+    from .errors import RetryLater as RetryLater
+    from .errors import WrongJobState as WrongJobState
+    from .job_control import JobControl as JobControl
+    from .job_lists import list_jobs as list_jobs
+    from .jobs import ENDED_BADLY as ENDED_BADLY
+    from .jobs import STATES as STATES
+    from .jobs import Job as Job
+    from .jobs import Jobs as Jobs
+    from .notices import Notices as Notices
+    from .policy import POLICY_FIELDS as POLICY_FIELDS
+    from .policy import Policy as Policy
+    from .queue import DEFAULT_LEASE_S as DEFAULT_LEASE_S
+    from .queue import MAX_CLAIMS as MAX_CLAIMS
+    from .queue import MAX_LEASE_S as MAX_LEASE_S
+    from .queue import Queue as Queue
+    from .queue_stats import DEFAULT_WINDOW_S as DEFAULT_WINDOW_S
+    from .queue_stats import QueueStats as QueueStats
+    from .queue_stats import Spread as Spread
+    from .queues import QueueInfo as QueueInfo
+    from .queues import Queues as Queues
+    from .reply_types import ReplyTypes as ReplyTypes
+    from .trace import Step as Step
+    from .trace import Trace as Trace
+    from .trace import Work as Work
+    from .trace import WorkHistory as WorkHistory
+    from .trace import find_message as find_message
+    from .wishes import DEDUPE_KEY as DEDUPE_KEY
+    from .wishes import WorkHeaders as WorkHeaders
+    from .wishes import work_headers as work_headers
+
 __all__ = [
+    # inboxes
     "MAX_DELIVERIES",
     "POLL_LIMIT",
     "Cursors",
@@ -17,4 +64,105 @@ __all__ = [
     "Parked",
     "Rules",
     "Session",
+    # queues
+    "DEDUPE_KEY",
+    "DEFAULT_LEASE_S",
+    "DEFAULT_WINDOW_S",
+    "ENDED_BADLY",
+    "MAX_CLAIMS",
+    "MAX_LEASE_S",
+    "POLICY_FIELDS",
+    "STATES",
+    "Claim",
+    "ClaimLost",
+    "ClaimRecord",
+    "Claims",
+    "DeadLetters",
+    "Job",
+    "JobControl",
+    "JobNotFound",
+    "Jobs",
+    "NeverRetry",
+    "Outcome",
+    "Policy",
+    "Queue",
+    "QueueInfo",
+    "QueueMismatch",
+    "QueueNotFound",
+    "QueueStats",
+    "Queues",
+    "ReplyTypes",
+    "RetryLater",
+    "Spread",
+    "WorkHeaders",
+    "WrongJobState",
+    "list_jobs",
+    "work_headers",
+    # conversations
+    "Answer",
+    "Notices",
+    "Request",
+    "Step",
+    "Trace",
+    "Work",
+    "WorkHistory",
+    "check",
+    "find_message",
+    "request",
 ]
+
+#: Where the names for queues are: the hot commands don't need them.
+_HOMES = {
+    "DEDUPE_KEY": "wishes",
+    "DEFAULT_LEASE_S": "queue",
+    "DEFAULT_WINDOW_S": "queue_stats",
+    "ENDED_BADLY": "jobs",
+    "MAX_CLAIMS": "queue",
+    "MAX_LEASE_S": "queue",
+    "POLICY_FIELDS": "policy",
+    "STATES": "jobs",
+    "Answer": "conversations",
+    "Claim": "claims",
+    "ClaimLost": "errors",
+    "ClaimRecord": "claims",
+    "Claims": "claims",
+    "DeadLetters": "dead_letters",
+    "Job": "jobs",
+    "JobControl": "job_control",
+    "JobNotFound": "errors",
+    "Jobs": "jobs",
+    "NeverRetry": "errors",
+    "Notices": "notices",
+    "Outcome": "claims",
+    "Policy": "policy",
+    "Queue": "queue",
+    "QueueInfo": "queues",
+    "QueueMismatch": "errors",
+    "QueueNotFound": "errors",
+    "QueueStats": "queue_stats",
+    "Queues": "queues",
+    "ReplyTypes": "reply_types",
+    "Request": "conversations",
+    "RetryLater": "errors",
+    "Spread": "queue_stats",
+    "Step": "trace",
+    "Trace": "trace",
+    "Work": "trace",
+    "WorkHeaders": "wishes",
+    "WorkHistory": "trace",
+    "WrongJobState": "errors",
+    "check": "conversations",
+    "find_message": "trace",
+    "list_jobs": "job_lists",
+    "request": "conversations",
+    "work_headers": "wishes",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what only workers need when it is asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

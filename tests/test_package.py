@@ -20,6 +20,20 @@ ROOT = Path(__file__).parents[1]
 SURFACE = {
     "a bus": {"Bus", "Draft", "Message", "Receipt", "Priority", "ABSENT"},
     "reading with acknowledgement": {"Inbox", "Pace", "Parked", "Rules", "Session"},
+    "work": {
+        "Claim",
+        "Job",
+        "JobControl",
+        "JsonCommand",
+        "Policy",
+        "Queue",
+        "QueueStats",
+        "RawCommand",
+        "Worker",
+        "work_headers",
+    },
+    "what a handler raises": {"NeverRetry", "RetryLater"},
+    "conversations": {"Answer", "Request", "Trace", "check", "request"},
     "liveness": {"Heart", "Heartbeat", "Liveness"},
     "parts": {"BlobStore", "Lease", "Listener", "Stats"},
     "export": {"Exporter", "ExporterRunning", "FieldMap", "ImportReport", "import_jsonl"},
@@ -31,16 +45,22 @@ SURFACE = {
         "BusBusy",
         "BusNotFound",
         "BusUnusable",
+        "ClaimLost",
         "IdConflict",
         "InvalidInput",
+        "JobNotFound",
         "LeaseLost",
+        "LimitReached",
         "NotFound",
+        "QueueMismatch",
+        "QueueNotFound",
         "Refused",
         "SecondLoopWarning",
         "TimedOut",
         "UnknownParent",
         "UnknownRecipient",
         "UnknownRecipientWarning",
+        "WrongJobState",
         "WrongProcess",
     },
     "about": {"__version__"},
@@ -90,7 +110,7 @@ def test_dependencies_are_the_chosen_ones() -> None:
     assert project["version"] == ackbus.__version__
 
 
-@pytest.mark.parametrize("room", ["bus", "subscribers", "export", "blobs", "schema"])
+@pytest.mark.parametrize("room", ["bus", "subscribers", "workers", "export", "blobs", "schema"])
 def test_room_stands_at_the_top_and_can_be_imported(room: str) -> None:
     """C-02: each says what it offers."""
     assert (ROOT / room / "__init__.py").is_file()

@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": {"schema", "blobs", "bus", "subscribers", "export", "workers", "server"},
 }
 #: Folders at the root that are no rooms, and that no wheel contains.
-BESIDE = {"bench", "build", "dist", "docs", "tests"}
+BESIDE = {"bench", "build", "dist", "docs", "examples", "tests"}
 
 MAX_MODULE_LINES = 400
 #: Of a function without its docstring.

@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import signal
 import subprocess
 import sysconfig
 import time
@@ -43,9 +44,12 @@ def start_bus(project: Path, bus_env: dict[str, str]) -> Iterator[StartBus]:
 
 @pytest.fixture
 def on_terminal(project: Path, bus_env: dict[str, str]) -> Callable[..., str]:
-    """Runs ``bus`` with stdout and stderr on a terminal, and returns what that was sent."""
+    """Runs ``bus`` with stdout and stderr on a terminal, and returns what that was sent.
 
-    def run(*args: str) -> str:
+    With ``until`` the command is interrupted once it has sent that.
+    """
+
+    def run(*args: str, until: bytes | None = None) -> str:
         ours, theirs = pty.openpty()
         env = {key: value for key, value in bus_env.items() if key != "NO_COLOR"}
         process = subprocess.Popen(
@@ -66,6 +70,9 @@ def on_terminal(project: Path, bus_env: dict[str, str]) -> Callable[..., str]:
                 sent += os.read(ours, 65536)
             except OSError:  # the other end is closed: the process has ended
                 break
+            if until is not None and until in sent:
+                process.send_signal(signal.SIGINT)
+                until = None
         os.close(ours)
         process.wait(timeout=5)
         return sent.decode()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.schema import MAX_PAYLOAD_BYTES, MAX_TYPE_CHARS
+from ackbus.schema import MAX_PAYLOAD_BYTES, MAX_TYPE_CHARS, SCHEMA_VERSION
 
 from ..conftest import Ended, RunBus
 from .conftest import BUS, assert_error
@@ -190,7 +190,7 @@ def test_bus_of_a_newer_schema(command: tuple[str, ...], run_bus: RunBus, bus_di
     """M-20: set 999: refuses with a clear message."""
     with contextlib.closing(sqlite3.connect(bus_dir / "bus.db")) as connection, connection:
         connection.execute("UPDATE meta SET value = '999' WHERE key = 'schema_version'")
-    assert_error(run_bus(*command), 1, "999", "version 1")
+    assert_error(run_bus(*command), 1, "999", f"version {SCHEMA_VERSION}")
     assert_error(run_bus("init"), 1, "999")
 
 

@@ -4,10 +4,12 @@ import fcntl
 import json
 import os
 import random
+import signal
 import sys
 import time
 
 from ackbus import Bus, Draft, IdConflict, Inbox, Lease
+from ackbus.subscribers import Queue
 
 #: Rounds of `player` with one listener: the kernel takes milliseconds to close each.
 ROUNDS_A_LISTENER = 5
@@ -185,6 +187,57 @@ def player(directory: str, name: str, other: str, rounds: str, gate: str) -> Non
 
 def _pause(chance: random.Random) -> None:
     time.sleep(chance.random() * 0.0008)
+
+
+def claimer(directory: str, name: str, most: str, gate: str) -> None:
+    """Claims jobs one by one and completes each with a reply, up to `most`; tells their seqs."""
+    done: list[int] = []
+    with Bus.open(directory) as bus:
+        queue = Queue.open(bus, "job")
+        pass_gate(gate)
+        while len(done) < int(most) and (claims := queue.claim(name)):
+            for claim in claims:
+                queue.complete(claim, Draft("job.done", claim.message.seq, from_agent=name))
+                done.append(claim.message.seq)
+    tell(done)
+
+
+def server(directory: str, name: str, gate: str) -> None:
+    """Takes jobs as they come until it is given the payload "stop".
+
+    Tells how many waits ran out although there was work, and the payloads.
+    """
+    missed = 0
+    given: list[object] = []
+    with Bus.open(directory) as bus, bus.listen() as listener:
+        queue = Queue.open(bus, "job")
+        pass_gate(gate)
+        while given[-1:] != ["stop"]:
+            claims = queue.claim(name)
+            if not claims:
+                rung = listener.wait(2.0)
+                claims = [] if rung else queue.claim(name)
+                missed += bool(claims)
+            for claim in claims:
+                queue.complete(claim)
+                given.append(claim.message.payload)
+    tell([missed, given])
+
+
+def answerer(directory: str, name: str, parent: str, messages: str, gate: str) -> None:
+    """Publishes replies to one message: each reads its parent before it writes."""
+    with Bus.open(directory) as bus:
+        pass_gate(gate)
+        for number in range(int(messages)):
+            bus.publish("answer", number, from_agent=name, in_reply_to=parent)
+
+
+def holder(directory: str, name: str) -> None:
+    """Claims a job under a short lease, tells its seq, and is at it until it is killed."""
+    with Bus.open(directory) as bus:
+        (claim,) = Queue.open(bus, "job").claim(name, lease_s=0.2)
+        tell(claim.message.seq)
+        signal.pause()
 
 
 if __name__ == "__main__":

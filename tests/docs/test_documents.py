@@ -8,7 +8,9 @@ from .snippets import SnippetError, run_document
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
-    str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
+    str(path.relative_to(ROOT))
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md")
+    for path in ROOT.glob(pattern)
 )
 
 

@@ -22,6 +22,7 @@ from ackbus import (
     UnknownParent,
 )
 
+from .conftest import RUNS
 from .model import MAX_DELIVERIES, Log, Stored, View, canonical
 
 AGENTS = ["ann", "bob", "cy"]
@@ -336,4 +337,4 @@ class TestBusIsItsModel(BusMachine.TestCase):  # type: ignore[valid-type, misc]
     acknowledging, failing, parking, requeueing, dropping, completing; leases on a clock that moves.
     """
 
-    settings = settings(max_examples=60, stateful_step_count=40)
+    settings = settings(max_examples=60 * RUNS, stateful_step_count=40)

@@ -6,6 +6,7 @@ import apsw
 import pytest
 
 from ackbus import Bus, Inbox
+from ackbus.schema import SCHEMA_VERSION
 
 from ..programs import connect, raw_sql
 
@@ -132,9 +133,9 @@ def test_second_claim_row_of_one_task_is_refused(bus_dir: Path) -> None:
 
 
 def test_meta_names_the_schema_version(bus_dir: Path) -> None:
-    """M-20: `schema_version` is '1'."""
+    """M-20: `schema_version`, as text."""
     meta = connect(bus_dir).execute("SELECT key, value FROM meta").fetchall()
-    assert meta == [("schema_version", "1")]
+    assert meta == [("schema_version", str(SCHEMA_VERSION))]
 
 
 def test_export_state_has_exactly_one_row(bus_dir: Path) -> None:

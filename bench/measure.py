@@ -1,0 +1,126 @@
+"""What every benchmark shares: interleaved rounds, medians with their spread, a stamped record.
+
+A question is a dictionary of contenders. Each round asks all of them, one after the other, so that
+what else the machine does hits all alike; ratios within a round are what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+#: Runs a contender once, and returns seconds for each operation.
+Contender = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a benchmark was called.
+
+    Attributes:
+        rounds: how often each contender is asked.
+        size: how much each is given to do, as a part of the full size.
+        out: where the record goes, or None.
+    """
+
+    rounds: int
+    size: float
+    out: Path | None
+
+    def scaled(self, full: int, least: int = 10) -> int:
+        """Return a count that is `full` at full size."""
+        return max(least, round(full * self.size))
+
+
+def options(description: str, arguments: Sequence[str] | None = None) -> Options:
+    """Read the options that every benchmark has."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--smoke", action="store_true", help="a tiny run that only shows it works")
+    parser.add_argument("--out", type=Path, help="write the record as JSON to this file")
+    given = parser.parse_args(arguments)
+    return Options(1 if given.smoke else given.rounds, 0.005 if given.smoke else 1.0, given.out)
+
+
+def compare(contenders: dict[str, Contender], rounds: int) -> dict[str, list[float]]:
+    """Ask every contender in every round, and return their seconds for each operation."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, run in contenders.items():
+            times[name].append(run())
+    return times
+
+
+def ratio(times: dict[str, list[float]], of: str, to: str) -> dict[str, float]:
+    """Return how many times as fast one is as another: median, least and most over the rounds."""
+    each = [slow / fast for fast, slow in zip(times[of], times[to], strict=True)]
+    return {"median": statistics.median(each), "least": min(each), "most": max(each)}
+
+
+def spread(seconds: Sequence[float]) -> dict[str, float]:
+    """Return microseconds for each operation: median, least and most."""
+    ordered = sorted(second * 1e6 for second in seconds)
+    return {
+        "median_us": statistics.median(ordered),
+        "least_us": ordered[0],
+        "most_us": ordered[-1],
+    }
+
+
+def percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    """Return milliseconds: p50, p90, p99 and the largest."""
+    ordered = sorted(second * 1e3 for second in seconds)
+
+    def at(part: float) -> float:
+        return ordered[min(len(ordered) - 1, int(len(ordered) * part))]
+
+    return {"p50_ms": at(0.5), "p90_ms": at(0.9), "p99_ms": at(0.99), "max_ms": ordered[-1]}
+
+
+def record(question: str, results: dict[str, object], settings: Options) -> None:
+    """Print the results, and write them with what they depend on."""
+    stamped = {
+        "question": question,
+        "taken_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": _commit(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
+        "python": platform.python_version(),
+        "sqlite": apsw.sqlite_lib_version(),
+        "pragmas": "journal_mode=WAL, synchronous=NORMAL",
+        "rounds": settings.rounds,
+        "size": settings.size,
+        "results": results,
+    }
+    text = json.dumps(stamped, indent=2)
+    print(text)
+    if settings.out is not None:
+        settings.out.parent.mkdir(parents=True, exist_ok=True)
+        settings.out.write_text(text + "\n", "utf-8")
+
+
+def tell(text: str) -> None:
+    """Tell the person something that is no result."""
+    print(text, file=sys.stderr)
+
+
+def _commit() -> str | None:
+    here = Path(__file__).parent
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or None

@@ -1,0 +1,135 @@
+"""Backpressure: how many messages may wait in a queue or an inbox before publishers feel it.
+
+The limits are kept by triggers, so that they hold for programs with their own SQL too; with no
+limit set they cost a publisher next to nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from ..schema import InvalidInput, LimitReached, NotFound, TypePattern, check_agent
+from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..schema import Database, Receipt
+
+#: The kinds of places that may have a limit.
+QUEUE, INBOX = "queue", "inbox"
+
+#: How often a publisher that waits for room looks whether there is some, in seconds. Those who
+#: make room ring no bell.
+_LOOK_EVERY_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingLimit:
+    """A limit.
+
+    Attributes:
+        kind: `queue` or `inbox`.
+        name: which one.
+        max_waiting: how many messages may wait there.
+        waiting: how many do now.
+    """
+
+    kind: str
+    name: str
+    max_waiting: int
+    waiting: int
+
+
+class WaitingLimits:
+    """The table `waiting_limits`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def set_for_inbox(self, agent: str, max_waiting: int) -> None:
+        """Let at most so many messages to an agent wait for its acknowledgement.
+
+        What would be one more is refused. Broadcasts are not: one slow agent must not silence
+        everybody. Nor are answers (`in_reply_to`): whoever asked wants them, and no worker must
+        wait for one agent that does not read.
+
+        Raises:
+            InvalidInput: an argument breaks a rule.
+        """
+        check_agent(agent)
+        self._set(INBOX, agent, max_waiting, 0, None, None)
+
+    def set_for_queue(self, name: str, pattern: str, max_waiting: int, waiting: int) -> None:
+        """Let at most so many messages wait in a queue; `Queue.limit` knows the rest.
+
+        Args:
+            name: the queue.
+            pattern: the types that it takes in.
+            max_waiting: the limit.
+            waiting: how many wait now; from here on triggers count.
+
+        Raises:
+            InvalidInput: an argument breaks a rule.
+        """
+        self._set(QUEUE, name, max_waiting, waiting, *TypePattern(pattern).as_glob())
+
+    def clear(self, kind: str, name: str) -> None:
+        """Remove a limit.
+
+        Raises:
+            NotFound: there is none.
+        """
+        if not self._database.change(SQL["clear_limit"], (kind, name)):
+            raise NotFound(f"{kind} {name!r} has no limit; see 'bus limit list'")
+
+    def list(self) -> list[WaitingLimit]:
+        """Return all limits, by kind and name."""
+        return [WaitingLimit(*row) for row in self._database.rows(SQL["limits"])]
+
+    def reached_by(self, type: str, to_agent: str | None) -> LimitReached | None:
+        """Return the error for a message that has no room, or None when there is room for it."""
+        for limit in self.list():
+            if limit.waiting < limit.max_waiting:
+                continue
+            if limit.kind == INBOX:
+                is_meant = limit.name == to_agent
+            else:
+                is_meant = bool(self._database.value(SQL["limit_counts"], (limit.name, type)))
+            if is_meant:
+                return LimitReached(limit.kind, limit.name, limit.max_waiting)
+        return None
+
+    def _set(
+        self,
+        kind: str,
+        name: str,
+        max_waiting: int,
+        waiting: int,
+        glob: str | None,
+        dots: int | None,
+    ) -> None:
+        if type(max_waiting) is not int or not 1 <= max_waiting < 2**31:
+            raise InvalidInput(f"a limit is a whole number of at least 1, not {max_waiting!r}")
+        self._database.change(SQL["set_limit"], (kind, name, max_waiting, waiting, glob, dots))
+
+
+def publish_when_there_is_room(
+    publish: Callable[[], list[Receipt]], wait_s: float
+) -> list[Receipt]:
+    """Publish as soon as no limit stands against it; blocks for at most `wait_s`.
+
+    Raises:
+        LimitReached: one still did at the end; nothing was stored.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return publish()
+        except LimitReached:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise
+        time.sleep(min(_LOOK_EVERY_S, left_s))

@@ -1,0 +1,244 @@
+"""Conversations: ask and wait for the answer, look whether there is one, be told of it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from typing import Annotated
+
+import orjson
+import typer
+
+from ..schema import AckbusError, BusBusy, InvalidInput, format_ts
+from . import actions, output
+from .commands import Commands
+from .messages import since_time
+from .metadata import META, parse_meta
+from .options import Directory, Json, User, Verbose
+from .payloads import STDIN, payload_of
+from .publishing import Body, Data, File, From, Meta, To
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..schema import Message
+    from ..subscribers import Answer, Request
+
+commands = Commands()
+
+SuccessType = Annotated[
+    str | None,
+    typer.Option(
+        metavar="S",
+        help="The type of the answer after success. Default: of x.request, x.done.",
+        show_default=False,
+    ),
+]
+FailureType = Annotated[
+    str | None,
+    typer.Option(
+        metavar="F",
+        help="The type of the answer after a failure. Default: of x.request, x.failed. "
+        "After a timeout: the request's type and .timed_out.",
+        show_default=False,
+    ),
+]
+
+
+@commands.command("request", example="bus request review.request 'Review the parser' --timeout 10m")
+def ask(
+    type: Annotated[str, typer.Argument(metavar="TYPE", help="Dotted words, like review.request.")],
+    body: Body = None,
+    data: Data = None,
+    file: File = None,
+    from_agent: From = None,
+    to_agent: To = None,
+    success_type: SuccessType = None,
+    failure_type: FailureType = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="S",
+            help="How long to wait: seconds, or like 500ms, 10m, 2h. Default: for ever.",
+            show_default=False,
+        ),
+    ] = None,
+    meta: Meta = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Publish a request, wait for the first answer in its conversation, and print that.
+
+    Without BODY, what comes through a pipe or a file on stdin is the body. The ids of the
+    message and its conversation go to stderr at once, the body of the answer to stdout.
+    Exit code 1 when the answer tells of a failure or a timeout of the work, 5 when there was no
+    answer in time; it can still come, and 'bus check' shows it. The bus wakes the waiter; where
+    nothing does, it looks every 250 ms.
+    """
+    from ..subscribers import Request
+
+    timeout_s = None if timeout is None else actions.seconds(timeout, "--timeout")
+    sender = actions.sender(from_agent)
+    headers = {META: parse_meta(meta)} if meta else None
+    payload = payload_of(_or_stdin(body, data, file), data, file, None)
+    with actions.open_bus(directory, user) as bus:
+        sent = Request.publish(
+            bus,
+            type,
+            payload,
+            from_agent=sender,
+            to_agent=to_agent,
+            headers=headers,
+            success_type=success_type,
+            failure_type=failure_type,
+        )
+        _tell_ids(sent, type, json)
+        answer = sent.wait(timeout_s)
+        assert answer.reply is not None
+        if json:
+            output.json_line(_record(answer))
+        else:
+            _print_payload(answer.reply)
+    return 1 if answer.failed else 0
+
+
+@commands.command("check", example="bus check 0197c0de-0000-7000-8000-000000000001")
+def show_answer(
+    conversation: Annotated[
+        str,
+        typer.Argument(metavar="CONVERSATION", help="Its id: what bus request told on stderr."),
+    ],
+    success_type: SuccessType = None,
+    failure_type: FailureType = None,
+    first: Annotated[
+        bool,
+        typer.Option("--first", help="Of several answers the first, as bus request; not the last."),
+    ] = False,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Say whether a request has been answered, and how, without waiting.
+
+    The types of the answers follow from the type of the request. Exit code 0 when it was
+    answered with success, or not at all (pending), 1 after a failure or a timeout of the work.
+    A conversation that nobody has begun is pending.
+    """
+    from ..subscribers import check
+
+    with actions.open_bus(directory, user) as bus:
+        answer = check(
+            bus,
+            conversation,
+            success_type=success_type,
+            failure_type=failure_type,
+            which="first" if first else "last",
+        )
+        if json:
+            output.json_line(_record(answer))
+        else:
+            output.line(_state_line(answer, bus.database.now_ms()))
+            if answer.reply is not None:
+                _print_payload(answer.reply)
+    return 1 if answer.failed else 0
+
+
+@commands.command("notify", example="bus notify --every 10s")
+def notify(
+    once: Annotated[
+        bool, typer.Option("--once", help="Look once, instead of again and again until Ctrl-C.")
+    ] = False,
+    every: Annotated[str, typer.Option(metavar="S", help="How often to look.")] = "2s",
+    since: Annotated[
+        str,
+        typer.Option(
+            metavar="T",
+            help="On the first look ever at a bus: how old an answer may be to be told of. "
+            "Later looks tell of all that came after the one before.",
+        ),
+    ] = "1h",
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Tell a person of answers to requests, of each conversation once.
+
+    An answer is a message of type x.done, x.failed or x.request.timed_out in the conversation of
+    an x.request. The notice comes through notify-send where that is installed, or else with the
+    terminal's bell on stderr. BUS_NOTIFY_BACKEND chooses: desktop, bell, or stderr (no bell).
+    What was told is kept in the bus, so it does not matter how many look.
+    """
+    from ..subscribers import Notices
+    from .notifying import told_by
+
+    every_s = actions.seconds(every, "--every")
+    if not every_s:
+        raise InvalidInput("--every must be more than 0")
+    tell = told_by(os.environ)
+    with actions.open_bus(directory, user) as bus:
+        notices = Notices(bus)
+        while True:
+            try:
+                for answer in notices.news(first_since_ms=since_time(since, bus.database.now_ms())):
+                    tell(answer)
+            except BusBusy as error:
+                if once:
+                    raise
+                output.note(f"warning: {error}; looking again")
+            if once:
+                return 0
+            time.sleep(every_s)
+
+
+def _or_stdin(body: str | None, data: str | None, file: str | None) -> str | None:
+    """Return the body, which is on stdin when nothing else is given and something is led there."""
+    if body is not None or data is not None or file is not None or sys.stdin is None:
+        return body
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    is_led_there = stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+    return STDIN if is_led_there else None
+
+
+def _tell_ids(sent: Request, type: str, json: bool) -> None:
+    ids = {"message_id": sent.id, "conversation_id": sent.conversation, "type": type}
+    if json:
+        output.json_note({"event": "published", **ids})
+    else:
+        output.note(" ".join(["published", *(f"{name}={value}" for name, value in ids.items())]))
+
+
+def _print_payload(reply: Message) -> None:
+    """Print what an answer says: text as it is, anything else as JSON."""
+    if reply.payload_error is not None:
+        raise AckbusError(
+            f"the payload of message {reply.seq} can't be had: {reply.payload_error};"
+            f" see 'bus show {reply.seq}'"
+        )
+    if isinstance(reply.payload, str):
+        output.body(reply.payload)
+    elif reply.has_payload:
+        output.json_line(orjson.dumps(reply.payload))
+
+
+def _record(answer: Answer) -> dict[str, object]:
+    record: dict[str, object] = {"state": answer.state, "conversation_id": answer.conversation}
+    reply = answer.reply
+    if reply is None:
+        return record
+    record |= {"message_id": reply.id, "type": reply.type}
+    if reply.payload_error is not None:
+        record["payload_error"] = reply.payload_error
+    elif reply.has_payload:
+        record["payload"] = reply.payload
+    return record
+
+
+def _state_line(answer: Answer, now_ms: int) -> str:
+    reply = answer.reply
+    at_ms = now_ms if reply is None else reply.ts_ms
+    line = f"[{format_ts(at_ms)}] {answer.state} conversation_id={answer.conversation}"
+    return line if reply is None else f"{line} message_id={reply.id} type={reply.type}"

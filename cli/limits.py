@@ -1,0 +1,116 @@
+"""How many messages may wait in a queue or an inbox: list, set, clear."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .. import subscribers  # loads what a command needs of it when it runs
+from ..schema import InvalidInput
+from . import actions, output
+from .commands import Commands
+from .options import Directory, Json, User, Verbose
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus import WaitingLimit
+
+commands = Commands()
+limit = commands.group("limit", help="How many messages may wait before publishers are refused.")
+
+OfQueue = Annotated[
+    str | None, typer.Option("--queue", metavar="Q", help="Of this queue.", show_default=False)
+]
+OfInbox = Annotated[
+    str | None,
+    typer.Option(
+        "--inbox",
+        metavar="A",
+        help="Of this agent's inbox: messages to it that it has not acknowledged.",
+        show_default=False,
+    ),
+]
+
+
+@limit.command("list", example="bus limit list")
+def show_list(
+    json: Json = False, directory: Directory = None, user: User = False, verbose: Verbose = False
+) -> int:
+    """List the limits, and how many messages wait there now.
+
+    Exit code 4 when there are none.
+    """
+    with actions.open_bus(directory, user) as bus:
+        records = [_record(each) for each in bus.limits.list()]
+    if json:
+        for record in records:
+            output.json_line(record)
+    elif records:
+        headings = [name.replace("_", " ") for name in records[0]]
+        output.table(headings, [list(record.values()) for record in records])
+    return 0 if records else actions.NOTHING
+
+
+@limit.command("set", example="bus limit set 100 --queue reviews")
+def set_limit(
+    count: Annotated[int, typer.Argument(metavar="N", help="How many may wait, at least 1.")],
+    queue: OfQueue = None,
+    inbox: OfInbox = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Limit how many messages may wait in a queue or an inbox.
+
+    Over it, publishing is refused with exit code 3, or waits with --wait. What waits already
+    stays. Prints nothing unless asked for JSON.
+    """
+    kind, name = _place(queue, inbox)
+    with actions.open_bus(directory, user) as bus:
+        if kind == "queue":
+            subscribers.JobControl(subscribers.Queue.open(bus, name)).limit(count)
+        else:
+            bus.limits.set_for_inbox(name, count)
+        if json:
+            (record,) = (
+                each for each in bus.limits.list() if (each.kind, each.name) == (kind, name)
+            )
+            output.json_line(_record(record))
+    return 0
+
+
+@limit.command("clear", example="bus limit clear --inbox worker-1")
+def clear(
+    queue: OfQueue = None,
+    inbox: OfInbox = None,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Remove a limit.
+
+    Exit code 4 when there is none.
+    """
+    kind, name = _place(queue, inbox)
+    with actions.open_bus(directory, user) as bus:
+        bus.limits.clear(kind, name)
+    return 0
+
+
+def _place(queue: str | None, inbox: str | None) -> tuple[str, str]:
+    if queue is not None and inbox is None:
+        return "queue", queue
+    if inbox is not None and queue is None:
+        return "inbox", inbox
+    raise InvalidInput("give either --queue or --inbox; see 'bus limit list'")
+
+
+def _record(limit: WaitingLimit) -> dict[str, object]:
+    return {
+        "kind": limit.kind,
+        "name": limit.name,
+        "max_waiting": limit.max_waiting,
+        "waiting": limit.waiting,
+    }

@@ -1,0 +1,71 @@
+"""The headers that the rarer options of `bus publish` give a message.
+
+`--headers` is the base; `--meta` adds to its `meta`, and what queues are asked for stands beside
+it. (Plugboard's exit code for a bad `--meta` is 1; here it is 2, as for all that breaks a rule.)
+"""
+
+from __future__ import annotations
+
+from ..schema import InvalidInput, now_ms, parse_ts
+from . import actions
+from .metadata import META, parse_meta
+from .payloads import json_argument
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def message_headers(
+    headers: str | None,
+    meta: Sequence[str] | None,
+    delay: str | None,
+    at: str | None,
+    dedupe_key: str | None,
+    dedupe_window: str | None,
+) -> dict[str, object] | None:
+    """Return the headers that the options of these names ask for, or None when they ask for none.
+
+    Raises:
+        InvalidInput: one is malformed, or two contradict each other.
+    """
+    found: dict[str, object] = {} if headers is None else _object(headers)
+    if meta:
+        found[META] = _base(found) | parse_meta(meta)
+    if (delay, at, dedupe_key, dedupe_window) != (None, None, None, None):
+        from ..subscribers import work_headers
+
+        window_s = (
+            None if dedupe_window is None else actions.seconds(dedupe_window, "--dedupe-window")
+        )
+        found |= work_headers(
+            available_at_ms=_available_at_ms(delay, at),
+            dedupe_key=dedupe_key,
+            dedupe_window_s=window_s,
+        )
+    return found or None
+
+
+def _object(text: str) -> dict[str, object]:
+    value = json_argument(text, "--headers")
+    if not isinstance(value, dict):
+        raise InvalidInput("--headers must be a JSON object")
+    return value
+
+
+def _base(headers: dict[str, object]) -> dict[str, object]:
+    base = headers.get(META, {})
+    if not isinstance(base, dict):
+        raise InvalidInput(f"--meta can't be added: {META!r} of --headers is no JSON object")
+    return base
+
+
+def _available_at_ms(delay: str | None, at: str | None) -> int | None:
+    if delay is not None and at is not None:
+        raise InvalidInput("give --delay or --at, not both")
+    if at is not None:
+        try:
+            return parse_ts(at)
+        except InvalidInput as error:
+            raise InvalidInput(f"--at: {error}") from error
+    return None if delay is None else now_ms() + round(1000 * actions.seconds(delay, "--delay"))

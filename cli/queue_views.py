@@ -1,0 +1,152 @@
+"""What the commands show of queues: records for programs, tables and lines for people."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from ..schema import format_ts
+from . import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..subscribers import QueueInfo, QueueStats, Spread
+
+#: The columns of a list of queues.
+HEADINGS = (
+    *("queue", "type", "state", "waiting", "delayed", "held", "running"),
+    *("failed", "timed out", "dead", "oldest"),
+)
+
+
+def queue_record(info: QueueInfo) -> dict[str, object]:
+    """Return a queue as JSON shows it."""
+    record: dict[str, object] = {
+        "queue": info.name,
+        "type": info.pattern,
+        "filled_seq": info.filled_seq,
+        "created_at": format_ts(info.created_at_ms),
+    }
+    if info.paused_at_ms is not None:
+        record["paused_at"] = format_ts(info.paused_at_ms)
+    return record | {"policy": asdict(info.policy)}
+
+
+def stats_record(stats: QueueStats) -> dict[str, object]:
+    """Return the statistics of a queue as JSON shows them."""
+    numbers = asdict(stats)
+    del numbers["info"], numbers["at_ms"]
+    at = {"at": format_ts(stats.at_ms), "state": state_of(stats)}
+    return queue_record(stats.info) | at | {"is_saturated": stats.is_saturated} | numbers
+
+
+def state_of(stats: QueueStats) -> str:
+    """Return how a queue is, in one word."""
+    if stats.info.paused_at_ms is not None:
+        return "paused"
+    return "saturated" if stats.is_saturated else "open"
+
+
+def list_table(found: list[QueueStats]) -> tuple[Sequence[str], list[Sequence[object]]]:
+    """Return the headings and rows of a list of queues."""
+    return HEADINGS, [_row(stats) for stats in found]
+
+
+def _row(stats: QueueStats) -> Sequence[object]:
+    return (
+        *(stats.info.name, stats.info.pattern, state_of(stats)),
+        *(stats.waiting, stats.delayed, stats.held, stats.running),
+        *(stats.failed, stats.timed_out, stats.dead, duration(stats.oldest_wait_ms)),
+    )
+
+
+def show_table(found: list[QueueStats]) -> tuple[Sequence[str], list[Sequence[object]]]:
+    """Return all about one queue, a row for each thing, under its name."""
+    (stats,) = found
+    success = "-" if stats.success_rate is None else f"{stats.success_rate:.2%}"
+    window = duration(round(stats.window_s * 1000))
+    oldest = f", the oldest for {duration(stats.oldest_wait_ms)}" if stats.waiting else ""
+    rows: list[Sequence[object]] = [
+        ("type", stats.info.pattern),
+        ("state", state_of(stats)),
+        ("waiting", f"{stats.waiting:,}{oldest}"),
+        ("delayed", f"{stats.delayed:,}"),
+        ("held", f"{stats.held:,}"),
+        ("running", f"{stats.running:,}"),
+        (
+            "ended badly",
+            f"{stats.failed:,} failed, {stats.timed_out:,} timed out, {stats.dead:,} dead",
+        ),
+        (f"last {window}", _attempts(stats)),
+        ("rate", rate(stats.rate_per_s)),
+        ("success", success),
+        ("wait", _spread(stats.wait)),
+        ("run", _spread(stats.run)),
+        ("policy", policy_line(stats.info)),
+        ("created", format_ts(stats.info.created_at_ms)),
+        ("looked at", f"seq {stats.info.filled_seq}"),
+    ]
+    return ("queue", stats.info.name), rows
+
+
+def print_lines(found: list[QueueStats]) -> None:
+    """Print a line for each queue, for those who watch in a pipe."""
+    for stats in found:
+        counts = (
+            f"{stats.waiting} waiting, {stats.delayed} delayed, {stats.held} held,"
+            f" {stats.running} running, {stats.failed} failed, {stats.timed_out} timed out,"
+            f" {stats.dead} dead, oldest {duration(stats.oldest_wait_ms)}, {rate(stats.rate_per_s)}"
+        )
+        output.line(f"{format_ts(stats.at_ms)}  {stats.info.name}  {state_of(stats)}  {counts}")
+
+
+def print_json_lines(found: list[QueueStats]) -> None:
+    """Print a JSON object for each queue."""
+    for stats in found:
+        output.json_line(stats_record(stats))
+
+
+def policy_line(info: QueueInfo) -> str:
+    """Return a queue's policy in the words of the options."""
+    rules = ((name.removesuffix("_s"), value) for name, value in asdict(info.policy).items())
+    return ", ".join(f"{name.replace('_', '-')} {_value(name, value)}" for name, value in rules)
+
+
+def _value(name: str, value: object) -> object:
+    if value is None:
+        return "any"
+    return f"{value:g}s" if isinstance(value, float) else value
+
+
+def _attempts(stats: QueueStats) -> str:
+    return (
+        f"{output.counted(stats.ended, 'attempt')} ended: {stats.completed:,} completed,"
+        f" {stats.failures:,} failed, {stats.timeouts:,} timed out, {stats.lost:,} lost"
+    )
+
+
+def _spread(spread: Spread) -> str:
+    if not spread.sample_size:
+        return "-"
+    times = (spread.p50_ms, spread.p95_ms, spread.avg_ms)
+    p50, p95, average = map(duration, times)
+    return f"p50 {p50}, p95 {p95}, average {average}, of {spread.sample_size:,}"
+
+
+def rate(per_s: float) -> str:
+    """Return how often something happens, in the unit in which there is something to see."""
+    for unit, seconds in (("s", 1), ("min", 60), ("h", 3600)):
+        if per_s * seconds >= 1 or unit == "h":
+            return f"{per_s * seconds:,.1f}/{unit}"
+    raise AssertionError  # the last unit is always taken
+
+
+def duration(ms: float | None) -> str:
+    """Return how long something takes, in the largest unit of which there is more than one."""
+    if ms is None:
+        return "-"
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        if ms >= 2 * size:
+            return f"{ms / size:.0f} {unit}"
+    return f"{ms / 1000:.1f} s" if ms >= 1000 else f"{ms:.0f} ms"

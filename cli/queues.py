@@ -1,0 +1,288 @@
+"""Queues: list, show, create, set, pause, resume, purge."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .. import subscribers  # loads what a command needs of it when it runs
+from ..schema import InvalidInput
+from . import actions, output
+from .commands import Commands
+from .options import Directory, Json, QueueName, User, Verbose
+from .policy_options import (
+    Ageing,
+    Backoff,
+    DedupeWindow,
+    MaxAttempts,
+    MaxRunning,
+    MaxRunningPerKey,
+    OnLost,
+    Ordering,
+    Retry,
+    policy_rules,
+)
+from .queue_views import (
+    list_table,
+    policy_line,
+    print_json_lines,
+    print_lines,
+    queue_record,
+    show_table,
+    stats_record,
+)
+from .watching import watch as go_on_watching
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..subscribers import QueueInfo, QueueStats
+
+commands = Commands()
+queue = commands.group("queue", help="Work that competing workers take, by type.")
+
+Window = Annotated[
+    str, typer.Option(metavar="D", help="How far back to look at attempts: like 10m, 2h, 7d.")
+]
+Watch = Annotated[bool, typer.Option("--watch", help="Go on showing it, until Ctrl-C.")]
+Every = Annotated[str, typer.Option(metavar="D", help="With --watch: how often to look.")]
+
+#: The window unless told otherwise.
+_WINDOW = "24h"
+
+
+@queue.command("list", example="bus queue list --watch")
+def list_queues(
+    window: Window = _WINDOW,
+    watch: Watch = False,
+    every: Every = "1s",
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """List the queues, and how much waits in each.
+
+    Oldest is how long the oldest job waits that a worker could take. A queue is saturated when
+    that is over a minute while its workers are busy. Exit code 4 when there are none.
+    """
+    window_s = actions.seconds(window, "--window")
+    with actions.open_bus(directory, user) as bus:
+
+        def look() -> list[QueueStats]:
+            queues = [subscribers.Queue(bus, info) for info in subscribers.Queues(bus).list()]
+            return [subscribers.QueueStats.of(each, window_s=window_s) for each in queues]
+
+        if watch:
+            lines = print_json_lines if json else print_lines
+            go_on_watching(look, every, table=list_table, lines=lines)
+        found = look()
+    if json:
+        print_json_lines(found)
+    elif found:
+        output.table(*list_table(found))
+    return 0 if found else actions.NOTHING
+
+
+@queue.command("show", example="bus queue show reviews --window 1h")
+def show(
+    name: QueueName,
+    window: Window = _WINDOW,
+    watch: Watch = False,
+    every: Every = "1s",
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Print how a queue is doing.
+
+    What waits, how fast and how well its work was done within the window, how long jobs waited
+    for a worker and how long they ran, and its policy. The newest 10,000 attempts count.
+    """
+    window_s = actions.seconds(window, "--window")
+    with actions.open_bus(directory, user) as bus:
+        opened = subscribers.Queue.open(bus, name)
+
+        def look() -> list[QueueStats]:
+            return [subscribers.QueueStats.of(opened, window_s=window_s)]
+
+        if watch:
+            lines = print_json_lines if json else print_lines
+            go_on_watching(look, every, table=show_table, lines=lines)
+        (stats,) = found = look()
+    if json:
+        output.json_line(stats_record(stats))
+    else:
+        headings, rows = show_table(found)
+        for what, value in (headings, *rows):
+            output.line(f"{f'{what}:':<14}{value}")
+    return 0
+
+
+@queue.command("create", example="bus queue create reviews --type 'review.*' --max-running 4")
+def create(
+    name: QueueName,
+    type: Annotated[
+        str | None,
+        typer.Option(
+            "--type",
+            metavar="P",
+            help="The types that it takes in; * stands for one part, a last > for the rest. "
+            "Default: its name.",
+            show_default=False,
+        ),
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option(
+            metavar="S", help="beginning: all that the log holds; now; or the seq to start at."
+        ),
+    ] = "beginning",
+    ordering: Ordering = None,
+    ageing: Ageing = None,
+    retry: Retry = None,
+    max_attempts: MaxAttempts = None,
+    backoff: Backoff = None,
+    on_lost: OnLost = None,
+    max_running: MaxRunning = None,
+    max_running_per_key: MaxRunningPerKey = None,
+    dedupe_window: DedupeWindow = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Make a queue, unless it is there.
+
+    Exit code 3 when it is there with another type or another value of an option given.
+    """
+    rules = policy_rules(
+        ordering=ordering,
+        ageing=ageing,
+        retry=retry,
+        max_attempts=max_attempts,
+        backoff=backoff,
+        on_lost=on_lost,
+        max_running=max_running,
+        max_running_per_key=max_running_per_key,
+        dedupe_window=dedupe_window,
+    )
+    with actions.open_bus(directory, user) as bus:
+        made = subscribers.Queue.create(bus, name, type, start=_start(start), **rules)
+    _print(made.info, json)
+    return 0
+
+
+@queue.command("set", example="bus queue set reviews --max-running 8 --on-lost dead")
+def set_policy(
+    name: QueueName,
+    ordering: Ordering = None,
+    ageing: Ageing = None,
+    retry: Retry = None,
+    max_attempts: MaxAttempts = None,
+    backoff: Backoff = None,
+    on_lost: OnLost = None,
+    max_running: MaxRunning = None,
+    max_running_per_key: MaxRunningPerKey = None,
+    dedupe_window: DedupeWindow = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Change the policy of a queue.
+
+    Options not given stay as they are. It holds from the next claim on; jobs that are in the
+    queue already keep their number of attempts.
+    """
+    rules = policy_rules(
+        ordering=ordering,
+        ageing=ageing,
+        retry=retry,
+        max_attempts=max_attempts,
+        backoff=backoff,
+        on_lost=on_lost,
+        max_running=max_running,
+        max_running_per_key=max_running_per_key,
+        dedupe_window=dedupe_window,
+    )
+    if not rules:
+        raise InvalidInput("give at least one rule; see 'bus queue set --help'")
+    with actions.open_bus(directory, user) as bus:
+        info = subscribers.Queues(bus).set_policy(name, **rules)
+    _print(info, json)
+    return 0
+
+
+@queue.command("pause", example="bus queue pause reviews")
+def pause(
+    name: QueueName,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Let nothing more be claimed from a queue.
+
+    What runs goes on, and what comes waits. Prints nothing unless asked for JSON.
+    """
+    with actions.open_bus(directory, user) as bus:
+        queues = subscribers.Queues(bus)
+        queues.pause(name)
+        if json:
+            output.json_line(queue_record(queues.get(name)))
+    return 0
+
+
+@queue.command("resume", example="bus queue resume reviews")
+def resume(
+    name: QueueName,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Let a paused queue be claimed from again.
+
+    Prints nothing unless asked for JSON.
+    """
+    with actions.open_bus(directory, user) as bus:
+        queues = subscribers.Queues(bus)
+        queues.resume(name)
+        if json:
+            output.json_line(queue_record(queues.get(name)))
+    return 0
+
+
+@queue.command("purge", example="bus queue purge reviews")
+def purge(
+    name: QueueName,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Cancel all that waits in a queue, and print how much that was.
+
+    What runs goes on, and the messages stay in the log. Exit code 4 when nothing waited.
+    """
+    with actions.open_bus(directory, user) as bus:
+        count = subscribers.JobControl(subscribers.Queue.open(bus, name)).purge()
+    if json:
+        output.json_line({"queue": name, "cancelled": count})
+    else:
+        output.line(f"cancelled {output.counted(count, 'job')}")
+    return 0 if count else actions.NOTHING
+
+
+def _start(text: str) -> str | int:
+    is_seq = text.isascii() and text.isdecimal() and len(text) < 20
+    return int(text) if is_seq else text
+
+
+def _print(info: QueueInfo, json: bool) -> None:
+    if json:
+        output.json_line(queue_record(info))
+    else:
+        output.line(f"{info.name}  {info.pattern}  {policy_line(info)}")

@@ -1,0 +1,133 @@
+"""Looking into what happened: the chain that a message belongs to, and every attempt at it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import orjson
+import typer
+
+from ..schema import InvalidInput, NotFound
+from . import actions, output
+from .commands import Commands
+from .job_records import claim_record, job_record
+from .messages import print_in_full
+from .options import Directory, Json, User, Verbose
+from .trace_view import branches
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..schema import Message
+    from ..subscribers import Trace, Work
+
+commands = Commands()
+
+#: What the line of a claim leaves out: what its job's line has, and what may be long.
+_NOT_IN_LINE = ("queue", "seq", "stderr", "result", "logs")
+
+
+@commands.command("trace", example="bus trace review.request:17")
+def trace(
+    key: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="The seq or id of a message, a conversation, claim:TOKEN, or QUEUE:SEQ for a job.",
+        ),
+    ],
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Print all that a message belongs to, as a tree: from any id the whole chain.
+
+    That is what it answers, up to where it began, all that followed in these conversations, what
+    became of each message in the queues, and every attempt at it. --json prints one object.
+    """
+    from ..subscribers import Trace
+
+    with actions.open_bus(directory, user) as bus:
+        found = Trace.of(bus, key)
+        now_ms = bus.database.now_ms()
+        if json:
+            output.json_line(_trace_record(found, now_ms))
+        else:
+            for branch in branches(found, bus.blobs, now_ms):
+                output.branch(*branch)
+    return 0
+
+
+@commands.command("inspect", example="bus inspect 17")
+def inspect(
+    key: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ID|SEQ", help="The id or the seq of a message.", show_default=False
+        ),
+    ] = None,
+    conversation: Annotated[
+        str | None,
+        typer.Option(metavar="C", help="The messages of this conversation.", show_default=False),
+    ] = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Print a message with what became of it in every queue, and every claim there was on it.
+
+    The state of a claim is terminal, live_active, or expired_active: its lease has run out, and
+    nobody has taken note of it yet. With --conversation its messages, without anything the
+    whole log, both without claims.
+    """
+    from ..subscribers import WorkHistory, find_message
+
+    if key is not None and conversation is not None:
+        raise InvalidInput("give ID or --conversation, not both")
+    with actions.open_bus(directory, user) as bus:
+        if key is None:
+            count = output.messages(bus.read(conversation=conversation), bus.blobs, json=json)
+            return 0 if count else actions.NOTHING
+        message = find_message(bus, key)
+        if message is None:
+            raise NotFound(f"no message {key!a} in the log; see 'bus read'")
+        work = WorkHistory(bus).of(message.seq)
+        now_ms = bus.database.now_ms()
+        if json:
+            output.json_line(_message_record(message, work, now_ms))
+        else:
+            print_in_full(message, bus.blobs)
+            _print_work(work, now_ms)
+    return 0
+
+
+def _print_work(work: list[Work], now_ms: int) -> None:
+    if work:
+        output.line("")
+    for each in work:
+        output.line(_line(job_record(each.job), ()))
+        for claim in each.claims:
+            output.line(f"  {_line(claim_record(claim, now_ms), _NOT_IN_LINE)}")
+
+
+def _line(record: dict[str, object], left_out: tuple[str, ...]) -> str:
+    return " ".join(f"{name}={value}" for name, value in record.items() if name not in left_out)
+
+
+def _trace_record(found: Trace, now_ms: int) -> dict[str, object]:
+    messages = [
+        {"depth": step.depth} | _message_record(step.message, step.work, now_ms)
+        for step in found.steps
+    ]
+    return {"seq": found.seq, "conversations": found.conversations, "messages": messages}
+
+
+def _message_record(message: Message, work: list[Work], now_ms: int) -> dict[str, object]:
+    """Return a message as it is in bus.jsonl, large payloads by name, with its jobs."""
+    record: dict[str, object] = orjson.loads(message.to_line())
+    jobs = [
+        job_record(each.job) | {"claims": [claim_record(claim, now_ms) for claim in each.claims]}
+        for each in work
+    ]
+    return record | {"jobs": jobs}

@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""A worker in Python: its handler reads the conversation, and returns the answer to the request."""
+
+import signal
+
+from ackbus import Bus, Message, Worker
+
+
+def summary(bus: Bus, message: Message) -> dict[str, object]:
+    """Bring together what the workers before this one found."""
+    said = {each.type: each.payload for each in bus.read(conversation=message.conversation)}
+    lint, _, _ = said["change.linted"].partition("---\n")
+    findings = [*lint.splitlines(), *message.payload.splitlines()]
+    return {"verdict": "mend it" if findings else "take it", "findings": findings}
+
+
+with Bus.open() as bus:
+    worker = Worker(
+        bus,
+        "change.reviewed",
+        group="summary",
+        success_type="change.done",
+        failure_type="change.failed",
+    )
+    signal.signal(signal.SIGTERM, lambda number, frame: worker.stop())
+    worker.run(lambda message: summary(bus, message))

@@ -1,0 +1,159 @@
+"""Bringing the file of an older version up to date, with a copy of it kept as it was.
+
+All of it happens in one write transaction: other writers wait, readers see the old version until
+the commit, and a process that dies on the way leaves the old version.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import apsw
+
+from .create import keep_copies_out_of_git
+from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, other_version
+from .errors import BusUnusable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
+
+#: How much of the file is copied at a time, in pages of 4 KiB: Ctrl-C is heard between two parts.
+_PAGES_AT_A_TIME = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """What `upgrade` found and did.
+
+    Attributes:
+        directory: the bus directory.
+        from_version: the schema version that the file had.
+        version: the one that it has now.
+        backup: the file as it was; None when there was nothing to do.
+    """
+
+    directory: str
+    from_version: int
+    version: int
+    backup: str | None
+
+
+def upgrade(
+    directory: str | os.PathLike[str], *, write_timeout_s: float = WRITE_TIMEOUT_S
+) -> Upgrade:
+    """Bring a bus to the schema version of this code; one that has it is left as it is.
+
+    Safe to repeat, to call from several processes at once, and while programs use the bus: they
+    wait for it as for any write. It leaves a copy beside the file, `bus.db.v1` of version 1; one
+    that is there already is replaced, since all that it has is in the new one.
+
+    Args:
+        directory: the bus directory.
+        write_timeout_s: how long to wait for other writers, in seconds.
+
+    Raises:
+        BusNotFound: there is no bus.
+        BusUnusable: it is damaged, or of a newer version, or can't be written.
+        BusBusy: other writers kept it locked.
+        AckbusError: SQLite refused a step, as when a table of someone's own has the name of a new
+            one. After any of these the file is as it was.
+    """
+    database = Database(
+        directory, durability="full", write_timeout_s=write_timeout_s, any_version=True
+    )
+    try:
+        with database.write() as connection:
+            found = database.schema_version()
+            if found == SCHEMA_VERSION:
+                return Upgrade(database.layout.directory, found, found, None)
+            if found > SCHEMA_VERSION:
+                raise other_version(database.layout, found)
+            backup = _back_up(database, found)
+            for script in _scripts_after(found):
+                connection.execute(script).fetchall()
+            _check_references(database)
+    finally:
+        database.close()
+    return Upgrade(database.layout.directory, found, SCHEMA_VERSION, backup)
+
+
+def _scripts_after(version: int) -> Iterator[str]:
+    """Yield the migrations of a file of this version: `0002_….sql` leads from 1 to 2."""
+    for name in sorted(os.listdir(_MIGRATIONS)):
+        if int(name[:4]) > version:
+            with open(os.path.join(_MIGRATIONS, name), encoding="utf-8") as file:
+                yield file.read()
+
+
+def _check_references(database: Database) -> None:
+    """Raise when a foreign key points nowhere, so that the transaction rolls back."""
+    broken = database.rows("PRAGMA foreign_key_check")
+    if broken:
+        raise BusUnusable(
+            f"rows of the table {broken[0][0]} in {database.layout.database} refer to rows that"
+            " are not there; nothing was changed"
+        )
+
+
+def _back_up(database: Database, version: int) -> str:
+    """Copy the file beside itself, and check the copy; the write lock keeps it as it is."""
+    directory = database.layout.directory
+    path = f"{database.layout.database}.v{version}"
+    fresh = path + ".new"
+    try:
+        keep_copies_out_of_git(database.layout)
+        _remove(fresh)  # of a process that died here
+        os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            _copy(database, fresh)
+            os.rename(fresh, path)
+        except BaseException:
+            _remove(fresh)
+            raise
+        _sync_directory(directory)
+    except OSError as error:
+        raise BusUnusable(
+            f"the bus in {directory} can't be copied: {error.strerror}; nothing was changed"
+        ) from error
+    return path
+
+
+def _copy(database: Database, path: str) -> None:
+    """Copy with SQLite's backup, which leaves all on the disk, and read the copy from end to end.
+
+    The connection that holds the write lock can't be the source: SQLite refuses that.
+    """
+    source = database.connect()
+    copy = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        with copy.backup("main", source, "main") as backup:
+            while not backup.done:
+                backup.step(_PAGES_AT_A_TIME)
+        copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, without a log beside it
+        found = copy.execute("PRAGMA integrity_check(1)").get
+    finally:
+        copy.close()
+        source.close()
+    if found != "ok":
+        raise BusUnusable(
+            f"the file {database.layout.database} is damaged: {found}; nothing was changed"
+        )
+
+
+def _remove(path: str) -> None:
+    for name in (path, path + "-journal", path + "-wal", path + "-shm"):
+        if os.path.exists(name):
+            os.unlink(name)
+
+
+def _sync_directory(path: str) -> None:
+    """Make the rename survive a power loss before the change that it insures against."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

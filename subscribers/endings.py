@@ -1,0 +1,170 @@
+"""What the end of a claim means for its job. All of it belongs into the caller's transaction."""
+
+from __future__ import annotations
+
+import random
+
+from ..schema import InvalidInput
+from . import jobs as states
+from .claims import COMPLETED, FAILED, TIMED_OUT, Outcome
+from .errors import ClaimLost
+from .policy import MAX_POLICY_S
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ..bus import Bus
+    from ..schema import Draft, Message, Receipt
+    from .claims import Claim, Claims
+    from .jobs import Jobs
+    from .queues import QueueInfo
+
+    #: Makes the messages that tell of a job which ends because its worker is lost, from the
+    #: message, the job's state and the reason.
+    LastWords = Callable[[Message, str, str], Iterable[Draft]]
+
+#: Why a claim is lost that nobody gave up.
+RAN_OUT = "the lease ran out"
+
+
+class Endings:
+    """Ends claims, and decides about their jobs by the queue's policy."""
+
+    def __init__(self, bus: Bus, jobs: Jobs, claims: Claims) -> None:
+        self._bus = bus
+        self._jobs = jobs
+        self._claims = claims
+
+    def end(
+        self,
+        info: QueueInfo,
+        claim: Claim,
+        outcome: Outcome,
+        replies: Sequence[Draft],
+        now_ms: int,
+    ) -> tuple[list[Receipt], ClaimLost | None]:
+        """End a claim and settle its job, or keep a late worker's report with what it has lost."""
+        _check_queue(info, claim)
+        if self._claims.end(claim.token, outcome, now_ms):
+            return self._settle(info, claim, outcome, replies, now_ms), None
+        error = self.lost(claim)
+        self._claims.note_late_end(claim.token, outcome)
+        return [], error
+
+    def _settle(
+        self,
+        info: QueueInfo,
+        claim: Claim,
+        outcome: Outcome,
+        replies: Sequence[Draft],
+        now_ms: int,
+    ) -> list[Receipt]:
+        """Decide about the job of a claim that has ended."""
+        seq = claim.message.seq
+        is_over = True
+        key = claim.dedupe_key
+        if outcome.status == COMPLETED:
+            self._jobs.end(info, seq, states.SUCCEEDED, now_ms, None, key)
+        elif self._is_to_be_tried_again(info, claim, outcome):
+            job = self._jobs.get(info, seq)
+            self._jobs.queue_again(
+                info, job, job.attempt + 1, now_ms + _pause_ms(info, claim, outcome), outcome.error
+            )
+            is_over = False
+        else:
+            self._jobs.end(info, seq, _end_state(info, outcome), now_ms, outcome.error, key)
+        if info.policy.max_running is not None or key is not None or not is_over:
+            self._bus.ring()  # workers may wait for room, or for the next attempt
+        return self._bus.publish_many(replies) if is_over and replies else []
+
+    def _is_to_be_tried_again(self, info: QueueInfo, claim: Claim, outcome: Outcome) -> bool:
+        wanted = info.policy.retry == "failures" if outcome.retry is None else outcome.retry
+        return wanted and claim.attempt < claim.max_attempts
+
+    def recover(self, info: QueueInfo, now_ms: int, last_words: LastWords | None) -> None:
+        """End the claims whose leases have run out, and decide about their jobs."""
+        expired = self._claims.expired(info, now_ms)
+        for token, seq, _ in expired:
+            self._lose(info, token, seq, RAN_OUT, now_ms, last_words)
+        if len(expired) > 1:
+            self._bus.ring()  # there is more than the one who looked may take
+
+    def _lose(
+        self,
+        info: QueueInfo,
+        token: int,
+        seq: int,
+        why: str,
+        now_ms: int,
+        last_words: LastWords | None,
+    ) -> None:
+        """End a claim as lost, and decide about its job by the policy for lost owners."""
+        self._claims.lose(token, why, now_ms)
+        job = self._jobs.get(info, seq)
+        rule = info.policy.on_lost
+        if rule == "requeue" and job.attempt < job.max_attempts:
+            self._jobs.queue_again(info, job, job.attempt + 1, now_ms, why)
+            return
+        state = states.FAILED if rule == "fail" else states.DEAD
+        self._jobs.end(info, seq, state, now_ms, why, job.dedupe_key)
+        message = self._bus.log.at(seq)
+        if last_words is not None and message is not None:
+            self._bus.publish_many(last_words(message, state, why))
+
+    def release(self, info: QueueInfo, claim: Claim, why: str) -> None:
+        """Let the job of a live claim be claimed again at once, as the same attempt."""
+        _check_queue(info, claim)
+        now_ms = self._bus.database.now_ms()
+        if not self._claims.renew(claim.token, now_ms + 1, now_ms):
+            raise self.lost(claim)
+        self._claims.lose(claim.token, why, now_ms)
+        job = self._jobs.get(info, claim.message.seq)
+        self._jobs.queue_again(info, job, job.attempt, now_ms, why)
+        self._bus.ring()
+
+    def cancel(self, info: QueueInfo, claim: Claim, why: str) -> None:
+        """End a live claim and its job for good."""
+        _check_queue(info, claim)
+        now_ms = self._bus.database.now_ms()
+        if not self._claims.end(claim.token, Outcome(status=FAILED, error=why), now_ms):
+            raise self.lost(claim)
+        self._jobs.end(info, claim.message.seq, states.CANCELLED, now_ms, why, claim.dedupe_key)
+        self._bus.ring()
+
+    def lost(self, claim: Claim) -> ClaimLost:
+        """Return the error for a worker that no longer has a claim."""
+        record = self._claims.get(claim.token)
+        if record is None:
+            how = "there is no such claim"
+        elif record.status == "active":
+            how = "its lease ran out"
+        else:
+            how = f"it ended as {record.status}" + (f": {record.error}" if record.error else "")
+        return ClaimLost(
+            f"claim {claim.token} on message {claim.message.seq} of queue {claim.queue!r} is no"
+            f" longer held by {claim.instance}: {how}"
+        )
+
+
+def _check_queue(info: QueueInfo, claim: Claim) -> None:
+    # Another queue has another job for the message: ending that one would leave this one running.
+    if claim.queue != info.name:
+        raise InvalidInput(f"claim {claim.token} is of queue {claim.queue!r}, not {info.name!r}")
+
+
+def _end_state(info: QueueInfo, outcome: Outcome) -> str:
+    """Return the state of a job after a failure that is not tried again.
+
+    Where failures are to be tried again, or this one asked for it, one that is left is a matter
+    for people. Elsewhere a failure is an answer.
+    """
+    if info.policy.retry == "failures" or outcome.retry:
+        return states.DEAD
+    return states.TIMED_OUT if outcome.status == TIMED_OUT else states.FAILED
+
+
+def _pause_ms(info: QueueInfo, claim: Claim, outcome: Outcome) -> int:
+    if outcome.retry_after_s is not None:
+        return round(1000 * min(max(0.0, outcome.retry_after_s), MAX_POLICY_S))
+    return info.policy.backoff_ms(claim.attempt, random.random())

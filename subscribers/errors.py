@@ -1,0 +1,50 @@
+"""What can go wrong with queues."""
+
+from __future__ import annotations
+
+from ..schema import AckbusError, InvalidInput, NotFound, Refused
+
+
+class ClaimLost(Refused):
+    """The claim's lease ran out, or the job was cancelled: this worker no longer has it.
+
+    What the worker reported is kept on the claim; the job and the log are unchanged.
+    """
+
+
+class QueueNotFound(NotFound):
+    """There is no queue of this name."""
+
+
+class JobNotFound(NotFound):
+    """The queue has no such job."""
+
+
+class QueueMismatch(Refused):
+    """A queue of this name is there, with another pattern or policy."""
+
+
+class WrongJobState(Refused):
+    """The job is in a state that does not allow this."""
+
+
+class RetryLater(AckbusError):
+    """A handler raises this for another attempt at the job, whatever the queue's policy.
+
+    Args:
+        reason: why.
+        after_s: the pause before it, in seconds; None takes the policy's.
+
+    Raises:
+        InvalidInput: the pause is no number.
+    """
+
+    def __init__(self, reason: str = "the handler asked for it", after_s: float | None = None):
+        super().__init__(reason)
+        if after_s is not None and not isinstance(after_s, int | float):
+            raise InvalidInput(f"after_s must be seconds, not {after_s!r}")
+        self.after_s = after_s
+
+
+class NeverRetry(AckbusError):
+    """A handler raises this when no further attempt at the job can succeed."""

@@ -1,0 +1,120 @@
+"""Filling a queue: the messages that it takes in become jobs, when somebody asks for work.
+
+Publishers pay nothing for queues. Whoever claims looks at the log after the place that the queue
+has reached, and notes what fits. Looking is reading; only a find, or a long way, is written down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+from ..schema import Message, TypePattern
+from .queues import step_ms
+from .wishes import WorkHeaders
+from .work_statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus import Bus
+    from .jobs import Jobs
+    from .queues import QueueInfo
+
+#: How many messages become jobs in one transaction: a few milliseconds.
+PAGE_JOBS = 500
+
+#: How far a filler looks in vain before it stores how far it is, in messages, so that the next
+#: process need not look there again.
+STORE_AFTER = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a look at the log found.
+
+    Attributes:
+        base: the stored position when it began.
+        upto: the seq up to which it looked.
+        messages: what fits, in order.
+    """
+
+    base: int
+    upto: int
+    messages: list[Message]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there may be more behind it."""
+        return len(self.messages) == PAGE_JOBS
+
+
+class Filler:
+    """Brings the messages of the log into one queue, each once."""
+
+    def __init__(self, bus: Bus, queue_id: int, pattern: str, jobs: Jobs) -> None:
+        self._bus = bus
+        self._queue_id = queue_id
+        self._pattern = TypePattern(pattern)
+        self._jobs = jobs
+        # How far this process has looked without a find, beyond the stored position.
+        self._looked_upto = 0
+        # The messages of the last page, by seq: most of them are claimed soon, and by this process.
+        self._read: dict[int, Message] = {}
+
+    def look(self) -> Page | None:
+        """Look for messages that are not jobs yet; None when there are none. Writes no job."""
+        newest = self._bus.log.newest_seq()
+        if newest <= self._looked_upto:
+            return None
+        base: int = self._bus.database.value(SQL["filled_seq"], (self._queue_id,))
+        after = max(base, self._looked_upto)
+        messages = self._matching(after, newest)
+        is_final = not self._bus.database.writing  # a transaction's own messages may be undone
+        self._read = {message.seq: message for message in messages} if is_final else {}
+        if messages:
+            upto = messages[-1].seq if len(messages) == PAGE_JOBS else newest
+            return Page(base, upto, messages)
+        if is_final:
+            self._looked_upto = newest
+        if newest - base > STORE_AFTER:
+            self._bus.database.change(SQL["advance_filling"], (newest, self._queue_id, base))
+        return None
+
+    def _matching(self, after: int, newest: int) -> list[Message]:
+        """Return up to a page of messages that fit. What has just come is read without detours."""
+        if newest - after <= PAGE_JOBS:
+            recent = self._bus.log.between(after, newest)
+            return [message for message in recent if self._pattern.matches(message.type)]
+        found = self._bus.log.read(after_seq=after, upto_seq=newest, type=self._pattern.text)
+        return list(islice(found, PAGE_JOBS))
+
+    def store(self, page: Page, info: QueueInfo) -> bool:
+        """Make jobs of a page, in the transaction that is open; False if another filler has."""
+        key = (page.upto, info.id, page.base)
+        advanced = self._bus.database.rows(SQL["advance_filling"], key)
+        if not advanced:
+            return False
+        ((clock_ms,),) = advanced
+        now_ms = self._bus.database.now_ms()
+        step = step_ms(info.policy)
+        rows: list[tuple[object, ...]] = []
+        for message in page.messages:
+            # By the sender's time, since a queue may be filled late; but never back, and never
+            # ahead: a clock that was set must not turn the order around.
+            clock_ms = max(clock_ms, min(message.ts_ms, now_ms))
+            rank_ms = clock_ms + message.priority * step if step else 0
+            wanted = WorkHeaders.of(message)
+            if wanted is None:
+                rows.append(self._jobs.row(info, message, clock_ms, rank_ms))
+            else:
+                self._jobs.add_special(info, message, wanted, clock_ms, rank_ms)
+        self._jobs.add(rows)
+        if step:
+            self._bus.database.rows(SQL["set_rank_clock"], (clock_ms, info.id))
+        return True
+
+    def message(self, seq: int) -> Message:
+        """Return the message of a job that is claimed."""
+        message = self._read.pop(seq, None) or self._bus.log.at(seq)
+        assert message is not None
+        return message

@@ -1,0 +1,269 @@
+"""Jobs: what became of each message in each queue that took it in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import JobNotFound, WrongJobState
+from .work_statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..schema import Database, Message
+    from .queues import QueueInfo
+    from .wishes import WorkHeaders
+
+    #: A job that is about to run: seq, attempt, max_attempts, available_at_ms, dedupe_key.
+    Ready = tuple[int, int, int, int, str | None]
+
+#: The states of a job that is over.
+SUCCEEDED, FAILED, TIMED_OUT, DEAD, CANCELLED = (
+    "succeeded",
+    "failed",
+    "timed_out",
+    "dead",
+    "cancelled",
+)
+#: The states of one that is not.
+QUEUED, RUNNING = "queued", "running"
+
+STATES = (QUEUED, RUNNING, SUCCEEDED, FAILED, TIMED_OUT, DEAD, CANCELLED)
+
+#: Those that a person may want to look at, and try again.
+ENDED_BADLY = (FAILED, TIMED_OUT, DEAD)
+
+#: What a queued job waits for: nothing, its time, or others with its key.
+OPEN, TIME, KEY = "open", "time", "key"
+
+#: How many jobs become due in one transaction.
+_DUE_BATCH = 1000
+
+#: How much of an error's text is kept, in characters.
+MAX_ERROR_CHARS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A message in a queue.
+
+    Attributes:
+        queue: the queue's name.
+        seq: the message.
+        state: `queued`, `running`, `succeeded`, `failed`, `timed_out`, `dead` or `cancelled`.
+        gate: what a queued one waits for: `open` (a worker), `time` (its time), or `key` (others
+            with its dedupe key).
+        attempt: the attempt that is next, runs, or was the last; from 1.
+        max_attempts: how many there may be.
+        available_at_ms: from when on it may be claimed, in epoch milliseconds.
+        priority: 0 interactive, 1 normal, 2 background.
+        dedupe_key: what it is about, or None.
+        created_at_ms: when the message was published.
+        started_at_ms: when the last attempt began, or None before the first.
+        ended_at_ms: when it was over; None while it is not.
+        error: why the last attempt failed, or why it was cancelled; else None.
+    """
+
+    queue: str
+    seq: int
+    state: str
+    gate: str
+    attempt: int
+    max_attempts: int
+    available_at_ms: int
+    priority: int
+    dedupe_key: str | None
+    created_at_ms: int
+    started_at_ms: int | None
+    ended_at_ms: int | None
+    error: str | None
+
+
+class Jobs:
+    """The table `jobs`. What changes it belongs into a transaction that the caller has open."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # Taking in ---------------------------------------------------------------------------------
+
+    def row(
+        self, info: QueueInfo, message: Message, created_at_ms: int, rank_ms: int
+    ) -> tuple[object, ...]:
+        """Return the row of a job without special wishes."""
+        return (
+            info.id,
+            message.seq,
+            QUEUED,
+            OPEN,
+            info.policy.max_attempts,
+            created_at_ms,
+            message.priority,
+            rank_ms,
+            None,
+            created_at_ms,
+            None,
+            None,
+        )
+
+    def add(self, rows: list[tuple[object, ...]]) -> None:
+        """Store new jobs."""
+        if rows:
+            self._database.connection.executemany(SQL["add_job"], rows)
+
+    def add_special(
+        self,
+        info: QueueInfo,
+        message: Message,
+        wanted: WorkHeaders,
+        created_at_ms: int,
+        rank_ms: int,
+    ) -> None:
+        """Store a job whose sender asked for a delay or gave a key, or note it as a duplicate."""
+        now_ms = self._database.now_ms()
+        original = self._original(info, message, wanted)
+        is_later = wanted.available_at_ms is not None and wanted.available_at_ms > now_ms
+        state, gate, ended_at_ms, error = QUEUED, OPEN, None, None
+        if original is not None:
+            state, ended_at_ms = CANCELLED, now_ms
+            error = f"duplicate of {original}, which has dedupe key {wanted.dedupe_key}"
+        elif is_later:
+            gate = TIME
+        elif wanted.dedupe_key is not None:
+            gate = KEY
+        available_at_ms = max(created_at_ms, wanted.available_at_ms or 0)
+        row = (
+            *(info.id, message.seq, state, gate, info.policy.max_attempts, available_at_ms),
+            *(message.priority, rank_ms, wanted.dedupe_key, created_at_ms, ended_at_ms, error),
+        )
+        self._database.rows(SQL["add_job"], row)
+        if gate == KEY:
+            self.open_key(info, wanted.dedupe_key)
+        if original is not None:
+            import logging
+
+            logging.getLogger("ackbus.queue").info(
+                "queue %s: %s: %s", info.name, message.seq, error
+            )
+
+    def _original(self, info: QueueInfo, message: Message, wanted: WorkHeaders) -> int | None:
+        """Return the job of which a message is a duplicate, or None.
+
+        It is compared with what had succeeded when it was published, so that it makes no
+        difference when the queue is filled.
+        """
+        if wanted.dedupe_key is None:
+            return None
+        key = (info.id, wanted.dedupe_key)
+        window_ms = wanted.dedupe_window_ms
+        published_ms = max(0, message.ts_ms)  # another program may have stored any number
+        until_ms = published_ms
+        if window_ms is None:
+            window_ms = round(info.policy.dedupe_window_s * 1000)
+        else:
+            until_ms = max(until_ms, self._database.now_ms())
+            live: int | None = self._database.value(SQL["live_with_key"], key)
+            if live is not None:
+                return live
+        if not window_ms:
+            return None
+        span = (published_ms - window_ms, until_ms)
+        done: int | None = self._database.value(SQL["succeeded_with_key"], (*key, *span))
+        return done
+
+    # Claiming ----------------------------------------------------------------------------------
+
+    def open_due(self, info: QueueInfo, now_ms: int) -> None:
+        """Let those be claimed whose time has come."""
+        for (key,) in set(self._database.rows(SQL["open_due"], (info.id, now_ms, _DUE_BATCH))):
+            self.open_key(info, key)
+
+    def open_key(self, info: QueueInfo, key: str | None) -> None:
+        """Let as many be claimed as may run with a key; to be called whenever one has left."""
+        if key is not None:
+            limit = info.policy.max_running_per_key
+            self._database.rows(SQL["open_key"], (info.id, key, limit))
+
+    def take(self, info: QueueInfo, now_ms: int, limit: int) -> list[Ready]:
+        """Let up to `limit` jobs run, in the queue's order, and return them."""
+        ready = self._database.rows(SQL["first_ready"], (info.id, limit))
+        for seq, *_ in ready:
+            self._database.rows(SQL["start_job"], (now_ms, info.id, seq))
+        return ready
+
+    def end(
+        self,
+        info: QueueInfo,
+        seq: int,
+        state: str,
+        now_ms: int,
+        error: str | None,
+        key: str | None,
+    ) -> None:
+        """Note that a job is over; others with its key may be claimed now."""
+        values = (state, now_ms, _cut(error), info.id, seq)
+        self._database.rows(SQL["end_job"], values)
+        self.open_key(info, key)
+
+    def queue_again(
+        self, info: QueueInfo, job: Job, attempt: int, at_ms: int, error: str | None
+    ) -> None:
+        """Let a job wait for another attempt, from `at_ms` on."""
+        is_later = at_ms > self._database.now_ms()
+        gate = TIME if is_later else OPEN if job.dedupe_key is None else KEY
+        values = (gate, attempt, at_ms, _cut(error), info.id, job.seq)
+        self._database.rows(SQL["queue_job_again"], values)
+        self.open_key(info, job.dedupe_key)
+
+    # Looking -----------------------------------------------------------------------------------
+
+    def get(self, info: QueueInfo, seq: int) -> Job:
+        """Return a job.
+
+        Raises:
+            JobNotFound: the queue has none of this seq.
+        """
+        row = self._database.row(SQL["job"], (info.id, seq))
+        if row is None:
+            raise JobNotFound(
+                f"queue {info.name!r} has no job {seq}; see 'bus job list --queue {info.name}'"
+            )
+        return Job(*row)
+
+    def of_message(self, seq: int) -> list[Job]:
+        """Return the jobs that a message became, by queue."""
+        return [Job(*row) for row in self._database.rows(SQL["jobs_of_message"], (seq,))]
+
+    def waiting(self, info: QueueInfo, limit: int) -> list[Job]:
+        """Return the first `limit` jobs that a worker may claim, in the order of claiming."""
+        return [Job(*row) for row in self._database.rows(SQL["jobs_waiting"], (info.id, limit))]
+
+    def queued(self, info: QueueInfo, limit: int) -> list[Job]:
+        """Return up to `limit` jobs that are queued, whatever they wait for, in no order."""
+        return [Job(*row) for row in self._database.rows(SQL["jobs_queued"], (info.id, limit))]
+
+    def ended_badly(self, info: QueueInfo, state: str, after_seq: int, limit: int) -> list[Job]:
+        """Return up to `limit` jobs in a bad end state above a seq, in order."""
+        values = (info.id, state, after_seq, limit)
+        return [Job(*row) for row in self._database.rows(SQL["jobs_ended_badly"], values)]
+
+    def newest(self, info: QueueInfo, before_seq: int, limit: int) -> list[Job]:
+        """Return up to `limit` jobs below a seq, the newest first."""
+        values = (info.id, before_seq, limit)
+        return [Job(*row) for row in self._database.rows(SQL["jobs_newest"], values)]
+
+    def counts(self, info: QueueInfo) -> dict[str, int]:
+        """Return how many jobs there are by gate (`open`, `time`, `key`) or state.
+
+        Those that succeeded or were cancelled are not counted: that would be a walk over all.
+        """
+        return dict(self._database.rows(SQL["count_jobs"], (info.id,)))
+
+
+def wrong_state(job: Job, act: str) -> WrongJobState:
+    """Return the error for something that can't be done to a job in its state."""
+    return WrongJobState(f"job {job.seq} of queue {job.queue!r} is {job.state}: it can't be {act}")
+
+
+def _cut(error: str | None) -> str | None:
+    # An error may quote what is no Unicode text, and must be stored all the same.
+    return error and error[:MAX_ERROR_CHARS].encode(errors="backslashreplace").decode()

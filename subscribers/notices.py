@@ -1,0 +1,78 @@
+"""Notices: which answers a person has been told of. Derived from the log, and never in its way."""
+
+from __future__ import annotations
+
+from .reply_types import request_type_of
+from .work_statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..bus import Bus
+    from ..schema import Message
+
+#: How many conversations without a request are remembered, so that each of their messages is
+#: looked at once.
+_REMEMBERED = 10_000
+
+
+class Notices:
+    """The tables `notices` and `notice_state`: what was told, and how far the log was looked at.
+
+    Any number of processes may look for news; together they tell of each conversation once.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._database = bus.database
+        #: By conversation and type: up to which seq there is no request of the type.
+        self._unasked: dict[tuple[str, str], int] = {}
+
+    @property
+    def position(self) -> int:
+        """The seq up to which the log was looked at; 0 before the first look."""
+        seq: int = self._database.value(SQL["notice_position"])
+        return seq
+
+    def news(self, *, first_since_ms: int) -> Iterator[Message]:
+        """Yield the first new answer in each conversation of which nobody has been told yet.
+
+        An answer is noted as told, in a transaction of its own, before it is yielded: at most
+        once. A process that dies in between leaves one notice untold, which is better than many
+        told twice: the answer itself waits in the log.
+
+        What is looked at is what came since the last look, so that the cost of a look does not
+        depend on how long the log is.
+
+        Args:
+            first_since_ms: on the very first look at a bus, only answers of this epoch
+                millisecond or later are news.
+        """
+        after, newest = self.position, self._bus.log.newest_seq()
+        if newest == after:
+            return
+        since_ms = None if after else first_since_ms
+        for message in self._bus.read(from_seq=after + 1, to_seq=newest, since_ms=since_ms):
+            if self._is_news(message) and self._note(message):
+                yield message
+        self._database.change(SQL["advance_notices"], (newest,))
+
+    def _is_news(self, message: Message) -> bool:
+        """Say whether a message answers a request, and its conversation has no notice yet."""
+        request_type = request_type_of(message.type)
+        if request_type is None:
+            return False
+        key = (message.conversation, request_type)
+        after = self._unasked.get(key, 0)
+        if self._database.value(SQL["is_news"], (*key, after, message.seq)):
+            return True
+        if len(self._unasked) >= _REMEMBERED:
+            self._unasked.clear()
+        self._unasked[key] = message.seq
+        return False
+
+    def _note(self, message: Message) -> bool:
+        """Note that people are told of a conversation; False when another process did so."""
+        values = (message.conversation, message.seq, self._database.now_ms())
+        return bool(self._database.change(SQL["add_notice"], values))

@@ -1,0 +1,359 @@
+"""A queue: work that competing workers take, one message to one worker at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..schema import InvalidInput, check_agent
+from .claims import FAILED, Claim, Claims, Outcome
+from .endings import Endings
+from .filling import Filler
+from .jobs import Jobs
+from .queues import BEGINNING, QueueInfo, Queues
+from .work_statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from ..bus import Bus
+    from ..schema import Draft, Receipt
+    from .endings import LastWords
+    from .errors import ClaimLost
+    from .jobs import Ready
+
+#: How long a claim lasts unless it is renewed, in seconds.
+DEFAULT_LEASE_S = 60.0
+
+#: The longest lease, in seconds: a day. Longer work renews.
+MAX_LEASE_S = 86_400.0
+
+#: The most jobs that one call claims: more would keep other writers waiting.
+MAX_CLAIMS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _AtHand:
+    """What a claim would find without filling.
+
+    Attributes:
+        ready: how many jobs may be claimed, counted up to a limit.
+        is_due: whether there are some whose time has come.
+        is_lost: whether there are some whose workers are lost.
+        is_shut: whether nothing may begin, since the queue is paused or as many run as may.
+        is_by_age: whether what comes later never goes first.
+    """
+
+    ready: int
+    is_due: int
+    is_lost: int
+    is_shut: int
+    is_by_age: int
+
+
+#: What is at hand for a worker that was idle and hears of new messages. It does not look for more,
+#: so that it begins soon; its next look, when it has dealt with them, is for all.
+_NEWS = _AtHand(ready=0, is_due=0, is_lost=0, is_shut=0, is_by_age=1)
+
+
+class Queue:
+    """A queue as one process sees it. Make one with `Queue.create` or `Queue.open`.
+
+    Every message whose type fits the queue's pattern becomes one job in it. A job is handed out
+    under a claim: a lease with a token. As long as the claim is renewed, nobody else gets the
+    job; what ends it is checked against the token in the same transaction, so a worker whose
+    lease ran out changes nothing, and learns it (`ClaimLost`).
+
+    A queue may be shared by threads; after a fork, open it again in the child.
+
+    Attributes:
+        bus: the bus that it is in.
+        info: what is stored about it, as last read.
+    """
+
+    def __init__(self, bus: Bus, info: QueueInfo) -> None:
+        self.bus = bus
+        self.info = info
+        self.jobs = Jobs(bus.database)
+        self.claims = Claims(bus.database)
+        self._queues = Queues(bus)
+        self._endings = Endings(bus, self.jobs, self.claims)
+        self._filler = Filler(bus, info.id, info.pattern, self.jobs)
+        # Whether the last claim found nothing at all.
+        self._was_empty = False
+
+    @classmethod
+    def create(
+        cls,
+        bus: Bus,
+        name: str,
+        pattern: str | None = None,
+        *,
+        start: str | int = BEGINNING,
+        **rules: Any,
+    ) -> Queue:
+        """Make a queue, unless it is there, and open it. Safe to repeat.
+
+        Args:
+            bus: an open bus.
+            name: its name.
+            pattern: the types of the messages that it takes in; None takes its name for that.
+            start: `beginning` (all that the log holds), `now`, or a seq; only for a new queue.
+            rules: fields of `Policy`.
+
+        Raises:
+            InvalidInput: an argument breaks a rule.
+            QueueMismatch: it is there, with another pattern, or another value of a given rule.
+        """
+        wanted = name if pattern is None else pattern
+        return cls(bus, Queues(bus).create(name, wanted, start=start, **rules))
+
+    @classmethod
+    def open(cls, bus: Bus, name: str) -> Queue:
+        """Open a queue that is there.
+
+        Raises:
+            QueueNotFound: there is none of this name.
+        """
+        return cls(bus, Queues(bus).get(name))
+
+    @property
+    def name(self) -> str:
+        """The name of the queue."""
+        return self.info.name
+
+    def fill(self) -> None:
+        """Take in all that the log holds now, so that counts and lists are complete.
+
+        Claiming does this by itself, as far as it needs.
+        """
+        self._refresh()
+        while (page := self._filler.look()) is not None:
+            with self.bus.database.write():  # a page a transaction, each by the policy of its time
+                self._filler.store(page, self._refresh())
+
+    def claim(
+        self,
+        instance: str,
+        *,
+        group: str | None = None,
+        limit: int = 1,
+        lease_s: float = DEFAULT_LEASE_S,
+        last_words: LastWords | None = None,
+    ) -> list[Claim]:
+        """Take up to `limit` jobs, in the queue's order. Never waits for work.
+
+        It also looks after jobs whose workers are lost, by the queue's policy. One transaction;
+        none when there is nothing.
+
+        Args:
+            instance: which process or thread takes them; for people.
+            group: the class of workers that it belongs to; None takes the instance.
+            limit: how many at most, 1 to 1,000.
+            lease_s: how long each claim lasts unless it is renewed.
+            last_words: makes messages for the jobs that end here because their workers are lost;
+                they are published in the same transaction.
+
+        Returns:
+            The claims; fewer than `limit`, or none, when there is no more, the queue is paused,
+            or as many run as may.
+
+        Raises:
+            InvalidInput: an argument breaks a rule.
+            BusBusy: other writers kept the bus for too long; nothing was claimed.
+        """
+        lease_ms = _lease_ms(lease_s)
+        if not 1 <= limit <= MAX_CLAIMS:
+            raise InvalidInput(f"limit must be 1 to {MAX_CLAIMS}, not {limit}")
+        who = (group or instance, instance)
+        for name in who:
+            check_agent(name, "worker")
+        while True:
+            taken, is_more = self._claim_at_hand(who, limit, lease_ms, last_words)
+            if taken or not is_more:
+                return taken
+
+    def renew(self, claim: Claim, *, lease_s: float = DEFAULT_LEASE_S) -> None:
+        """Let a claim last `lease_s` from now. Safe to repeat.
+
+        Raises:
+            ClaimLost: its lease has run out, or the job was cancelled; nothing was changed.
+        """
+        lease_ms = _lease_ms(lease_s)
+        with self.bus.database.write():
+            now_ms = self.bus.database.now_ms()  # here: waiting for the lock must not shorten it
+            if not self.claims.renew(claim.token, now_ms + lease_ms, now_ms):
+                raise self._endings.lost(claim)
+
+    def complete(self, claim: Claim, *replies: Draft, result: object = None) -> list[Receipt]:
+        """End a claim with success, and publish what came of it, in one transaction.
+
+        Returns:
+            The receipts of the replies.
+
+        Raises:
+            As for `end`.
+        """
+        return self.end(claim, Outcome(result=result), replies)
+
+    def fail(
+        self,
+        claim: Claim,
+        error: str,
+        *replies: Draft,
+        retry: bool | None = None,
+        after_s: float | None = None,
+    ) -> list[Receipt]:
+        """End a claim with a failure: the job waits for another attempt, or is over.
+
+        Args:
+            claim: the claim.
+            error: why, for people.
+            replies: what to publish if the job is over by this.
+            retry: whether there is to be another attempt; None leaves it to the queue's policy.
+            after_s: the pause before it; None leaves it to the policy.
+
+        Returns:
+            The receipts of the replies; none when the job waits for another attempt.
+
+        Raises:
+            As for `end`.
+        """
+        outcome = Outcome(status=FAILED, error=error, retry=retry, retry_after_s=after_s)
+        return self.end(claim, outcome, replies)
+
+    def end(self, claim: Claim, outcome: Outcome, replies: Sequence[Draft] = ()) -> list[Receipt]:
+        """End a claim, decide about its job, and publish the replies if the job is over by this.
+
+        One transaction for all of it: no crash leaves an end without its reply. Inside a larger
+        one that is undone, all of it is undone, what is kept of a late outcome too.
+
+        Returns:
+            The receipts of the replies; none when the job waits for another attempt.
+
+        Raises:
+            ClaimLost: the lease has run out, or the job was cancelled. The outcome is kept on the
+                claim for people; job and log are unchanged.
+            LimitReached: a reply is for a queue or an inbox that is full; nothing was changed.
+            As for `Bus.publish`; nothing was changed.
+        """
+        ((receipts, error),) = self.end_many([(claim, outcome, replies)])
+        if error is not None:
+            raise error
+        return receipts
+
+    def end_many(
+        self, ends: Iterable[tuple[Claim, Outcome, Sequence[Draft]]]
+    ) -> list[tuple[list[Receipt], ClaimLost | None]]:
+        """Do as `end` does for several claims in one transaction.
+
+        A claim that was lost does not keep the others from ending; any other error undoes all.
+
+        Returns:
+            For each claim the receipts of its replies, and the error if it was lost.
+        """
+        with self.bus.database.write():
+            info = self._refresh()
+            now_ms = self.bus.database.now_ms()
+            return [self._endings.end(info, *end, now_ms) for end in ends]
+
+    def release(self, claim: Claim, why: str = "handed back by its worker") -> None:
+        """Hand a job back: it can be claimed again at once, and the attempt does not count.
+
+        Raises:
+            ClaimLost: the lease has run out, or the job was cancelled; nothing was changed.
+        """
+        with self.bus.database.write():
+            self._endings.release(self._refresh(), claim, why)
+
+    def cancel(self, claim: Claim, why: str) -> None:
+        """End a claim and its job for good, without success, failure or reply.
+
+        Raises:
+            ClaimLost: the lease has run out, or the job was cancelled; nothing was changed.
+        """
+        with self.bus.database.write():
+            self._endings.cancel(self._refresh(), claim, why)
+
+    def next_change_ms(self) -> int | None:
+        """Return when a delay ends or a lease runs out next, in epoch milliseconds, or None."""
+        at_ms: int | None = self.bus.database.value(SQL["next_due"], (self.info.id,))
+        return at_ms
+
+    def _claim_at_hand(
+        self, who: tuple[str, str], limit: int, lease_ms: int, last_words: LastWords | None
+    ) -> tuple[list[Claim], bool]:
+        """Claim what is ready and what the next page brings; and say if a later one may help."""
+        database = self.bus.database
+        was_idle = self._was_empty and self.info.policy.ordering == "fifo"
+        page = self._filler.look() if was_idle else None
+        found = self._at_hand(limit) if page is None else _NEWS
+        if found.is_shut and not (found.is_due or found.is_lost):
+            return [], False
+        if not was_idle and not (found.ready >= limit and found.is_by_age):
+            page = self._filler.look()
+        self._was_empty = not (found.ready or found.is_due or found.is_lost or page)
+        if self._was_empty:
+            return [], False
+        while page is not None and page.is_full and not found.is_by_age:
+            with database.write():  # what is most urgent may stand last
+                self._filler.store(page, self._refresh())
+            page = self._filler.look()
+        with database.write():
+            info = self._refresh()
+            now_ms = database.now_ms()
+            is_page_stored = page is not None and self._filler.store(page, info)
+            if found.is_lost:
+                self._endings.recover(info, now_ms, last_words)
+            if found.is_due:
+                self.jobs.open_due(info, now_ms)
+            taken = self._take(info, who, limit, now_ms, lease_ms)
+        if taken or page is None or (is_page_stored and not page.is_full):
+            return taken, False
+        # A page of nothing but delayed jobs, or one that another process brought in meanwhile.
+        found = self._at_hand(1)
+        return taken, not (found.ready or found.is_shut)
+
+    def _at_hand(self, limit: int) -> _AtHand:
+        key = (self.info.id, self.bus.database.now_ms(), limit)
+        return _AtHand(*self.bus.database.rows(SQL["work_at_hand"], key)[0])
+
+    # Within a transaction ----------------------------------------------------------------------
+
+    def _refresh(self) -> QueueInfo:
+        self.info = self._queues.get(self.name)
+        return self.info
+
+    def _take(
+        self, info: QueueInfo, who: tuple[str, str], limit: int, now_ms: int, lease_ms: int
+    ) -> list[Claim]:
+        if info.paused_at_ms is not None:
+            return []
+        most = info.policy.max_running
+        if most is not None:
+            limit = min(limit, most - self.claims.count_active(info, most))
+        taken = self.jobs.take(info, now_ms, limit) if limit > 0 else []
+        return [self._claim(info, who, row, now_ms, now_ms + lease_ms) for row in taken]
+
+    def _claim(
+        self,
+        info: QueueInfo,
+        who: tuple[str, str],
+        ready: Ready,
+        now_ms: int,
+        until_ms: int,
+    ) -> Claim:
+        seq, attempt, max_attempts, available_at_ms, key = ready
+        token = self.claims.add(info, seq, attempt, who, (available_at_ms, now_ms, until_ms))
+        message = self._filler.message(seq)
+        message.attempt, message.token = attempt, token
+        return Claim(info.name, message, token, attempt, max_attempts, key, *who, now_ms, until_ms)
+
+
+def _lease_ms(lease_s: float) -> int:
+    if not 0 < lease_s <= MAX_LEASE_S:
+        raise InvalidInput(
+            f"a lease lasts more than 0 and at most {MAX_LEASE_S:g} s, not {lease_s}"
+        )
+    return max(1, round(lease_s * 1000))

@@ -1,0 +1,192 @@
+"""The queues of a bus: what each is called, what it takes in, and by which policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from ..schema import InvalidInput, TypePattern, check_queue_name
+from .errors import QueueMismatch, QueueNotFound
+from .policy import POLICY_FIELDS, Policy
+from .work_statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..bus import Bus
+
+#: Where a queue may begin, besides a seq.
+BEGINNING, NOW = "beginning", "now"
+
+#: What a step of priority is worth in the order of a queue that goes by age alone.
+_NO_STEP = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue as it is stored.
+
+    Attributes:
+        id: its number, for the other tables.
+        name: its name.
+        pattern: the types of the messages that it takes in.
+        filled_seq: the seq up to which it has looked at the log.
+        paused_at_ms: since when nothing is claimed from it, in epoch milliseconds, or None.
+        created_at_ms: when it was made.
+        policy: its rules.
+    """
+
+    id: int
+    name: str
+    pattern: str
+    filled_seq: int
+    paused_at_ms: int | None
+    created_at_ms: int
+    policy: Policy
+
+
+class Queues:
+    """The table `queues`."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._database = bus.database
+
+    def create(
+        self, name: str, pattern: str, *, start: str | int = BEGINNING, **rules: Any
+    ) -> QueueInfo:
+        """Make a queue, unless it is there. Safe to repeat, and from several processes at once.
+
+        Args:
+            name: its name.
+            pattern: a type pattern.
+            start: `beginning`, `now`, or the seq of the first message that it takes in; of a
+                queue that is there it is not looked at.
+            rules: fields of `Policy`; those left out have their defaults.
+
+        Raises:
+            InvalidInput: an argument breaks a rule.
+            QueueMismatch: it is there, with another pattern, or another value of a given rule.
+        """
+        check_queue_name(name)
+        TypePattern(pattern)
+        policy = Policy.of_row(
+            _policy(Policy(), rules).row()
+        )  # as it is stored: whole milliseconds
+        with self._database.write():
+            filled_seq = self._seq_before(start)
+            now_ms = self._database.now_ms()
+            row = (name, pattern, filled_seq, now_ms, *policy.row())
+            self._database.rows(SQL["create_queue"], row)
+            info = self.get(name)
+        _check_same(info, pattern, rules, policy)
+        return info
+
+    def get(self, name: str) -> QueueInfo:
+        """Return a queue.
+
+        Raises:
+            QueueNotFound: there is none of this name.
+        """
+        row = self._database.row(SQL["queue"], (name,))
+        if row is None:
+            raise QueueNotFound(f"there is no queue {name!r}; see 'bus queue list'")
+        return _info(row)
+
+    def list(self) -> list[QueueInfo]:
+        """Return all queues, by name."""
+        return [_info(row) for row in self._database.rows(SQL["queues"])]
+
+    def set_policy(self, name: str, **rules: Any) -> QueueInfo:
+        """Change rules of a queue; they hold from the next claim on, also for what waits.
+
+        How many attempts a job may have is settled when it is taken in.
+
+        Raises:
+            QueueNotFound: there is none of this name.
+            InvalidInput: a rule is none.
+        """
+        with self._database.write():
+            info = self.get(name)
+            policy = _policy(info.policy, rules)
+            self._database.rows(SQL["set_policy"], (*policy.row(), info.id))
+            if (policy.ordering, policy.ageing_s) != (info.policy.ordering, info.policy.ageing_s):
+                self._database.rows(SQL["rank_jobs"], (info.id, step_ms(policy)))
+            if policy.max_running_per_key != info.policy.max_running_per_key:
+                self._database.rows(SQL["close_keys"], (info.id,))
+                for (key,) in self._database.rows(SQL["waiting_keys"], (info.id,)):
+                    self._database.rows(SQL["open_key"], (info.id, key, policy.max_running_per_key))
+            self._bus.ring()  # there may be room for more
+        return replace(info, policy=policy)
+
+    def pause(self, name: str) -> None:
+        """Let nothing be claimed from a queue any more; what runs goes on, and new jobs wait.
+
+        Raises:
+            QueueNotFound: there is none of this name.
+        """
+        self._set_paused(name, self._database.now_ms())
+
+    def resume(self, name: str) -> None:
+        """Let a paused queue be claimed from again; its workers are woken.
+
+        Raises:
+            QueueNotFound: there is none of this name.
+        """
+        self._set_paused(name, None)
+        self._bus.ring()
+
+    def _set_paused(self, name: str, at_ms: int | None) -> None:
+        with self._database.write():
+            self._database.rows(SQL["set_paused"], (at_ms, self.get(name).id))
+
+    def _seq_before(self, start: str | int) -> int:
+        if start == BEGINNING:
+            return 0
+        if start == NOW:
+            return self._bus.log.newest_seq()
+        if type(start) is int and 1 <= start < 2**63:
+            return start - 1
+        raise InvalidInput(f"a queue starts at the {BEGINNING}, {NOW}, or a seq, not {start!r}")
+
+
+def step_ms(policy: Policy) -> int:
+    """Return how much later a job counts for each step of priority, in milliseconds."""
+    return round(policy.ageing_s * 1000) if policy.ordering == "priority" else _NO_STEP
+
+
+def _policy(base: Policy, rules: dict[str, Any]) -> Policy:
+    unknown = sorted(rules.keys() - set(POLICY_FIELDS))
+    if unknown:
+        raise InvalidInput(
+            f"a policy has no {', '.join(unknown)}; it has {', '.join(POLICY_FIELDS)}"
+        )
+    return replace(base, **rules)
+
+
+def _check_same(info: QueueInfo, pattern: str, rules: dict[str, Any], wanted: Policy) -> None:
+    if info.pattern != pattern:
+        raise QueueMismatch(
+            f"queue {info.name!r} is there and takes in {info.pattern}, not {pattern}; use"
+            " another queue name"
+        )
+    for rule in rules:
+        if getattr(info.policy, rule) != getattr(wanted, rule):
+            raise QueueMismatch(
+                f"queue {info.name!r} is there with {rule} {getattr(info.policy, rule)}, not"
+                f" {getattr(wanted, rule)}; change it with 'bus queue set'"
+            )
+
+
+def _info(row: tuple[Any, ...]) -> QueueInfo:
+    id, name, pattern, filled_seq, paused_at_ms, created_at_ms, *policy = row
+    return QueueInfo(
+        id, name, pattern, filled_seq, paused_at_ms, created_at_ms, _policy_of(tuple(policy))
+    )
+
+
+@lru_cache(maxsize=64)
+def _policy_of(row: tuple[Any, ...]) -> Policy:
+    """Make a policy once: a queue is read for each claim, and its policy hardly ever changes."""
+    return Policy.of_row(row)

@@ -1,0 +1,312 @@
+-- The statements for work, by table.
+
+-- queues --------------------------------------------------------------------------------------
+
+-- name: create_queue
+INSERT INTO queues (name, pattern, filled_seq, created_at_ms, {policy})
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: queue
+SELECT id, name, pattern, filled_seq, paused_at_ms, created_at_ms, {policy}
+  FROM queues WHERE name = ?;
+
+-- name: queues
+SELECT id, name, pattern, filled_seq, paused_at_ms, created_at_ms, {policy}
+  FROM queues ORDER BY name;
+
+-- name: set_policy
+UPDATE queues SET ({policy}) = (?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?;
+
+-- name: set_paused
+UPDATE queues SET paused_at_ms = ? WHERE id = ?;
+
+-- name: filled_seq
+SELECT filled_seq FROM queues WHERE id = ?;
+
+-- name: advance_filling
+-- Only from where the filler began: another one may have been here.
+UPDATE queues SET filled_seq = ?1 WHERE id = ?2 AND filled_seq = ?3 RETURNING rank_clock_ms;
+
+-- name: set_rank_clock
+UPDATE queues SET rank_clock_ms = ? WHERE id = ?;
+
+-- jobs ----------------------------------------------------------------------------------------
+
+-- name: add_job
+INSERT INTO jobs (queue_id, seq, state, gate, max_attempts, available_at_ms, priority, rank_ms,
+                  dedupe_key, created_at_ms, ended_at_ms, error)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: work_at_hand
+-- What a claim would find without filling, see `_AtHand`; ready jobs are counted up to ?3.
+SELECT (SELECT count(*) FROM (
+          SELECT 1 FROM jobs
+           WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open' LIMIT ?3)),
+       EXISTS (SELECT 1 FROM jobs WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
+                AND available_at_ms <= ?2),
+       EXISTS (SELECT 1 FROM claims WHERE queue_id = ?1 AND status = 'active'
+                AND lease_until_ms <= ?2),
+       paused_at_ms IS NOT NULL OR (max_running IS NOT NULL AND max_running <= (
+         SELECT count(*) FROM claims WHERE queue_id = ?1 AND status = 'active')),
+       ordering = 'fifo'
+  FROM queues WHERE id = ?1;
+
+-- name: next_due
+-- When a job next becomes available, or a lease runs out.
+SELECT min(at_ms) FROM (
+  SELECT min(available_at_ms) AS at_ms FROM jobs
+   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
+  UNION ALL
+  SELECT min(lease_until_ms) FROM claims WHERE queue_id = ?1 AND status = 'active');
+
+-- name: open_due
+-- The delay of these is over: they may be claimed, unless others with their key come first.
+UPDATE jobs SET gate = iif(dedupe_key IS NULL, 'open', 'key')
+ WHERE queue_id = ?1 AND seq IN (
+       SELECT seq FROM jobs
+        WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time' AND available_at_ms <= ?2
+        ORDER BY available_at_ms LIMIT ?3)
+RETURNING dedupe_key;
+
+-- name: open_key
+-- Let as many jobs with a key be claimed as its limit leaves, the first in order.
+UPDATE jobs SET gate = 'open'
+ WHERE queue_id = ?1 AND seq IN (
+       SELECT seq FROM jobs INDEXED BY idx_jobs_live_key
+        WHERE queue_id = ?1 AND dedupe_key = ?2 AND ended_at_ms IS NULL AND gate = 'key'
+        ORDER BY rank_ms, seq
+        LIMIT max(0, ?3 - (
+              SELECT count(*) FROM jobs INDEXED BY idx_jobs_live_key
+               WHERE queue_id = ?1 AND dedupe_key = ?2 AND ended_at_ms IS NULL
+                 AND gate = 'open')));
+
+-- name: close_keys
+-- Before the limit for each key changes: what is open waits for its key again.
+UPDATE jobs SET gate = 'key'
+ WHERE queue_id = ? AND state = 'queued' AND gate = 'open' AND dedupe_key IS NOT NULL;
+
+-- name: waiting_keys
+SELECT DISTINCT dedupe_key FROM jobs INDEXED BY idx_jobs_live_key
+ WHERE queue_id = ? AND dedupe_key IS NOT NULL AND ended_at_ms IS NULL AND gate = 'key';
+
+-- name: succeeded_with_key
+SELECT seq FROM jobs
+ WHERE queue_id = ? AND dedupe_key = ? AND state = 'succeeded' AND ended_at_ms BETWEEN ? AND ?
+ ORDER BY ended_at_ms DESC LIMIT 1;
+
+-- name: live_with_key
+SELECT seq FROM jobs INDEXED BY idx_jobs_live_key
+ WHERE queue_id = ? AND dedupe_key = ? AND ended_at_ms IS NULL LIMIT 1;
+
+-- name: first_ready
+-- Reading, and then changing one by one, takes less than one UPDATE that does both: that would
+-- build two tables for it.
+SELECT seq, attempt, max_attempts, available_at_ms, dedupe_key FROM jobs
+ WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open'
+ ORDER BY rank_ms, seq LIMIT ?2;
+
+-- name: start_job
+UPDATE jobs SET state = 'running', started_at_ms = ? WHERE queue_id = ? AND seq = ?;
+
+-- name: end_job
+UPDATE jobs SET state = ?, ended_at_ms = ?, error = ? WHERE queue_id = ? AND seq = ?;
+
+-- name: queue_job_again
+-- Ranked anew: the queue's ordering may have changed while it was not queued.
+UPDATE jobs SET state = 'queued', gate = ?, attempt = ?, available_at_ms = ?, error = ?,
+                ended_at_ms = NULL, rank_ms = (
+         SELECT iif(ordering = 'fifo', 0, jobs.created_at_ms + priority * ageing_ms)
+           FROM queues WHERE id = queue_id)
+ WHERE queue_id = ? AND seq = ?;
+
+-- name: rank_jobs
+-- After a change of ordering: ?2 is what each step of priority is worth, 0 for fifo.
+UPDATE jobs SET rank_ms = iif(?2 = 0, 0, created_at_ms + priority * ?2)
+ WHERE queue_id = ?1 AND state = 'queued';
+
+-- name: job
+SELECT {job} FROM jobs JOIN queues ON queues.id = queue_id
+ WHERE queue_id = ? AND jobs.seq = ?;
+
+-- name: jobs_of_message
+SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id WHERE jobs.seq = ? ORDER BY name;
+
+-- name: jobs_ended_badly
+SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ended_badly ON queues.id = queue_id
+ WHERE queue_id = ?1 AND state = ?2 AND (state = 'failed' OR state = 'timed_out' OR state = 'dead') AND seq > ?3
+ ORDER BY seq LIMIT ?4;
+
+-- name: jobs_waiting
+-- In the order in which they would be claimed.
+SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
+ WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open' ORDER BY rank_ms, seq LIMIT ?2;
+
+-- name: jobs_queued
+-- Three index walks, by what the jobs wait for.
+SELECT * FROM (
+  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ready ON queues.id = queue_id
+   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open'
+  UNION ALL
+  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_delayed ON queues.id = queue_id
+   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
+  UNION ALL
+  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_live_key ON queues.id = queue_id
+   WHERE queue_id = ?1 AND dedupe_key IS NOT NULL AND ended_at_ms IS NULL AND gate = 'key')
+LIMIT ?2;
+
+-- name: jobs_newest
+SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
+ WHERE queue_id = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3;
+
+-- name: count_jobs
+-- The live ones and those that ended badly, by gate or state; no walk over successes.
+SELECT 'open', count(*) FROM jobs INDEXED BY idx_jobs_ready
+ WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open'
+UNION ALL
+SELECT 'time', count(*) FROM jobs INDEXED BY idx_jobs_delayed
+ WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
+UNION ALL
+SELECT 'key', count(*) FROM jobs INDEXED BY idx_jobs_live_key
+ WHERE queue_id = ?1 AND dedupe_key IS NOT NULL AND ended_at_ms IS NULL AND gate = 'key'
+UNION ALL
+SELECT 'running', count(*) FROM claims WHERE queue_id = ?1 AND status = 'active'
+UNION ALL
+SELECT * FROM (
+  SELECT state, count(*) FROM jobs INDEXED BY idx_jobs_ended_badly
+   WHERE queue_id = ?1 AND (state = 'failed' OR state = 'timed_out' OR state = 'dead') GROUP BY state);
+
+-- claims --------------------------------------------------------------------------------------
+
+-- name: add_claim
+INSERT INTO claims (queue_id, seq, attempt, worker_group, worker_instance, available_at_ms,
+                    claimed_at_ms, lease_until_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: renew_claim
+UPDATE claims SET lease_until_ms = ?
+ WHERE token = ? AND status = 'active' AND lease_until_ms > ?;
+
+-- name: end_claim
+UPDATE claims SET status = ?, ended_at_ms = ?, exit_code = ?, error = ?, stderr = ?, result = ?,
+                  logs = ?
+ WHERE token = ? AND status = 'active' AND lease_until_ms > ?;
+
+-- name: lose_claim
+UPDATE claims SET status = 'lost', ended_at_ms = ?, error = ? || ifnull('; ' || error, '')
+ WHERE token = ? AND status = 'active' RETURNING token;
+
+-- name: note_late_end
+-- What a worker reports of a claim that it no longer has: kept for people, once.
+UPDATE claims SET exit_code = ?, stderr = ?, result = ?, logs = ?,
+                  error = ifnull(error || '; ', '') || ?
+ WHERE token = ? AND status IN ('active', 'lost') AND result IS NULL AND exit_code IS NULL
+   AND ifnull(error, '') NOT LIKE '%reported too late: %';
+
+-- name: expired_claims
+SELECT token, seq, attempt FROM claims
+ WHERE queue_id = ? AND status = 'active' AND lease_until_ms <= ?
+ ORDER BY lease_until_ms LIMIT ?;
+
+-- name: active_claim
+SELECT token FROM claims WHERE queue_id = ? AND seq = ? AND status = 'active';
+
+-- name: count_active
+-- Counted up to a limit.
+SELECT count(*) FROM (
+  SELECT 1 FROM claims WHERE queue_id = ? AND status = 'active' LIMIT ?);
+
+-- name: claim
+SELECT {claim} FROM claims JOIN queues ON queues.id = queue_id WHERE token = ?;
+
+-- name: claims_of_job
+SELECT {claim} FROM queues JOIN claims ON queues.id = queue_id
+ WHERE queue_id = ? AND seq = ? ORDER BY token;
+
+-- name: active_claims
+SELECT {claim} FROM queues JOIN claims ON queues.id = queue_id
+ WHERE queue_id = ? AND status = 'active' ORDER BY token LIMIT ?;
+
+-- notices -------------------------------------------------------------------------------------
+
+-- name: notice_position
+SELECT last_seq FROM notice_state;
+
+-- name: advance_notices
+UPDATE notice_state SET last_seq = ?1 WHERE last_seq < ?1;
+
+-- name: is_news
+-- Whether nobody was told of a conversation, and it has a request of a type between two seqs or
+-- as its first message.
+SELECT NOT EXISTS (SELECT 1 FROM notices WHERE conversation = ?1)
+   AND EXISTS (
+       SELECT 1 FROM messages WHERE correlation_id = ?1 AND type = ?2 AND seq > ?3 AND seq < ?4
+       UNION ALL
+       SELECT 1 FROM messages
+        WHERE id = ?1 AND correlation_id IS NULL AND type = ?2 AND seq < ?4);
+
+-- name: add_notice
+-- Returns nothing where another process told of the conversation.
+INSERT INTO notices (conversation, seq, notified_at_ms) VALUES (?, ?, ?)
+ON CONFLICT DO NOTHING RETURNING conversation;
+
+-- views of queues ------------------------------------------------------------------------------
+
+-- name: oldest_available
+-- Since when the job waits that could be claimed for longest: of the ?2 next in line, and of those
+-- whose time has come though no worker has looked since. What stands further back came later, but
+-- for jobs of lower priority, whom their age brings to the front.
+SELECT min(at_ms) FROM (
+  SELECT min(available_at_ms) AS at_ms FROM (
+         SELECT available_at_ms FROM jobs
+          WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open'
+          ORDER BY rank_ms, seq LIMIT ?2)
+  UNION ALL
+  SELECT min(available_at_ms) FROM jobs
+   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time' AND available_at_ms <= ?3);
+
+-- name: newest_attempts
+-- The queue's own walk, so that the claims of busier queues cost it nothing: from the newest
+-- messages (?2 claims at most) those that were claimed last (?3).
+SELECT status, available_at_ms, claimed_at_ms, ended_at_ms FROM claims
+ WHERE token IN (
+       SELECT token FROM (
+              SELECT token FROM claims INDEXED BY idx_claims_of_job
+               WHERE queue_id = ?1 ORDER BY seq DESC LIMIT ?2)
+        ORDER BY token DESC LIMIT ?3);
+
+-- name: jobs_in_line
+-- What waits: first what may be claimed, in the order of claiming, then what waits for its time,
+-- then what waits for others with its key.
+SELECT * FROM (
+  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ready ON queues.id = queue_id
+   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open'
+   ORDER BY rank_ms, jobs.seq LIMIT ?2)
+UNION ALL
+SELECT * FROM (
+  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_delayed ON queues.id = queue_id
+   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
+   ORDER BY available_at_ms LIMIT ?2)
+UNION ALL
+SELECT * FROM (
+  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_live_key ON queues.id = queue_id
+   WHERE queue_id = ?1 AND dedupe_key IS NOT NULL AND ended_at_ms IS NULL AND gate = 'key'
+     AND state = 'queued'
+   ORDER BY rank_ms, jobs.seq LIMIT ?2)
+LIMIT ?2;
+
+-- name: jobs_running
+SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
+ WHERE queue_id = ?1 AND state = 'running' AND jobs.seq IN (
+       SELECT seq FROM claims INDEXED BY idx_claims_one_active
+        WHERE queue_id = ?1 AND status = 'active')
+ ORDER BY jobs.seq DESC LIMIT ?2;
+
+-- name: jobs_newest_ended_badly
+SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ended_badly ON queues.id = queue_id
+ WHERE queue_id = ?1 AND state = ?3 AND (state = 'failed' OR state = 'timed_out' OR state = 'dead')
+ ORDER BY jobs.seq DESC LIMIT ?2;
+
+-- name: jobs_newest_in_state
+-- A walk over the queue from its newest job on, for states that most jobs are in.
+SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
+ WHERE queue_id = ?1 AND state = ?3 ORDER BY jobs.seq DESC LIMIT ?2;

@@ -1,0 +1,230 @@
+"""bus queue list, show, create, set, pause, resume, purge."""
+
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from ackbus import Bus
+from ackbus.subscribers import Policy, Queue, Queues, work_headers
+
+from ..conftest import RunBus
+from .conftest import StartBus, assert_error
+
+pytestmark = pytest.mark.usefixtures("bus_dir")
+
+
+def publish(bus: Bus, count: int = 1, type: str = "review") -> None:
+    for number in range(count):
+        bus.publish(type, number, from_agent="lead")
+
+
+def test_queue_is_created_with_a_policy_and_again_with_the_same(run_bus: RunBus, bus: Bus) -> None:
+    """X-02: every rule can be given; what is not given has its default."""
+    rules = {
+        "--ordering": "priority",
+        "--ageing": "2m",
+        "--retry": "asked",
+        "--max-attempts": "7",
+        "--backoff": "1.5s",
+        "--on-lost": "dead",
+        "--max-running": "3",
+        "--max-running-per-key": "2",
+        "--dedupe-window": "1h",
+    }
+    options = [word for pair in rules.items() for word in pair]
+    line = ("queue", "create", "reviews", "--type", "review.*", *options)
+    assert run_bus(*line).out.startswith("reviews  review.*  ordering priority, ageing 120s, ")
+    expected = Policy(
+        ordering="priority",
+        ageing_s=120,
+        retry="asked",
+        max_attempts=7,
+        backoff_s=1.5,
+        on_lost="dead",
+        max_running=3,
+        max_running_per_key=2,
+        dedupe_window_s=3600,
+    )
+    assert Queues(bus).get("reviews").policy == expected
+    assert run_bus(*line).code == 0
+    assert_error(run_bus(*line, "--backoff", "9s"), 3, "backoff_s 1.5, not 9.0", "bus queue set")
+    assert_error(run_bus("queue", "create", "reviews"), 3, "review.*", "another queue name")
+    assert (
+        json.loads(run_bus("queue", "create", "plain", "--json").out)["policy"]["backoff_s"] == 30
+    )
+
+
+@pytest.mark.parametrize(("start", "first"), [("beginning", 1), ("now", 3), ("2", 2)])
+def test_queue_starts_where_it_is_told(start: str, first: int, run_bus: RunBus, bus: Bus) -> None:
+    """Issue 3, item 1: now, the beginning, or a seq."""
+    publish(bus, 2)
+    assert run_bus("queue", "create", "review", "--start", start).code == 0
+    publish(bus)
+    (claim,) = Queue.open(bus, "review").claim("worker")
+    assert claim.message.seq == first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("create", "q", "--start", "yesterday"), 2, ["yesterday"]),
+        (("create", "q", "--start", "9" * 19), 2, ["9" * 19]),
+        (("create", "q", "--type", "a..b"), 2, ["a..b"]),
+        (("create", ""), 2, ["queue name"]),
+        (("create", "q\x1b"), 2, ["queue name"]),
+        (("create", "q", "--ordering", "lifo"), 2, ["fifo or priority", "lifo"]),
+        (("create", "q", "--max-attempts", "0"), 2, ["max_attempts", "0"]),
+        (("create", "q", "--max-running", "-1"), 2, ["--max-running"]),
+        (("create", "q", "--max-running", "0"), 2, ["max_running", "0"]),
+        (("create", "q", "--backoff", "-1s"), 2, ["--backoff"]),
+        (("create", "q", "--ageing", "soon"), 2, ["--ageing", "soon"]),
+        (("create", "q", "--dedupe-window", "9999999d"), 2, ["dedupe_window_s"]),
+        (("set", "q"), 2, ["at least one rule", "bus queue set --help"]),
+        (("set", "q", "--retry", "failures"), 4, ["no queue 'q'", "bus queue list"]),
+        (("show", "q"), 4, ["no queue 'q'"]),
+        (("pause", "q"), 4, ["no queue 'q'"]),
+        (("resume", "q"), 4, ["no queue 'q'"]),
+        (("purge", "q"), 4, ["no queue 'q'"]),
+        (("list", "--window", "31d"), 2, ["30 days"]),
+        (("list", "--watch", "--every", "0"), 2, ["--every"]),
+    ],
+)
+def test_bad_input_makes_no_queue(
+    arguments: tuple[str, ...], code: int, words: list[str], run_bus: RunBus, bus: Bus
+) -> None:
+    """Issue 3, Bad input: an unknown queue, a policy with negative numbers."""
+    Queue.create(bus, "other")
+    assert_error(run_bus("queue", *arguments), code, *words)
+    assert [info.name for info in Queues(bus).list()] == ["other"]
+    assert Queues(bus).get("other").policy == Policy()
+
+
+def test_set_changes_what_is_given(run_bus: RunBus, bus: Bus) -> None:
+    """X-02: and `any` takes a limit away."""
+    Queue.create(bus, "reviews", max_running=3, backoff_s=1)
+    assert run_bus("queue", "set", "reviews", "--on-lost", "fail").code == 0
+    expected = Policy(max_running=3, backoff_s=1, on_lost="fail")
+    assert Queues(bus).get("reviews").policy == expected
+    done = run_bus("queue", "set", "reviews", "--max-running", "any", "--json")
+    assert json.loads(done.out)["policy"]["max_running"] is None
+    assert Queues(bus).get("reviews").policy == Policy(backoff_s=1, on_lost="fail")
+
+
+def test_list_shows_how_much_waits(run_bus: RunBus, bus: Bus) -> None:
+    """U-75, D-34: plain columns in a pipe, or an object for each queue."""
+    assert (run_bus("queue", "list").code, run_bus("queue", "list").out) == (4, "")
+    queue = Queue.create(bus, "reviews", "review", max_attempts=1)
+    Queue.create(bus, "all", ">", start="now")
+    publish(bus, 3)
+    bus.publish(
+        "review",
+        from_agent="lead",
+        headers=work_headers(available_at_ms=bus.database.now_ms() + 9**9),
+    )
+    one, two = queue.claim("worker", limit=2)
+    queue.fail(one, "no")
+    Queues(bus).pause("all")
+    head, *rows = (line.split() for line in run_bus("queue", "list").out.splitlines())
+    assert " ".join(head) == (
+        "queue type state waiting delayed held running failed timed out dead oldest"
+    )
+    assert rows[0][:10] == ["all", ">", "paused", "3", "1", "0", "0", "0", "0", "0"]
+    assert rows[1][:10] == ["reviews", "review", "open", "1", "1", "0", "1", "0", "0", "1"]
+    queue.complete(two)
+    every, reviews = map(json.loads, run_bus("queue", "list", "--json").out.splitlines())
+    assert (every["queue"], every["state"], "paused_at" in every) == ("all", "paused", True)
+    assert (reviews["completed"], reviews["failures"], reviews["success_rate"]) == (1, 1, 0.5)
+    assert reviews["run"]["sample_size"] == 2
+    assert reviews["oldest_wait_ms"] >= 0
+
+
+def test_show_says_all_about_one(run_bus: RunBus, bus: Bus) -> None:
+    """U-72, U-73: for people by name, for programs one object."""
+    queue = Queue.create(bus, "reviews", "review")
+    empty = run_bus("queue", "show", "reviews").out
+    assert "last 24 h:    0 attempts ended: 0 completed" in empty
+    assert "success:      -\nwait:         -\nrun:          -\n" in empty
+    publish(bus, 2)
+    queue.complete(queue.claim("worker")[0])
+    shown = run_bus("queue", "show", "reviews", "--window", "2h").out
+    assert shown.startswith("queue:        reviews\ntype:         review\nstate:        open\n")
+    assert "\nwaiting:      1, the oldest for " in shown
+    assert "\nlast 2 h:     1 attempt ended: 1 completed, 0 failed, 0 timed out, 0 lost\n" in shown
+    assert "\nsuccess:      100.00%\n" in shown
+    assert "\npolicy:       ordering fifo, ageing 60s, retry failures, max-attempts 4, " in shown
+    record = json.loads(run_bus("queue", "show", "reviews", "--json").out)
+    assert list(record["wait"]) == ["p50_ms", "p95_ms", "avg_ms", "sample_size"]
+    assert (record["filled_seq"], record["window_s"], record["is_saturated"]) == (2, 86400, False)
+
+
+def test_paused_queue_hands_nothing_out(run_bus: RunBus, bus: Bus) -> None:
+    queue = Queue.create(bus, "review")
+    publish(bus)
+    paused = run_bus("queue", "pause", "review", "--json")
+    assert (paused.code, "paused_at" in json.loads(paused.out)) == (0, True)
+    assert queue.claim("worker") == []
+    resumed = run_bus("queue", "resume", "review")
+    assert (resumed.code, resumed.out, resumed.err) == (0, "", "")
+    assert len(queue.claim("worker")) == 1
+
+
+def test_purge_cancels_what_waits_and_nothing_else(run_bus: RunBus, bus: Bus) -> None:
+    """Nothing is deleted; what runs goes on."""
+    queue = Queue.create(bus, "review")
+    publish(bus, 3)
+    (claim,) = queue.claim("worker")
+    assert run_bus("queue", "purge", "review").out == "cancelled 2 jobs\n"
+    again = run_bus("queue", "purge", "review", "--json")
+    assert (again.code, json.loads(again.out)) == (4, {"queue": "review", "cancelled": 0})
+    queue.complete(claim)
+    states = [job.state for job in queue.jobs.newest(queue.info, 99, 9)]
+    assert states == ["cancelled", "cancelled", "succeeded"]
+
+
+@pytest.mark.parametrize("line", [("list",), ("show", "review")])
+def test_watch_prints_a_line_each_time_in_a_pipe_until_ctrl_c(
+    line: tuple[str, ...], start_bus: StartBus, bus: Bus
+) -> None:
+    """Issue 3, item 6: each line is seen at once, and says how things stand then."""
+    Queue.create(bus, "review")
+    watching = start_bus("queue", *line, "--watch", "--every", "10ms")
+    assert watching.stdout is not None
+    assert (
+        b"  review  open  0 waiting, 0 delayed, 0 held, 0 running, " in watching.stdout.readline()
+    )
+    publish(bus, 2)
+    assert any(b" 2 waiting, " in watching.stdout.readline() for _ in range(1000))
+    watching.send_signal(signal.SIGINT)
+    _, err = watching.communicate(timeout=10)
+    assert (watching.returncode, err) == (130, b"")
+
+
+def test_watch_prints_objects_for_programs(start_bus: StartBus, bus: Bus) -> None:
+    Queue.create(bus, "review")
+    watching = start_bus("queue", "show", "review", "--watch", "--every", "10ms", "--json")
+    assert watching.stdout is not None
+    records = [json.loads(watching.stdout.readline()) for _ in range(3)]
+    assert {record["queue"] for record in records} == {"review"}
+    assert records[0]["at"] < records[2]["at"]
+
+
+def test_watch_ends_when_the_reader_leaves(start_bus: StartBus, bus: Bus) -> None:
+    """Exit code 141, as for every command."""
+    Queue.create(bus, "review")
+    watching = start_bus("queue", "list", "--watch", "--every", "10ms")
+    assert watching.stdout is not None
+    watching.stdout.readline()
+    watching.stdout.close()
+    assert watching.wait(timeout=10) == 141
+
+
+def test_watch_on_a_terminal_draws_in_place(on_terminal: Callable[..., str], bus: Bus) -> None:
+    """Issue 3, item 6: the cursor goes up again, and names of others can't act on the terminal."""
+    Queue.create(bus, "review", max_running=1)
+    bus.database.rows("UPDATE queues SET pattern = 'evil' || char(27) || '[2J'")
+    shown = on_terminal("queue", "list", "--watch", "--every", "10ms", until=b"\x1b[1A")
+    assert shown.count("review") >= 2
+    assert r"evil\x1b[2J" in shown
+    assert "\x1b[2J" not in shown

@@ -1,0 +1,331 @@
+"""`bus run`: a worker from the command line, with every way in which its command can misbehave."""
+
+import json
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Queue
+from ackbus.subscribers import ClaimRecord
+
+from ..conftest import RunBus, wait_until
+from ..subscribers.work import attempts, job, state, statuses
+from ..workers.hosts import REQUEST, answer, answers, ask, attempt, is_alive
+from .conftest import StartBus, assert_error
+
+# The usual way.
+
+
+def test_request_is_answered(bus: Bus, run_bus: RunBus) -> None:
+    """P-34, P-43: the answer types need not be given, and can be."""
+    ask(bus, "hello", "fail")
+    drained = run_bus("run", "--type", REQUEST, "--drain", "--", "tr", "a-z", "A-Z")
+    assert (drained.code, drained.out, drained.err) == (0, "", "")
+    assert (answer(bus, 1).type, answer(bus, 1).payload) == ("job.done", "HELLO")
+    (seq,) = ask(bus, "again")
+    types = ("--success-type", "work.fine", "--failure-type", "work.broken")
+    assert run_bus("run", "--type", REQUEST, *types, "--once", "--", "false").code == 0
+    assert answer(bus, seq).type == "work.broken"
+
+
+def test_failure_of_the_command_is_no_failure_of_the_worker(bus: Bus, run_bus: RunBus) -> None:
+    """P-48, P-83: exit 0 after a job that failed, with one warning for people."""
+    ask(bus, "a", "b")
+    ended = run_bus("run", "--type", REQUEST, "--once", "--", "sh", "-c", "echo bad >&2; exit 2")
+    assert (ended.code, ended.out) == (0, "")
+    assert "message 1: command exited with code 2: bad (attempt 1 of 4)" in ended.err
+    queue = Queue.open(bus, REQUEST)
+    assert (state(queue, 1), statuses(queue, 2)) == ("failed", [])
+
+
+def test_once_waits_for_a_message_in_a_bus_that_is_named_without_a_folder(
+    bus: Bus, start_bus: StartBus
+) -> None:
+    """P-48, P-95: started before anything is published, with a directory of one bare name."""
+    args = ("run", "--dir", ".worker-state", "--type", REQUEST, "--once", "--", "cat")
+    host = start_bus(*args)
+    wait_until(lambda: bus.heartbeats.list())
+    ask(bus, "a", "b")
+    assert host.wait(20) == 0
+    assert [len(answers(bus, seq)) for seq in (1, 2)] == [1, 0]
+
+
+def test_drain_ends_when_there_is_nothing(bus: Bus, run_bus: RunBus) -> None:
+    """Also for a pattern that matches nothing, and the queue is there afterwards."""
+    ask(bus, "a")
+    ended = run_bus("run", "--type", "nothing.like.*", "--drain", "--", "cat")
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    assert Queue.open(bus, "nothing.like.*").info.pattern == "nothing.like.*"
+    assert bus.log.newest_seq() == 1
+
+
+def test_group_lease_and_timeout_have_their_defaults(bus: Bus, run_bus: RunBus) -> None:
+    """P-44, P-45, D-65: a lease is the timeout and 30 s, or 300 s without a timeout.
+
+    It is no longer than a lease may be. The group has the queue's name, and that has the type's.
+    """
+    expected = {
+        (): 90,
+        ("--timeout", "5s"): 35,
+        ("--timeout", "0"): 300,
+        ("--lease", "7s"): 7,
+        ("--timeout", "3d"): 86_400,
+        ("--contract", "json", "--queue", "j", "--retry", "asked"): 150,
+    }
+    for options, lease_s in expected.items():
+        (seq,) = ask(bus, "a")
+        ended = run_bus("run", "--type", REQUEST, *options, "--drain", "--", "true")
+        assert ended.code == 0, ended
+        record = attempt(bus, seq, "j" if "--queue" in options else REQUEST)
+        assert record.lease_until_ms - record.claimed_at_ms == lease_s * 1000
+        assert record.group == f"{record.queue}-worker"
+    (seq,) = ask(bus, "a")
+    run_bus("run", "--type", REQUEST, "--group", "smiths", "--drain", "--", "true")
+    assert attempt(bus, seq).group == "smiths"
+    assert re.fullmatch(r"smiths-\d+-[0-9a-f]{8}", attempt(bus, seq).instance)
+
+
+def test_debug_log_is_a_matter_of_the_environment(bus: Bus, run_bus: RunBus) -> None:
+    """P-52: the lines about claims and waits are there with BUS_LOG=debug, and only then."""
+    ask(bus, "a")
+    command = ("run", "--type", REQUEST, "--once", "--", "cat")
+    assert "claimed message 1 as 1" in run_bus(*command, env={"BUS_LOG": "debug"}).err
+    ask(bus, "a")
+    assert run_bus(*command).err == ""
+
+
+def test_json_contract_has_a_config_and_a_state(bus: Bus, run_bus: RunBus, project: Path) -> None:
+    """D-88, D-93, D-96: from end to end, with the config in a file."""
+    (project / "config.json").write_text('{"greeting": "hello"}')
+    (project / "plugin").write_text(
+        f"#!{sys.executable}\n"
+        "import json, sys\n"
+        "request = json.load(sys.stdin)\n"
+        "count = request['state'].get('count', 0) + 1\n"
+        "print(json.dumps({'status': 'ok', 'state_updates': {'count': count},\n"
+        "    'result': request['config']['greeting'] + ' ' + str(count),\n"
+        "    'logs': [{'level': 'info', 'message': 'counted'}]}))\n"
+    )
+    (project / "plugin").chmod(0o700)
+    ask(bus, "a", "b")
+    args = ("--contract", "json", "--config", "@config.json", "--drain", "--", "./plugin")
+    assert run_bus("run", "--type", REQUEST, *args).code == 0
+    assert [answer(bus, seq).payload for seq in (1, 2)] == ["hello 1", "hello 2"]
+    assert json.loads(attempt(bus, 2).logs or "") == [{"level": "info", "message": "counted"}]
+
+
+def test_queue_is_made_as_the_contract_wants_it(bus: Bus, run_bus: RunBus) -> None:
+    """X-02: a failure is an answer in the raw contract, and is tried again in the json contract.
+
+    What is asked for goes before that, and a queue that is there is left as it is.
+    """
+    for options, retry in (
+        (("--queue", "raw"), "asked"),
+        (("--queue", "json", "--contract", "json"), "failures"),
+        (("--queue", "own", "--retry", "failures", "--max-attempts", "2"), "failures"),
+    ):
+        assert run_bus("run", "--type", "x", *options, "--drain", "--", "cat").code == 0
+        assert Queue.open(bus, options[1]).info.policy.retry == retry
+    assert Queue.open(bus, "own").info.policy.max_attempts == 2
+    assert run_bus("run", "--queue", "own", "--drain", "--", "cat").code == 0
+    assert Queue.open(bus, "own").info.policy.retry == "failures"
+
+
+# Bad input.
+
+STUBBORN = "trap '' TERM; echo $$ >stubborn; while :; do sleep 0.1; done"
+
+#: What the header `do` of a message makes the command do: a shell script, each with the end of
+#: its claim: status, exit code, and what its error says.
+MISBEHAVIOUR = {
+    "prints 11 MiB": ("head -c 11534336 /dev/zero", "failed", None, "printed more than"),
+    "never reads": ("exec sleep 60", "timed_out", None, "timed out after 1 seconds"),
+    "closes stdin": ("exec <&-; sleep 0.1; echo fine", "completed", 0, None),
+    "forks children": ("sleep 60 & sleep 60 & echo $! >child; wait", "timed_out", None, "timed"),
+    "leaves a child": ("sleep 60 >/dev/null 2>&1 & echo $! >left; echo fine", "completed", 0, None),
+    "ignores TERM": (STUBBORN, "timed_out", None, "timed out"),
+    "is killed": ("kill -9 $$", "failed", -1, "killed by signal 9"),
+    "says nothing": ("exit 3", "failed", 3, "exited with code 3"),
+    "fits": ("wc -c", "completed", 0, None),
+}  # fmt: skip
+
+
+def test_every_misbehaviour_has_its_end_and_the_host_goes_on(
+    bus: Bus, run_bus: RunBus, project: Path
+) -> None:
+    """P-50, P-88 to P-91, X-12, X-19, D-66, D-67: each has its end, recorded on the claim.
+
+    Each comes with a body of a mebibyte, after a message that is handled.
+    """
+    body = "x" * 1024 * 1024
+    bad = {
+        name: ask(bus, body, headers={"meta": {"do": script}})[0]
+        for name, (script, *_) in MISBEHAVIOUR.items()
+        for _ in (ask(bus, "good", headers={"meta": {"do": "cat"}}),)
+    }
+    options = ("--type", REQUEST, "--timeout", "1s", "--concurrency", "4", "--drain")
+    ended = run_bus("run", *options, "--", "sh", "-c", 'eval "$BUS_META_DO"')
+    assert ended.code == 0
+    assert "Traceback" not in ended.err
+    for name, (_, status, exit_code, error) in MISBEHAVIOUR.items():
+        record = attempt(bus, bad[name])
+        assert (record.status, record.exit_code) == (status, exit_code), name
+        assert (error or "") in (record.error or ""), name
+        assert len(answers(bus, bad[name])) == 1, name
+        assert answer(bus, bad[name] - 1).payload == "good", name
+    for name in ("child", "left", "stubborn"):
+        assert not is_alive(int((project / name).read_text())), name
+    stubborn = attempt(bus, bad["ignores TERM"])
+    assert 6.0 <= ran_s(stubborn) < 16.0  # a second, 5 s of grace, and a busy machine
+    assert ran_s(attempt(bus, bad["forks children"])) < 5.0
+
+
+def ran_s(record: ClaimRecord) -> float:
+    assert record.ended_at_ms is not None
+    return (record.ended_at_ms - record.claimed_at_ms) / 1000
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [("/nope", "there is no command '/nope'"), ("./plain", "'./plain' is not executable")],
+)
+def test_command_that_can_not_be_started_fails_each_message(
+    bus: Bus, run_bus: RunBus, project: Path, command: str, error: str
+) -> None:
+    """P-91: with an answer, and the next message is tried too."""
+    (project / "plain").write_text("text")
+    ask(bus, "a", "b")
+    assert run_bus("run", "--type", REQUEST, "--drain", "--", command).code == 0
+    for seq in (1, 2):
+        assert (attempt(bus, seq).status, attempt(bus, seq).error) == ("failed", error)
+        assert answer(bus, seq).type == "job.failed"
+
+
+@pytest.mark.parametrize(
+    "printed", ["plain text", '{"status":"ok","result":"a"}{"status":"ok","result":"b"}', "[]"]
+)
+def test_response_that_is_not_one_object_fails_and_the_host_goes_on(
+    bus: Bus, run_bus: RunBus, project: Path, printed: str
+) -> None:
+    """D-96, X-13: an error of protocol, with what was printed."""
+    Queue.create(bus, REQUEST, backoff_s=0, max_attempts=2)
+    ask(bus, printed, '{"status": "ok", "result": "fine"}')
+    (project / "plugin").write_text(
+        f"#!{sys.executable}\nimport json, sys\nprint(json.load(sys.stdin)['event']['payload'])\n"
+    )
+    (project / "plugin").chmod(0o700)
+    args = ("--contract", "json", "--drain", "--", "./plugin")
+    assert run_bus("run", "--type", REQUEST, *args).code == 0
+    queue = Queue.open(bus, REQUEST)
+    assert (statuses(queue, 1), state(queue, 1)) == (["failed", "failed"], "dead")
+    for record in attempts(queue, 1):
+        assert (record.error or "").startswith("protocol error: ")
+        assert record.result == printed + "\n"
+    assert (answer(bus, 1).type, answer(bus, 2).payload) == ("job.failed", "fine")
+
+
+def test_unknown_queue_is_not_there(bus: Bus, run_bus: RunBus) -> None:
+    ended = run_bus("run", "--queue", "nope", "--drain", "--", "cat")
+    assert_error(ended, 4, "there is no queue 'nope'")
+    assert list(bus.read()) == []
+
+
+def test_queue_with_another_pattern_is_refused(bus: Bus, run_bus: RunBus) -> None:
+    Queue.create(bus, "q", "a.*")
+    assert_error(run_bus("run", "--queue", "q", "--type", "b", "--drain", "--", "cat"), 3, "a.*")
+    ended = run_bus("run", "--queue", "q", "--max-attempts", "9", "--drain", "--", "cat")
+    assert_error(ended, 3, "max_attempts 4, not 9")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--drain", "--", "cat"], "--type"),
+        (["--type", REQUEST], "CMD"),
+        (["--type", REQUEST, "--drain", "--"], "CMD"),
+        (["--type", "a..b", "--", "cat"], "a..b"),
+        (["--type", REQUEST, "--concurrency", "0", "--", "cat"], "--concurrency"),
+        (["--type", REQUEST, "--concurrency", "-1", "--", "cat"], "--concurrency"),
+        (["--type", REQUEST, "--timeout", "-1s", "--", "cat"], "--timeout"),
+        (["--type", REQUEST, "--timeout", "soon", "--", "cat"], "--timeout"),
+        (["--type", REQUEST, "--lease", "0", "--", "cat"], "lease"),
+        (["--type", REQUEST, "--lease", "2d", "--", "cat"], "lease"),
+        (["--type", REQUEST, "--success-type", "a b", "--", "cat"], "type 'a b'"),
+        (["--type", REQUEST, "--failure-type", "a.*", "--", "cat"], "type 'a.*'"),
+        (["--type", REQUEST, "--group", "a\nb", "--", "cat"], "agent name"),
+        (["--type", REQUEST, "--contract", "xml", "--", "cat"], "xml"),
+        (["--type", REQUEST, "--config", "{}", "--", "cat"], "--contract json"),
+        (["--type", REQUEST, "--contract", "json", "--config", "[]", "--", "cat"], "JSON object"),
+        (["--type", REQUEST, "--contract", "json", "--config", "{", "--", "cat"], "--config"),
+        (["--type", REQUEST, "--contract", "json", "--config", "@no", "--", "cat"], "no"),
+        (["--type", REQUEST, "--max-attempts", "-1", "--", "cat"], "attempts"),
+        (["--type", REQUEST, "--backoff", "-1s", "--", "cat"], "--backoff"),
+        (["--type", REQUEST, "--on-lost", "panic", "--", "cat"], "panic"),
+        (["--type", REQUEST, "--dra", "--", "cat"], "--dra"),
+    ],
+)
+def test_bad_argument_is_one_line_and_nothing_is_claimed(
+    bus: Bus, run_bus: RunBus, args: list[str], words: str
+) -> None:
+    """P-83, P-43: exit 2; ours asks for a type or a queue, and for a command."""
+    ask(bus, "a")
+    ended = run_bus("run", *args)
+    assert_error(ended, 2 if "@no" not in args else ended.code, words)
+    assert ended.code != 0
+    assert bus.database.value("SELECT count(*) FROM claims") == 0
+
+
+def test_worker_without_a_bus_says_so(run_bus: RunBus, project: Path) -> None:
+    assert_error(run_bus("run", "--type", "x", "--", "cat"), 1, "bus init")
+
+
+# Help, and the end.
+
+
+def test_help_states_the_contract(run_bus: RunBus) -> None:
+    """P-84, P-46, P-70: what goes in and out, the defaults, 250 ms, --once, --drain."""
+    text = " ".join(run_bus("run", "--help").out.split())
+    for words in (
+        "--type",
+        "stdin",
+        "stdout",
+        "Exit code 0 is success",
+        "75",
+        "78",
+        "every 250 ms",
+        "--once",
+        "--drain",
+        "until nothing is left, then waits again",
+        "SIGTERM, 5 s, SIGKILL",
+        "10 MiB",
+        "64 KiB",
+        "60s",
+        "120s",
+        "300s",
+        "x.done",
+        "x.failed",
+        ".timed_out",
+        "BUS_META_",
+        "TRACEPARENT",
+        "Example: bus run --type review.request",
+    ):
+        assert words in text, words
+
+
+def test_two_workers_in_a_row_go_on_where_the_first_was_stopped(
+    bus: Bus, start_bus: StartBus, run_bus: RunBus
+) -> None:
+    ask(bus, *range(30))
+    host = start_bus("run", "--type", REQUEST, "--", "cat")
+    wait_until(lambda: len(list(bus.read(type="job.done"))) >= 3)
+    host.send_signal(signal.SIGTERM)
+    assert host.wait(20) == 0
+    queue = Queue.open(bus, REQUEST)
+    assert queue.claims.active(queue.info, 5) == []
+    assert run_bus("run", "--type", REQUEST, "--drain", "--", "cat").code == 0
+    told = [int(found.payload) for found in bus.read(type="job.done")]
+    assert sorted(told) == list(range(30))
+    assert {job(queue, seq).attempt for seq in range(1, 31)} == {1}

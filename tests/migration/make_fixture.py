@@ -1,0 +1,79 @@
+"""Prints, as SQL, a bus in which every table has rows: `python make_fixture.py > fixtures/v1.sql`.
+
+Run it with the ackbus whose schema version is to be kept, before that version is changed.
+"""
+
+import sqlite3
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from ackbus import Bus, Draft, Exporter, Inbox
+from ackbus.schema import SCHEMA_VERSION
+
+#: 2026-01-02 03:04:05 UTC; each look at the clock is one millisecond later.
+BEGINNING_MS = 1_767_323_045_000
+
+#: A payload that becomes a blob.
+LARGE = "x" * 5000
+
+
+def fill(directory: Path) -> None:
+    """Makes a bus and uses everything in it once."""
+    clock = count(BEGINNING_MS)
+    with Bus.init(directory, clock=lambda: next(clock)) as bus:
+        publish(bus)
+        read(bus)
+        bus.heartbeats.beat("alice", "working", task="review", progress=0.25)
+        bus.heartbeats.beat("bob", "idle")
+        for task in ("review", "deploy", "review-2"):
+            bus.leases.acquire(task, "alice", ttl_s=30)
+        lease = bus.leases.get("deploy")
+        assert lease is not None
+        bus.leases.release(lease)
+        Exporter(bus).export_once()
+        bus.catalog.catch_up(bus.log.newest_seq())
+        bus.publish("note", "neither exported nor counted", from_agent="lead", id="m-last")
+
+
+def publish(bus: Bus) -> None:
+    """Publishes a message of every form."""
+    bus.publish("task.assign", {"path": "src/a.py"}, from_agent="lead", to_agent="alice", id="m-1")
+    bus.publish("task.done", {"ok": True}, from_agent="alice", in_reply_to="m-1", id="m-2")
+    bus.publish("note", "ein 'Zitat', ünïcödé, 🚌", from_agent="bob", id="m-3")
+    bus.publish("note", [2**53 + 1, 1.5, None], from_agent="bob", correlation_id="talk", id="m-4")
+    bus.publish("log.large", LARGE, from_agent="bob", priority=2, headers={"a": "b"}, id="m-5")
+    bus.publish("ping", from_agent="lead", id="m-6")
+    for number in range(7, 13):
+        bus.publish("work.step", number, from_agent="lead", to_agent="carol", id=f"m-{number}")
+
+
+def read(bus: Bus) -> None:
+    """Leaves behind what readers can leave: cursors, failures of each kind, a loop that died."""
+    alice, carol = Inbox(bus, "alice"), Inbox(bus, "carol", max_deliveries=1)
+    (assigned,) = alice.poll(1)
+    alice.complete(assigned, Draft("task.begun", from_agent="alice", id="m-begun"))
+    alice.fail(alice.poll(1)[0], "first failure")
+    carol.ack(8)
+    for error in ("stays parked", "is requeued"):
+        carol.fail(carol.poll(1)[0], error)
+    carol.requeue(10)
+    Inbox(bus, "dave").begin()
+
+
+def dump(directory: Path) -> Iterator[str]:
+    """The bus as SQL, one statement for each row."""
+    connection = sqlite3.connect(directory / "bus.db")
+    yield from connection.iterdump()
+    connection.close()
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # of recipients that are new
+    with tempfile.TemporaryDirectory() as folder:
+        fill(Path(folder))
+        print(f"-- A bus of schema version {SCHEMA_VERSION}, made by make_fixture.py.")
+        sys.stdout.writelines(f"{line}\n" for line in dump(Path(folder)))

@@ -1,0 +1,67 @@
+"""Buses of older versions, made from their text, and what can be seen in any bus file."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from ..programs import connect
+
+FIXTURES = {path.stem: path for path in sorted(Path(__file__).parent.glob("fixtures/v*.sql"))}
+
+
+def restore(sql: str, directory: Path) -> Path:
+    """Makes a bus directory with a file that has this text, and returns the directory."""
+    directory.mkdir()
+    connection = connect(directory)
+    connection.execute(sql).fetchall()
+    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    connection.close()
+    return directory
+
+
+def version_of(directory: Path) -> str:
+    return str(
+        connect(directory).execute("SELECT value FROM meta WHERE key = 'schema_version'").get
+    )
+
+
+def tables(connection: apsw.Connection) -> list[str]:
+    """The names of the tables, but for SQLite's own."""
+    found = connection.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    )
+    return [str(name) for (name,) in found]
+
+
+def rows(connection: apsw.Connection, *leave_out: str) -> dict[str, list[Any]]:
+    """All rows of each table."""
+    return {
+        table: sorted(connection.execute(f"SELECT * FROM {table}").fetchall(), key=repr)
+        for table in tables(connection)
+        if table not in leave_out
+    }
+
+
+def objects(connection: apsw.Connection) -> dict[tuple[str, str], tuple[Any, ...]]:
+    """Each table, view, index and trigger: its text, and its columns as SQLite understands them."""
+    found: list[Any] = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
+    return {
+        (kind, name): (_plain(sql), *_columns(connection, kind, name)) for kind, name, sql in found
+    }
+
+
+def _columns(connection: apsw.Connection, kind: str, name: str) -> list[list[Any]]:
+    pragmas = {
+        "table": ("table_xinfo", "foreign_key_list"),
+        "view": ("table_xinfo",),
+        "index": ("index_xinfo",),
+        "trigger": (),
+    }
+    return [connection.execute(f"PRAGMA {one}({name})").fetchall() for one in pragmas[kind]]
+
+
+def _plain(sql: str | None) -> str:
+    """A statement without its comments, in one line."""
+    return " ".join(re.sub("--.*", "", sql or "").split())

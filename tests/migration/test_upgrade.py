@@ -1,0 +1,288 @@
+"""`upgrade` and `bus upgrade`: what they do to a bus in use, and what they refuse."""
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from ackbus import AckbusError, Bus, BusNotFound, BusUnusable, Draft, Exporter, Inbox
+from ackbus.schema import SCHEMA_VERSION, create, upgrade
+
+from ..cli.conftest import assert_error
+from ..conftest import RunBus
+from ..programs import connect, raw_sql, run_program
+from .make_fixture import LARGE
+from .old_files import FIXTURES, objects, restore, rows, version_of
+
+HINT = r"has schema version 1, and this ackbus knows version \d+; run 'bus upgrade'$"
+
+
+def use(directory: Path) -> None:
+    """Does with a bus of make_fixture what agents do."""
+    with Bus.open(directory) as bus:
+        assert bus.publish("task.more", from_agent="lead", to_agent="alice").seq == 15
+        alice, carol = Inbox(bus, "alice"), Inbox(bus, "carol")
+        assert [message.seq for message in alice.poll()] == [2, 3, 4, 5, 6, 13, 14, 15]
+        assert [message.seq for message in carol.poll()] == [10, 11, 12, 13, 14]
+        assert [parked.seq for parked in carol.parked()] == [9]
+        bus.blobs.put(json.dumps(LARGE).encode())
+        assert alice.poll(4)[3].payload == LARGE
+        assert alice.ack(14) == 14
+        alice.complete(alice.poll()[0], Draft("task.done", from_agent="alice"))
+        lease = bus.leases.acquire("deploy", "bob")
+        assert lease is not None
+        assert lease.token == 4
+        assert [beat.agent for beat in bus.heartbeats.list()] == ["alice", "bob"]
+        assert Exporter(bus).rebuild() == 16
+    assert len((directory / "bus.jsonl").read_bytes().splitlines()) == 16
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_upgraded_bus_is_used_as_before(name: str, tmp_path: Path) -> None:
+    """P-16: cursors, failures, leases, tokens and the log go on where they were."""
+    directory = restore(FIXTURES[name].read_text("utf-8"), tmp_path / "old")
+    upgrade(directory)
+    use(directory)
+
+
+def test_upgraded_file_keeps_the_new_rules(old_dir: Path) -> None:
+    """P-16: queues, jobs and claims, and limits on who publishes, for raw programs too."""
+    upgrade(old_dir)
+    raw_sql(
+        old_dir,
+        "INSERT INTO queues (name, pattern, filled_seq, created_at_ms)"
+        " VALUES ('q', 'work.*', 0, 1)",
+        "INSERT INTO jobs (queue_id, seq, max_attempts, available_at_ms, created_at_ms)"
+        " VALUES (1, 7, 4, 1, 1)",
+        "INSERT INTO claims (queue_id, seq, attempt, worker_group, worker_instance,"
+        " available_at_ms, claimed_at_ms, lease_until_ms) VALUES (1, 7, 1, 'g', 'i', 1, 1, 2)",
+        "INSERT INTO waiting_limits (kind, name, max_waiting) VALUES ('inbox', 'carol', 1)",
+    )
+    with pytest.raises(AssertionError, match="claims are never deleted"):
+        raw_sql(old_dir, "DELETE FROM claims")
+    with Bus.open(old_dir) as bus, pytest.raises(AckbusError, match="is full"):
+        bus.publish("work.step", from_agent="lead", to_agent="carol")
+
+
+def test_file_as_it_was_stays_beside_it(old_dir: Path) -> None:
+    """Q-26: a whole bus of the old version, in one file, for its owner alone."""
+    before = connect(old_dir)
+    expected = objects(before), rows(before)
+    done = upgrade(old_dir)
+    assert (done.from_version, done.version) == (1, SCHEMA_VERSION)
+    assert done.backup == str(old_dir / "bus.db.v1")
+    backup = apsw.Connection(done.backup, flags=apsw.SQLITE_OPEN_READONLY)
+    assert (objects(backup), rows(backup)) == expected
+    assert backup.execute("PRAGMA integrity_check").get == "ok"
+    assert stat.S_IMODE((old_dir / "bus.db.v1").stat().st_mode) == 0o600
+    assert sorted(path.name for path in old_dir.glob("bus.db.v*")) == ["bus.db.v1"]
+
+
+def test_copy_stays_out_of_git(old_dir: Path) -> None:
+    """A `.gitignore` of before keeps what its owner wrote, and gets one more line, once."""
+    gitignore = old_dir / ".gitignore"
+    gitignore.write_text("bus.db\n# mine")
+    connection = connect(old_dir)
+    connection.execute("CREATE TABLE jobs (mine)")
+    with pytest.raises(AckbusError):  # after the copy
+        upgrade(old_dir)
+    connection.execute("DROP TABLE jobs")
+    upgrade(old_dir)
+    assert gitignore.read_text() == "bus.db\n# mine\nbus.db.v*\n"
+
+
+def test_new_bus_keeps_copies_out_of_git(bus_dir: Path) -> None:
+    """Whatever `.gitignore` a bus has, git sees no copy of the file."""
+    assert "bus.db.v*" in (bus_dir / ".gitignore").read_text().splitlines()
+
+
+def test_upgrading_again_changes_nothing(old_dir: Path) -> None:
+    upgrade(old_dir)
+    (old_dir / "bus.db.v1").unlink()
+    before = connect(old_dir).execute("PRAGMA data_version").get
+    done = upgrade(old_dir)
+    assert (done.from_version, done.version, done.backup) == (SCHEMA_VERSION, SCHEMA_VERSION, None)
+    assert not (old_dir / "bus.db.v1").exists()
+    assert connect(old_dir).execute("PRAGMA data_version").get == before
+
+
+# What is refused leaves everything as it was.
+
+OPENINGS: dict[str, Callable[[Path], object]] = {"open": Bus.open, "init": Bus.init}
+
+
+@pytest.mark.parametrize("opening", OPENINGS)
+def test_opening_an_older_file_migrates_nothing_and_says_what_to_do(
+    opening: str, old_dir: Path
+) -> None:
+    """M-20: an old bus is upgraded only by who asks for that."""
+    with pytest.raises(BusUnusable, match=HINT):
+        OPENINGS[opening](old_dir)
+    assert version_of(old_dir) == "1"
+    assert not (old_dir / "bus.db.v1").exists()
+
+
+@pytest.mark.parametrize("change", [upgrade, *OPENINGS.values()])
+def test_newer_file_is_refused(change: Callable[[Path], object], bus_dir: Path) -> None:
+    """M-20, Q-26: this code can't know what a newer file means."""
+    newer = str(SCHEMA_VERSION + 1)
+    connect(bus_dir).execute("UPDATE meta SET value = ?", (newer,))
+    with pytest.raises(BusUnusable, match=rf"version {newer}, .*; use a newer ackbus$"):
+        change(bus_dir)
+    assert version_of(bus_dir) == newer
+
+
+@pytest.mark.parametrize("version", ["0", "-1", "1.5", "two", "", "²", "9" * 5000])
+def test_version_that_no_bus_has_is_refused(version: str, old_dir: Path) -> None:
+    connect(old_dir).execute("UPDATE meta SET value = ?", (version,))
+    for change in (upgrade, Bus.open):
+        with pytest.raises(BusUnusable, match=r"bus\.db is not a bus: it has no schema version$"):
+            change(old_dir)
+    connect(old_dir).execute("DELETE FROM meta")
+    with pytest.raises(BusUnusable, match=r"is not a bus: it has no schema version$"):
+        upgrade(old_dir)
+
+
+def test_directory_without_a_bus_is_refused(project: Path) -> None:
+    with pytest.raises(BusNotFound, match="make one with 'bus init'"):
+        upgrade(project)
+    assert list(project.iterdir()) == []
+
+
+def unchanged(directory: Path, before: tuple[object, object]) -> bool:
+    """Whether a bus has what it had, and no copy of it was left half made."""
+    connection = connect(directory)
+    now = objects(connection), rows(connection)
+    return now == before and list(directory.glob("bus.db.v1.new*")) == []
+
+
+def test_migration_that_fails_halfway_changes_nothing(old_dir: Path) -> None:
+    """Promise 11: somebody keeps a table of their own in the file, with a name of ours."""
+    connection = connect(old_dir)
+    connection.execute("CREATE TABLE jobs (mine)")
+    before = objects(connection), rows(connection)
+    with pytest.raises(AckbusError, match="table jobs already exists"):
+        upgrade(old_dir)
+    assert unchanged(old_dir, before)
+    connection.execute("ALTER TABLE jobs RENAME TO my_jobs")
+    assert upgrade(old_dir).version == SCHEMA_VERSION
+
+
+def test_rows_that_refer_to_none_stop_it(old_dir: Path) -> None:
+    """Q-26: foreign keys are checked before the commit."""
+    connection = connect(old_dir)
+    connection.execute("CREATE TABLE mine (seq REFERENCES messages); INSERT INTO mine VALUES (99)")
+    before = objects(connection), rows(connection)
+    with pytest.raises(BusUnusable, match=r"^rows of the table mine .* nothing was changed$"):
+        upgrade(old_dir)
+    assert unchanged(old_dir, before)
+
+
+def test_damaged_file_is_not_upgraded(old_dir: Path) -> None:
+    """PITFALLS 27, 28: a copy of damage is no copy to go back to."""
+    connection = connect(old_dir)
+    page = connection.execute(
+        "SELECT rootpage FROM sqlite_schema WHERE name = 'idx_messages_to_seq'"
+    ).get
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.close()
+    with (old_dir / "bus.db").open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    with pytest.raises(BusUnusable, match=r"damaged"):
+        upgrade(old_dir)
+    assert version_of(old_dir) == "1"
+    assert list(old_dir.glob("bus.db.v*")) == []
+
+
+def test_disk_without_room_for_the_copy_changes_nothing(old_dir: Path) -> None:
+    """PITFALLS 28: the copy comes first, whole."""
+    connection = connect(old_dir)
+    before = objects(connection), rows(connection)
+    told = run_program(
+        """
+        import resource, signal, sys
+        from ackbus import BusUnusable
+        from ackbus.schema import upgrade
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+        try:
+            upgrade(sys.argv[1])
+        except BusUnusable as error:
+            print(error)
+        """,
+        old_dir,
+    )
+    assert len(told.splitlines()) == 1
+    assert str(old_dir) in told
+    assert unchanged(old_dir, before)
+    assert upgrade(old_dir).version == SCHEMA_VERSION
+
+
+# The command.
+
+
+def test_command_says_what_it_did(run_bus: RunBus, old_dir: Path) -> None:
+    """P-16, Q-26: once; and then that there is nothing to do."""
+    done = run_bus("upgrade")
+    backup = old_dir / "bus.db.v1"
+    assert (done.code, done.err) == (0, "")
+    assert done.out == (
+        f"the bus in {old_dir} is at version {SCHEMA_VERSION}; the file as it was is {backup}\n"
+    )
+    again = run_bus("upgrade")
+    assert (again.code, again.err) == (0, "")
+    assert again.out == f"the bus in {old_dir} is at version {SCHEMA_VERSION} already\n"
+    assert run_bus("poll", "alice").code == 0
+
+
+def test_command_tells_programs_the_same(run_bus: RunBus, project: Path, old_dir: Path) -> None:
+    below = project / "deep"
+    below.mkdir()
+    first, second = (
+        json.loads(run_bus("upgrade", "--json", cwd=below).out),
+        json.loads(run_bus("upgrade", "--json", "--dir", old_dir).out),
+    )
+    same = {"dir": str(old_dir), "version": SCHEMA_VERSION}
+    assert first == same | {"from_version": 1, "backup": str(old_dir / "bus.db.v1")}
+    assert second == same | {"from_version": SCHEMA_VERSION, "backup": None}
+
+
+def test_command_finds_the_bus_as_others_do(run_bus: RunBus, tmp_path: Path) -> None:
+    sql = FIXTURES["v1"].read_text("utf-8")
+    named = restore(sql, tmp_path / "named")
+    assert run_bus("upgrade", env={"BUS_DIR": str(named)}).code == 0
+    assert version_of(named) == str(SCHEMA_VERSION)
+    assert_error(run_bus("upgrade"), 1, "no bus in", "bus init")
+    assert_error(run_bus("upgrade", "--user", "--dir", named), 2, "--user")
+    run_bus("init", "--user")
+    assert "already" in run_bus("upgrade", "--user").out
+
+
+COMMANDS = [
+    ("init",),
+    ("publish", "note", "--from", "a"),
+    ("poll", "alice"),
+    ("ack", "alice", "14"),
+    ("export",),
+    ("stats",),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_other_command_asks_for_the_upgrade(
+    command: tuple[str, ...], run_bus: RunBus, old_dir: Path
+) -> None:
+    """M-20: in one line, and `init` does not pretend that there is a bus to use."""
+    before = rows(connect(old_dir))
+    assert_error(run_bus(*command), 1, "version 1", "run 'bus upgrade'")
+    assert rows(connect(old_dir)) == before
+
+
+def test_command_refuses_a_newer_file(run_bus: RunBus, tmp_path: Path) -> None:
+    create(tmp_path / "newer")
+    connect(tmp_path / "newer").execute("UPDATE meta SET value = '999'")
+    assert_error(run_bus("upgrade", "--dir", tmp_path / "newer"), 1, "999", "a newer ackbus")

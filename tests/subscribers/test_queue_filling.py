@@ -1,0 +1,199 @@
+"""Filling: which messages a queue takes in, each once, whatever the log looks like."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Draft, InvalidInput
+from ackbus.bus.catalog import STEP_MESSAGES
+from ackbus.subscribers import Queue, work_headers
+from ackbus.subscribers.filling import PAGE_JOBS, STORE_AFTER
+
+from ..programs import connect
+from .conftest import Clock
+from .work import publish, seqs, take
+
+
+def append_raw(bus: Bus, count: int, type: str = "noise") -> None:
+    """Appends messages as fast as SQLite can."""
+    bus.database.change(
+        "INSERT INTO messages (id, ts_ms, from_agent, type)"
+        " WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
+        " SELECT lower(hex(randomblob(8))), 1, 'raw', ? FROM n",
+        (count, type),
+    )
+
+
+def filled(queue: Queue) -> list[int]:
+    queue.fill()
+    return seqs(queue.jobs.newest(queue.info, 2**62, 10_000))[::-1]
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [("beginning", [1, 2, 3, 4]), ("now", [4]), (1, [1, 2, 3, 4]), (3, [3, 4]), (4, [4]), (9, [])],
+)
+def test_queue_begins_where_it_is_told_to(bus: Bus, start: str | int, expected: list[int]) -> None:
+    """P-03: everything, what comes, or from a seq on, also one that is still to come."""
+    publish(bus, 3)
+    queue = Queue.create(bus, "job", start=start)
+    publish(bus)
+    assert filled(queue) == expected
+
+
+@pytest.mark.parametrize("start", ["end", "", 0, -1, 2**63, True, 1.5, None])
+def test_beginning_that_is_none_is_refused(bus: Bus, start: object) -> None:
+    with pytest.raises(InvalidInput, match="a queue starts at"):
+        Queue.create(bus, "job", start=start)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("job.done", [1]),
+        ("job.*", [1, 2]),
+        ("*.done", [1, 3]),
+        ("job.>", [1, 2, 4]),
+        ("*.*.late", [4]),
+        ("*.done.>", [4]),
+        (">", [1, 2, 3, 4, 5]),
+        ("nothing.like.it", []),
+    ],
+)
+def test_queue_takes_in_what_fits_its_pattern(bus: Bus, pattern: str, expected: list[int]) -> None:
+    """P-27, X-05."""
+    for type in ("job.done", "job.failed", "task.done", "job.done.late", "job"):
+        publish(bus, type=type)
+    assert filled(Queue.create(bus, "odd", pattern)) == expected
+
+
+def test_queue_of_everything_takes_in_its_own_replies(bus: Bus) -> None:
+    """What a worker publishes is a message as any other."""
+    queue = Queue.create(bus, "all", ">")
+    publish(bus)
+    queue.complete(take(queue), Draft("job.done", from_agent="worker"))
+    assert take(queue).message.type == "job.done"
+
+
+def test_each_message_becomes_one_job_for_all_who_fill(bus: Bus) -> None:
+    """P-31: two that look at the same time; one of them stores."""
+    first, second = Queue.create(bus, "job"), Queue.open(bus, "job")
+    publish(bus, 3)
+    pages = [queue._filler.look() for queue in (first, second)]
+    stored = []
+    for queue, page in zip((first, second), pages, strict=True):
+        assert page is not None
+        with bus.transaction():
+            stored.append(queue._filler.store(page, queue.info))
+    assert stored == [True, False]
+    assert filled(second) == [1, 2, 3]
+
+
+def test_many_pages_are_taken_in(bus: Bus) -> None:
+    """P-27: claims go on from page to page, in order."""
+    queue = Queue.create(bus, "job")
+    append_raw(bus, 2 * PAGE_JOBS + 10, "job")
+    claimed = []
+    while claims := queue.claim("worker", limit=400):
+        claimed += seqs(claims)
+    assert claimed == list(range(1, 2 * PAGE_JOBS + 11))
+
+
+def test_page_of_nothing_but_delayed_jobs_hides_no_work(bus: Bus, clock: Clock) -> None:
+    """D-33: what can be done now is found behind any number of jobs that must wait."""
+    queue = Queue.create(bus, "job")
+    later = work_headers(available_at_ms=clock.now_ms + 1000)
+    publish(bus, 2 * PAGE_JOBS, headers=later)
+    publish(bus)
+    assert take(queue).message.seq == 2 * PAGE_JOBS + 1
+
+
+def test_claim_finds_what_came_while_another_process_filled(bus: Bus) -> None:
+    """X-10: a page that is not stored by us, because somebody was faster, is no empty queue."""
+    mine, theirs = Queue.create(bus, "job"), Queue.open(bus, "job")
+    publish(bus)
+    look = mine._filler.look
+
+    def look_slowly() -> object:
+        page = look()
+        if page is not None and page.upto == 2:
+            take(theirs)  # takes the first in, and both
+            take(theirs)
+            publish(bus)
+        return page
+
+    publish(bus)
+    mine._filler.look = look_slowly  # type: ignore[method-assign, assignment]
+    assert take(mine).message.seq == 3
+
+
+def test_what_a_transaction_saw_and_undid_is_looked_at_again(bus: Bus) -> None:
+    """Promise 2, pitfall 6: the seqs of a transaction that was undone are given to others."""
+    queue = Queue.create(bus, "job")
+    with contextlib.suppress(KeyError), bus.transaction():
+        publish(bus, type="other")
+        assert queue.claim("worker") == []
+        raise KeyError
+    assert bus.log.newest_seq() == 0
+    publish(bus)
+    assert seqs(queue.claim("worker")) == [1]
+
+
+def test_what_a_transaction_claimed_and_undid_is_claimed_again(bus: Bus) -> None:
+    """Pitfall 5."""
+    queue = Queue.create(bus, "job")
+    with contextlib.suppress(KeyError), bus.transaction():
+        publish(bus)
+        assert seqs(queue.claim("worker")) == [1]
+        raise KeyError
+    assert queue.claim("worker") == []
+    publish(bus)
+    assert seqs(queue.claim("worker")) == [1]
+
+
+def test_rare_types_are_found_in_a_long_log(bus: Bus) -> None:
+    """K-01: one of 40,000, before and after the catalog has been brought up to date."""
+    append_raw(bus, 20_000)
+    publish(bus)
+    append_raw(bus, STEP_MESSAGES)
+    queue = Queue.create(bus, "job")
+    assert seqs(queue.claim("worker")) == [20_001]
+    append_raw(bus, 5_000)
+    publish(bus)
+    newest = bus.log.newest_seq()
+    assert seqs(queue.claim("worker")) == [newest]
+    assert filled(Queue.create(bus, "again", "job")) == [20_001, newest]
+
+
+def test_long_look_in_vain_is_remembered_for_all(bus: Bus) -> None:
+    """K-01: the next process does not look there again; a short one writes nothing."""
+    queue = Queue.create(bus, "job")
+    append_raw(bus, STORE_AFTER)
+    changes = bus.database.connection.total_changes()
+    assert queue.claim("worker") == []
+    assert bus.database.connection.total_changes() == changes
+    append_raw(bus, 1)
+    assert queue.claim("worker") == []
+    assert Queue.open(bus, "job").info.filled_seq == STORE_AFTER + 1
+
+
+def test_looking_in_vain_writes_nothing(bus: Bus) -> None:
+    """K-01: idle workers cost nobody anything."""
+    queue = Queue.create(bus, "job")
+    publish(bus, 3, type="other")
+    changes = bus.database.connection.total_changes()
+    for _ in range(3):
+        assert queue.claim("worker") == []
+    assert bus.database.connection.total_changes() == changes
+
+
+def test_gap_in_the_log_is_no_end(bus: Bus, bus_dir: Path) -> None:
+    """X-41: a client with SQL may leave numbers out."""
+    queue = Queue.create(bus, "job")
+    publish(bus)
+    connect(bus_dir).execute(
+        "INSERT INTO messages (seq, id, ts_ms, from_agent, type) VALUES (900, 'm', 1, 'x', 'job')"
+    )
+    publish(bus)
+    assert seqs(queue.claim("worker", limit=9)) == [1, 900, 901]

@@ -1,0 +1,155 @@
+"""The order of claiming: by age, or by priority with ageing."""
+
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Draft, InvalidInput, Priority
+from ackbus.subscribers import Queue, Queues, work_headers
+
+from ..programs import connect
+from .conftest import Clock
+from .work import publish, seqs, take
+
+NORMAL, BACKGROUND, INTERACTIVE = Priority.NORMAL, Priority.BACKGROUND, Priority.INTERACTIVE
+
+
+def publish_of(bus: Bus, *priorities: int) -> None:
+    for priority in priorities:
+        publish(bus, priority=priority)
+
+
+def test_priority_first_and_then_age(bus: Bus, clock: Clock) -> None:
+    """U-30, X-01: normal, background, interactive come out the other way round; ties by seq."""
+    queue = Queue.create(bus, "job", ordering="priority")
+    publish_of(bus, NORMAL, BACKGROUND, INTERACTIVE, NORMAL, BACKGROUND, INTERACTIVE)
+    assert seqs(queue.claim("worker", limit=9)) == [3, 6, 1, 4, 2, 5]
+
+
+def test_fifo_does_not_look_at_priority(bus: Bus) -> None:
+    """X-01, D-16: the default is strict order, whatever senders ask for."""
+    queue = Queue.create(bus, "job")
+    publish_of(bus, BACKGROUND, NORMAL, INTERACTIVE)
+    assert seqs(queue.claim("worker", limit=9)) == [1, 2, 3]
+
+
+def test_equal_priorities_are_fifo(bus: Bus) -> None:
+    """X-01, D-16: when nobody sets one, both orderings are the same."""
+    queue = Queue.create(bus, "job", ordering="priority")
+    publish(bus, 10)
+    assert seqs(queue.claim("worker", limit=9)) == list(range(1, 10))
+
+
+def test_the_most_urgent_is_found_behind_many(bus: Bus, clock: Clock) -> None:
+    """X-01: also when what is urgent stands pages behind in the log."""
+    queue = Queue.create(bus, "job", ordering="priority")
+    publish(bus, 1200, priority=BACKGROUND)
+    publish_of(bus, INTERACTIVE)
+    assert take(queue).message.seq == 1201
+
+
+def test_priority_that_is_missing_is_normal_and_an_unknown_one_is_refused(
+    bus: Bus, bus_dir: Path
+) -> None:
+    """U-31: refused, where PushPals guesses: promise 11; SQL clients are held to it too."""
+    queue = Queue.create(bus, "job", ordering="priority")
+    with pytest.raises(InvalidInput, match="priority must be 0, 1 or 2, not 'urgent'"):
+        bus.publish_many([Draft("job", from_agent="boss", priority="urgent")])  # type: ignore[arg-type]
+    with pytest.raises(Exception, match="priority BETWEEN 0 AND 2"):
+        connect(bus_dir).execute(
+            "INSERT INTO messages (id, ts_ms, from_agent, type, priority)"
+            " VALUES ('m', 1, 'x', 'job', 7)"
+        )
+    publish(bus)
+    assert take(queue).message.priority == NORMAL
+
+
+def test_background_work_starts_within_a_bound_under_constant_interactive_load(
+    bus: Bus, clock: Clock
+) -> None:
+    """Q-24, X-01: an interactive job a second, one worker that is never free; two steps of age."""
+    queue = Queue.create(bus, "job", ordering="priority", ageing_s=60)
+    publish_of(bus, BACKGROUND, INTERACTIVE)
+    began_ms = clock.now_ms
+    while (claim := take(queue)).message.priority != BACKGROUND:
+        queue.complete(claim)
+        clock.advance(1)
+        publish_of(bus, INTERACTIVE)
+    assert clock.now_ms - began_ms == 2 * 60_000
+
+
+def test_normal_work_overtakes_interactive_by_one_step_of_age(bus: Bus, clock: Clock) -> None:
+    """Q-24: exactly as old as a step, it goes first; a millisecond less, it does not."""
+    queue = Queue.create(bus, "job", ordering="priority", ageing_s=10)
+    publish_of(bus, NORMAL)
+    clock.advance(9.999)
+    publish_of(bus, INTERACTIVE)
+    clock.advance(0.001)
+    publish_of(bus, INTERACTIVE)
+    assert seqs(queue.claim("worker", limit=9)) == [2, 1, 3]
+
+
+def test_age_counts_from_the_publishing_not_from_the_filling(bus: Bus, clock: Clock) -> None:
+    """Q-24: a queue may be filled late, by its first claim."""
+    queue = Queue.create(bus, "job", ordering="priority", ageing_s=60)
+    publish_of(bus, BACKGROUND)
+    clock.advance(121)
+    publish_of(bus, INTERACTIVE)
+    assert seqs(queue.claim("worker", limit=9)) == [1, 2]
+
+
+def test_a_clock_that_steps_back_turns_no_order_around(bus: Bus, clock: Clock) -> None:
+    """X-08: what comes after an hour back does not look an hour older."""
+    queue = Queue.create(bus, "job", ordering="priority")
+    publish_of(bus, NORMAL)
+    queue.fill()
+    clock.advance(-3600)
+    publish_of(bus, NORMAL, BACKGROUND, INTERACTIVE)
+    assert seqs(queue.claim("worker", limit=9)) == [4, 1, 2, 3]
+
+
+def test_a_senders_time_in_the_future_does_not_push_others_back(bus: Bus, clock: Clock) -> None:
+    """X-08: nobody's clock counts further than ours."""
+    queue = Queue.create(bus, "job", ordering="priority")
+    bus.publish_many([Draft("job", from_agent="ahead", ts_ms=clock.now_ms + 10**9)])
+    publish_of(bus, NORMAL)
+    queue.fill()
+    clock.advance(3600)
+    publish_of(bus, INTERACTIVE)
+    assert seqs(queue.claim("worker", limit=9)) == [1, 2, 3]
+
+
+def test_ordering_may_be_switched_while_jobs_wait_and_run(bus: Bus, clock: Clock) -> None:
+    """X-01: both ways; what ran meanwhile falls into the new order when it is queued again."""
+    queue = Queue.create(bus, "job", backoff_s=0)
+    publish_of(bus, BACKGROUND, NORMAL, INTERACTIVE)
+    claim = take(queue)
+    Queues(bus).set_policy("job", ordering="priority")
+    queue.fail(claim, "no")
+    assert seqs(queue.claim("worker", limit=2)) == [3, 2]
+    publish_of(bus, NORMAL, INTERACTIVE)
+    urgent = take(queue)
+    assert urgent.message.seq == 5
+    Queues(bus).set_policy("job", ordering="fifo")
+    queue.release(urgent)
+    publish_of(bus, INTERACTIVE)
+    assert seqs(queue.claim("worker", limit=9)) == [1, 4, 5, 6]
+
+
+def test_ordering_that_is_switched_holds_for_what_waits_for_its_time_or_key(
+    bus: Bus, clock: Clock
+) -> None:
+    """X-01, D-33, D-25."""
+    queue = Queue.create(bus, "job", dedupe_window_s=0)
+    later = work_headers(available_at_ms=clock.now_ms + 1000)
+    publish(bus, priority=BACKGROUND, headers=later)
+    publish(bus, 2, priority=NORMAL, headers=work_headers(dedupe_key="k"))
+    publish_of(bus, BACKGROUND, INTERACTIVE)
+    queue.fill()
+    Queues(bus).set_policy("job", ordering="priority")
+    clock.advance(1)
+    first = queue.claim("worker", limit=9)
+    assert seqs(first) == [5, 2, 1, 4]
+    publish_of(bus, BACKGROUND)
+    queue.complete(first[1])
+    assert seqs(queue.claim("worker", limit=9)) == [3, 6]

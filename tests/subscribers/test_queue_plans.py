@@ -1,0 +1,222 @@
+"""What work costs: index walks only, and the same whatever else the bus holds."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import apsw
+import apsw.ext
+import pytest
+
+from ackbus import Bus
+from ackbus.bus.statements import SQL as BUS_SQL
+from ackbus.subscribers import Outcome, Queue, Queues, work_headers
+from ackbus.subscribers.work_statements import SQL
+
+from .conftest import Clock
+from .work import publish, take
+
+#: The statements between a message and the end of its claim, and of what may happen to the claim
+#: on the way.
+PATH = (
+    *("message_by_seq", "newest_seq", "in_span", "catalog_position", "catalog_blocks_of"),
+    *("queue", "filled_seq", "advance_filling", "set_rank_clock", "work_at_hand", "next_due"),
+    *("add_job", "open_due", "open_key", "succeeded_with_key", "live_with_key"),
+    *("first_ready", "start_job"),
+    *("end_job", "queue_job_again", "job", "add_claim", "renew_claim", "end_claim", "lose_claim"),
+    *("note_late_end", "expired_claims", "active_claim", "count_active", "claim"),
+)
+#: Tables of one row, or of one for each table: a walk over them is none.
+SMALL = ("sqlite_sequence", "catalog_state", "CONSTANT ROW", "(subquery-")
+LIMIT_STATEMENTS = ("set_limit", "clear_limit", "limits", "limit_counts")
+
+
+def plan(bus: Bus, sql: str) -> str:
+    """SQLite's plan of a statement, a step in a line."""
+    details = apsw.ext.query_info(bus.database.connection, sql)
+    assert not details.query_remaining
+    values = (None,) * details.bindings_count
+    rows = bus.database.rows(f"EXPLAIN QUERY PLAN {sql}", values)
+    return "\n".join(str(row[-1]) for row in rows)
+
+
+@pytest.mark.parametrize("name", [*SQL, *LIMIT_STATEMENTS])
+def test_every_statement_is_prepared(bus: Bus, name: str) -> None:
+    """P-14: the tables, columns and indexes that statements name are there."""
+    plan(bus, SQL.get(name) or BUS_SQL[name])
+
+
+@pytest.mark.parametrize("name", PATH)
+def test_nothing_on_the_way_walks_a_table_or_sorts(bus: Bus, name: str) -> None:
+    """K-01, P-14: claim, end, renew, recover and fill are index walks."""
+    steps = plan(bus, SQL.get(name) or BUS_SQL[name])
+    walks = [step for step in steps.splitlines() if step.startswith("SCAN ")]
+    assert [step for step in walks if not step[5:].startswith(SMALL)] == []
+    assert "TEMP B-TREE" not in steps
+
+
+def test_jobs_are_found_by_the_indexes_that_are_there_for_them(bus: Bus) -> None:
+    """P-14: a claim walks one partial index from its beginning."""
+    assert "SEARCH jobs USING INDEX idx_jobs_ready (queue_id=?)" in plan(bus, SQL["first_ready"])
+    assert "idx_claims_of_job (queue_id=? AND seq=?)" in plan(bus, SQL["claims_of_job"])
+    assert "idx_claims_lease" in plan(bus, SQL["expired_claims"])
+    assert "idx_messages_correlation_seq" in plan(bus, BUS_SQL["in_conversation"])
+
+
+@dataclass
+class Cost:
+    """What an act cost SQLite.
+
+    Attributes:
+        statements: how many it ran.
+        steps: how many steps its virtual machine took for them.
+    """
+
+    statements: int = 0
+    steps: int = 0
+
+
+@contextmanager
+def counting(bus: Bus) -> Iterator[Cost]:
+    """Counts what this thread's connection does meanwhile."""
+    cost = Cost()
+
+    def note(event: dict[str, object]) -> None:
+        status = event["stmt_status"]
+        assert isinstance(status, dict)
+        cost.statements += 1
+        cost.steps += status["SQLITE_STMTSTATUS_VM_STEP"]
+
+    connection = bus.database.connection
+    connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, note, id="counting")
+    yield cost
+    connection.trace_v2(0, None, id="counting")
+
+
+def cost_of_a_job(bus: Bus, queue: Queue) -> Cost:
+    """What it costs to claim and complete a job that has just been published."""
+    publish(bus)
+    with counting(bus) as cost:
+        queue.complete(take(queue), result="ok")
+    return cost
+
+
+def noise(bus: Bus, queue: Queue, count: int) -> None:
+    publish(bus, count, type="noise")
+
+
+def finished(bus: Bus, queue: Queue, count: int) -> None:
+    publish(bus, count)
+    for _ in range(0, count, 1000):
+        claims = queue.claim("worker", limit=1000)
+        queue.end_many([(claim, Outcome(), ()) for claim in claims])
+    while claims := queue.claim("worker", limit=1000):
+        queue.end_many([(claim, Outcome(), ()) for claim in claims])
+
+
+def dead(bus: Bus, queue: Queue, count: int) -> None:
+    publish(bus, count)
+    while claims := queue.claim("worker", limit=1000):
+        queue.end_many([(claim, Outcome(status="failed", retry=False), ()) for claim in claims])
+
+
+def running(bus: Bus, queue: Queue, count: int) -> None:
+    publish(bus, count)
+    while queue.claim("other", limit=1000, lease_s=86_400):
+        pass
+
+
+def delayed(bus: Bus, queue: Queue, count: int) -> None:
+    publish(bus, count, headers=work_headers(available_at_ms=bus.database.now_ms() + 10**9))
+    queue.fill()
+
+
+def held(bus: Bus, queue: Queue, count: int) -> None:
+    publish(bus, count, headers=work_headers(dedupe_key="held"))
+    queue.fill()
+    queue.claim("other", lease_s=86_400)
+
+
+def queues(bus: Bus, queue: Queue, count: int) -> None:
+    for number in range(count):
+        Queue.create(bus, f"queue-{number}", "job").fill()
+
+
+@pytest.mark.parametrize("ordering", ["fifo", "priority"])
+@pytest.mark.parametrize(
+    ("add", "few", "many"),
+    [
+        (noise, 1_000, 20_000),
+        (finished, 10, 3_000),
+        (dead, 10, 1_000),
+        (running, 10, 1_000),
+        (delayed, 10, 2_000),
+        (held, 10, 2_000),
+        (queues, 1, 50),
+    ],
+)
+def test_job_costs_the_same_whatever_else_there_is(
+    bus: Bus, add: Callable[[Bus, Queue, int], None], few: int, many: int, ordering: str
+) -> None:
+    """K-01, U-75: long logs, finished, dead, running, delayed and held jobs, and other queues."""
+    queue = Queue.create(bus, "job", ordering=ordering)
+    costs = []
+    for count in (few, many - few):
+        add(bus, queue, count)
+        cost_of_a_job(bus, queue)  # whoever is first after much else has more to read
+        costs.append(cost_of_a_job(bus, queue))
+    assert costs[0] == costs[1]
+    assert costs[0].statements < 25
+
+
+def test_job_with_a_key_costs_the_same_however_many_wait_with_it(bus: Bus) -> None:
+    """D-27, K-01: its end opens the next by an index walk."""
+    queue = Queue.create(bus, "job", dedupe_window_s=0)
+    costs = []
+    for count in (10, 2_000):
+        publish(bus, count, headers=work_headers(dedupe_key="k"))
+        queue.fill()
+        queue.complete(take(queue))
+        with counting(bus) as cost:
+            queue.complete(take(queue))
+        costs.append(cost)
+    assert costs[0] == costs[1]
+
+
+def test_backlog_does_not_make_claiming_dearer(bus: Bus) -> None:
+    """K-01: the ten-thousandth job that waits costs nothing to the first."""
+    queue = Queue.create(bus, "job")
+    costs = []
+    for count in (10, 10_000):
+        publish(bus, count)
+        queue.fill()
+        queue.complete(take(queue))
+        with counting(bus) as cost:
+            queue.complete(take(queue))
+        costs.append(cost)
+    assert costs[0] == costs[1]
+
+
+def test_looking_in_vain_costs_two_statements(bus: Bus, clock: Clock) -> None:
+    """K-15: what an idle worker does at each look, with 1,000 jobs that must wait."""
+    queue = Queue.create(bus, "job")
+    delayed(bus, queue, 1_000)
+    assert queue.claim("worker") == []
+    with counting(bus) as cost:
+        assert queue.claim("worker") == []
+    assert cost.statements == 2
+
+
+@pytest.mark.parametrize("why", ["paused", "full"])
+def test_worker_that_may_begin_nothing_asks_for_no_write_lock(bus: Bus, why: str) -> None:
+    """K-15, D-29: those who wait do not stand in the way of publishers."""
+    queue = Queue.create(bus, "job", max_running=1)
+    publish(bus, 3)
+    take(queue)
+    if why == "paused":
+        Queues(bus).set_policy("job", max_running=None)
+        Queues(bus).pause("job")
+    publish(bus)
+    with counting(bus) as cost:
+        assert queue.claim("worker") == []
+    assert cost.statements == 1

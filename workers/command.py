@@ -1,0 +1,241 @@
+"""Work that is done by a command, in the raw contract: body on stdin, result on stdout.
+
+What both contracts share is here too: what a command is told in its environment, how it is run
+and ended, and what its exit status means.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+
+import orjson
+
+from ..schema import BUS_DIR_VARIABLE, AckbusError, InvalidInput
+from ..subscribers import Outcome
+from .answers import TRACE_PARENT, TRACE_STATE, child_trace
+from .process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
+from .stop_switch import StopSwitch
+from .work import Result
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..bus import Bus
+    from ..schema import Message
+    from ..subscribers import Claim
+
+#: How long a command of the raw contract may take unless it is told otherwise, in seconds.
+RAW_TIMEOUT_S = 60.0
+
+#: Exit statuses of sysexits.h: try again later; wrong configuration, which no retry mends.
+EX_TEMPFAIL, EX_CONFIG = 75, 78
+
+#: The header whose entries a command finds in its environment, and how their names begin there.
+META, META_PREFIX = "meta", "BUS_META_"
+
+#: How much of stderr an answer quotes, in characters: all of the kept is on the claim.
+_QUOTED_CHARS = 4096
+
+_log = logging.getLogger("ackbus.worker")
+
+
+class Command:
+    """What the contracts share: running a command for a claim.
+
+    Args:
+        bus: the bus that the claims are from.
+        argv: the command and its arguments.
+        group: the worker group, which the command finds as its own agent name.
+        timeout_s: how long it may take; None: as long as it likes.
+    """
+
+    def __init__(
+        self, bus: Bus, argv: Sequence[str], *, group: str, timeout_s: float | None
+    ) -> None:
+        if not argv:
+            raise InvalidInput("there is no command to run")
+        if timeout_s is not None and not timeout_s > 0:
+            raise InvalidInput(f"a timeout is more than 0 s, not {timeout_s}")
+        self._bus = bus
+        self._argv = list(argv)
+        self._group = group
+        self._timeout_s = timeout_s
+        self._switches: dict[int, StopSwitch] = {}
+
+    def stop(self, claim: Claim, grace_s: float) -> None:
+        """End the command that runs for a claim."""
+        switch = self._switches.get(claim.token)
+        if switch is not None:
+            switch.stop(grace_s)
+
+    def _run(self, claim: Claim, stdin: bytes) -> ProcessEnd:
+        try:
+            switch = self._switches[claim.token] = StopSwitch()
+        except OSError as error:  # no descriptors are left
+            problem = f"{self._argv[0]!a} can't be started: {error.strerror}"
+            return ProcessEnd(start_error=problem, may_start_later=True)
+        try:
+            end = run_process(
+                self._argv,
+                stdin,
+                env=os.environ | self._variables(claim),
+                timeout_s=self._timeout_s,
+                stop=switch,
+            )
+        finally:
+            del self._switches[claim.token]
+        if end.stderr_cut:
+            seq = claim.message.seq
+            _log.warning("message %s: stderr was cut to %s bytes", seq, MAX_STDERR_BYTES)
+        return end
+
+    def _variables(self, claim: Claim) -> dict[str, str]:
+        """Return what a command is told about its job, besides what it reads."""
+        message = claim.message
+        headers = message.headers
+        variables = {
+            BUS_DIR_VARIABLE: self._bus.layout.directory,
+            "BUS_AGENT": self._group,
+            "BUS_MESSAGE_ID": message.id,
+            "BUS_MESSAGE_SEQ": str(message.seq),
+            "BUS_MESSAGE_TYPE": message.type,
+            "BUS_FROM": message.from_agent,
+            "BUS_CORRELATION_ID": message.conversation,
+            "BUS_QUEUE": claim.queue,
+            "BUS_ATTEMPT": str(claim.attempt),
+            "BUS_MAX_ATTEMPTS": str(claim.max_attempts),
+            "BUS_CLAIM_TOKEN": str(claim.token),
+        }
+        trace = child_trace(headers.get(TRACE_PARENT))
+        if trace is not None:
+            variables[TRACE_PARENT.upper()] = trace
+            variables[TRACE_STATE.upper()] = str(headers.get(TRACE_STATE, ""))
+        return variables | _meta_variables(headers.get(META))
+
+    def _ended_badly(self, end: ProcessEnd) -> Result | None:
+        """Return the result of a command that did not end by itself; None for one that did."""
+        stderr = _text(end.stderr)
+        if end.stopped:
+            return Result(None)  # by us: the job is handed back
+        if end.timed_out:
+            text = f"command timed out after {self._timeout_s:g} seconds"
+            outcome = Outcome(
+                status="timed_out", error=text, stderr=stderr, result=_text(end.stdout)
+            )
+            payload = f"{text}\n{stderr}" if stderr else text
+            return Result(outcome, payload=payload, headers=self._headers(outcome))
+        error = end.start_error
+        if end.stdout_too_long:
+            error = f"the command printed more than {MAX_STDOUT_BYTES} bytes"
+        return None if error is None else self._failure(end, error)
+
+    def _failure(self, end: ProcessEnd, error: str, *, payload: str | None = None) -> Result:
+        """Return the result of an attempt that failed."""
+        retry = {EX_CONFIG: False, EX_TEMPFAIL: True}.get(end.exit_code or 0)
+        if end.may_start_later:
+            retry = True
+        outcome = Outcome(
+            status="failed",
+            error=error,
+            exit_code=end.exit_code,
+            stderr=_text(end.stderr),
+            result=_text(end.stdout),
+            retry=retry,
+        )
+        return Result(outcome, payload=payload or error, headers=self._headers(outcome))
+
+    def _headers(self, outcome: Outcome) -> dict[str, object]:
+        """Return what an answer tells about how it came about."""
+        name = os.fsencode(os.path.basename(self._argv[0])).decode(errors="replace")
+        told: dict[str, object] = {"command": name[:255]}
+        told["status"] = outcome.status
+        if outcome.exit_code is not None:
+            told["exit_code"] = outcome.exit_code
+        if outcome.stderr:
+            told["stderr"] = outcome.stderr[:_QUOTED_CHARS]
+        return told
+
+
+class RawCommand(Command):
+    """The raw contract: a command reads the body from stdin and prints the result to stdout.
+
+    Exit status 0 is success, and what it printed is the answer's payload, as text. Any other is
+    failure, and the answer is what it printed to stderr, or else to stdout. 75 asks for another
+    attempt, 78 forbids one.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        argv: Sequence[str],
+        *,
+        group: str,
+        timeout_s: float | None = RAW_TIMEOUT_S,
+    ) -> None:
+        super().__init__(bus, argv, group=group, timeout_s=timeout_s)
+
+    def do(self, claim: Claim) -> Result:
+        """Run the command for a claim."""
+        try:
+            body = body_of(claim.message, self._bus)
+        except AckbusError as error:
+            outcome = Outcome(status="failed", error=str(error))
+            return Result(outcome, payload=str(error), headers=self._headers(outcome))
+        end = self._run(claim, body)
+        badly = self._ended_badly(end)
+        if badly is not None:
+            return badly
+        stdout = _text(end.stdout)
+        if end.exit_code == 0:
+            outcome = Outcome(exit_code=0, stderr=_text(end.stderr), result=stdout)
+            return Result(outcome, payload=stdout, headers=self._headers(outcome))
+        said = how_it_exited(end)
+        stderr = _text(end.stderr)
+        first = next((line for line in stderr.splitlines() if line.strip()), "")
+        why = f"{said}: {first.strip()}" if first else said
+        return self._failure(end, why, payload=stderr or stdout or said)
+
+
+def body_of(message: Message, bus: Bus) -> bytes:
+    """Return what a command reads: a payload that is text as it is, any other as JSON.
+
+    A blob that is no JSON is read as it is; no payload is nothing.
+
+    Raises:
+        InvalidInput: the payload can't be had.
+    """
+    error = message.payload_error
+    if error == "decode_failed":
+        if message.payload_ref is not None:
+            return bus.blobs.read(message.payload_ref)
+        return (message.raw_payload or "").encode()
+    if error is not None:
+        raise InvalidInput(f"the payload of message {message.seq} can't be had: {error}")
+    if not message.has_payload:
+        return b""
+    payload = message.payload
+    return payload.encode() if isinstance(payload, str) else orjson.dumps(payload)
+
+
+def how_it_exited(end: ProcessEnd) -> str:
+    """Return how a command exited that did not succeed."""
+    if end.signal is not None:
+        return f"command was killed by signal {end.signal}"
+    return f"command exited with code {end.exit_code}"
+
+
+def _meta_variables(meta: object) -> dict[str, str]:
+    if not isinstance(meta, dict):
+        return {}
+    return {
+        META_PREFIX + re.sub(r"[^A-Z0-9]", "_", name.upper()): value.replace("\0", "")
+        for name, raw in meta.items()
+        for value in (raw if isinstance(raw, str) else orjson.dumps(raw).decode(),)
+    }
+
+
+def _text(printed: bytes) -> str:
+    return printed.decode(errors="replace")

@@ -1,0 +1,255 @@
+"""Where work is done: in the worker's own thread, in several, or in an event loop.
+
+An executor starts work on claims, and collects what came of it. The worker alone writes to the
+bus, in its own thread, so that what ends at about the same time is written in one transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from queue import Empty, SimpleQueue
+
+from ..subscribers import Outcome
+from .work import Result, result_of, result_of_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable, Sequence
+    from concurrent.futures import Executor as PythonExecutor
+    from typing import Protocol
+
+    from ..schema import Message
+    from ..subscribers import Claim
+    from .work import Work
+
+    Ended = tuple[Claim, Result]
+
+    class Executor(Protocol):
+        """How a worker gets its work done."""
+
+        def room(self) -> int:
+            """Return how many claims may be started now."""
+
+        def start(self, claims: Sequence[Claim]) -> None:
+            """Start work on claims."""
+
+        def ended(self) -> list[Ended]:
+            """Return what has ended since the last call."""
+
+        def stop(self, claim: Claim, grace_s: float) -> None:
+            """End the work on a claim early, where that can be done."""
+
+        def close(self) -> None:
+            """Give everything back; nothing runs any more."""
+
+
+#: For how long ends wait for others before they are written together, in seconds; and so much
+#: quick work is claimed at once.
+GATHER_S = 0.005
+
+#: How many claims are worked on in turn at the most before the next are taken.
+MAX_BATCH = 100
+
+#: How much longer than expected quick work may take before what was claimed with it is handed
+#: back, for other workers to take, in seconds.
+SHARE_AFTER_S = 0.1
+
+#: What `Inline` makes of claims that it did not get to.
+_NOT_BEGUN = Result(None)
+
+
+class Inline:
+    """Does the work in the worker's own thread, one claim after the other.
+
+    Work that is done in microseconds is taken by the dozen, and written down by the dozen; work
+    that takes longer is taken one by one, so that other workers get their share. What turns out
+    to take longer only when it is begun sends the rest of its dozen back.
+
+    Args:
+        work: what to do.
+        write: writes down what has ended; it may be called while work is started.
+        is_stopping: whether no more is to be begun.
+    """
+
+    def __init__(
+        self, work: Work, write: Callable[[], None], is_stopping: Callable[[], bool]
+    ) -> None:
+        self._work = work
+        self._write = write
+        self._is_stopping = is_stopping
+        self._ended: list[Ended] = []
+        self._batch = 1
+
+    def room(self) -> int:
+        """Return how many claims the next few milliseconds have room for."""
+        return self._batch
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Do the work; what takes long is written down before the next is begun."""
+        worked_s = 0.0
+        done = 0
+        written = time.monotonic()
+        for claim in claims:
+            if self._is_stopping() or worked_s > SHARE_AFTER_S:
+                self._ended.append((claim, _NOT_BEGUN))
+                continue
+            begun = time.monotonic()
+            self._ended.append((claim, self._work.do(claim)))
+            now = time.monotonic()
+            worked_s += now - begun
+            done += 1
+            if now - written > GATHER_S:
+                self._write()
+                written = time.monotonic()
+        fitting = int(GATHER_S * done / worked_s) if worked_s else MAX_BATCH
+        self._batch = max(1, min(fitting, 2 * self._batch, MAX_BATCH))
+
+    def ended(self) -> list[Ended]:
+        """Return what has ended since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def stop(self, claim: Claim, grace_s: float) -> None:
+        """End the work on a claim early; called from other threads and from signal handlers."""
+        self._work.stop(claim, grace_s)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Threads:
+    """Does the work in several threads.
+
+    Args:
+        work: what to do.
+        count: how many threads.
+        wake: called from a thread whenever work has ended.
+    """
+
+    def __init__(self, work: Work, count: int, wake: Callable[[], None]) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._work = work
+        self._free = count
+        self._wake = wake
+        self._ended: SimpleQueue[Ended] = SimpleQueue()
+        # They block no signals: what a handler starts would inherit that, and could not be ended.
+        self._pool: PythonExecutor = ThreadPoolExecutor(count, thread_name_prefix="ackbus-work")
+
+    def room(self) -> int:
+        """Return how many threads have nothing to do."""
+        return self._free
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Hand each claim to a thread."""
+        for claim in claims:
+            self._free -= 1
+            self._pool.submit(self._do, claim)
+
+    def ended(self) -> list[Ended]:
+        """Return what has ended since the last call."""
+        ended = taken_from(self._ended)
+        self._free += len(ended)
+        return ended
+
+    def stop(self, claim: Claim, grace_s: float) -> None:
+        """End the work on a claim early."""
+        self._work.stop(claim, grace_s)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=False)
+
+    def _do(self, claim: Claim) -> None:
+        try:
+            self._ended.put((claim, self._work.do(claim)))
+        except BaseException as error:  # a handler that wants to end the process: it can't, here
+            self._ended.put((claim, failed(error)))
+        self._wake()
+
+
+class Tasks:
+    """Awaits a coroutine function for each claim, in an event loop that another thread runs.
+
+    Args:
+        handler: the coroutine function.
+        loop: the loop.
+        count: how many at once.
+        timeout_s: how long each may take, or None.
+        wake: called from the loop whenever one has ended.
+    """
+
+    def __init__(
+        self,
+        handler: Callable[[Message], Awaitable[object]],
+        loop: asyncio.AbstractEventLoop,
+        count: int,
+        timeout_s: float | None,
+        wake: Callable[[], None],
+    ) -> None:
+        self._handler = handler
+        self._loop = loop
+        self._free = count
+        self._timeout_s = timeout_s
+        self._wake = wake
+        self._ended: SimpleQueue[Ended] = SimpleQueue()
+
+    def room(self) -> int:
+        """Return how many more may run at once."""
+        return self._free
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Begin to await the handler for each claim."""
+        import asyncio
+
+        for claim in claims:
+            self._free -= 1
+            asyncio.run_coroutine_threadsafe(self._do(claim), self._loop)
+
+    def ended(self) -> list[Ended]:
+        """Return what has ended since the last call."""
+        ended = taken_from(self._ended)
+        self._free += len(ended)
+        return ended
+
+    def stop(self, claim: Claim, grace_s: float) -> None:
+        """Do nothing: what the handler awaits is its own affair."""
+
+    def close(self) -> None:
+        """Do nothing: the loop is its owner's."""
+
+    async def _do(self, claim: Claim) -> None:
+        import asyncio
+
+        result = Result(None)  # stays so when the task is cancelled: the job is handed back
+        limit = asyncio.timeout(self._timeout_s)
+        try:
+            async with limit:
+                result = result_of(await self._handler(claim.message))
+        except Exception as error:  # whatever it is, it is how this attempt ended
+            is_late = isinstance(error, TimeoutError) and limit.expired()
+            result = self._timed_out() if is_late else result_of_error(error)
+        finally:
+            self._ended.put((claim, result))
+            self._wake()
+
+    def _timed_out(self) -> Result:
+        text = f"the handler timed out after {self._timeout_s:g} s"
+        return Result(Outcome(status="timed_out", error=text), payload=text)
+
+
+def failed(error: BaseException) -> Result:
+    """Return the result of a handler that raised something which is no plain error."""
+    text = f"{type(error).__name__}: {error}"
+    return Result(Outcome(status="failed", error=text), payload=text)
+
+
+def taken_from(queue: SimpleQueue[Ended]) -> list[Ended]:
+    """Take all that is in a queue."""
+    taken: list[Ended] = []
+    try:
+        while True:
+            taken.append(queue.get_nowait())
+    except Empty:
+        return taken

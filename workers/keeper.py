@@ -1,0 +1,127 @@
+"""Keeping claims: a thread that renews their leases, and tells the heart what is being done."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+
+from ..schema import MAX_TYPE_CHARS, AckbusError, start_thread
+from ..subscribers import ClaimLost
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Event, Thread
+
+    from ..bus import Heart
+    from ..subscribers import Claim, Queue
+
+#: Leases are renewed when this part of them is over: two renewals may fail before one is lost.
+RENEW_AFTER = 1 / 3
+
+#: How soon a job that takes its time shows in the heartbeat, in seconds.
+TELL_AFTER_S = 1.0
+
+_log = logging.getLogger("ackbus.worker")
+
+
+@dataclass(slots=True)
+class _Held:
+    """A claim that is kept, and when it is to be renewed, on the monotonic clock."""
+
+    claim: Claim
+    due: float
+
+
+class Keeper:
+    """Keeps the claims that one worker holds, however long their work takes.
+
+    Args:
+        queue: the queue that they are from.
+        lease_s: for how long each renewal is.
+        heart: is told what is being done, or None.
+        on_lost: called from the keeper's thread with a claim that could not be kept.
+    """
+
+    def __init__(
+        self, queue: Queue, lease_s: float, heart: Heart | None, on_lost: Callable[[Claim], None]
+    ) -> None:
+        self._queue = queue
+        self._lease_s = lease_s
+        self._heart = heart
+        self._on_lost = on_lost
+        # By token. Only single operations on it are done, which Python makes atomic.
+        self._held: dict[int, _Held] = {}
+        self._done: Event | None = None
+        self._thread: Thread | None = None
+
+    def hold(self, claim: Claim) -> None:
+        """Keep a claim from now on."""
+        self._held[claim.token] = _Held(claim, self._next_due())
+
+    def let_go(self, claim: Claim) -> None:
+        """Keep it no longer; one that is not held is no error."""
+        self._held.pop(claim.token, None)
+
+    def held(self) -> list[Claim]:
+        """Return the claims that are kept, the first first."""
+        return [held.claim for held in list(self._held.values())]
+
+    def __enter__(self) -> Keeper:
+        import threading
+
+        self._done = threading.Event()
+        self._thread = start_thread(self._run, f"keeper of {self._queue.name}")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._done is not None and self._thread is not None:
+            self._done.set()
+            self._thread.join()
+
+    def _run(self) -> None:
+        assert self._done is not None
+        told: tuple[str, str | None] = ("idle", None)
+        try:
+            while not self._done.wait(min(TELL_AFTER_S, self._lease_s * RENEW_AFTER / 2)):
+                now = time.monotonic()
+                for held in list(self._held.values()):
+                    if held.due <= now:
+                        self._renew(held)
+                if self._heart is not None and (news := self._news()) != told:
+                    self._heart.update(news[0], task=news[1])
+                    told = news
+        finally:
+            self._queue.bus.database.close_thread()
+
+    def _renew(self, held: _Held) -> None:
+        claim = held.claim
+        try:
+            self._queue.renew(claim, lease_s=self._lease_s)
+        except ClaimLost as error:
+            if self._held.pop(claim.token, None) is not None and not self._is_ended(claim):
+                _log.warning("%s", error)
+                self._on_lost(claim)
+        except AckbusError as error:  # the bus is busy; there is time for another try
+            _log.warning("claim %s was not renewed: %s", claim.token, error)
+        else:
+            held.due = self._next_due()  # in place: it may have been let go meanwhile
+
+    def _next_due(self) -> float:
+        return time.monotonic() + self._lease_s * RENEW_AFTER
+
+    def _is_ended(self, claim: Claim) -> bool:
+        """Whether the worker has ended a claim, in its own thread, and is about to let it go."""
+        record = self._queue.claims.get(claim.token)
+        return record is not None and record.status not in ("active", "lost")
+
+    def _news(self) -> tuple[str, str | None]:
+        held = self.held()
+        if not held:
+            return "idle", None
+        more = f" and {len(held) - 1} more" if len(held) > 1 else ""
+        type = held[0].message.type
+        if not type.isprintable() or len(type) > MAX_TYPE_CHARS:
+            type = "a message"  # some program with its own SQL stored it
+        return "working", f"{type} {held[0].message.seq}{more}"

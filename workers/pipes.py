@@ -1,0 +1,72 @@
+"""The pipes between the host and a command that runs. None of these calls blocks."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO
+
+#: One read of a pipe: as much as a pipe holds by default.
+_CHUNK_BYTES = 64 * 1024
+#: The most that a pipe holds, unless an administrator allows more.
+_PIPE_BYTES = 1024 * 1024
+
+
+class Feed:
+    """What a command may read: it goes into the pipe as the command takes it out."""
+
+    def __init__(self, pipe: IO[bytes] | None, data: bytes) -> None:
+        self.pipe = _not_blocking(pipe)
+        self._left = memoryview(data)
+
+    def serve(self) -> bool:
+        """Write what fits; return whether there is more to be written."""
+        try:
+            written = self.pipe.write(self._left)
+        except BrokenPipeError:  # the command wants no more of it
+            return False
+        self._left = self._left[written or 0 :]
+        return len(self._left) > 0
+
+
+class Catch:
+    """What a command prints: the first bytes are kept, the others are read and thrown away."""
+
+    def __init__(self, pipe: IO[bytes] | None, max_bytes: int) -> None:
+        self.pipe = _not_blocking(pipe)
+        self.kept = bytearray()
+        self.is_over = False
+        self._max_bytes = max_bytes
+
+    def serve(self) -> bool:
+        """Read once; return whether there may be more."""
+        chunk: bytes | None = self.pipe.read(_CHUNK_BYTES)
+        if chunk is None:  # nothing at the moment
+            return True
+        self._keep(chunk)
+        return len(chunk) > 0
+
+    def take_the_rest(self) -> None:
+        """Read what is in the pipe now, unless it is closed.
+
+        Someone may still write to it, such as a child in another process group. That must not
+        hold the host up, so this reads no more than a pipe holds.
+        """
+        left = 0 if self.pipe.closed else _PIPE_BYTES
+        while left > 0 and (chunk := self.pipe.read(_CHUNK_BYTES)):
+            self._keep(chunk)
+            left -= len(chunk)
+
+    def _keep(self, chunk: bytes) -> None:
+        space = self._max_bytes - len(self.kept)
+        self.kept += chunk[:space]
+        self.is_over |= len(chunk) > space
+
+
+def _not_blocking(pipe: IO[bytes] | None) -> IO[bytes]:
+    """The pipe of a `Popen` that was asked for one, unbuffered."""
+    assert pipe is not None
+    os.set_blocking(pipe.fileno(), False)
+    return pipe

@@ -1,0 +1,174 @@
+"""A command that runs: it is fed, its output is taken, and it is ended when that is due."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+from .pipes import Catch, Feed
+from .process_group import ProcessGroup
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .stop_switch import StopSwitch
+
+#: Seconds after SIGKILL in which a process goes; one that has not can't be ended: the kernel holds
+#: it in a system call, or it runs as another user (sudo).
+_DYING_S = 5.0
+#: Seconds between looks at what no descriptor tells: they begin short, and double up to the most.
+_FIRST_NAP_S = 0.001
+_LONGEST_NAP_S = 0.02
+#: The longest wait for descriptors: `poll` takes no more than 24 days.
+_LONGEST_WAIT_S = 3600.0
+
+
+class Running:
+    """A command that runs, from its start until nothing of its group is left.
+
+    Args:
+        child: the command.
+        stdin: what it may read.
+        max_stdout_bytes: how much it may print.
+        max_stderr_bytes: how much of its stderr is kept.
+        stop: ends it early.
+    """
+
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        stdin: bytes,
+        max_stdout_bytes: int,
+        max_stderr_bytes: int,
+        stop: StopSwitch | None,
+    ) -> None:
+        self._child = child
+        self._group = ProcessGroup(child)
+        self.stdout = Catch(child.stdout, max_stdout_bytes)
+        self.stderr = Catch(child.stderr, max_stderr_bytes)
+        self._feed = Feed(child.stdin, stdin)
+        self._stop = stop
+        self._exit_fd = _exit_descriptor(child.pid)
+        self._poll = select.poll()
+        self._served: dict[int, Feed | Catch] = {}
+        self._has_exited = False
+        self._kill_at = math.inf  # until it is told to end
+        self.timed_out = False
+        self.stopped = False
+        self._nap_s = _FIRST_NAP_S
+
+    def to_the_end(self, deadline: float, grace_s: float) -> None:
+        """Serve the command until its group is gone, or can't be ended.
+
+        Args:
+            deadline: when its time is up, on the monotonic clock.
+            grace_s: seconds between SIGTERM and SIGKILL.
+        """
+        try:
+            self._begin_to_serve()
+            now = time.monotonic()
+            while self._group.is_left() and now < self._kill_at + _DYING_S:
+                self._serve(self._wait_s(deadline - now))
+                now = time.monotonic()
+                self._end_if_due(now, deadline, grace_s)
+        except BaseException:
+            self._group.signal(signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(_DYING_S)
+            raise
+        self.stdout.take_the_rest()
+        self.stderr.take_the_rest()
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        for each in (self._feed, self.stdout, self.stderr):
+            each.pipe.close()
+        if self._exit_fd is not None:
+            os.close(self._exit_fd)
+
+    def _begin_to_serve(self) -> None:
+        self._register(self.stdout, select.POLLIN)
+        self._register(self.stderr, select.POLLIN)
+        self._register(self._feed, select.POLLOUT)
+        self._serve_pipe(self._feed.pipe.fileno())  # most bodies fit into the pipe at once
+        if self._exit_fd is not None:
+            self._poll.register(self._exit_fd, select.POLLIN)
+        if self._stop is not None:
+            self._poll.register(self._stop, select.POLLIN)
+
+    def _register(self, end: Feed | Catch, event: int) -> None:
+        self._served[end.pipe.fileno()] = end
+        self._poll.register(end.pipe, event)
+
+    def _wait_s(self, left_s: float) -> float:
+        """How long to wait for the descriptors."""
+        if self._exit_fd is not None and self._kill_at == math.inf:
+            return min(left_s, _LONGEST_WAIT_S)
+        # No descriptor tells that a group is gone, and on some systems none that a command is.
+        nap_s = self._nap_s
+        self._nap_s = min(nap_s * 2, _LONGEST_NAP_S)
+        return min(left_s, nap_s) if self._kill_at == math.inf else nap_s
+
+    def _serve(self, wait_s: float) -> None:
+        for fd, _ in self._poll.poll(max(0, math.ceil(wait_s * 1000))):
+            if fd in self._served:
+                self._serve_pipe(fd)
+            else:  # the command has exited, or the switch is thrown: to hear it once is enough
+                self._poll.unregister(fd)
+                self._has_exited |= fd == self._exit_fd
+
+    def _serve_pipe(self, fd: int) -> None:
+        end = self._served[fd]
+        if end.serve():
+            return
+        self._poll.unregister(fd)
+        end.pipe.close()
+        del self._served[fd]
+        self._nap_s = _FIRST_NAP_S  # a command that closes its pipes is about to exit
+
+    def _end_if_due(self, now: float, deadline: float, grace_s: float) -> None:
+        if self._child.returncode is None and self._is_dead():
+            self._tell_to_end(now + grace_s)  # what it left running
+            self._child.wait()
+        elif self._kill_at == math.inf:
+            self._end_early_if_due(now, deadline, grace_s)
+        if self._stop is not None:
+            self._kill_at = min(self._kill_at, self._stop.kill_at)
+        if now >= self._kill_at:
+            self._group.signal(signal.SIGKILL)
+
+    def _is_dead(self) -> bool:
+        if self._exit_fd is None:
+            return self._child.poll() is not None
+        return self._has_exited
+
+    def _end_early_if_due(self, now: float, deadline: float, grace_s: float) -> None:
+        if self._stop is not None and self._stop.kill_at < math.inf:
+            self.stopped = True
+            self._tell_to_end(self._stop.kill_at)
+        elif now >= deadline:
+            self.timed_out = True
+            self._tell_to_end(now + grace_s)
+        elif self.stdout.is_over:
+            self._tell_to_end(now + grace_s)
+
+    def _tell_to_end(self, kill_at: float) -> None:
+        if self._kill_at == math.inf:
+            self._kill_at = kill_at
+            self._nap_s = _FIRST_NAP_S
+            self._group.signal(signal.SIGTERM)
+
+
+def _exit_descriptor(pid: int) -> int | None:
+    """A descriptor that is readable when a child has exited; None where there is no such thing."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # an old kernel, a sandbox, too many open files
+        return None

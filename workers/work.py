@@ -1,0 +1,109 @@
+"""What a worker does with a claim: the result of an attempt, and attempts by Python functions."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, field, replace
+
+from ..schema import ABSENT, AckbusError, Draft
+from ..subscribers import NeverRetry, Outcome, RetryLater
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Protocol
+
+    from ..bus import Bus
+    from ..schema import Message
+    from ..subscribers import Claim
+
+    class Work(Protocol):
+        """Something that a worker can do with claims; called from several threads at once."""
+
+        def do(self, claim: Claim) -> Result:
+            """Do what the message of a claim asks for, and say how it ended."""
+
+        def stop(self, claim: Claim, grace_s: float) -> None:
+            """End what is done for a claim early, where that can be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How an attempt ended, and what the bus is to hear of it.
+
+    Attributes:
+        outcome: how it ended; None when it was broken off, and the job is to be handed back.
+        payload: what the answer says; ABSENT for an answer without a payload.
+        headers: what else the answer says about how it came about.
+        drafts: further messages, published if the job is over by this.
+        state_updates: what the worker group is to remember.
+    """
+
+    outcome: Outcome | None
+    payload: object = ABSENT
+    headers: dict[str, object] = field(default_factory=dict)
+    drafts: tuple[Draft, ...] = ()
+    state_updates: dict[str, Any] | None = None
+
+
+class Function:
+    """Work that is done by a Python function of the message.
+
+    What it returns is the payload of the answer; drafts, or a list of them, are published as they
+    are. When it raises, the attempt has failed: `RetryLater` and `NeverRetry` say what then.
+    """
+
+    def __init__(self, handler: Callable[[Message], object], bus: Bus) -> None:
+        self._handler = handler
+        self._database = bus.database
+
+    def do(self, claim: Claim) -> Result:
+        """Call the function."""
+        try:
+            result = result_of(self._handler(claim.message))
+        except Exception as error:  # whatever it is, it is how this attempt ended
+            result = result_of_error(error)
+        if self._database.writing:
+            # Its lock would keep every writer out, and what this worker writes next would be lost.
+            self._database.close_thread()
+            return result_of_error(AckbusError("the handler left a transaction open: it is undone"))
+        return result
+
+    def stop(self, claim: Claim, grace_s: float) -> None:
+        """Do nothing: a thread that runs Python can't be ended."""
+
+
+def result_of(value: object) -> Result:
+    """Return the result of a handler that returned `value`."""
+    if value is None:
+        return Result(Outcome())
+    several = value if isinstance(value, (list, tuple)) else [value]
+    drafts = tuple(draft for draft in several if isinstance(draft, Draft))
+    if drafts and len(drafts) == len(several):
+        return Result(Outcome(), drafts=drafts)
+    return Result(Outcome(result=value), payload=value)
+
+
+def result_of_error(error: Exception) -> Result:
+    """Return the result of a handler that raised `error`."""
+    retry = after_s = None
+    if isinstance(error, RetryLater):
+        retry, after_s = True, error.after_s
+    elif isinstance(error, NeverRetry):
+        retry = False
+    text = f"{type(error).__name__}: {error}"
+    outcome = Outcome(
+        status="failed",
+        error=text,
+        stderr="".join(traceback.format_exception(error)),
+        retry=retry,
+        retry_after_s=after_s,
+    )
+    return Result(outcome, payload=text)
+
+
+def not_storable(result: Result, error: Exception) -> Result:
+    """Return the result of an attempt whose own result is refused by the bus."""
+    assert result.outcome is not None  # else there is nothing to store
+    text = f"the result can't be stored: {error}"
+    return Result(replace(result.outcome, status="failed", error=text), payload=text)

@@ -1,0 +1,347 @@
+"""The worker host: claims jobs from a queue, has them done, and writes down how they ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from contextlib import nullcontext
+
+from ..schema import (
+    AckbusError,
+    BusBusy,
+    InvalidInput,
+    LimitReached,
+    NotFound,
+    Refused,
+    start_thread,
+)
+from ..subscribers import DEFAULT_LEASE_S, ClaimLost, Queue
+from .answers import Answers
+from .executors import Inline, Tasks, Threads
+from .keeper import Keeper
+from .states import WorkerStates
+from .stop_switch import GRACE_S
+from .work import Function, not_storable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ..bus import Bus, Listener
+    from ..schema import Message
+    from ..subscribers import Claim, Outcome
+    from .executors import Ended, Executor
+    from .work import Result, Work
+
+#: The longest wait for work, in seconds: what a writer that never rings the bell has to wait.
+RECHECK_S = 0.25
+
+_log = logging.getLogger("ackbus.worker")
+
+
+class Worker:
+    """A worker of a queue: one process, with room for some jobs at once.
+
+        Worker(bus, "resize.request").run(resize)
+
+    It renews the leases of what it works on, answers requests (see `ReplyTypes`), and goes on
+    after whatever a job does. One `run` at a time.
+
+    Args:
+        bus: an open bus.
+        queue: a queue, or the name of one; a name that is no queue yet becomes one, whose
+            pattern is the name.
+        group: the class of workers that it belongs to: the sender of the answers, and whose heart
+            beats; None is the queue's name and `-worker`.
+        instance: this one worker, for people; None is a new name.
+        concurrency: how many jobs it works on at once.
+        lease_s: for how long it claims and renews: how soon others take over when it dies.
+        success_type, failure_type: the types of the answers; None follows the convention that
+            `x.request` is answered by `x.done` or `x.failed`, and other types are not.
+        beats: whether its group's heart beats while it runs, and tells what it does.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        queue: Queue | str,
+        *,
+        group: str | None = None,
+        instance: str | None = None,
+        concurrency: int = 1,
+        lease_s: float = DEFAULT_LEASE_S,
+        success_type: str | None = None,
+        failure_type: str | None = None,
+        beats: bool = True,
+    ) -> None:
+        if concurrency < 1:
+            raise InvalidInput(f"concurrency must be at least 1, not {concurrency}")
+        self.bus = bus
+        self.queue = Queue.create(bus, queue) if isinstance(queue, str) else queue
+        self.group = group or f"{self.queue.name}-worker"
+        self.instance = instance or f"{self.group[:96]}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.concurrency = concurrency
+        self.lease_s = lease_s
+        self._answers = Answers(self.group, success_type, failure_type)
+        self._states = WorkerStates(bus.database)
+        self._beats = beats
+        self._keeper = Keeper(self.queue, lease_s, None, self._give_up)
+        self._executor: Executor | None = None
+        self._listener: Listener | None = None
+        self._is_stopping = False
+        self._running = self._count = 0
+        # What has ended and could not be written down yet.
+        self._unwritten: list[Ended] = []
+        self._may_claim = True  # as far as it knows
+
+    def run(
+        self, handler: Callable[[Message], object], *, once: bool = False, drain: bool = False
+    ) -> int:
+        """Call `handler` for each message of the queue; blocks until it is told to stop.
+
+        What the handler returns is the payload of the answer, or drafts to publish as they are.
+        When it raises, the attempt has failed, and the queue's policy decides; `RetryLater` and
+        `NeverRetry` say it themselves. With a concurrency above 1 it is called in threads.
+
+        Args:
+            handler: is given each message, with its `attempt` and the claim's `token`.
+            once: wait for one message, handle it, and return.
+            drain: return when nothing is left that could be claimed now.
+
+        Returns:
+            How many attempts ended.
+        """
+        return self.run_work(Function(handler, self.bus), once=once, drain=drain)
+
+    def run_work(self, work: Work, *, once: bool = False, drain: bool = False) -> int:
+        """Do as `run` does, for other kinds of work than Python functions."""
+        if self.concurrency == 1 or once:
+            executor: Executor = Inline(work, self._write, lambda: self._is_stopping)
+        else:
+            executor = Threads(work, self.concurrency, self._wake)
+        return self._run(executor, once, drain)
+
+    async def run_async(
+        self,
+        handler: Callable[[Message], Awaitable[object]],
+        *,
+        timeout_s: float | None = None,
+        once: bool = False,
+        drain: bool = False,
+    ) -> int:
+        """Do as `run` does, for a coroutine function; the event loop never waits for the bus.
+
+        Args:
+            handler: as for `run`.
+            timeout_s: how long each message may take, in seconds; then it is cancelled.
+            once, drain: as for `run`.
+        """
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        count = 1 if once else self.concurrency
+        executor = Tasks(handler, loop, count, timeout_s, self._wake)
+        ended: asyncio.Future[int] = loop.create_future()
+
+        def settle(call: Callable[[], None]) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(lambda: None if ended.done() else call())
+
+        def run() -> None:
+            try:
+                count = self._run(executor, once, drain)
+            except BaseException as error:  # the awaiting coroutine is to have it
+                failure = error
+                settle(lambda: ended.set_exception(failure))
+            else:
+                settle(lambda: ended.set_result(count))
+            finally:
+                self.bus.database.close_thread()
+
+        thread = start_thread(run, f"worker of {self.queue.name}")
+        try:
+            return await ended
+        except asyncio.CancelledError:
+            self.stop()
+            raise
+        finally:
+            await loop.run_in_executor(None, thread.join)
+
+    def stop(self) -> None:
+        """Begin nothing more, finish what runs, and return from `run`; for good.
+
+        Safe from any thread and from a signal handler.
+        """
+        self._is_stopping = True
+        self._wake()
+
+    def stop_now(self, grace_s: float = 0.0) -> None:
+        """Stop, and end the commands that run: their jobs are handed back.
+
+        Args:
+            grace_s: how long a command has after SIGTERM, in seconds.
+        """
+        self.stop()
+        for claim in self._keeper.held():
+            self._end_work(claim, grace_s)
+
+    # The loop ----------------------------------------------------------------------------------
+
+    def _run(self, executor: Executor, once: bool, drain: bool) -> int:
+        self._executor, self._running, self._count = executor, 0, 0
+        heart = self.bus.heart(self.group) if self._beats else None
+        self._keeper = Keeper(self.queue, self.lease_s, heart, self._give_up)
+        try:
+            with self.bus.listen() as self._listener, heart or nullcontext(), self._keeper:
+                try:
+                    return self._loop(executor, self._listener, once, drain)
+                finally:
+                    self._hand_back()
+        finally:
+            executor.close()
+            self._executor = self._listener = None
+
+    def _loop(self, executor: Executor, listener: Listener, once: bool, drain: bool) -> int:
+        has_begun = False
+        while True:
+            self._write()
+            is_last = self._is_stopping or (once and has_begun)
+            claims = [] if is_last else self._claim(1 if once else executor.room())
+            if claims:
+                has_begun = True
+                self._running += len(claims)
+                executor.start(claims)
+            elif claims is None or self._running or (self._unwritten and not self._is_stopping):
+                listener.wait(RECHECK_S)
+            elif is_last or drain:
+                return self._count
+            else:
+                self._wait(listener)
+
+    def _claim(self, room: int) -> list[Claim] | None:
+        """Claim up to `room` jobs; None: the bus would not have it now."""
+        # What could not be written down for want of room elsewhere takes up room here: so a full
+        # queue slows down those who fill it.
+        room -= len(self._unwritten)
+        if room < 1:
+            return []
+        try:
+            claims = self.queue.claim(
+                self.instance,
+                group=self.group,
+                limit=room,
+                lease_s=self.lease_s,
+                last_words=self._answers.last_words,
+            )
+        except (BusBusy, LimitReached) as error:
+            self._complain(self._may_claim, "nothing can be claimed: %s", error)
+            self._may_claim = False
+            return None
+        self._may_claim = True
+        for claim in claims:
+            self._keeper.hold(claim)
+            _log.debug("claimed message %s as %s", claim.message.seq, claim.token)
+        return claims
+
+    def _wait(self, listener: Listener) -> None:
+        timeout_s = RECHECK_S
+        at_ms = self.queue.next_change_ms()
+        if at_ms is not None:
+            timeout_s = min(timeout_s, max(0.001, (at_ms - self.bus.database.now_ms()) / 1000))
+        is_woken = listener.wait(timeout_s)
+        _log.debug("woken" if is_woken else "looking again after %.3f s", *[timeout_s][is_woken:])
+
+    def _wake(self) -> None:
+        listener = self._listener
+        if listener is not None:
+            listener.wake()
+
+    # Ends --------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        """Write down what has ended."""
+        assert self._executor is not None
+        ended = self._executor.ended()
+        self._running -= len(ended)
+        old = len(self._unwritten)
+        ends, self._unwritten = [*self._unwritten, *ended], []
+        if not ends:
+            return
+        try:
+            self._write_together(ends)
+        except AckbusError:  # one of them can't be written: which one shows when each goes alone
+            for index, (claim, result) in enumerate(ends):
+                self._write_one(claim, result, is_new=index >= old)
+
+    def _write_together(self, ends: list[Ended]) -> None:
+        finished = [(claim, result, result.outcome) for claim, result in ends if result.outcome]
+        with self.bus.transaction():
+            written = self.queue.end_many(
+                (claim, outcome, self._answers.to(claim.message, result))
+                for claim, result, outcome in finished
+            )
+            for (_, result, _), (_, error) in zip(finished, written, strict=True):
+                if error is None and result.state_updates:
+                    self._states.update(self.group, result.state_updates)
+        for (claim, _, outcome), (_, error) in zip(finished, written, strict=True):
+            self._keeper.let_go(claim)
+            _tell(claim, outcome, error)
+        self._count += len(finished)
+        self._release([claim for claim, result in ends if result.outcome is None])
+
+    def _write_one(self, claim: Claim, result: Result, *, is_new: bool) -> None:
+        try:
+            try:
+                self._write_together([(claim, result)])
+            except LimitReached:
+                raise
+            except (InvalidInput, Refused, NotFound) as error:  # that is how the attempt ended
+                result = not_storable(result, error)
+                self._write_together([(claim, result)])
+        except (BusBusy, LimitReached) as error:  # it will have its turn
+            self._complain(is_new, "the end of claim %s waits: %s", claim.token, error)
+            self._unwritten.append((claim, result))
+
+    def _release(self, claims: list[Claim]) -> None:
+        """Hand jobs back. What can't be will be taken for lost when its lease runs out."""
+        if not claims:
+            return
+        try:
+            with self.bus.transaction():
+                for claim in claims:
+                    self._release_one(claim)
+        except AckbusError as error:
+            _log.warning("%s jobs were not handed back: %s", len(claims), error)
+        for claim in claims:
+            self._keeper.let_go(claim)
+
+    def _release_one(self, claim: Claim) -> None:
+        try:
+            self.queue.release(claim)
+        except ClaimLost as error:
+            _log.warning("%s", error)
+
+    def _hand_back(self) -> None:
+        self._release(self._keeper.held())
+
+    def _complain(self, is_new: bool, text: str, *values: object) -> None:
+        """Warn of what holds the worker up; once, since it will be tried again and again."""
+        _log.log(logging.WARNING if is_new else logging.DEBUG, text, *values)
+
+    def _give_up(self, claim: Claim) -> None:
+        """End the work for a claim that is lost: another worker may be at it by now."""
+        self._end_work(claim, GRACE_S)
+
+    def _end_work(self, claim: Claim, grace_s: float) -> None:
+        executor = self._executor
+        if executor is not None:
+            executor.stop(claim, grace_s)
+
+
+def _tell(claim: Claim, outcome: Outcome, error: ClaimLost | None) -> None:
+    if error is not None:
+        _log.warning("%s", error)
+    elif outcome.error is not None:
+        attempt = f"attempt {claim.attempt} of {claim.max_attempts}"
+        _log.warning("message %s: %s (%s)", claim.message.seq, outcome.error, attempt)
