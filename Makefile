@@ -46,8 +46,8 @@ types: venv  ## check the types of the installed package (errors name the source
 snippets: venv  ## run the commands and programs of README.md and docs/
 	$(BIN)/pytest $(DOCUMENTS)
 
-# Each file of bench/ that asks a question; measure.py is what they share.
-BENCHES := $(filter-out bench/measure.py,$(wildcard bench/*.py))
+# Each file of bench/ that asks a question; the others are what they share.
+BENCHES := $(filter-out bench/measure.py bench/peers.py,$(wildcard bench/*.py))
 
 bench: venv $(VENV)/bench-installed  ## ask every benchmark; the records go to bench/results
 	$(foreach bench,$(BENCHES),$(BIN)/python $(bench) --out bench/results/$(notdir $(bench:.py=.json));)

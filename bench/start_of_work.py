@@ -1,113 +1,181 @@
 """How soon does a handler start, in another process that has nothing else to do?
 
-With the doorbell, and without it (a program with its own SQL never rings): then a worker looks for
-itself every 250 ms. And how much does `bus run` add to the command that it runs?
+From the call that publishes to the call of the handler, after the worker was idle for a few
+milliseconds and for longer (a processor that slept is slow at first), against XADD and
+XREADGROUP BLOCK through redis-py. Then without the doorbell (a program with its own SQL never
+rings): a worker looks for itself every 250 ms. And how much does `bus run` add to its command?
 """
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import apsw
+import redis
 from measure import Options, options, percentiles, record
+from peers import redis_server
 
 from ackbus import Bus, Draft
 
-#: A worker whose answer is the time at which its handler was called.
+#: How long each contender is idle before a message: the shortest pause and the step between them,
+#: in seconds.
+IDLE = {"1 to 4 ms": (0.001, 0.0005), "20 to 80 ms": (0.02, 0.01)}
+
+#: A worker whose handler notes how long ago the message was published; it ends with the input.
 WORKER = """
-import sys, time
+import json, sys, threading, time
 from ackbus import Bus, Worker
+waits = []
 with Bus.open(sys.argv[1]) as bus:
-    Worker(bus, "tick.request").run(lambda message: time.time_ns())
+    worker = Worker(bus, "tick.work")
+    threading.Thread(target=lambda: (sys.stdin.read(), worker.stop()), daemon=True).start()
+    def handle(message):
+        waits.append(time.monotonic_ns() - int(message.headers.get("at") or message.payload))
+        print(len(waits), flush=True)
+    worker.run(handle)
+print(json.dumps(waits))
+"""
+
+#: The same for a Redis stream.
+CONSUMER = """
+import json, sys, threading, time
+import redis
+client = redis.Redis(port=int(sys.argv[1]))
+waits, ended = [], threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+while not ended.is_set():
+    for _, entries in client.xreadgroup("group", "one", {"tick": ">"}, count=1, block=250) or ():
+        for id, fields in entries:
+            waits.append(time.monotonic_ns() - int(fields[b"at"]))
+            client.xack("tick", "group", id)
+            print(len(waits), flush=True)
+print(json.dumps(waits))
 """
 
 #: A message by plain SQL: nobody rings.
 RAW_INSERT = """
-INSERT INTO messages (id, ts_ms, from_agent, type) VALUES (?, ?, 'bench', 'tick.request')
+INSERT INTO messages (id, ts_ms, from_agent, type, headers) VALUES (?, ?, 'bench', 'tick.work', ?)
 """
 
 
-def starts(bus: Bus, count: int, *, rings: bool) -> list[float]:
-    """Return the seconds from the commit of each message to the call of its handler."""
-    raw = apsw.Connection(bus.layout.database)
-    raw.execute("PRAGMA busy_timeout = 5000").fetchall()
-    waits = []
-    for number in range(count):
-        id = f"{'bell' if rings else 'raw'}-{time.time_ns()}-{number}"
-        published = time.time_ns()
-        if rings:
-            bus.publish("tick.request", id=id, from_agent="bench")
-        else:
-            raw.execute(RAW_INSERT, (id, published // 1_000_000))
-        waits.append((answer(bus, id) - published) / 1e9)
-        time.sleep(0.003 + number % 7 * 0.01)  # the worker goes to sleep meanwhile
-    raw.close()
-    return waits
+class Listening:
+    """A process that waits for work, and tells how long each piece was on its way."""
+
+    def __init__(self, program: str, argument: str) -> None:
+        command = [sys.executable, "-c", program, argument]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def serve(self, send: Callable[[], object], count: int, pause_s: float, step_s: float) -> None:
+        """Send so many, each some time after the one before has arrived."""
+        assert self._process.stdout is not None
+        for number in range(count):
+            send()
+            self._process.stdout.readline()
+            time.sleep(pause_s + number % 7 * step_s)
+
+    def end(self, warm_up: int = 0) -> list[float]:
+        """Return the seconds that all but the first few were on their way."""
+        out, _ = self._process.communicate("")
+        return [wait / 1e9 for wait in json.loads(out)[warm_up:]]
 
 
-def answer(bus: Bus, id: str) -> int:
-    """Wait for the answer to a message, and return what it says."""
-    while True:
-        for message in bus.read(conversation=id, type="tick.done"):
-            started: int = message.payload
-            return started
-        time.sleep(0.001)
+def ours(folder: Path, count: int, pause_s: float, step_s: float) -> list[float]:
+    """Publish for a worker."""
+    with Bus.init(folder / "bus") as bus:
+        worker = Listening(WORKER, bus.layout.directory)
+
+        def send() -> None:
+            bus.publish("tick.work", time.monotonic_ns(), from_agent="bench")
+
+        worker.serve(send, count + 3, pause_s, step_s)
+        return worker.end(3)
 
 
-def run_adds(folder: Path, count: int) -> list[float]:
-    """Return how much longer jobs of `bus run -- true` take than `true` alone, in seconds each.
+def with_redis(port: int, count: int, pause_s: float, step_s: float) -> list[float]:
+    """Add to a stream."""
+    client = redis.Redis(port=port)
+    client.delete("tick")
+    client.xgroup_create("tick", "group", id="0", mkstream=True)
+    consumer = Listening(CONSUMER, str(port))
 
-    Started at once on a queue that is full, so that the start of the program is not counted: from
-    the first claim to the last end, as the claims say.
+    def send() -> None:
+        client.xadd("tick", {"at": time.monotonic_ns()})
+
+    consumer.serve(send, count + 3, pause_s, step_s)
+    return consumer.end(3)
+
+
+def without_the_bell(folder: Path, count: int) -> list[float]:
+    """Insert by plain SQL."""
+    with Bus.init(folder / "silent") as bus:
+        raw = apsw.Connection(bus.layout.database)
+        raw.execute("PRAGMA busy_timeout = 5000").fetchall()
+        worker = Listening(WORKER, bus.layout.directory)
+
+        def send() -> None:
+            at = time.monotonic_ns()
+            raw.execute(RAW_INSERT, (str(at), time.time_ns() // 1_000_000, json.dumps({"at": at})))
+
+        worker.serve(send, count + 1, 0.01, 0.017)
+        raw.close()
+        return worker.end(1)
+
+
+def run_adds(folder: Path, count: int) -> float:
+    """Return how much longer a job of `bus run -- true` takes than `true` alone, in seconds.
+
+    From the first claim to the last end, so that the start of the program is not counted.
     """
     with Bus.init(folder / "run") as bus:
-        added = []
-        for number in range(3):
-            type = f"round{number}.work"
-            bus.publish_many(Draft(type, from_agent="bench") for _ in range(count))
-            command = [
-                Path(sysconfig.get_path("scripts"), "bus"), "run", "--type", type, "--drain",
-                "--dir", bus.layout.directory, "--", "true",
-            ]  # fmt: skip
-            subprocess.run(command, check=True)
-            first, last = bus.database.rows(
-                "SELECT min(claimed_at_ms), max(ended_at_ms) FROM claims"
-                " WHERE queue_id = (SELECT id FROM queues WHERE name = ?)", (type,),
-            )[0]  # fmt: skip
-            started = time.perf_counter()
-            for _ in range(count):
-                subprocess.run(["true"], check=True, capture_output=True, input=b"")
-            alone = (time.perf_counter() - started) / count
-            added.append((last - first) / 1e3 / count - alone)
-        return added
+        type = f"at{time.monotonic_ns()}.work"
+        bus.publish_many(Draft(type, from_agent="bench") for _ in range(count))
+        command = [f"{sysconfig.get_path('scripts')}/bus", "run", "--type", type, "--drain"]
+        command += ["--dir", bus.layout.directory, "--", "true"]
+        subprocess.run(command, check=True)
+        ((first, last),) = bus.database.rows(
+            "SELECT min(claimed_at_ms), max(ended_at_ms) FROM claims"
+            " WHERE queue_id = (SELECT id FROM queues WHERE name = ?)",
+            (type,),
+        )
+    started = time.perf_counter()
+    for _ in range(count):
+        subprocess.run(["true"], check=True, capture_output=True, input=b"")
+    alone = (time.perf_counter() - started) / count
+    return (last - first) / 1e3 / count - alone
 
 
 def measure(settings: Options) -> dict[str, object]:
     """Return the results."""
-    with tempfile.TemporaryDirectory(prefix="ackbus-bench-") as name:
-        folder = Path(name)
-        with Bus.init(folder / "bus") as bus:
-            command = [sys.executable, "-c", WORKER, bus.layout.directory]
-            worker = subprocess.Popen(command, env=os.environ | {"PYTHONUNBUFFERED": "1"})
-            try:
-                starts(bus, 3, rings=True)  # until the worker is there
-                with_bell = starts(bus, settings.scaled(500), rings=True)
-                without = starts(bus, settings.scaled(60, least=3), rings=False)
-            finally:
-                worker.terminate()
-                worker.wait()
-        added = run_adds(folder, settings.scaled(200))
-    return {
-        "from publishing to the start of a handler": percentiles(with_bell),
-        "the same without the doorbell": percentiles(without),
-        "bus run adds to each command": percentiles(added),
-    }
+    count = settings.scaled(100, least=3)
+    results: dict[str, object] = {}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ackbus-bench-")))
+        port = stack.enter_context(redis_server(folder))
+        for idle, (pause_s, step_s) in IDLE.items():
+            here: list[float] = []
+            there: list[float] = []
+            for _ in range(settings.rounds):
+                here += ours(folder, count, pause_s, step_s)
+                if port is not None:
+                    there += with_redis(port, count, pause_s, step_s)
+            results[f"ackbus, idle for {idle}"] = percentiles(here)
+            if port is not None:
+                results[f"redis streams, idle for {idle}"] = percentiles(there)
+        silent = without_the_bell(folder, settings.scaled(60, least=3))
+        results["ackbus, without the doorbell"] = percentiles(silent)
+        added = [run_adds(folder, settings.scaled(200)) for _ in range(settings.rounds)]
+        results["bus run adds to each command"] = percentiles(added)
+    return results
 
 
 if __name__ == "__main__":

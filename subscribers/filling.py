@@ -63,10 +63,9 @@ class Filler:
 
     def look(self) -> Page | None:
         """Look for messages that are not jobs yet; None when there are none. Writes no job."""
-        newest = self._bus.log.newest_seq()
+        ((base, newest),) = self._bus.database.rows(SQL["filled_seq"], (self._queue_id,))
         if newest <= self._looked_upto:
             return None
-        base: int = self._bus.database.value(SQL["filled_seq"], (self._queue_id,))
         after = max(base, self._looked_upto)
         messages = self._matching(after, newest)
         is_final = not self._bus.database.writing  # a transaction's own messages may be undone

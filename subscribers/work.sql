@@ -21,7 +21,9 @@ UPDATE queues SET ({policy}) = (?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?;
 UPDATE queues SET paused_at_ms = ? WHERE id = ?;
 
 -- name: filled_seq
-SELECT filled_seq FROM queues WHERE id = ?;
+-- How far a queue has looked, and the newest seq of the log, as of one moment.
+SELECT filled_seq, ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'messages'), 0)
+  FROM queues WHERE id = ?;
 
 -- name: advance_filling
 -- Only from where the filler began: another one may have been here.
