@@ -163,10 +163,19 @@ class Log:
         count: int = self._database.value(SQL["count_addressed_to"], (agent, after_seq, limit))
         return count
 
-    def between(self, after_seq: int, upto_seq: int) -> list[Message]:
-        """Return the messages of a short range, without the first and with the last seq."""
-        values = (after_seq, upto_seq, upto_seq - after_seq)
-        return [Message(row, self._blobs) for row in self._database.rows(SQL["in_span"], values)]
+    def between(self, after_seq: int, upto_seq: int, *, type: str | None = None) -> list[Message]:
+        """Return the messages of a short range, without the first and with the last seq.
+
+        Args:
+            after_seq, upto_seq: the range.
+            type: only messages of exactly this type.
+        """
+        span = (after_seq, upto_seq, upto_seq - after_seq)
+        if type is None:
+            rows = self._database.rows(SQL["in_span"], span)
+        else:
+            rows = self._database.rows(SQL["in_span_of_type"], (*span, type))
+        return [Message(row, self._blobs) for row in rows]
 
     def names_blob(self, ref: str) -> bool:
         """Whether a message's payload is this blob."""

@@ -53,6 +53,10 @@ ORDER BY seq LIMIT ?4;
 SELECT {columns} FROM messages WHERE seq > ?1 AND seq <= ?2
 ORDER BY seq LIMIT ?3;
 
+-- name: in_span_of_type
+SELECT {columns} FROM messages WHERE seq > ?1 AND seq <= ?2 AND type = ?4
+ORDER BY seq LIMIT ?3;
+
 -- name: newest_in_span
 SELECT {columns} FROM messages WHERE seq > ?1 AND seq <= ?2
 ORDER BY seq DESC LIMIT ?3;

@@ -39,7 +39,8 @@ Retry = Annotated[
     _option(
         "R",
         "failures: a failure is tried again. asked: it is an answer, and only exit status 75 "
-        "brings another attempt. Default: failures.",
+        "brings another attempt. Default: failures; of a queue that bus run makes for the raw "
+        "contract, asked.",
     ),
 ]
 MaxAttempts = Annotated[

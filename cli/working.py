@@ -67,7 +67,12 @@ Lease = Annotated[
         "and 30s, or 300s without one.",
     ),
 ]
-Once = Annotated[bool, typer.Option("--once", help="Wait for one message, handle it, and end.")]
+Once = Annotated[
+    bool,
+    typer.Option(
+        "--once", help="Wait for one message, handle it, and end; with code 0 however CMD ended."
+    ),
+]
 Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is left to be claimed.")]
 Group = Annotated[
     str | None,
@@ -121,7 +126,7 @@ def run(
     CMD also gets BUS_DIR, BUS_AGENT, BUS_QUEUE, BUS_ATTEMPT, BUS_MAX_ATTEMPTS, BUS_CLAIM_TOKEN,
     BUS_MESSAGE_ID, BUS_MESSAGE_SEQ, BUS_MESSAGE_TYPE, BUS_FROM, BUS_CORRELATION_ID, BUS_META_...
     for each entry of the header meta, and TRACEPARENT. SIGTERM and Ctrl-C end this when what runs
-    has ended; a second one ends that too, and hands it back.
+    has ended; a second one ends that too, and hands it back. After a kill -9, CMD runs on.
     """
     from ..workers import Worker
     from . import hosting

@@ -50,8 +50,7 @@ CREATE TABLE waiting_limits (
 -- INSERT OR REPLACE fires no delete trigger, and an explicit seq could land below what a reader
 -- has already passed; this refuses both. (NEW.seq is -1 when SQLite is to choose it.) Where
 -- limits are set it also refuses what is over one; but an inbox takes every answer, for whoever
--- asked wants it, and no worker must wait for one agent that does not read. One trigger for all
--- of it, since each costs every publisher.
+-- asked wants it, and no worker must wait for one agent that does not read.
 CREATE TRIGGER messages_are_only_appended BEFORE INSERT ON messages
 WHEN EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
   OR (NEW.seq > 0 AND NEW.seq <= (SELECT max(seq) FROM messages))
@@ -69,6 +68,12 @@ BEGIN
    WHERE kind = 'inbox' AND name = NEW.to_agent AND NEW.in_reply_to IS NULL AND max_waiting <= (
          SELECT count(*) FROM messages WHERE to_agent = NEW.to_agent AND seq > ifnull(
            (SELECT last_acked_seq FROM cursors WHERE agent_id = NEW.to_agent), 0));
+END;
+
+-- After, and not before: an INSERT OR IGNORE that breaks a rule stores nothing, and counts nothing.
+CREATE TRIGGER messages_count_as_waiting AFTER INSERT ON messages
+WHEN EXISTS (SELECT 1 FROM waiting_limits)
+BEGIN
   UPDATE waiting_limits SET waiting = waiting + 1
    WHERE kind = 'queue' AND NEW.type GLOB glob
      AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')));
@@ -157,6 +162,7 @@ CREATE TABLE queues (
   max_running_per_key INTEGER NOT NULL DEFAULT 1 CHECK (max_running_per_key >= 1),
   dedupe_window_ms    INTEGER NOT NULL DEFAULT 86400000 CHECK (dedupe_window_ms >= 0),
   rank_clock_ms       INTEGER NOT NULL DEFAULT 0,
+  rank_offset_ms      INTEGER NOT NULL DEFAULT 0,
   paused_at_ms        INTEGER,
   created_at_ms       INTEGER NOT NULL
 ) STRICT;
@@ -204,7 +210,7 @@ END;
 
 -- A message counts for a queue's limit from its publishing until its job begins, is cancelled,
 -- or is found to be a duplicate; a job that is queued again counts again.
-CREATE TRIGGER jobs_begin_cancelled AFTER INSERT ON jobs
+CREATE TRIGGER jobs_that_never_wait AFTER INSERT ON jobs
 WHEN NEW.state <> 'queued' AND EXISTS (SELECT 1 FROM waiting_limits)
 BEGIN
   UPDATE waiting_limits SET waiting = waiting - 1
@@ -237,12 +243,27 @@ CREATE TABLE claims (
   stderr          TEXT,
   result          TEXT,
   logs            TEXT,
+  CHECK ((ended_at_ms IS NULL) = (status = 'active')),
   FOREIGN KEY (queue_id, seq) REFERENCES jobs (queue_id, seq)
 ) STRICT;
 
 CREATE INDEX idx_claims_of_job ON claims (queue_id, seq);
 CREATE UNIQUE INDEX idx_claims_one_active ON claims (queue_id, seq) WHERE status = 'active';
 CREATE INDEX idx_claims_lease ON claims (queue_id, lease_until_ms) WHERE status = 'active';
+
+-- INSERT OR REPLACE would take an active claim away, and fires no delete trigger.
+CREATE TRIGGER claims_are_only_appended BEFORE INSERT ON claims
+WHEN EXISTS (SELECT 1 FROM claims WHERE token = NEW.token)
+  OR (NEW.status = 'active' AND EXISTS (
+      SELECT 1 FROM claims
+       WHERE queue_id = NEW.queue_id AND seq = NEW.seq AND status = 'active'))
+BEGIN
+  SELECT RAISE(ABORT, 'a claim on this job is active, or the token is taken');
+END;
+
+CREATE TRIGGER claims_keep_what_they_are_on BEFORE UPDATE OF token, queue_id, seq ON claims BEGIN
+  SELECT RAISE(ABORT, 'the token and the job of a claim are never changed');
+END;
 
 CREATE TRIGGER claims_are_never_deleted BEFORE DELETE ON claims BEGIN
   SELECT RAISE(ABORT, 'claims are never deleted');

@@ -176,8 +176,17 @@ class Claims:
         came = f"reported too late: {outcome.status}" + (f": {error}" if error else "")
         self._database.rows(SQL["note_late_end"], (exit_code, stderr, result, logs, came, token))
 
-    def expired(self, info: QueueInfo, now_ms: int) -> list[tuple[int, int, int]]:
-        """Return token, seq and attempt of claims whose lease has run out, some at a time."""
+    def hand_back(self, token: int, why: str, now_ms: int) -> bool:
+        """End a claim whose lease has not run out as lost; False when it has, or is over."""
+        self._database.rows(SQL["hand_back_claim"], (now_ms, why, token, now_ms))
+        return self._database.connection.changes() > 0
+
+    def is_active(self, token: int) -> bool:
+        """Whether a claim is not over, as far as anybody has noted."""
+        return bool(self._database.value(SQL["claim_is_active"], (token,)))
+
+    def expired(self, info: QueueInfo, now_ms: int) -> list[tuple[int, int]]:
+        """Return token and seq of claims whose lease has run out, some at a time."""
         return self._database.rows(SQL["expired_claims"], (info.id, now_ms, _LOST_BATCH))
 
     def active_of(self, info: QueueInfo, seq: int) -> int | None:
@@ -211,8 +220,10 @@ def _text(result: object) -> str | None:
         return result
     try:
         return orjson.dumps(result, default=repr).decode()
-    except TypeError:  # text that is no Unicode, a key that is no text: shown as Python does
-        return repr(result)
+    except (
+        Exception
+    ):  # no Unicode, a key that is no text, a `repr` that fails: only its kind is kept
+        return f"<{type(result).__name__}>"
 
 
 def _kept(text: str | None, max_chars: int = MAX_KEPT_CHARS) -> str | None:

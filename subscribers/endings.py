@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import random
 
-from ..schema import InvalidInput
+from ..schema import Draft, InvalidInput, LimitReached
 from . import jobs as states
 from .claims import COMPLETED, FAILED, TIMED_OUT, Outcome
 from .errors import ClaimLost
 from .policy import MAX_POLICY_S
+from .reply_types import ReplyTypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ..bus import Bus
-    from ..schema import Draft, Message, Receipt
+    from ..schema import Message, Receipt
     from .claims import Claim, Claims
     from .jobs import Jobs
     from .queues import QueueInfo
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 #: Why a claim is lost that nobody gave up.
 RAN_OUT = "the lease ran out"
 
+_log = logging.getLogger("ackbus.queue")
+
 
 class Endings:
     """Ends claims, and decides about their jobs by the queue's policy."""
@@ -35,6 +39,8 @@ class Endings:
         self._bus = bus
         self._jobs = jobs
         self._claims = claims
+        # The lost claims of which it was told that their last words have no room.
+        self._told: set[int] = set()
 
     def end(
         self,
@@ -76,49 +82,54 @@ class Endings:
             self._jobs.end(info, seq, _end_state(info, outcome), now_ms, outcome.error, key)
         if info.policy.max_running is not None or key is not None or not is_over:
             self._bus.ring()  # workers may wait for room, or for the next attempt
-        return self._bus.publish_many(replies) if is_over and replies else []
+        # Past the check of recipients: whoever is answered has sent something.
+        return self._bus.log.append(replies) if is_over and replies else []
 
     def _is_to_be_tried_again(self, info: QueueInfo, claim: Claim, outcome: Outcome) -> bool:
         wanted = info.policy.retry == "failures" if outcome.retry is None else outcome.retry
         return wanted and claim.attempt < claim.max_attempts
 
-    def recover(self, info: QueueInfo, now_ms: int, last_words: LastWords | None) -> None:
-        """End the claims whose leases have run out, and decide about their jobs."""
+    def recover(
+        self, info: QueueInfo, now_ms: int, group: str, last_words: LastWords | None
+    ) -> None:
+        """End the claims whose leases have run out, and decide about their jobs.
+
+        One whose last words have no room is left for later: it must not keep the others waiting.
+        """
         expired = self._claims.expired(info, now_ms)
-        for token, seq, _ in expired:
-            self._lose(info, token, seq, RAN_OUT, now_ms, last_words)
+        for token, seq in expired:
+            try:
+                with self._bus.database.write():
+                    self._lose(info, token, seq, now_ms, last_words or by_convention(group))
+            except LimitReached as error:
+                if token not in self._told:
+                    self._told.add(token)
+                    _log.warning("job %s of queue %s can't end yet: %s", seq, info.name, error)
         if len(expired) > 1:
             self._bus.ring()  # there is more than the one who looked may take
 
     def _lose(
-        self,
-        info: QueueInfo,
-        token: int,
-        seq: int,
-        why: str,
-        now_ms: int,
-        last_words: LastWords | None,
+        self, info: QueueInfo, token: int, seq: int, now_ms: int, last_words: LastWords
     ) -> None:
         """End a claim as lost, and decide about its job by the policy for lost owners."""
-        self._claims.lose(token, why, now_ms)
+        self._claims.lose(token, RAN_OUT, now_ms)
         job = self._jobs.get(info, seq)
         rule = info.policy.on_lost
         if rule == "requeue" and job.attempt < job.max_attempts:
-            self._jobs.queue_again(info, job, job.attempt + 1, now_ms, why)
+            self._jobs.queue_again(info, job, job.attempt + 1, now_ms, RAN_OUT)
             return
         state = states.FAILED if rule == "fail" else states.DEAD
-        self._jobs.end(info, seq, state, now_ms, why, job.dedupe_key)
+        self._jobs.end(info, seq, state, now_ms, RAN_OUT, job.dedupe_key)
         message = self._bus.log.at(seq)
-        if last_words is not None and message is not None:
-            self._bus.publish_many(last_words(message, state, why))
+        if message is not None:
+            self._bus.log.append(last_words(message, state, RAN_OUT))
 
     def release(self, info: QueueInfo, claim: Claim, why: str) -> None:
         """Let the job of a live claim be claimed again at once, as the same attempt."""
         _check_queue(info, claim)
         now_ms = self._bus.database.now_ms()
-        if not self._claims.renew(claim.token, now_ms + 1, now_ms):
+        if not self._claims.hand_back(claim.token, why, now_ms):
             raise self.lost(claim)
-        self._claims.lose(claim.token, why, now_ms)
         job = self._jobs.get(info, claim.message.seq)
         self._jobs.queue_again(info, job, job.attempt, now_ms, why)
         self._bus.ring()
@@ -145,6 +156,27 @@ class Endings:
             f"claim {claim.token} on message {claim.message.seq} of queue {claim.queue!r} is no"
             f" longer held by {claim.instance}: {how}"
         )
+
+
+def by_convention(group: str) -> LastWords:
+    """Return the last words of workers that have none of their own: the answer to a request."""
+
+    def last_words(message: Message, state: str, why: str) -> list[Draft]:
+        type = ReplyTypes.of(message.type).failure
+        if type is None:
+            return []
+        answer = Draft(
+            type,
+            f"no worker finished this: {why}",
+            from_agent=group,
+            to_agent=message.from_agent,
+            in_reply_to=message.id,
+            correlation_id=message.conversation,
+            headers={"status": state},
+        )
+        return [answer]
+
+    return last_words
 
 
 def _check_queue(info: QueueInfo, claim: Claim) -> None:

@@ -82,7 +82,7 @@ class Filler:
     def _matching(self, after: int, newest: int) -> list[Message]:
         """Return up to a page of messages that fit. What has just come is read without detours."""
         if newest - after <= PAGE_JOBS:
-            recent = self._bus.log.between(after, newest)
+            recent = self._bus.log.between(after, newest, type=self._pattern.exact)
             return [message for message in recent if self._pattern.matches(message.type)]
         found = self._bus.log.read(after_seq=after, upto_seq=newest, type=self._pattern.text)
         return list(islice(found, PAGE_JOBS))
@@ -93,23 +93,26 @@ class Filler:
         advanced = self._bus.database.rows(SQL["advance_filling"], key)
         if not advanced:
             return False
-        ((clock_ms,),) = advanced
+        ((clock_ms, offset_ms),) = advanced
         now_ms = self._bus.database.now_ms()
+        # The order goes by a clock of the queue's own, which goes on where the system's was set
+        # back: else what came before would wait for it, or all ageing would stand still.
+        offset_ms = max(offset_ms, clock_ms - now_ms)
         step = step_ms(info.policy)
         rows: list[tuple[object, ...]] = []
         for message in page.messages:
-            # By the sender's time, since a queue may be filled late; but never back, and never
-            # ahead: a clock that was set must not turn the order around.
-            clock_ms = max(clock_ms, min(message.ts_ms, now_ms))
+            # By the sender's time, since a queue may be filled late; but never ahead.
+            created_at_ms = max(0, min(message.ts_ms, now_ms))
+            clock_ms = max(clock_ms, created_at_ms + offset_ms)
             rank_ms = clock_ms + message.priority * step if step else 0
             wanted = WorkHeaders.of(message)
             if wanted is None:
-                rows.append(self._jobs.row(info, message, clock_ms, rank_ms))
+                rows.append(self._jobs.row(info, message, created_at_ms, rank_ms))
             else:
-                self._jobs.add_special(info, message, wanted, clock_ms, rank_ms)
+                self._jobs.add_special(info, message, wanted, created_at_ms, rank_ms)
         self._jobs.add(rows)
         if step:
-            self._bus.database.rows(SQL["set_rank_clock"], (clock_ms, info.id))
+            self._bus.database.rows(SQL["set_rank_clock"], (clock_ms, offset_ms, info.id))
         return True
 
     def message(self, seq: int) -> Message:

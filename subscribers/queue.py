@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..schema import Draft, Receipt
     from .endings import LastWords
     from .errors import ClaimLost
+    from .filling import Page
     from .jobs import Ready
 
 #: How long a claim lasts unless it is renewed, in seconds.
@@ -31,6 +32,10 @@ MAX_LEASE_S = 86_400.0
 
 #: The most jobs that one call claims: more would keep other writers waiting.
 MAX_CLAIMS = 1000
+
+#: How many pages of new messages one call of a queue that goes by priority takes in before it
+#: chooses: it must come back within a second, however much has come.
+MAX_PAGES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,11 @@ class _AtHand:
     is_lost: int
     is_shut: int
     is_by_age: int
+
+    @property
+    def is_something(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.is_due or self.is_lost or (self.ready and not self.is_shut))
 
 
 #: What is at hand for a worker that was idle and hears of new messages. It does not look for more,
@@ -153,7 +163,8 @@ class Queue:
             limit: how many at most, 1 to 1,000.
             lease_s: how long each claim lasts unless it is renewed.
             last_words: makes messages for the jobs that end here because their workers are lost;
-                they are published in the same transaction.
+                they are published in the same transaction. None answers requests by the
+                convention of `ReplyTypes`.
 
         Returns:
             The claims; fewer than `limit`, or none, when there is no more, the queue is paused,
@@ -170,9 +181,14 @@ class Queue:
         for name in who:
             check_agent(name, "worker")
         while True:
-            taken, is_more = self._claim_at_hand(who, limit, lease_ms, last_words)
-            if taken or not is_more:
+            page, found = self._find(limit)
+            if page is None and not found.is_something:
+                return []
+            with self.bus.database.write():
+                taken = self._claim_found(page, found, who, limit, lease_ms, last_words)
+            if taken or found.is_shut or not (found.ready or page is not None):
                 return taken
+            # Others were faster, or the page brought nothing that may be claimed now: once more.
 
     def renew(self, claim: Claim, *, lease_s: float = DEFAULT_LEASE_S) -> None:
         """Let a claim last `lease_s` from now. Safe to repeat.
@@ -281,45 +297,47 @@ class Queue:
         at_ms: int | None = self.bus.database.value(SQL["next_due"], (self.info.id,))
         return at_ms
 
-    def _claim_at_hand(
-        self, who: tuple[str, str], limit: int, lease_ms: int, last_words: LastWords | None
-    ) -> tuple[list[Claim], bool]:
-        """Claim what is ready and what the next page brings; and say if a later one may help."""
-        database = self.bus.database
+    def _find(self, limit: int) -> tuple[Page | None, _AtHand]:
+        """Return new messages, if they are needed, and what is at hand without them."""
         was_idle = self._was_empty and self.info.policy.ordering == "fifo"
         page = self._filler.look() if was_idle else None
         found = self._at_hand(limit) if page is None else _NEWS
-        if found.is_shut and not (found.is_due or found.is_lost):
-            return [], False
-        if not was_idle and not (found.ready >= limit and found.is_by_age):
+        may_begin = not found.is_shut or found.is_due or found.is_lost
+        if not was_idle and may_begin and not (found.is_by_age and found.ready >= limit):
             page = self._filler.look()
-        self._was_empty = not (found.ready or found.is_due or found.is_lost or page)
-        if self._was_empty:
-            return [], False
-        while page is not None and page.is_full and not found.is_by_age:
-            with database.write():  # what is most urgent may stand last
+        for _ in range(0 if found.is_by_age else MAX_PAGES):  # what is most urgent may stand last
+            if page is None or not page.is_full:
+                break
+            with self.bus.database.write():
                 self._filler.store(page, self._refresh())
             page = self._filler.look()
-        with database.write():
-            info = self._refresh()
-            now_ms = database.now_ms()
-            is_page_stored = page is not None and self._filler.store(page, info)
-            if found.is_lost:
-                self._endings.recover(info, now_ms, last_words)
-            if found.is_due:
-                self.jobs.open_due(info, now_ms)
-            taken = self._take(info, who, limit, now_ms, lease_ms)
-        if taken or page is None or (is_page_stored and not page.is_full):
-            return taken, False
-        # A page of nothing but delayed jobs, or one that another process brought in meanwhile.
-        found = self._at_hand(1)
-        return taken, not (found.ready or found.is_shut)
+        self._was_empty = not (page or found.is_something or found.is_shut)
+        return page, found
 
     def _at_hand(self, limit: int) -> _AtHand:
         key = (self.info.id, self.bus.database.now_ms(), limit)
         return _AtHand(*self.bus.database.rows(SQL["work_at_hand"], key)[0])
 
     # Within a transaction ----------------------------------------------------------------------
+
+    def _claim_found(
+        self,
+        page: Page | None,
+        found: _AtHand,
+        who: tuple[str, str],
+        limit: int,
+        lease_ms: int,
+        last_words: LastWords | None,
+    ) -> list[Claim]:
+        info = self._refresh()
+        now_ms = self.bus.database.now_ms()
+        if page is not None:
+            self._filler.store(page, info)
+        if found.is_lost:
+            self._endings.recover(info, now_ms, who[0], last_words)
+        if found.is_due:
+            self.jobs.open_due(info, now_ms)
+        return self._take(info, who, limit, now_ms, lease_ms)
 
     def _refresh(self) -> QueueInfo:
         self.info = self._queues.get(self.name)

@@ -27,10 +27,11 @@ SELECT filled_seq, ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'message
 
 -- name: advance_filling
 -- Only from where the filler began: another one may have been here.
-UPDATE queues SET filled_seq = ?1 WHERE id = ?2 AND filled_seq = ?3 RETURNING rank_clock_ms;
+UPDATE queues SET filled_seq = ?1 WHERE id = ?2 AND filled_seq = ?3
+RETURNING rank_clock_ms, rank_offset_ms;
 
 -- name: set_rank_clock
-UPDATE queues SET rank_clock_ms = ? WHERE id = ?;
+UPDATE queues SET rank_clock_ms = ?, rank_offset_ms = ? WHERE id = ?;
 
 -- jobs ----------------------------------------------------------------------------------------
 
@@ -117,13 +118,15 @@ UPDATE jobs SET state = ?, ended_at_ms = ?, error = ? WHERE queue_id = ? AND seq
 -- Ranked anew: the queue's ordering may have changed while it was not queued.
 UPDATE jobs SET state = 'queued', gate = ?, attempt = ?, available_at_ms = ?, error = ?,
                 ended_at_ms = NULL, rank_ms = (
-         SELECT iif(ordering = 'fifo', 0, jobs.created_at_ms + priority * ageing_ms)
+         SELECT iif(ordering = 'fifo', 0,
+                    jobs.created_at_ms + rank_offset_ms + priority * ageing_ms)
            FROM queues WHERE id = queue_id)
  WHERE queue_id = ? AND seq = ?;
 
 -- name: rank_jobs
 -- After a change of ordering: ?2 is what each step of priority is worth, 0 for fifo.
-UPDATE jobs SET rank_ms = iif(?2 = 0, 0, created_at_ms + priority * ?2)
+UPDATE jobs SET rank_ms = iif(?2 = 0, 0, created_at_ms + priority * ?2 + (
+         SELECT rank_offset_ms FROM queues WHERE id = queue_id))
  WHERE queue_id = ?1 AND state = 'queued';
 
 -- name: job
@@ -197,6 +200,13 @@ UPDATE claims SET status = ?, ended_at_ms = ?, exit_code = ?, error = ?, stderr 
 UPDATE claims SET status = 'lost', ended_at_ms = ?, error = ? || ifnull('; ' || error, '')
  WHERE token = ? AND status = 'active' RETURNING token;
 
+-- name: hand_back_claim
+UPDATE claims SET status = 'lost', ended_at_ms = ?, error = ?
+ WHERE token = ? AND status = 'active' AND lease_until_ms > ?;
+
+-- name: claim_is_active
+SELECT status = 'active' FROM claims WHERE token = ?;
+
 -- name: note_late_end
 -- What a worker reports of a claim that it no longer has: kept for people, once.
 UPDATE claims SET exit_code = ?, stderr = ?, result = ?, logs = ?,
@@ -205,7 +215,7 @@ UPDATE claims SET exit_code = ?, stderr = ?, result = ?, logs = ?,
    AND ifnull(error, '') NOT LIKE '%reported too late: %';
 
 -- name: expired_claims
-SELECT token, seq, attempt FROM claims
+SELECT token, seq FROM claims
  WHERE queue_id = ? AND status = 'active' AND lease_until_ms <= ?
  ORDER BY lease_until_ms LIMIT ?;
 

@@ -64,9 +64,11 @@ class Command:
         self._group = group
         self._timeout_s = timeout_s
         self._switches: dict[int, StopSwitch] = {}
+        self._stopped: set[int] = set()
 
     def stop(self, claim: Claim, grace_s: float) -> None:
         """End the command that runs for a claim."""
+        self._stopped.add(claim.token)  # first: the command may be about to start
         switch = self._switches.get(claim.token)
         if switch is not None:
             switch.stop(grace_s)
@@ -77,6 +79,8 @@ class Command:
         except OSError as error:  # no descriptors are left
             problem = f"{self._argv[0]!a} can't be started: {error.strerror}"
             return ProcessEnd(start_error=problem, may_start_later=True)
+        if claim.token in self._stopped:
+            switch.stop(0)
         try:
             end = run_process(
                 self._argv,
@@ -87,6 +91,7 @@ class Command:
             )
         finally:
             del self._switches[claim.token]
+            self._stopped.discard(claim.token)
         if end.stderr_cut:
             seq = claim.message.seq
             _log.warning("message %s: stderr was cut to %s bytes", seq, MAX_STDERR_BYTES)

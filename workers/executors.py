@@ -7,6 +7,7 @@ bus, in its own thread, so that what ends at about the same time is written in o
 from __future__ import annotations
 
 import time
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from ..subscribers import Outcome
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Sequence
     from concurrent.futures import Executor as PythonExecutor
+    from concurrent.futures import Future
     from typing import Protocol
 
     from ..schema import Message
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 GATHER_S = 0.005
 
 #: How many claims are worked on in turn at the most before the next are taken.
-MAX_BATCH = 100
+MAX_BATCH = 32
 
 #: How much longer than expected quick work may take before what was claimed with it is handed
 #: back, for other workers to take, in seconds.
@@ -90,18 +92,20 @@ class Inline:
         worked_s = 0.0
         done = 0
         written = time.monotonic()
-        for claim in claims:
-            if self._is_stopping() or worked_s > SHARE_AFTER_S:
-                self._ended.append((claim, _NOT_BEGUN))
-                continue
-            begun = time.monotonic()
-            self._ended.append((claim, self._work.do(claim)))
-            now = time.monotonic()
-            worked_s += now - begun
-            done += 1
-            if now - written > GATHER_S:
-                self._write()
-                written = time.monotonic()
+        waiting = list(reversed(claims))
+        try:
+            while waiting and not self._is_stopping() and worked_s <= SHARE_AFTER_S:
+                begun = time.monotonic()
+                result = self._work.do(waiting[-1])
+                self._ended.append((waiting.pop(), result))
+                now = time.monotonic()
+                worked_s += now - begun
+                done += 1
+                if now - written > GATHER_S:
+                    self._write()
+                    written = time.monotonic()
+        finally:  # also when a Ctrl-C cuts in: what was interrupted goes back too
+            self._ended += [(claim, _NOT_BEGUN) for claim in reversed(waiting)]
         fitting = int(GATHER_S * done / worked_s) if worked_s else MAX_BATCH
         self._batch = max(1, min(fitting, 2 * self._batch, MAX_BATCH))
 
@@ -165,7 +169,7 @@ class Threads:
         try:
             self._ended.put((claim, self._work.do(claim)))
         except BaseException as error:  # a handler that wants to end the process: it can't, here
-            self._ended.put((claim, failed(error)))
+            self._ended.put((claim, result_of_error(error)))
         self._wake()
 
 
@@ -178,6 +182,7 @@ class Tasks:
         count: how many at once.
         timeout_s: how long each may take, or None.
         wake: called from the loop whenever one has ended.
+        is_stopping: whether the worker is to end.
     """
 
     def __init__(
@@ -187,7 +192,9 @@ class Tasks:
         count: int,
         timeout_s: float | None,
         wake: Callable[[], None],
+        is_stopping: Callable[[], bool],
     ) -> None:
+        self._is_stopping = is_stopping
         self._handler = handler
         self._loop = loop
         self._free = count
@@ -205,7 +212,8 @@ class Tasks:
 
         for claim in claims:
             self._free -= 1
-            asyncio.run_coroutine_threadsafe(self._do(claim), self._loop)
+            future = asyncio.run_coroutine_threadsafe(self._do(claim), self._loop)
+            future.add_done_callback(partial(self._note, claim))
 
     def ended(self) -> list[Ended]:
         """Return what has ended since the last call."""
@@ -219,30 +227,29 @@ class Tasks:
     def close(self) -> None:
         """Do nothing: the loop is its owner's."""
 
-    async def _do(self, claim: Claim) -> None:
+    async def _do(self, claim: Claim) -> Result:
         import asyncio
 
-        result = Result(None)  # stays so when the task is cancelled: the job is handed back
         limit = asyncio.timeout(self._timeout_s)
         try:
             async with limit:
-                result = result_of(await self._handler(claim.message))
+                return result_of(await self._handler(claim.message))
+        except asyncio.CancelledError as error:
+            if self._is_stopping():
+                return Result(None)
+            return result_of_error(error)  # what the handler waited for was cancelled
         except Exception as error:  # whatever it is, it is how this attempt ended
             is_late = isinstance(error, TimeoutError) and limit.expired()
-            result = self._timed_out() if is_late else result_of_error(error)
-        finally:
-            self._ended.put((claim, result))
-            self._wake()
+            return self._timed_out() if is_late else result_of_error(error)
+
+    def _note(self, claim: Claim, future: Future[Result]) -> None:
+        # A task that was cancelled before its first step has no result: the job is handed back.
+        self._ended.put((claim, Result(None) if future.cancelled() else future.result()))
+        self._wake()
 
     def _timed_out(self) -> Result:
         text = f"the handler timed out after {self._timeout_s:g} s"
         return Result(Outcome(status="timed_out", error=text), payload=text)
-
-
-def failed(error: BaseException) -> Result:
-    """Return the result of a handler that raised something which is no plain error."""
-    text = f"{type(error).__name__}: {error}"
-    return Result(Outcome(status="failed", error=text), payload=text)
 
 
 def taken_from(queue: SimpleQueue[Ended]) -> list[Ended]:

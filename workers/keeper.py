@@ -68,6 +68,15 @@ class Keeper:
         """Return the claims that are kept, the first first."""
         return [held.claim for held in list(self._held.values())]
 
+    def check(self) -> None:
+        """Make sure that the thread is there: without it every lease would run out.
+
+        Raises:
+            AckbusError: it has died.
+        """
+        if self._thread is not None and not self._thread.is_alive():
+            raise AckbusError("the thread that renews the leases has died")
+
     def __enter__(self) -> Keeper:
         import threading
 
@@ -85,35 +94,44 @@ class Keeper:
         told: tuple[str, str | None] = ("idle", None)
         try:
             while not self._done.wait(min(TELL_AFTER_S, self._lease_s * RENEW_AFTER / 2)):
-                now = time.monotonic()
                 for held in list(self._held.values()):
-                    if held.due <= now:
-                        self._renew(held)
+                    self._look_after(held)
                 if self._heart is not None and (news := self._news()) != told:
                     self._heart.update(news[0], task=news[1])
                     told = news
         finally:
             self._queue.bus.database.close_thread()
 
-    def _renew(self, held: _Held) -> None:
+    def _look_after(self, held: _Held) -> None:
+        """Renew a claim when that is due; and notice soon when it was taken away."""
         claim = held.claim
         try:
+            if held.due > time.monotonic():
+                if not self._queue.claims.is_active(claim.token):
+                    self._lose(claim, "its job was cancelled, or its lease ran out")
+                return
             self._queue.renew(claim, lease_s=self._lease_s)
+            held.due = self._next_due()  # in place: it may have been let go meanwhile
         except ClaimLost as error:
-            if self._held.pop(claim.token, None) is not None and not self._is_ended(claim):
-                _log.warning("%s", error)
-                self._on_lost(claim)
+            self._lose(claim, str(error))
         except AckbusError as error:  # the bus is busy; there is time for another try
             _log.warning("claim %s was not renewed: %s", claim.token, error)
-        else:
-            held.due = self._next_due()  # in place: it may have been let go meanwhile
+
+    def _lose(self, claim: Claim, why: str) -> None:
+        is_held = self._held.pop(claim.token, None) is not None
+        if is_held and not self._is_ended(claim):
+            _log.warning("message %s: the claim is lost: %s", claim.message.seq, why)
+            self._on_lost(claim)
 
     def _next_due(self) -> float:
         return time.monotonic() + self._lease_s * RENEW_AFTER
 
     def _is_ended(self, claim: Claim) -> bool:
         """Whether the worker has ended a claim, in its own thread, and is about to let it go."""
-        record = self._queue.claims.get(claim.token)
+        try:
+            record = self._queue.claims.get(claim.token)
+        except AckbusError:
+            return False
         return record is not None and record.status not in ("active", "lost")
 
     def _news(self) -> tuple[str, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from dataclasses import dataclass, field, replace
 
@@ -56,12 +57,15 @@ class Function:
     def __init__(self, handler: Callable[[Message], object], bus: Bus) -> None:
         self._handler = handler
         self._database = bus.database
+        self._pid = os.getpid()
 
     def do(self, claim: Claim) -> Result:
         """Call the function."""
         try:
             result = result_of(self._handler(claim.message))
-        except Exception as error:  # whatever it is, it is how this attempt ended
+        except BaseException as error:  # whatever it is, an exit too, it is how this attempt ended
+            if isinstance(error, KeyboardInterrupt) or os.getpid() != self._pid:
+                raise  # it is the worker that is to end, or a child that the handler forked
             result = result_of_error(error)
         if self._database.writing:
             # Its lock would keep every writer out, and what this worker writes next would be lost.
@@ -84,14 +88,14 @@ def result_of(value: object) -> Result:
     return Result(Outcome(result=value), payload=value)
 
 
-def result_of_error(error: Exception) -> Result:
+def result_of_error(error: BaseException) -> Result:
     """Return the result of a handler that raised `error`."""
     retry = after_s = None
     if isinstance(error, RetryLater):
         retry, after_s = True, error.after_s
     elif isinstance(error, NeverRetry):
         retry = False
-    text = f"{type(error).__name__}: {error}"
+    text = _told(error)
     outcome = Outcome(
         status="failed",
         error=text,
@@ -100,6 +104,13 @@ def result_of_error(error: Exception) -> Result:
         retry_after_s=after_s,
     )
     return Result(outcome, payload=text)
+
+
+def _told(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as second:  # an error that can't even say what it is
+        return f"{type(error).__name__}, whose text can't be had: {type(second).__name__}"
 
 
 def not_storable(result: Result, error: Exception) -> Result:

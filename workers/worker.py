@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import secrets
@@ -16,7 +17,7 @@ from ..schema import (
     Refused,
     start_thread,
 )
-from ..subscribers import DEFAULT_LEASE_S, ClaimLost, Queue
+from ..subscribers import DEFAULT_LEASE_S, MAX_CLAIMS, ClaimLost, Queue
 from .answers import Answers
 from .executors import Inline, Tasks, Threads
 from .keeper import Keeper
@@ -102,7 +103,8 @@ class Worker:
 
         What the handler returns is the payload of the answer, or drafts to publish as they are.
         When it raises, the attempt has failed, and the queue's policy decides; `RetryLater` and
-        `NeverRetry` say it themselves. With a concurrency above 1 it is called in threads.
+        `NeverRetry` say it themselves. With a concurrency above 1 it is called in threads; a
+        coroutine function is awaited, in an event loop of its own (`run_async` uses yours).
 
         Args:
             handler: is given each message, with its `attempt` and the claim's `token`.
@@ -112,6 +114,10 @@ class Worker:
         Returns:
             How many attempts ended.
         """
+        if inspect.iscoroutinefunction(handler):
+            import asyncio
+
+            return asyncio.run(self.run_async(handler, once=once, drain=drain))
         return self.run_work(Function(handler, self.bus), once=once, drain=drain)
 
     def run_work(self, work: Work, *, once: bool = False, drain: bool = False) -> int:
@@ -141,7 +147,7 @@ class Worker:
 
         loop = asyncio.get_running_loop()
         count = 1 if once else self.concurrency
-        executor = Tasks(handler, loop, count, timeout_s, self._wake)
+        executor = Tasks(handler, loop, count, timeout_s, self._wake, lambda: self._is_stopping)
         ended: asyncio.Future[int] = loop.create_future()
 
         def settle(call: Callable[[], None]) -> None:
@@ -190,6 +196,7 @@ class Worker:
 
     def _run(self, executor: Executor, once: bool, drain: bool) -> int:
         self._executor, self._running, self._count = executor, 0, 0
+        self._unwritten = []
         heart = self.bus.heart(self.group) if self._beats else None
         self._keeper = Keeper(self.queue, self.lease_s, heart, self._give_up)
         try:
@@ -197,7 +204,7 @@ class Worker:
                 try:
                     return self._loop(executor, self._listener, once, drain)
                 finally:
-                    self._hand_back()
+                    self._wind_up(self._listener)
         finally:
             executor.close()
             self._executor = self._listener = None
@@ -205,6 +212,7 @@ class Worker:
     def _loop(self, executor: Executor, listener: Listener, once: bool, drain: bool) -> int:
         has_begun = False
         while True:
+            self._keeper.check()
             self._write()
             is_last = self._is_stopping or (once and has_begun)
             claims = [] if is_last else self._claim(1 if once else executor.room())
@@ -221,10 +229,12 @@ class Worker:
 
     def _claim(self, room: int) -> list[Claim] | None:
         """Claim up to `room` jobs; None: the bus would not have it now."""
-        # What could not be written down for want of room elsewhere takes up room here: so a full
-        # queue slows down those who fill it.
-        room -= len(self._unwritten)
-        if room < 1:
+        # What waits for room elsewhere takes up room here: so a full queue slows down those who
+        # fill it. But not to a stop, since to claim may be what makes room: in a circle of queues.
+        if len(self._unwritten) > self.concurrency:
+            return []
+        room = min(max(1, room - len(self._unwritten)), MAX_CLAIMS) if room else 0
+        if not room:
             return []
         try:
             claims = self.queue.claim(
@@ -270,6 +280,9 @@ class Worker:
             return
         try:
             self._write_together(ends)
+        except BusBusy as error:  # waiting again, for each one, would take as long each time
+            self._complain(not old, "%s ends wait: %s", len(ends), error)
+            self._unwritten = ends
         except AckbusError:  # one of them can't be written: which one shows when each goes alone
             for index, (claim, result) in enumerate(ends):
                 self._write_one(claim, result, is_new=index >= old)
@@ -307,14 +320,14 @@ class Worker:
         """Hand jobs back. What can't be will be taken for lost when its lease runs out."""
         if not claims:
             return
+        for claim in claims:  # first: the keeper would find them lost
+            self._keeper.let_go(claim)
         try:
             with self.bus.transaction():
                 for claim in claims:
                     self._release_one(claim)
         except AckbusError as error:
             _log.warning("%s jobs were not handed back: %s", len(claims), error)
-        for claim in claims:
-            self._keeper.let_go(claim)
 
     def _release_one(self, claim: Claim) -> None:
         try:
@@ -322,7 +335,19 @@ class Worker:
         except ClaimLost as error:
             _log.warning("%s", error)
 
-    def _hand_back(self) -> None:
+    def _wind_up(self, listener: Listener) -> None:
+        """Let what runs come to its end, write that down, and hand back what is left.
+
+        Also after an error: what runs can't be called back, and its leases are kept meanwhile.
+        """
+        try:
+            while self._running:
+                self._write()
+                if self._running:
+                    listener.wait(RECHECK_S)
+            self._write()
+        except AckbusError as error:
+            _log.warning("not all that has ended was written down: %s", error)
         self._release(self._keeper.held())
 
     def _complain(self, is_new: bool, text: str, *values: object) -> None:

@@ -29,6 +29,11 @@ BEGIN
    WHERE kind = 'inbox' AND name = NEW.to_agent AND NEW.in_reply_to IS NULL AND max_waiting <= (
          SELECT count(*) FROM messages WHERE to_agent = NEW.to_agent AND seq > ifnull(
            (SELECT last_acked_seq FROM cursors WHERE agent_id = NEW.to_agent), 0));
+END;
+
+CREATE TRIGGER messages_count_as_waiting AFTER INSERT ON messages
+WHEN EXISTS (SELECT 1 FROM waiting_limits)
+BEGIN
   UPDATE waiting_limits SET waiting = waiting + 1
    WHERE kind = 'queue' AND NEW.type GLOB glob
      AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')));
@@ -49,6 +54,7 @@ CREATE TABLE queues (
   max_running_per_key INTEGER NOT NULL DEFAULT 1 CHECK (max_running_per_key >= 1),
   dedupe_window_ms    INTEGER NOT NULL DEFAULT 86400000 CHECK (dedupe_window_ms >= 0),
   rank_clock_ms       INTEGER NOT NULL DEFAULT 0,
+  rank_offset_ms      INTEGER NOT NULL DEFAULT 0,
   paused_at_ms        INTEGER,
   created_at_ms       INTEGER NOT NULL
 ) STRICT;
@@ -90,7 +96,7 @@ BEGIN
   SELECT RAISE(ABORT, 'a job needs a message');
 END;
 
-CREATE TRIGGER jobs_begin_cancelled AFTER INSERT ON jobs
+CREATE TRIGGER jobs_that_never_wait AFTER INSERT ON jobs
 WHEN NEW.state <> 'queued' AND EXISTS (SELECT 1 FROM waiting_limits)
 BEGIN
   UPDATE waiting_limits SET waiting = waiting - 1
@@ -122,12 +128,26 @@ CREATE TABLE claims (
   stderr          TEXT,
   result          TEXT,
   logs            TEXT,
+  CHECK ((ended_at_ms IS NULL) = (status = 'active')),
   FOREIGN KEY (queue_id, seq) REFERENCES jobs (queue_id, seq)
 ) STRICT;
 
 CREATE INDEX idx_claims_of_job ON claims (queue_id, seq);
 CREATE UNIQUE INDEX idx_claims_one_active ON claims (queue_id, seq) WHERE status = 'active';
 CREATE INDEX idx_claims_lease ON claims (queue_id, lease_until_ms) WHERE status = 'active';
+
+CREATE TRIGGER claims_are_only_appended BEFORE INSERT ON claims
+WHEN EXISTS (SELECT 1 FROM claims WHERE token = NEW.token)
+  OR (NEW.status = 'active' AND EXISTS (
+      SELECT 1 FROM claims
+       WHERE queue_id = NEW.queue_id AND seq = NEW.seq AND status = 'active'))
+BEGIN
+  SELECT RAISE(ABORT, 'a claim on this job is active, or the token is taken');
+END;
+
+CREATE TRIGGER claims_keep_what_they_are_on BEFORE UPDATE OF token, queue_id, seq ON claims BEGIN
+  SELECT RAISE(ABORT, 'the token and the job of a claim are never changed');
+END;
 
 CREATE TRIGGER claims_are_never_deleted BEFORE DELETE ON claims BEGIN
   SELECT RAISE(ABORT, 'claims are never deleted');

@@ -1,12 +1,14 @@
 """Workers in many processes: every job to exactly one of them, however they race."""
 
 import random
+from contextlib import ExitStack
 from pathlib import Path
 
 from ackbus import Bus, Draft
 from ackbus.subscribers import Queue
 
 from ..conftest import wait_until
+from ..programs import running_program
 from .actors import Gate, StartActor, start_together
 
 WORKERS = [f"worker-{number}" for number in range(8)]
@@ -88,3 +90,25 @@ def test_killed_worker_leaves_its_job_to_another(
         ("victim", "lost"),
         ("heir", "completed"),
     ]
+
+
+#: A worker that ends when it finds nothing more, and tells what its queue has not looked at.
+_DRAINER = """
+    import sys
+    from ackbus import Bus, Worker
+    with Bus.open(sys.argv[1]) as bus:
+        worker = Worker(bus, "job", beats=False)
+        done = worker.run(lambda message: None, drain=True)
+        print(done, Worker(bus, "job").queue.info.filled_seq)
+"""
+
+
+def test_drainers_that_compete_leave_nothing_behind(bus: Bus, bus_dir: Path) -> None:
+    """D-17: who finds that others took what it saw looks again before it takes that for all."""
+    Queue.create(bus, "job")
+    bus.publish_many([Draft("job", from_agent="boss") for _ in range(5_000)])
+    with ExitStack() as stack:
+        drainers = [stack.enter_context(running_program(_DRAINER, bus_dir)) for _ in range(4)]
+        told = [program.communicate()[0].split() for program in drainers]
+    assert sum(int(done) for done, _ in told) == 5_000
+    assert {filled for _, filled in told} == {"5000"}

@@ -201,7 +201,7 @@ class QueueModel:
         self._queue_again(self.jobs[claim.seq], claim.attempt + 1, at_ms, now_ms)
 
     def release(self, claim: Claim, now_ms: int) -> None:
-        claim.status, claim.until_ms = "lost", now_ms + 1
+        claim.status = "lost"
         self._queue_again(self.jobs[claim.seq], claim.attempt, now_ms, now_ms)
 
     def give_up(self, claim: Claim, now_ms: int) -> None:

@@ -175,7 +175,7 @@ def test_late_completion_after_recovery_changes_nothing(bus: Bus, clock: Clock) 
     assert state(queue) == "failed"
 
 
-def test_one_sweep_recovers_a_hundred_jobs(bus: Bus, clock: Clock) -> None:
+def test_lost_jobs_are_recovered_a_hundred_in_a_transaction(bus: Bus, clock: Clock) -> None:
     """U-51: no more in one transaction, and the next claim goes on."""
     queue = Queue.create(bus, "job", on_lost="fail")
     publish(bus, 150)

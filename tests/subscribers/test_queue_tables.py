@@ -100,7 +100,18 @@ def test_columns_of_a_job(bus: Bus, bus_dir: Path, clock: Clock) -> None:
         (
             "INSERT INTO claims (queue_id, seq, attempt, worker_group, worker_instance,"
             " available_at_ms, claimed_at_ms, lease_until_ms) VALUES (1, 1, 1, 'g', 'i', 0, 0, 0)",
-            "UNIQUE constraint failed",
+            "a claim on this job is active",
+        ),
+        (
+            "INSERT OR REPLACE INTO claims (token, queue_id, seq, attempt, worker_group,"
+            " worker_instance, available_at_ms, claimed_at_ms, lease_until_ms)"
+            " VALUES (1, 1, 1, 1, 'g', 'i', 0, 0, 0)",
+            "the token is taken",
+        ),
+        ("UPDATE claims SET token = 99", "are never changed"),
+        (
+            "UPDATE claims SET ended_at_ms = 1",
+            "CHECK constraint failed",
         ),
         (
             "INSERT INTO queues (name, pattern, filled_seq, created_at_ms) VALUES ('', 'x', 0, 0)",

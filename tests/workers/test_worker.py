@@ -202,22 +202,101 @@ def test_pause_that_is_no_number_is_a_failure_of_the_handler(bus: Bus) -> None:
     assert attempt(bus).error == "InvalidInput: after_s must be seconds, not 'soon'"
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_interrupt_ends_the_worker_and_hands_the_job_back(
-    bus: Bus, error: type[BaseException]
-) -> None:
+def test_interrupt_ends_the_worker_and_hands_the_job_back(bus: Bus) -> None:
     """The attempt does not count, and the job can be claimed at once."""
 
     def interrupt(message: Message) -> None:
-        raise error
+        raise KeyboardInterrupt
 
     ask(bus, "go", "go")
-    with pytest.raises(error):
+    with pytest.raises(KeyboardInterrupt):
         drain(bus, interrupt)
     queue = Queue.open(bus, REQUEST)
     assert statuses(queue) == ["lost"]
     assert (job(queue).state, job(queue).gate, job(queue).attempt) == ("queued", "open", 1)
     assert drain(bus, lambda message: None) == 2
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+class Odd:
+    def __repr__(self) -> str:
+        raise ValueError("no picture")
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), Speechless()])
+def test_whatever_a_handler_raises_counts_as_a_failure(bus: Bus, error: BaseException) -> None:
+    """Pitfall 12: a job that ends its worker would else come again for ever."""
+
+    def fail(message: Message) -> None:
+        raise error
+
+    Queue.create(bus, REQUEST, max_attempts=2, backoff_s=0)
+    ask(bus, "go")
+    assert drain(bus, fail) == 2
+    assert job(Queue.open(bus, REQUEST)).state == "dead"
+
+
+def test_result_without_a_picture_fails_its_job_alone(bus: Bus) -> None:
+    Queue.create(bus, REQUEST, retry="asked")
+    ask(bus, "go", "go")
+    assert drain(bus, lambda message: Odd()) == 2
+    assert {state(Queue.open(bus, REQUEST), seq) for seq in (1, 2)} == {"failed"}
+
+
+def test_coroutine_function_is_awaited_by_run_too(bus: Bus) -> None:
+    """The issue's words: `Worker(bus, queue).run(handler)`, sync or async."""
+
+    async def handle(message: Message) -> object:
+        await asyncio.sleep(0)
+        return message.payload
+
+    ask(bus, "go")
+    assert drain(bus, handle) == 1
+    assert answers(bus)[0].payload == "go"
+
+
+def test_handler_that_awaits_what_was_cancelled_has_failed(bus: Bus) -> None:
+    async def handle(message: Message) -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    Queue.create(bus, REQUEST, retry="asked")
+    ask(bus, "go")
+    assert drain(bus, handle) == 1
+    assert state(Queue.open(bus, REQUEST)) == "failed"
+
+
+def test_what_runs_in_threads_is_finished_before_an_interrupt_ends_the_worker(bus: Bus) -> None:
+    """Nobody else may claim what still runs."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def handle(message: Message) -> str:
+        begun.set()
+        assert may_end.wait(LONG_S)
+        return "done"
+
+    ask(bus, "go")
+    worker = Worker(bus, REQUEST, concurrency=2, **QUICK)  # type: ignore[arg-type]
+    claim = worker.queue.claim
+    calls = []
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        calls.append(args)
+        if len(calls) > 1:
+            may_end.set()
+            raise KeyboardInterrupt
+        return claim(*args, **options)
+
+    worker.queue.claim = interrupted  # type: ignore[method-assign]  # the moment of a Ctrl-C
+    with pytest.raises(KeyboardInterrupt):
+        worker.run(handle)
+    assert statuses(Queue.open(bus, REQUEST)) == ["completed"]
+    assert answers(bus)[0].payload == "done"
 
 
 def test_handler_in_a_thread_can_not_end_the_worker(bus: Bus) -> None:
@@ -715,10 +794,10 @@ def test_last_words_that_find_no_room_are_told_once_and_tried_again(
     wait_until(lambda: attempt(bus, 2).state(bus.database.now_ms()) == "expired_active")
     ask(bus, "next")
     with at_work(Worker(bus, queue, **QUICK), shout):  # type: ignore[arg-type]
-        wait_until(lambda: "nothing can be claimed: queue 'failures' is full" in caplog.text)
+        wait_until(lambda: "can't end yet: queue 'failures' is full" in caplog.text)
         bus.limits.clear("queue", "failures")
         wait_until(lambda: answers(bus, 2) and answers(bus, 3))
-    assert caplog.text.count("nothing can be claimed") == 1
+    assert caplog.text.count("can't end yet") == 1
 
 
 def test_full_inbox_of_a_requester_takes_its_answers(bus: Bus) -> None:
@@ -752,7 +831,7 @@ def test_worker_goes_on_after_another_program_kept_the_bus_locked(
             assert begun.wait(LONG_S)
             with held_write_lock(bus_dir) as program:
                 go_on.set()
-                wait_until(lambda: "the end of claim 1 waits" in caplog.text)
+                wait_until(lambda: "1 ends wait" in caplog.text)
                 assert program.stdin is not None
                 program.stdin.close()
                 program.wait(LONG_S)
