@@ -201,11 +201,23 @@ def _request_of(bus: Bus, conversation: str) -> Message | None:
 def _answers(
     bus: Bus, conversation: str, request_seq: int, reply_types: ReplyTypes
 ) -> Iterator[Answer]:
-    """Yield every answer in a conversation to a request. Reads no more than what came after it."""
+    """Yield every answer in a conversation to a request. Reads no more than what came after it.
+
+    An answer may come by way of other messages, but not to another request of the same type.
+    """
     for message in bus.read(conversation=conversation, from_seq=request_seq + 1):
         state = _state_by(message, reply_types)
-        if state is not None:
+        if state is not None and not _answers_a_sibling(bus, message, request_seq):
             yield Answer(state, conversation, message)
+
+
+def _answers_a_sibling(bus: Bus, answer: Message, request_seq: int) -> bool:
+    """Whether a message answers another request of the type of the one that is meant."""
+    answered = None if answer.in_reply_to is None else bus.get(answer.in_reply_to)
+    if answered is None or answered.seq == request_seq:
+        return False
+    meant = bus.get(request_seq)
+    return meant is not None and answered.type == meant.type
 
 
 def _state_by(message: Message, reply_types: ReplyTypes) -> str | None:

@@ -37,6 +37,7 @@ class JobControl:
             JobNotFound: the queue has no such job.
             WrongJobState: it runs, succeeded, or waits for nothing but a worker.
         """
+        self._queue.fill()
         with self._bus.database.write():
             info = self._info()
             job = self._jobs.get(info, seq)
@@ -55,6 +56,7 @@ class JobControl:
             JobNotFound: the queue has no such job.
             WrongJobState: it succeeded, or was cancelled before.
         """
+        self._queue.fill()
         with self._bus.database.write():
             info = self._info()
             job = self._jobs.get(info, seq)

@@ -107,7 +107,9 @@ class JsonCommand(Command):
     def _result(self, message: Message, response: dict[str, Any], end: ProcessEnd) -> Result:
         """Return the result of a well-formed response. A bad exit status outweighs what it says."""
         if end.exit_code or response["status"] == "error":
-            error = response.get("error") or how_it_exited(end)
+            error = response.get("error") or (
+                how_it_exited(end) if end.exit_code else "the command says error, and not which"
+            )
             failure = self._failure(end, error)
             return _with_response(failure, response, may_retry=response.get("retry", True))
         drafts = tuple(self._draft(message, event) for event in response.get("events", []))

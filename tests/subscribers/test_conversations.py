@@ -298,6 +298,20 @@ def test_check_takes_the_first_request_of_a_conversation(bus: Bus) -> None:
     assert check(bus, "c").state == "success"
 
 
+def test_two_requests_in_one_conversation_get_their_own_answers(bus: Bus) -> None:
+    """P-55: by what each answers, and not by the conversation alone; also by way of others."""
+    first = Request.publish(bus, "t.request", 1, from_agent="me")
+    second = Request.publish(
+        bus, "t.request", 2, from_agent="me", correlation_id=first.conversation
+    )
+    bus.publish("t.done", "one", from_agent="w", in_reply_to=first.id)
+    assert second.answer().state == "pending"
+    step = bus.publish("next.request", from_agent="w", in_reply_to=second.id)
+    bus.publish("t.done", "two", from_agent="w", in_reply_to=step.id)
+    replies = [sent.answer().reply for sent in (first, second)]
+    assert [reply.payload for reply in replies if reply is not None] == ["one", "two"]
+
+
 def test_unknown_conversation_is_pending(bus: Bus) -> None:
     """P-65: its request may still come."""
     assert check(bus, "nobody-began-it") == Answer("pending", "nobody-began-it")

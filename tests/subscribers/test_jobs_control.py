@@ -153,3 +153,10 @@ def test_every_attempt_stays_to_be_seen(bus: Bus) -> None:
         control.retry(1)
     assert [record.error for record in attempts(queue)] == ["failure 0", "failure 1", "failure 2"]
     assert [record.attempt for record in attempts(queue)] == [1, 1, 1]
+
+
+def test_what_the_queue_has_not_looked_at_can_be_cancelled(bus: Bus) -> None:
+    """A person has the seq from the log, before any worker came."""
+    queue = Queue.create(bus, "job")
+    publish(bus)
+    assert JobControl(queue).cancel(1).state == "cancelled"

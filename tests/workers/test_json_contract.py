@@ -241,7 +241,7 @@ def test_logs_are_kept_on_the_claim_in_their_order(bus: Bus) -> None:
         ({"status": "error", "error": "no luck"}, 0, 3, "no luck"),
         ({"status": "error", "error": "no luck", "retry": True}, 0, 3, "no luck"),
         ({"status": "error", "error": "no luck", "retry": False}, 0, 1, "no luck"),
-        ({"status": "error"}, 0, 3, "command exited with code 0"),
+        ({"status": "error"}, 0, 3, "the command says error, and not which"),
         ({"status": "error", "error": "no luck", "retry": True}, 78, 1, "no luck"),
         ({"status": "error", "error": "no luck"}, 75, 3, "no luck"),
         (OK, 1, 3, "command exited with code 1"),
