@@ -268,6 +268,7 @@ class Work(RuleBasedStateMachine):
         if (job := self._draw_job(model, data)) is None:
             return
         with self._refused_if(WrongJobState, job.state in ("succeeded", "cancelled")):
+            model.fill(self.now_ms)  # as both acts do first, whether or not they are refused
             self.controls[name].cancel(job.sent.seq)
             model.cancel([job.sent.seq], self.now_ms)
             self.touched.add((name, job.sent.seq))
@@ -280,6 +281,7 @@ class Work(RuleBasedStateMachine):
         is_delayed = (job.state, job.gate) == ("queued", "time")
         can_be = is_delayed or job.state in (*ENDED_BADLY, "cancelled")
         with self._refused_if(WrongJobState, not can_be):
+            model.fill(self.now_ms)
             self.controls[name].retry(job.sent.seq)
             model.retry(job.sent.seq, self.now_ms)
             self.touched.add((name, job.sent.seq))
