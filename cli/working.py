@@ -137,7 +137,6 @@ def run(
     )
     with actions.open_bus(directory, user) as bus:
         source = hosting.open_queue(bus, queue, type, is_raw=is_raw, rules=rules)
-        group = group or f"{source.name}-worker"
         timeout_s = hosting.timeout_s(timeout, is_raw=is_raw)
         worker = Worker(
             bus,
@@ -149,6 +148,6 @@ def run(
             failure_type=failure_type,
         )
         work = hosting.command_work(
-            bus, command, is_raw=is_raw, group=group, timeout_s=timeout_s, config=config
+            bus, command, is_raw=is_raw, group=worker.group, timeout_s=timeout_s, config=config
         )
         return hosting.Running(worker).run(work, once=once, drain=drain)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import errno
 import math
 import shutil
-import signal
-import subprocess
 import time
 from dataclasses import dataclass
 
+from .birth import Birth
 from .running import Running
 from .stop_switch import GRACE_S
 
@@ -100,20 +99,21 @@ def run_process(
     begun = time.monotonic()
     if stop is not None and stop.kill_at < math.inf:
         return ProcessEnd(stopped=True)
-    try:
-        child = _start(argv, env, cwd)
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in an argument or a variable
-        return ProcessEnd(
-            start_error=_start_error(error, argv[0], env, cwd),
-            may_start_later=getattr(error, "errno", None) in _SCARCITY,
-            run_s=time.monotonic() - begun,
-        )
-    run = Running(child, stdin, max_stdout_bytes, max_stderr_bytes, stop)
-    try:
-        run.to_the_end(math.inf if timeout_s is None else begun + timeout_s, grace_s)
-    finally:
-        run.close()
-    return _end(run, child.returncode, time.monotonic() - begun)
+    with Birth(argv, env, cwd) as birth:
+        try:
+            child = birth.child()
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in an argument, say
+            return ProcessEnd(
+                start_error=_start_error(error, argv[0], env, cwd),
+                may_start_later=getattr(error, "errno", None) in _SCARCITY,
+                run_s=time.monotonic() - begun,
+            )
+        run = Running(child, stdin, max_stdout_bytes, max_stderr_bytes, stop)
+        try:
+            run.to_the_end(math.inf if timeout_s is None else begun + timeout_s, grace_s)
+        finally:
+            run.close()
+        return _end(run, child.returncode, time.monotonic() - begun)
 
 
 def _end(run: Running, status: int | None, run_s: float) -> ProcessEnd:
@@ -131,27 +131,6 @@ def _end(run: Running, status: int | None, run_s: float) -> ProcessEnd:
         stopped=run.stopped,
         run_s=run_s,
     )
-
-
-def _start(
-    argv: Sequence[str], env: Mapping[str, str], cwd: str | Path | None
-) -> subprocess.Popen[bytes]:
-    # A thread of the host leaves signals to others by blocking them. A command would inherit that,
-    # and would not hear its SIGTERM.
-    blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    try:
-        return subprocess.Popen(
-            argv,
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=env,
-            cwd=cwd,
-            start_new_session=True,
-        )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def _start_error(

@@ -13,6 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from subprocess import Popen
 
+#: Seconds after SIGKILL in which a process goes; one that has not can't be ended: the kernel holds
+#: it in a system call, or it runs as another user (sudo).
+DYING_S = 5.0
+
 
 class ProcessGroup:
     """The process group that a command leads: signals go to all of it, and to no other group.

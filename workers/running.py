@@ -6,21 +6,18 @@ import math
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
-from contextlib import suppress
 
 from .pipes import Catch, Feed
-from .process_group import ProcessGroup
+from .process_group import DYING_S, ProcessGroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import subprocess
+
     from .stop_switch import StopSwitch
 
-#: Seconds after SIGKILL in which a process goes; one that has not can't be ended: the kernel holds
-#: it in a system call, or it runs as another user (sudo).
-_DYING_S = 5.0
 #: Seconds between looks at what no descriptor tells: they begin short, and double up to the most.
 _FIRST_NAP_S = 0.001
 _LONGEST_NAP_S = 0.02
@@ -69,18 +66,12 @@ class Running:
             deadline: when its time is up, on the monotonic clock.
             grace_s: seconds between SIGTERM and SIGKILL.
         """
-        try:
-            self._begin_to_serve()
+        self._begin_to_serve()
+        now = time.monotonic()
+        while self._group.is_left() and now < self._kill_at + DYING_S:
+            self._serve(self._wait_s(deadline - now))
             now = time.monotonic()
-            while self._group.is_left() and now < self._kill_at + _DYING_S:
-                self._serve(self._wait_s(deadline - now))
-                now = time.monotonic()
-                self._end_if_due(now, deadline, grace_s)
-        except BaseException:
-            self._group.signal(signal.SIGKILL)
-            with suppress(subprocess.TimeoutExpired):
-                self._child.wait(_DYING_S)
-            raise
+            self._end_if_due(now, deadline, grace_s)
         self.stdout.take_the_rest()
         self.stderr.take_the_rest()
 

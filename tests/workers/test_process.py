@@ -268,7 +268,7 @@ def test_command_that_cannot_be_killed_does_not_hold_the_host(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "killpg", refuse)
-        patch.setattr(running, "_DYING_S", 0.1)
+        patch.setattr(running, "DYING_S", 0.1)
         with pytest.warns(ResourceWarning, match="still running"):
             end = run("echo $$ >pids; exec sleep 60", timeout_s=SHORT_TIMEOUT_S, grace_s=0.1)
     assert (end.timed_out, end.exit_code) == (True, None)
@@ -490,19 +490,33 @@ def test_switch_that_is_not_thrown_changes_nothing() -> None:
     assert [run("echo x", stop=switch).stdout for _ in range(3)] == [b"x\n"] * 3
 
 
-def test_exception_in_a_signal_handler_leaves_no_command_behind() -> None:
-    """P-90: a Ctrl-C in the main thread of a program, for instance."""
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """SIGUSR1 raises KeyboardInterrupt in the main thread, wherever it is."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGUSR1, interrupt)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run("echo $$ >pids; kill -USR1 $PPID; exec sleep 60")
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_exception_in_a_signal_handler_ends_the_command() -> None:
+    """P-90: a Ctrl-C in the main thread of a program, for instance."""
+    with pytest.raises(KeyboardInterrupt):
+        run("echo $$ >pids; read line; kill -USR1 $PPID; exec sleep 60", b"served\n")
     assert living() == []
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_exception_while_a_command_starts_leaves_none_behind() -> None:
+    """P-90: the command is there, and the call that starts it has not returned."""
+    for _ in range(50):
+        with pytest.raises(KeyboardInterrupt):
+            run("kill -USR1 $PPID; echo $$ >>pids; exec sleep 60")
+    wait_until(lambda: not any(is_alive(pid) for pid in read_pids()))
 
 
 def test_command_that_asks_at_the_terminal_fails_at_once() -> None:

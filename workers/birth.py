@@ -1,0 +1,101 @@
+"""The start of a command, in which no signal handler cuts in."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import subprocess
+import threading
+from contextlib import suppress
+
+from ..schema import start_thread
+from .process_group import DYING_S, ProcessGroup
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from threading import Thread
+
+
+class Birth:
+    """Starts a command, and ends it if an exception leaves the `with` block.
+
+    Signal handlers run in the main thread, between any two steps of Python. The exception of one,
+    a Ctrl-C for instance, could come when the command is there and no variable holds it yet. So
+    when the main thread wants a command, another thread starts it.
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> None:
+        self._argv = argv
+        self._env = env
+        self._cwd = cwd
+        self._thread: Thread | None = None
+        # The command, or why there is none. Appending to a list is one step.
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._errors: list[OSError | ValueError] = []
+        self._is_abandoned = False
+
+    def child(self) -> subprocess.Popen[bytes]:
+        """Start the command.
+
+        Raises:
+            OSError, ValueError: it can't be started.
+        """
+        if threading.current_thread() is threading.main_thread():
+            self._in_another_thread()
+        else:
+            self._start()
+        if self._errors:
+            raise self._errors[0]
+        return self._children[0]
+
+    def __enter__(self) -> Birth:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self._is_abandoned = True  # first: from here on the thread ends what it starts
+            if self._thread is not None:
+                self._thread.join()
+            self._end_all()
+
+    def _in_another_thread(self) -> None:
+        try:
+            self._thread = start_thread(self._start, "start of a command")
+        except RuntimeError as error:
+            raise BlockingIOError(errno.EAGAIN, str(error)) from error
+        self._thread.join()
+
+    def _start(self) -> None:
+        # A thread of the host leaves signals to others by blocking them. A command would inherit
+        # that, and would not hear its SIGTERM.
+        blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        try:
+            self._children.append(
+                subprocess.Popen(
+                    self._argv,
+                    bufsize=0,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env=self._env,
+                    cwd=self._cwd,
+                    start_new_session=True,
+                )
+            )
+        except (OSError, ValueError) as error:
+            self._errors.append(error)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        if self._is_abandoned:
+            self._end_all()
+
+    def _end_all(self) -> None:
+        for child in self._children:
+            for pipe in (child.stdin, child.stdout, child.stderr):
+                if pipe is not None:
+                    pipe.close()
+            ProcessGroup(child).signal(signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(DYING_S)
