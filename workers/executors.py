@@ -11,7 +11,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from ..subscribers import Outcome
-from .work import Result, result_of, result_of_error
+from .work import Result, result_of, result_of_error, unless_writing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import Protocol
 
-    from ..schema import Message
+    from ..schema import Database, Message
     from ..subscribers import Claim
     from .work import Work
 
@@ -178,6 +178,7 @@ class Tasks:
 
     Args:
         handler: the coroutine function.
+        database: the bus's.
         loop: the loop.
         count: how many at once.
         timeout_s: how long each may take, or None.
@@ -188,6 +189,7 @@ class Tasks:
     def __init__(
         self,
         handler: Callable[[Message], Awaitable[object]],
+        database: Database,
         loop: asyncio.AbstractEventLoop,
         count: int,
         timeout_s: float | None,
@@ -196,6 +198,7 @@ class Tasks:
     ) -> None:
         self._is_stopping = is_stopping
         self._handler = handler
+        self._database = database
         self._loop = loop
         self._free = count
         self._timeout_s = timeout_s
@@ -228,6 +231,9 @@ class Tasks:
         """Do nothing: the loop is its owner's."""
 
     async def _do(self, claim: Claim) -> Result:
+        return unless_writing(self._database, await self._await(claim))
+
+    async def _await(self, claim: Claim) -> Result:
         import asyncio
 
         limit = asyncio.timeout(self._timeout_s)

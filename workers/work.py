@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from ..bus import Bus
-    from ..schema import Message
+    from ..schema import Database, Message
     from ..subscribers import Claim
 
     class Work(Protocol):
@@ -67,14 +67,21 @@ class Function:
             if isinstance(error, KeyboardInterrupt) or os.getpid() != self._pid:
                 raise  # it is the worker that is to end, or a child that the handler forked
             result = result_of_error(error)
-        if self._database.writing:
-            # Its lock would keep every writer out, and what this worker writes next would be lost.
-            self._database.close_thread()
-            return result_of_error(AckbusError("the handler left a transaction open: it is undone"))
-        return result
+        return unless_writing(self._database, result)
 
     def stop(self, claim: Claim, grace_s: float) -> None:
         """Do nothing: a thread that runs Python can't be ended."""
+
+
+def unless_writing(database: Database, result: Result) -> Result:
+    """Return a handler's result, unless it has left this thread's transaction open.
+
+    Its lock would keep every writer out, and what is written next would be lost: it is undone.
+    """
+    if not database.writing:
+        return result
+    database.close_thread()
+    return result_of_error(AckbusError("the handler left a transaction open: it is undone"))
 
 
 def result_of(value: object) -> Result:

@@ -123,7 +123,7 @@ class Worker:
     def run_work(self, work: Work, *, once: bool = False, drain: bool = False) -> int:
         """Do as `run` does, for other kinds of work than Python functions."""
         if self.concurrency == 1 or once:
-            executor: Executor = Inline(work, self._write, lambda: self._is_stopping)
+            executor: Executor = Inline(work, self._write, self._begins_no_more)
         else:
             executor = Threads(work, self.concurrency, self._wake)
         return self._run(executor, once, drain)
@@ -147,7 +147,9 @@ class Worker:
 
         loop = asyncio.get_running_loop()
         count = 1 if once else self.concurrency
-        executor = Tasks(handler, loop, count, timeout_s, self._wake, lambda: self._is_stopping)
+        executor = Tasks(
+            handler, self.bus.database, loop, count, timeout_s, self._wake, self._begins_no_more
+        )
         ended: asyncio.Future[int] = loop.create_future()
 
         def settle(call: Callable[[], None]) -> None:
@@ -261,6 +263,9 @@ class Worker:
             timeout_s = min(timeout_s, max(0.001, (at_ms - self.bus.database.now_ms()) / 1000))
         is_woken = listener.wait(timeout_s)
         _log.debug("woken" if is_woken else "looking again after %.3f s", *[timeout_s][is_woken:])
+
+    def _begins_no_more(self) -> bool:
+        return self._is_stopping
 
     def _wake(self) -> None:
         listener = self._listener

@@ -292,10 +292,8 @@ def test_transaction_of_a_handler_that_raises_is_undone(bus: Bus) -> None:
     assert history(bus) == [[1, "dead", "failed", 1], [2, "succeeded", "completed", 1]]
 
 
-@pytest.mark.parametrize("concurrency", [1, 2])
-def test_transaction_that_a_handler_leaves_open_is_undone_and_fails_it(
-    bus: Bus, concurrency: int
-) -> None:
+@pytest.mark.parametrize("kind", ["inline", "threads", "tasks"])
+def test_transaction_that_a_handler_leaves_open_is_undone_and_fails_it(bus: Bus, kind: str) -> None:
     """Pitfall 7: else it would keep all writers out, and the worker's own ends would be lost."""
     kept: list[Generator[None]] = []
 
@@ -311,7 +309,15 @@ def test_transaction_that_a_handler_leaves_open_is_undone_and_fails_it(
 
     publish(bus, 2)
     queue = Queue.create(bus, QUEUE, max_attempts=1)
-    Worker(bus, queue, concurrency=concurrency).run(handle, drain=True)
+    worker = Worker(bus, queue, concurrency=2 if kind == "threads" else 1)
+    if kind == "tasks":
+
+        async def handle_async(message: Message) -> None:
+            handle(message)
+
+        worker.run(handle_async, drain=True)
+    else:
+        worker.run(handle, drain=True)
     assert not bus.database.writing
     assert history(bus) == [[1, "dead", "failed", 1], [2, "succeeded", "completed", 1]]
     assert "left a transaction open" in str(queue.jobs.get(queue.info, 1).error)
