@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .subscribers import Answer as Answer
     from .subscribers import Claim as Claim
     from .subscribers import ClaimLost as ClaimLost
+    from .subscribers import DeadLetters as DeadLetters
     from .subscribers import Inbox as Inbox
     from .subscribers import Job as Job
     from .subscribers import JobControl as JobControl
@@ -116,6 +117,7 @@ _ROOMS = {
         "Answer",
         "Claim",
         "ClaimLost",
+        "DeadLetters",
         "Inbox",
         "Job",
         "JobControl",

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: The environment variable that names the agent who runs the command.
 AGENT_VARIABLE = "BUS_AGENT"
 
+#: The headers that queues look at.
+AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW = "available_at_ms", "dedupe_key", "dedupe_window_ms"
+
 #: The exit code when nothing was there.
 NOTHING = 4
 
@@ -165,4 +168,13 @@ def _headers(pairs: Sequence[str], base: Mapping[str, object] | None) -> dict[st
         if not equals or not name:
             raise InvalidInput(f"--header must be NAME=TEXT, not {pair!a}")
         headers[name] = value
+    check_headers(headers)
     return headers
+
+
+def check_headers(headers: Mapping[str, object]) -> None:
+    """Refuse headers that ask queues for something in a form that they would pass over."""
+    if not headers.keys().isdisjoint((AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW)):
+        from .message_headers import check_wishes
+
+        check_wishes(headers)

@@ -19,7 +19,7 @@ from ..schema import (
     parse_priority,
 )
 from . import output
-from .actions import print_receipt
+from .actions import check_headers, print_receipt
 from .actions import sender as agent_or_default
 from .payloads import open_input
 from .progress import progress
@@ -127,6 +127,8 @@ def _draft(line: bytes, sender: str | None) -> Draft:
     if record.get("type") is None:
         raise InvalidInput("it has no 'type'")
     fields: dict[str, Any] = record
+    if isinstance(fields.get("headers"), dict):
+        check_headers(fields["headers"])
     return Draft(
         fields["type"],
         fields.get("payload", ABSENT),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar, get_type_hints
 
 import typer
 
@@ -18,10 +20,20 @@ class Commands:
         self._within: list[Commands] = []
 
     def command(self, name: str, *, example: str) -> Callable[[F], F]:
-        """Define a command; its docstring is its help."""
-        return self._typer.command(
+        """Define a command; its docstring is its help.
+
+        A parameter may be a set of options that several commands share: a dataclass whose fields
+        are options, each with a default.
+        """
+        define = self._typer.command(
             name, epilog=f"Example:\n\n\b\n  {example}", no_args_is_help=False
         )
+
+        def command(function: F) -> F:
+            define(_with_plain_parameters(function))
+            return function
+
+        return command
 
     def group(self, name: str, help: str) -> Commands:
         """Define a group of commands within these."""
@@ -34,3 +46,46 @@ class Commands:
         for group in self._within:
             group.add_to(self._typer)
         app.add_typer(self._typer)
+
+
+def _with_plain_parameters(function: Callable[..., int]) -> Callable[..., int]:
+    """Return a function that has the fields of the sets of options for parameters."""
+    hints = get_type_hints(function, include_extras=True)
+    sets: dict[str, type[Any]] = {
+        name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)
+    }
+    if not sets:
+        return function
+    plain = [
+        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(function).parameters.items()
+        for each in (
+            _fields(sets[name]) if name in sets else [parameter.replace(annotation=hints[name])]
+        )
+    ]
+
+    def call(**values: Any) -> int:
+        made = {
+            name: kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            for name, kind in sets.items()
+        }
+        return function(**made, **values)
+
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    call.__annotations__ = {each.name: each.annotation for each in plain}
+    call.__signature__ = inspect.Signature(plain)  # type: ignore[attr-defined]
+    return call
+
+
+def _fields(kind: type[Any]) -> list[inspect.Parameter]:
+    """Return the fields of a set of options as parameters."""
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(kind)
+    ]

@@ -11,14 +11,14 @@ from typing import Annotated
 import orjson
 import typer
 
-from ..schema import AckbusError, BusBusy, InvalidInput, format_ts
+from ..schema import AckbusError, BusBusy, InvalidInput, format_ts, parse_priority
 from . import actions, output
 from .commands import Commands
 from .messages import since_time
 from .metadata import META, parse_meta
 from .options import Directory, Json, User, Verbose
 from .payloads import STDIN, payload_of
-from .publishing import Body, Data, File, From, Meta, To
+from .publishing import Body, Data, File, From, Id, Meta, PriorityName, To, WaitForRoom
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,8 +54,11 @@ def ask(
     file: File = None,
     from_agent: From = None,
     to_agent: To = None,
+    id: Id = None,
+    priority: PriorityName = "normal",
     success_type: SuccessType = None,
     failure_type: FailureType = None,
+    wait: WaitForRoom = None,
     timeout: Annotated[
         str | None,
         typer.Option(
@@ -75,8 +78,10 @@ def ask(
     Without BODY, what comes through a pipe or a file on stdin is the body. The ids of the
     message and its conversation go to stderr at once, the body of the answer to stdout.
     Exit code 1 when the answer tells of a failure or a timeout of the work, 5 when there was no
-    answer in time; it can still come, and 'bus check' shows it. The bus wakes the waiter; where
-    nothing does, it looks every 250 ms.
+    answer in time; it can still come, and 'bus check' shows it. With --id the same command can be
+    repeated: it asks no second time, and finds the first answer. The bus wakes the waiter; where
+    nothing does, it looks every 250 ms. Exit code 3 when a queue or an inbox that the request is
+    for is full, also after --wait.
     """
     from ..subscribers import Request
 
@@ -91,7 +96,10 @@ def ask(
             payload,
             from_agent=sender,
             to_agent=to_agent,
+            id=id,
+            priority=parse_priority(priority),
             headers=headers,
+            wait_s=0.0 if wait is None else actions.seconds(wait, "--wait"),
             success_type=success_type,
             failure_type=failure_type,
         )

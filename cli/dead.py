@@ -7,41 +7,29 @@ from typing import Annotated
 import typer
 
 from .. import subscribers  # loads what a command needs of it when it runs
-from ..schema import InvalidInput, TypePattern
-from . import actions, options, output
+from . import actions
 from .commands import Commands
-from .job_views import jobs_named, print_job, print_jobs, queues_named
-from .jobs import Seq
-from .messages import since_time
-from .options import MAX_SEQ, Directory, Json, OfQueue, Since, User, Verbose
+from .job_choice import Choice, Filter, Seq, named
+from .job_views import jobs_named, print_job, print_jobs
+from .options import Directory, Json, OfQueue, User, Verbose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from ..bus import Bus
-    from ..subscribers import DeadLetters, Job
+    from .job_choice import Chosen
 
 commands = Commands()
 dead = commands.group("dead", help="Jobs that used up their attempts, and wait for you.")
 
-Seqs = Annotated[
-    list[int] | None,
-    typer.Argument(
-        metavar="[SEQ]...", min=1, max=MAX_SEQ, help="The jobs' seqs.", show_default=False
-    ),
-]
 All = Annotated[bool, typer.Option("--all", help="All dead letters of the bus.")]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only list those that are meant; change nothing.")
-]
+
+#: The state that they are in, and the command that shows them.
+_DEAD, _LIST = "dead", "bus dead list"
 
 
 @dead.command("list", example="bus dead list --queue reviews --since 2d")
 def show_list(
-    queue: OfQueue = None,
-    type: options.TypePattern = None,
-    since: Since = None,
+    wanted: Filter,
     json: Json = False,
     directory: Directory = None,
     user: User = False,
@@ -52,7 +40,7 @@ def show_list(
     With --since only those that died since then. Exit code 4 when there are none.
     """
     with actions.open_bus(directory, user) as bus:
-        found = (job for _, jobs in _found(bus, queue, type, since) for job in jobs)
+        found = (job for _, jobs in wanted.find(bus, (_DEAD,)) for job in jobs)
         count = print_jobs(bus, found, json)
     return 0 if count else actions.NOTHING
 
@@ -71,20 +59,15 @@ def show(
     Exit code 4 when it is none.
     """
     with actions.open_bus(directory, user) as bus:
-        ((found, wanted),) = jobs_named(bus, [seq], queue, state="dead")
+        ((found, wanted),) = jobs_named(bus, [seq], queue, _DEAD)
         print_job(bus, found, wanted, json)
     return 0
 
 
 @dead.command("requeue", example="bus dead requeue --queue reviews --since 2h --dry-run")
 def requeue(
-    seqs: Seqs = None,
-    queue: OfQueue = None,
-    type: options.TypePattern = None,
-    since: Since = None,
+    choice: Choice,
     everything: All = False,
-    dry_run: DryRun = False,
-    json: Json = False,
     directory: Directory = None,
     user: User = False,
     verbose: Verbose = False,
@@ -94,21 +77,20 @@ def requeue(
     Those named, all or none of them; or without SEQs all that fit the options. Exit code 4 when
     there are none.
     """
-    _check_choice(seqs, queue, type, since, everything)
+    choice.check(_LIST, is_all=everything)
     with actions.open_bus(directory, user) as bus:
-        chosen = _chosen(bus, seqs, queue, type, since)
-        return _act(bus, chosen, subscribers.DeadLetters.requeue, "requeued", dry_run, json)
+        return choice.act(
+            bus,
+            _chosen(bus, choice),
+            lambda queue, jobs: subscribers.DeadLetters(queue).requeue(jobs),
+            "requeued",
+        )
 
 
 @dead.command("drop", example="bus dead drop 17 19")
 def drop(
-    seqs: Seqs = None,
-    queue: OfQueue = None,
-    type: options.TypePattern = None,
-    since: Since = None,
+    choice: Choice,
     everything: All = False,
-    dry_run: DryRun = False,
-    json: Json = False,
     directory: Directory = None,
     user: User = False,
     verbose: Verbose = False,
@@ -118,68 +100,17 @@ def drop(
     Those named, all or none of them; or without SEQs all that fit the options. Exit code 4 when
     there are none.
     """
-    _check_choice(seqs, queue, type, since, everything)
+    choice.check(_LIST, is_all=everything)
     with actions.open_bus(directory, user) as bus:
-        chosen = _chosen(bus, seqs, queue, type, since)
-        return _act(bus, chosen, subscribers.DeadLetters.drop, "dropped", dry_run, json)
-
-
-def _check_choice(
-    seqs: list[int] | None,
-    queue: str | None,
-    type: str | None,
-    since: str | None,
-    everything: bool,
-) -> None:
-    """Refuse what does not say clearly which are meant. No error offers what means all of them."""
-    filtered = type is not None or since is not None
-    if seqs and (filtered or everything):
-        raise InvalidInput("give SEQs, or options that choose, not both; see 'bus dead list'")
-    if not seqs and (filtered or queue is not None) == everything:
-        raise InvalidInput(
-            "say which: by SEQs, or by --queue, --type, --since; see 'bus dead list'"
+        return choice.act(
+            bus,
+            _chosen(bus, choice),
+            lambda queue, jobs: subscribers.DeadLetters(queue).drop(jobs),
+            "dropped",
         )
 
 
-def _found(
-    bus: Bus, queue: str | None, type: str | None, since: str | None
-) -> Iterator[tuple[DeadLetters, Iterator[Job]]]:
-    """Yield each queue's dead letters that fit the options."""
-    pattern = None if type is None else TypePattern(type)
-    since_ms = None if since is None else since_time(since, bus.database.now_ms())
-    for each in queues_named(bus, queue):
-        letters = subscribers.DeadLetters(each)
-        yield letters, letters.find(type=pattern, since_ms=since_ms)
-
-
-def _chosen(
-    bus: Bus, seqs: list[int] | None, queue: str | None, type: str | None, since: str | None
-) -> Iterable[tuple[DeadLetters, Iterable[Job]]]:
-    if not seqs:
-        return _found(bus, queue, type, since)
-    named = jobs_named(bus, seqs, queue, state="dead")
-    return [(subscribers.DeadLetters(each), [job]) for each, job in named]
-
-
-def _act(
-    bus: Bus,
-    chosen: Iterable[tuple[DeadLetters, Iterable[Job]]],
-    act: Callable[[DeadLetters, Iterable[Job]], Iterator[Job]],
-    done: str,
-    dry_run: bool,
-    json: bool,
-) -> int:
-    if dry_run:
-        count = print_jobs(bus, (job for _, jobs in chosen for job in jobs), json)
-        output.note(f"{output.counted(count, 'job')} would be {done}; nothing was changed")
-        return 0 if count else actions.NOTHING
-    if isinstance(chosen, list):  # named one by one: all of them, or none
-        with bus.transaction():
-            changed = [job for letters, jobs in chosen for job in act(letters, jobs)]
-    else:
-        changed = [job for letters, jobs in chosen for job in act(letters, jobs)]
-    if json:
-        print_jobs(bus, changed, json=True)
-    else:
-        output.line(f"{done} {output.counted(len(changed), 'job')}")
-    return 0 if changed else actions.NOTHING
+def _chosen(bus: Bus, choice: Choice) -> Chosen:
+    if choice.seqs:
+        return named(bus, choice.seqs, choice.queue, _DEAD)
+    return choice.find(bus, (_DEAD,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 
 from ..schema import InvalidInput
@@ -9,6 +11,7 @@ from ..subscribers import MAX_LEASE_S, Queue, QueueNotFound
 from ..workers import JSON_TIMEOUT_S, RAW_TIMEOUT_S, JsonCommand, RawCommand
 from . import actions, output
 from .payloads import json_argument
+from .policy_options import make_queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +54,24 @@ class Running:
             self._worker.stop_now()
         else:
             self._worker.stop()
+            output.remark(
+                "ending when what runs has ended; a second Ctrl-C or SIGTERM ends that now"
+            )
+
+
+def check_command(name: str) -> None:
+    """Refuse a command that is not there: each job that it is tried on would lose an attempt.
+
+    Raises:
+        InvalidInput: it can't be found, or is not executable.
+    """
+    if shutil.which(name) is not None:
+        return
+    if os.sep not in name:
+        raise InvalidInput(f"there is no command {name!a} on the PATH; give its path, like ./cmd")
+    if os.path.isfile(name):
+        raise InvalidInput(f"{name!a} is not executable; make it so with chmod +x")
+    raise InvalidInput(f"there is no command {name!a}; give the path of a program that is there")
 
 
 def open_queue(
@@ -72,8 +93,8 @@ def open_queue(
         if type is None:
             raise
         fitting = {"retry": "asked"} if is_raw else {}
-        return Queue.create(bus, name, type, **fitting | rules)
-    return Queue.create(bus, name, type or there.info.pattern, **rules)  # which compares them
+        return make_queue(bus, name, type, fitting | rules)
+    return make_queue(bus, name, type or there.info.pattern, rules)  # which compares them
 
 
 def timeout_s(timeout: str | None, *, is_raw: bool) -> float | None:
@@ -84,9 +105,16 @@ def timeout_s(timeout: str | None, *, is_raw: bool) -> float | None:
 
 
 def lease_s(lease: str | None, timeout_s: float | None) -> float:
-    """Return for how long a worker leases a job, in seconds."""
+    """Return for how long a worker leases a job, in seconds.
+
+    Raises:
+        InvalidInput: it is no duration, or too short or too long for a lease.
+    """
     if lease is not None:
-        return actions.seconds(lease, "--lease")
+        given_s = actions.seconds(lease, "--lease")
+        if not 0 < given_s <= MAX_LEASE_S:
+            raise InvalidInput(f"--lease must be more than 0 and at most {MAX_LEASE_S:g}s")
+        return given_s
     return _LEASE_S if timeout_s is None else min(timeout_s + _LEASE_BEYOND_S, MAX_LEASE_S)
 
 

@@ -121,7 +121,7 @@ def _when(job: Job, now_ms: int) -> str:
 
 def print_job(bus: Bus, queue: Queue, job: Job, json: bool) -> None:
     """Print a job, its message, and every attempt at it."""
-    claims = queue.claims.of_job(queue.info, job.seq)
+    claims = subscribers.Claims(bus.database).of_job(queue.info, job.seq)
     now_ms = bus.database.now_ms()
     message = bus.log.at(job.seq)
     assert message is not None  # the log keeps every message, and jobs are made of messages

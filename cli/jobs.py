@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from .. import subscribers  # loads what a command needs of it when it runs
+from ..schema import InvalidInput
 from . import actions
 from .commands import Commands
+from .job_choice import Choice, Seq, Seqs, named
 from .job_views import jobs_named, print_job, print_jobs, queues_named
-from .options import MAX_SEQ, Directory, Json, OfQueue, User, Verbose
+from .options import Directory, Json, OfQueue, User, Verbose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable, Iterator
 
-    from ..subscribers import Job, JobControl
+    from ..subscribers import Job, Queue
 
 commands = Commands()
 job = commands.group("job", help="What became of each message in a queue.")
 
-Seq = Annotated[
-    int, typer.Argument(metavar="SEQ", min=1, max=MAX_SEQ, help="The seq of the job's message.")
-]
-Seqs = Annotated[
-    list[int],
-    typer.Argument(metavar="SEQ...", min=1, max=MAX_SEQ, help="The seqs of the jobs' messages."),
-]
+#: The states of jobs that are over without success, and that nobody gave up.
+_ENDED_BADLY = ("failed", "timed_out", "dead")
+
 State = Annotated[
     list[str] | None,
     typer.Option(
         metavar="S",
         help="Only jobs that are queued, running, succeeded, failed, timed_out, dead or "
         "cancelled; may be repeated.",
+        show_default=False,
+    ),
+]
+BadState = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--state",
+        metavar="S",
+        help="Only jobs that are failed, timed_out or dead; may be repeated.",
         show_default=False,
     ),
 ]
@@ -85,20 +93,40 @@ def show(
     return 0
 
 
-@job.command("retry", example="bus job retry 17 19 --queue reviews")
+@dataclass(frozen=True, kw_only=True)
+class BadlyEnded(Choice):
+    """The options of `retry`."""
+
+    state: BadState = None
+
+
+@job.command("retry", example="bus job retry --queue reviews --state failed --since 2h --dry-run")
 def retry(
-    seqs: Seqs,
-    queue: OfQueue = None,
-    json: Json = False,
+    choice: BadlyEnded,
     directory: Directory = None,
     user: User = False,
     verbose: Verbose = False,
 ) -> int:
-    """Let jobs that did not succeed be tried again, from the first attempt: all named, or none.
+    """Let jobs that did not succeed be tried again, from the first attempt.
 
-    A delayed job need not wait any longer. Prints nothing unless asked for JSON.
+    Those named, all or none of them, also cancelled ones, and delayed ones, which need not wait
+    any longer; or without SEQs all that ended badly and fit the options. Exit code 4 when there
+    are none.
     """
-    return _act(seqs, queue, json, directory, user, subscribers.JobControl.retry)
+    states = tuple(dict.fromkeys(choice.state or ()))
+    if not set(states) <= set(_ENDED_BADLY):
+        raise InvalidInput(f"--state must be {', '.join(_ENDED_BADLY[:-1])} or {_ENDED_BADLY[-1]}")
+    choice.check("bus job list", is_filtered=bool(states))
+    with actions.open_bus(directory, user) as bus:
+        if choice.seqs:
+            return choice.act(bus, named(bus, choice.seqs, choice.queue), _retry, "retried")
+        chosen = choice.find(bus, states or _ENDED_BADLY)
+        return choice.act(
+            bus,
+            chosen,
+            lambda queue, jobs: subscribers.DeadLetters(queue).requeue(jobs),
+            "retried",
+        )
 
 
 @job.command("cancel", example="bus job cancel 17")
@@ -112,25 +140,20 @@ def cancel(
 ) -> int:
     """Give jobs up: all named, or none.
 
-    A worker that is at one loses its claim. The messages stay in the log. Prints nothing unless
-    asked for JSON.
+    A worker that is at one loses its claim. The messages stay in the log.
     """
-    return _act(seqs, queue, json, directory, user, subscribers.JobControl.cancel)
-
-
-def _act(
-    seqs: list[int],
-    queue: str | None,
-    json: bool,
-    directory: str | None,
-    user: bool,
-    act: Callable[[JobControl, int], Job],
-) -> int:
-    """Do something to jobs in one transaction."""
+    choice = Choice(seqs=seqs, queue=queue, json=json)
     with actions.open_bus(directory, user) as bus:
-        found = jobs_named(bus, seqs, queue)
-        with bus.transaction():
-            done = [act(subscribers.JobControl(each), wanted.seq) for each, wanted in found]
-        if json:
-            print_jobs(bus, done, json=True)
-    return 0
+        return choice.act(bus, named(bus, seqs, queue), _cancel, "cancelled")
+
+
+def _retry(queue: Queue, jobs: Iterable[Job]) -> Iterator[Job]:
+    control = subscribers.JobControl(queue)
+    for each in jobs:
+        yield control.retry(each.seq)
+
+
+def _cancel(queue: Queue, jobs: Iterable[Job]) -> Iterator[Job]:
+    control = subscribers.JobControl(queue)
+    for each in jobs:
+        yield control.cancel(each.seq)

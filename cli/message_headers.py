@@ -6,14 +6,17 @@ it. (Plugboard's exit code for a bad `--meta` is 1; here it is 2, as for all tha
 
 from __future__ import annotations
 
+from .. import subscribers  # loads what a command needs of it when it runs
 from ..schema import InvalidInput, now_ms, parse_ts
 from . import actions
+from .actions import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
 from .metadata import META, parse_meta
 from .payloads import json_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
 
 def message_headers(
@@ -33,17 +36,38 @@ def message_headers(
     if meta:
         found[META] = _base(found) | parse_meta(meta)
     if (delay, at, dedupe_key, dedupe_window) != (None, None, None, None):
-        from ..subscribers import work_headers
-
         window_s = (
             None if dedupe_window is None else actions.seconds(dedupe_window, "--dedupe-window")
         )
-        found |= work_headers(
+        found |= subscribers.work_headers(
             available_at_ms=_available_at_ms(delay, at),
             dedupe_key=dedupe_key,
             dedupe_window_s=window_s,
         )
     return found or None
+
+
+def check_wishes(headers: Mapping[str, object]) -> None:
+    """Refuse what asks queues for something in a form that they would pass over in silence.
+
+    Raises:
+        InvalidInput: a header that queues look at has a value of another form than they do.
+    """
+    for name in (AVAILABLE_AT, DEDUPE_WINDOW):
+        if name in headers and type(headers[name]) is not int:
+            raise InvalidInput(
+                f"header {name} must be a whole number, in milliseconds, not {headers[name]!r}"
+            )
+    if not isinstance(headers.get(DEDUPE_KEY, ""), str):
+        raise InvalidInput(f"header {DEDUPE_KEY} must be text, not {headers[DEDUPE_KEY]!r}")
+    at_ms: Any = headers.get(AVAILABLE_AT)
+    key: Any = headers.get(DEDUPE_KEY)
+    window_ms: Any = headers.get(DEDUPE_WINDOW)
+    subscribers.work_headers(
+        available_at_ms=at_ms,
+        dedupe_key=key,
+        dedupe_window_s=None if window_ms is None else window_ms / 1000,
+    )
 
 
 def _object(text: str) -> dict[str, object]:

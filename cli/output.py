@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from contextlib import suppress
 
 import orjson
 
@@ -213,6 +214,18 @@ def detail(text: str) -> None:
     """Tell it only to those who gave -v."""
     if _verbose:
         note(text)
+
+
+def remark(text: str) -> None:
+    """Tell it to a person who looks on: where stderr is a terminal, or with -v.
+
+    In one write that passes Python's buffer by: a signal handler, which may have cut into
+    another line, can call it.
+    """
+    if not _verbose and (sys.stderr is None or not sys.stderr.isatty()):
+        return
+    with suppress(OSError):  # whoever would be told this has left
+        os.write(2, f"bus: {visible(text)}\n".encode())
 
 
 def error(text: str, cause: BaseException | None = None) -> None:

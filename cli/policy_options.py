@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from .. import subscribers  # loads what a command needs of it when it runs
 from ..schema import InvalidInput
 from . import actions
 
@@ -13,18 +16,55 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..bus import Bus
+    from ..subscribers import Queue
+
 #: The word for no limit.
 ANY = "any"
 
+#: The largest number that a rule may be.
+_MOST = 2**31 - 1
 
-def _option(metavar: str, help: str) -> typer.models.OptionInfo:
-    """Return the definition of an option that leaves its rule alone unless it is given."""
-    option: typer.models.OptionInfo = typer.Option(metavar=metavar, help=help, show_default=False)
+
+class OrderingName(StrEnum):
+    """In which order a queue hands out its jobs."""
+
+    FIFO = "fifo"
+    PRIORITY = "priority"
+
+
+class RetryName(StrEnum):
+    """What brings another attempt."""
+
+    FAILURES = "failures"
+    ASKED = "asked"
+
+
+class OnLostName(StrEnum):
+    """What becomes of a job whose worker is lost."""
+
+    REQUEUE = "requeue"
+    FAIL = "fail"
+    DEAD = "dead"
+
+
+def _option(metavar: str, help: str, most: int | None = None) -> typer.models.OptionInfo:
+    """Return the definition of an option that leaves its rule alone unless it is given.
+
+    Args:
+        metavar: what stands for its value.
+        help: what it does.
+        most: the largest value of a number, which is 1 or more.
+    """
+    option: typer.models.OptionInfo = typer.Option(
+        metavar=metavar, help=help, show_default=False, min=most and 1, max=most
+    )
     return option
 
 
 Ordering = Annotated[
-    str | None, _option("O", "fifo: oldest first. priority: most urgent first. Default: fifo.")
+    OrderingName | None,
+    _option("O", "fifo: oldest first. priority: most urgent first. Default: fifo."),
 ]
 Ageing = Annotated[
     str | None,
@@ -35,7 +75,7 @@ Ageing = Annotated[
     ),
 ]
 Retry = Annotated[
-    str | None,
+    RetryName | None,
     _option(
         "R",
         "failures: a failure is tried again. asked: it is an answer, and only exit status 75 "
@@ -44,14 +84,15 @@ Retry = Annotated[
     ),
 ]
 MaxAttempts = Annotated[
-    int | None, _option("N", "How many attempts a job has, lost ones included. Default: 4.")
+    int | None,
+    _option("N", "How many attempts a job has, lost ones included. Default: 4.", _MOST),
 ]
 Backoff = Annotated[
     str | None,
     _option("D", "The pause before the second attempt; it doubles each time. Default: 30s."),
 ]
 OnLost = Annotated[
-    str | None,
+    OnLostName | None,
     _option(
         "P",
         "When a worker is lost: requeue the job, fail it, or count it as dead. Default: requeue.",
@@ -61,7 +102,8 @@ MaxRunning = Annotated[
     str | None, _option("N", "How many jobs may run at once; any is no limit. Default: any.")
 ]
 MaxRunningPerKey = Annotated[
-    int | None, _option("N", "How many with the same dedupe key may run at once. Default: 1.")
+    int | None,
+    _option("N", "How many with the same dedupe key may run at once. Default: 1.", _MOST),
 ]
 DedupeWindow = Annotated[
     str | None,
@@ -69,44 +111,94 @@ DedupeWindow = Annotated[
 ]
 
 
-def policy_rules(
-    *,
-    ordering: str | None = None,
-    ageing: str | None = None,
-    retry: str | None = None,
-    max_attempts: int | None = None,
-    backoff: str | None = None,
-    on_lost: str | None = None,
-    max_running: str | None = None,
-    max_running_per_key: int | None = None,
-    dedupe_window: str | None = None,
-) -> dict[str, Any]:
-    """Return the rules that options gave, as `Queue.create` takes them; the others are left out.
+@dataclass(frozen=True, kw_only=True)
+class RetryOptions:
+    """What can be said of a queue that a worker makes."""
+
+    retry: Retry = None
+    max_attempts: MaxAttempts = None
+    backoff: Backoff = None
+    on_lost: OnLost = None
+
+    def rules(self) -> dict[str, Any]:
+        """Return the rules that were given, as `Queue.create` takes them, without the others.
+
+        Raises:
+            InvalidInput: a duration or a number is none.
+        """
+        given = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return dict(_rule(name, value) for name, value in given if value is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyOptions(RetryOptions):
+    """All rules of a queue."""
+
+    ordering: Ordering = None
+    ageing: Ageing = None
+    max_running: MaxRunning = None
+    max_running_per_key: MaxRunningPerKey = None
+    dedupe_window: DedupeWindow = None
+
+
+def option_of(rule: str) -> str:
+    """Return the option that sets a rule, without its dashes."""
+    return rule.removesuffix("_s").replace("_", "-")
+
+
+def as_typed(value: object) -> object:
+    """Return the value of a rule as it is typed."""
+    if value is None:
+        return ANY
+    return f"{value:g}s" if isinstance(value, float) else value
+
+
+def make_queue(
+    bus: Bus, name: str, pattern: str | None, rules: dict[str, Any], start: str | int = "beginning"
+) -> Queue:
+    """Make a queue, unless it is there, as `Queue.create` does; its errors name the options.
 
     Raises:
-        InvalidInput: a duration or a number is none.
+        InvalidInput: an argument breaks a rule.
+        QueueMismatch: it is there, with another pattern, or another value of a given rule.
     """
-    rules: dict[str, Any] = {
-        "ordering": ordering,
-        "ageing_s": None if ageing is None else actions.seconds(ageing, "--ageing"),
-        "retry": retry,
-        "max_attempts": max_attempts,
-        "backoff_s": None if backoff is None else actions.seconds(backoff, "--backoff"),
-        "on_lost": on_lost,
-        "max_running_per_key": max_running_per_key,
-        "dedupe_window_s": (
-            None if dedupe_window is None else actions.seconds(dedupe_window, "--dedupe-window")
-        ),
-    }
-    given = {rule: value for rule, value in rules.items() if value is not None}
-    if max_running is not None:
-        given["max_running"] = _number_or_any(max_running)
-    return given
+    try:
+        return subscribers.Queue.create(bus, name, pattern, start=start, **rules)
+    except subscribers.QueueMismatch as error:
+        there = subscribers.Queues(bus).get(name)
+        for rule, wanted in rules.items() if there.pattern == (pattern or name) else ():
+            stored = getattr(there.policy, rule)
+            if stored != wanted:
+                raise subscribers.QueueMismatch(
+                    f"queue {name!r} is there with --{option_of(rule)} {as_typed(stored)}, not"
+                    f" {as_typed(wanted)}; change it with 'bus queue set'"
+                ) from error
+        raise
+
+
+def _rule(name: str, given: Any) -> tuple[str, object]:
+    """Return a rule by its name in `Policy`, and its value, of what an option gave."""
+    if isinstance(given, StrEnum):
+        return name, given.value
+    if name == "max_running":
+        return name, _number_or_any(given)
+    return (f"{name}_s", _duration(name, given)) if isinstance(given, str) else (name, given)
+
+
+def _duration(name: str, text: str) -> float:
+    option = f"--{option_of(name)}"
+    seconds = actions.seconds(text, option)
+    rules: dict[str, Any] = {f"{name}_s": seconds}
+    try:
+        subscribers.Policy(**rules)
+    except InvalidInput as error:
+        raise InvalidInput(f"{option} {text} is too short or too long for a queue") from error
+    return seconds
 
 
 def _number_or_any(text: str) -> int | None:
     if text == ANY:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text)):
         raise InvalidInput(f"--max-running must be a whole number of at least 1, or {ANY}")
     return int(text)

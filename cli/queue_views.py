@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from ..schema import format_ts
 from . import output
+from .policy_options import as_typed, option_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,14 +110,8 @@ def print_json_lines(found: list[QueueStats]) -> None:
 
 def policy_line(info: QueueInfo) -> str:
     """Return a queue's policy in the words of the options."""
-    rules = ((name.removesuffix("_s"), value) for name, value in asdict(info.policy).items())
-    return ", ".join(f"{name.replace('_', '-')} {_value(name, value)}" for name, value in rules)
-
-
-def _value(name: str, value: object) -> object:
-    if value is None:
-        return "any"
-    return f"{value:g}s" if isinstance(value, float) else value
+    rules = asdict(info.policy).items()
+    return ", ".join(f"{option_of(rule)} {as_typed(value)}" for rule, value in rules)
 
 
 def _attempts(stats: QueueStats) -> str:

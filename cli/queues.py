@@ -11,18 +11,7 @@ from ..schema import InvalidInput
 from . import actions, output
 from .commands import Commands
 from .options import Directory, Json, QueueName, User, Verbose
-from .policy_options import (
-    Ageing,
-    Backoff,
-    DedupeWindow,
-    MaxAttempts,
-    MaxRunning,
-    MaxRunningPerKey,
-    OnLost,
-    Ordering,
-    Retry,
-    policy_rules,
-)
+from .policy_options import PolicyOptions, make_queue
 from .queue_views import (
     list_table,
     policy_line,
@@ -36,7 +25,11 @@ from .watching import watch as go_on_watching
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..bus import Bus
     from ..subscribers import QueueInfo, QueueStats
+    from .watching import Table
 
 commands = Commands()
 queue = commands.group("queue", help="Work that competing workers take, by type.")
@@ -73,10 +66,7 @@ def list_queues(
             queues = [subscribers.Queue(bus, info) for info in subscribers.Queues(bus).list()]
             return [subscribers.QueueStats.of(each, window_s=window_s) for each in queues]
 
-        if watch:
-            lines = print_json_lines if json else print_lines
-            go_on_watching(look, every, table=list_table, lines=lines)
-        found = look()
+        found = _look(look, every if watch else None, list_table, json)
     if json:
         print_json_lines(found)
     elif found:
@@ -107,10 +97,7 @@ def show(
         def look() -> list[QueueStats]:
             return [subscribers.QueueStats.of(opened, window_s=window_s)]
 
-        if watch:
-            lines = print_json_lines if json else print_lines
-            go_on_watching(look, every, table=show_table, lines=lines)
-        (stats,) = found = look()
+        (stats,) = found = _look(look, every if watch else None, show_table, json)
     if json:
         output.json_line(stats_record(stats))
     else:
@@ -134,20 +121,16 @@ def create(
         ),
     ] = None,
     start: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="S", help="beginning: all that the log holds; now; or the seq to start at."
+            metavar="S",
+            help="beginning: all that the log holds; now; or the seq to start at. Default: "
+            "beginning.",
+            show_default=False,
         ),
-    ] = "beginning",
-    ordering: Ordering = None,
-    ageing: Ageing = None,
-    retry: Retry = None,
-    max_attempts: MaxAttempts = None,
-    backoff: Backoff = None,
-    on_lost: OnLost = None,
-    max_running: MaxRunning = None,
-    max_running_per_key: MaxRunningPerKey = None,
-    dedupe_window: DedupeWindow = None,
+    ] = None,
+    *,
+    policy: PolicyOptions,
     json: Json = False,
     directory: Directory = None,
     user: User = False,
@@ -155,21 +138,15 @@ def create(
 ) -> int:
     """Make a queue, unless it is there.
 
-    Exit code 3 when it is there with another type or another value of an option given.
+    Exit code 3 when it is there with another type or another value of an option given. Where it
+    began stays as it is: a --start that comes too late is told on stderr.
     """
-    rules = policy_rules(
-        ordering=ordering,
-        ageing=ageing,
-        retry=retry,
-        max_attempts=max_attempts,
-        backoff=backoff,
-        on_lost=on_lost,
-        max_running=max_running,
-        max_running_per_key=max_running_per_key,
-        dedupe_window=dedupe_window,
-    )
+    rules = policy.rules()
     with actions.open_bus(directory, user) as bus:
-        made = subscribers.Queue.create(bus, name, type, start=_start(start), **rules)
+        is_there = name in (info.name for info in subscribers.Queues(bus).list())
+        made = make_queue(bus, name, type, rules, _start(start))
+    if is_there and start is not None:
+        output.note(f"queue {name!r} was there already; --start {start} changed nothing")
     _print(made.info, json)
     return 0
 
@@ -177,15 +154,7 @@ def create(
 @queue.command("set", example="bus queue set reviews --max-running 8 --on-lost dead")
 def set_policy(
     name: QueueName,
-    ordering: Ordering = None,
-    ageing: Ageing = None,
-    retry: Retry = None,
-    max_attempts: MaxAttempts = None,
-    backoff: Backoff = None,
-    on_lost: OnLost = None,
-    max_running: MaxRunning = None,
-    max_running_per_key: MaxRunningPerKey = None,
-    dedupe_window: DedupeWindow = None,
+    policy: PolicyOptions,
     json: Json = False,
     directory: Directory = None,
     user: User = False,
@@ -196,17 +165,7 @@ def set_policy(
     Options not given stay as they are. It holds from the next claim on; jobs that are in the
     queue already keep their number of attempts.
     """
-    rules = policy_rules(
-        ordering=ordering,
-        ageing=ageing,
-        retry=retry,
-        max_attempts=max_attempts,
-        backoff=backoff,
-        on_lost=on_lost,
-        max_running=max_running,
-        max_running_per_key=max_running_per_key,
-        dedupe_window=dedupe_window,
-    )
+    rules = policy.rules()
     if not rules:
         raise InvalidInput("give at least one rule; see 'bus queue set --help'")
     with actions.open_bus(directory, user) as bus:
@@ -228,10 +187,8 @@ def pause(
     What runs goes on, and what comes waits. Prints nothing unless asked for JSON.
     """
     with actions.open_bus(directory, user) as bus:
-        queues = subscribers.Queues(bus)
-        queues.pause(name)
-        if json:
-            output.json_line(queue_record(queues.get(name)))
+        subscribers.Queues(bus).pause(name)
+        _print_if_json(bus, name, json)
     return 0
 
 
@@ -248,10 +205,8 @@ def resume(
     Prints nothing unless asked for JSON.
     """
     with actions.open_bus(directory, user) as bus:
-        queues = subscribers.Queues(bus)
-        queues.resume(name)
-        if json:
-            output.json_line(queue_record(queues.get(name)))
+        subscribers.Queues(bus).resume(name)
+        _print_if_json(bus, name, json)
     return 0
 
 
@@ -276,9 +231,28 @@ def purge(
     return 0 if count else actions.NOTHING
 
 
-def _start(text: str) -> str | int:
+def _look(
+    look: Callable[[], list[QueueStats]],
+    every: str | None,
+    table: Callable[[list[QueueStats]], Table],
+    json: bool,
+) -> list[QueueStats]:
+    """Look once, and return how things stand; or go on showing it, when told how often to look."""
+    if every is not None:
+        go_on_watching(look, every, table=table, lines=print_json_lines if json else print_lines)
+    return look()
+
+
+def _start(text: str | None) -> str | int:
+    if text is None:
+        return "beginning"
     is_seq = text.isascii() and text.isdecimal() and len(text) < 20
     return int(text) if is_seq else text
+
+
+def _print_if_json(bus: Bus, name: str, json: bool) -> None:
+    if json:
+        _print(subscribers.Queues(bus).get(name), json)
 
 
 def _print(info: QueueInfo, json: bool) -> None:

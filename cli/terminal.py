@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from .output import Parts
+
+    #: The heading of a column, and its cells.
+    Column = tuple[str, ...]
 
 #: The styles of the parts of a message's line: seq, time, route, type, payload.
 _STYLES = ("bold", "dim", "cyan", "green", "")
@@ -34,6 +38,12 @@ _STATES = {
     "failed": "red",
     "timed_out": "red",
 }
+
+#: The space between columns; and how much of free text is left to see, as long as there is room.
+_GAP, _LEAST_TEXT = 2, 16
+
+#: Cells that say nothing.
+_NOTHING = {"", "0", "-"}
 
 _console = Console(highlight=False, markup=False, emoji=False)
 
@@ -57,12 +67,52 @@ def table_in_place() -> Iterator[Callable[[Sequence[str], Sequence[Sequence[str]
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell, _STATES.get(cell, "")) for cell in row))
+    """Return a table that fits the terminal and breaks no word.
+
+    Headings of several words may take several lines. Where that does not suffice, columns that
+    say nothing are left out, then the last column, which is the free text if there is any, ends
+    early with an ellipsis, and after it whichever is the widest.
+    """
+    columns = _telling(list(zip(headings, *rows, strict=True)))
+    table = Table(box=None, header_style="bold", padding=(0, _GAP, 0, 0), pad_edge=False)
+    for column, width in zip(columns, _widths(columns), strict=True):
+        table.add_column(column[0], width=width)
+    for row in zip(*(column[1:] for column in columns), strict=True):
+        cells = (
+            Text(cell, _STATES.get(cell, ""), no_wrap=True, overflow="ellipsis") for cell in row
+        )
+        table.add_row(*cells)
     return table
+
+
+def _telling(columns: list[Column]) -> list[Column]:
+    """Leave out columns that say nothing, from the right, until the others fit."""
+    kept = list(columns)
+    for index in reversed(range(1, len(columns))):
+        if _excess([_width(column) for column in kept]) > 0 and set(columns[index][1:]) <= _NOTHING:
+            del kept[index]
+    return kept
+
+
+def _widths(columns: list[Column]) -> list[int]:
+    """Return how wide columns are to be."""
+    widths = [_width(column) for column in columns]
+    excess = max(0, _excess(widths))
+    cut = max(0, min(excess, widths[-1] - _LEAST_TEXT))
+    widths[-1] -= cut
+    for _ in range(excess - cut):
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+def _width(column: Column) -> int:
+    """Return how wide a column has to be so that no word of its heading and no cell is broken."""
+    return max(map(cell_len, (*column[0].split(), *column[1:])))
+
+
+def _excess(widths: Sequence[int]) -> int:
+    """Return by how much columns are wider than the terminal."""
+    return sum(widths) + _GAP * (len(widths) - 1) - _console.width
 
 
 def print_branch(prefix: str, text: str, style: str) -> None:

@@ -40,13 +40,22 @@ def show(error: ClickException) -> int:
 
 
 def _reason(error: ClickException) -> str:
-    if isinstance(error, NoSuchOption) and error.option_name in _OF_COMMANDS:
+    if (
+        isinstance(error, NoSuchOption)
+        and error.option_name in _OF_COMMANDS
+        and _is_of_group(error)
+    ):
         return f"give {error.option_name} after the command"
     if isinstance(error, BadParameter) and not isinstance(error, MissingParameter):
         rule = _rule(error)
         if rule:
             return f"{_name(error.param)} must be {rule}"
     return " ".join(error.format_message().split()).rstrip(".")
+
+
+def _is_of_group(error: UsageError) -> bool:
+    """Whether the words up to the mistake name a group, and no command of it yet."""
+    return error.ctx is not None and hasattr(error.ctx.command, "commands")
 
 
 def _rule(error: BadParameter) -> str | None:

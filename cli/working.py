@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from . import actions, policy_options
+from . import actions, output
 from .commands import Commands
 from .options import Directory, User, Verbose
+from .policy_options import RetryOptions
 
 commands = Commands()
 
@@ -40,7 +41,8 @@ QueueName = Annotated[
     ),
 ]
 ContractName = Annotated[
-    Contract, typer.Option(help="raw: body on stdin, result on stdout. json: one object each.")
+    Contract,
+    typer.Option(metavar="C", help="raw: body on stdin, result on stdout. json: one object each."),
 ]
 SuccessType = Annotated[
     str | None,
@@ -104,10 +106,8 @@ def run(
     drain: Drain = False,
     group: Group = None,
     config: Config = None,
-    retry: policy_options.Retry = None,
-    max_attempts: policy_options.MaxAttempts = None,
-    backoff: policy_options.Backoff = None,
-    on_lost: policy_options.OnLost = None,
+    *,
+    policy: RetryOptions,
     directory: Directory = None,
     user: User = False,
     verbose: Verbose = False,
@@ -127,14 +127,16 @@ def run(
     BUS_MESSAGE_ID, BUS_MESSAGE_SEQ, BUS_MESSAGE_TYPE, BUS_FROM, BUS_CORRELATION_ID, BUS_META_...
     for each entry of the header meta, and TRACEPARENT. SIGTERM and Ctrl-C end this when what runs
     has ended; a second one ends that too, and hands it back. After a kill -9, CMD runs on.
+
+    A CMD that is not there at the start is refused with exit code 2, before anything is claimed.
+    On a terminal, or with -v, it says on stderr what it works on.
     """
     from ..workers import Worker
     from . import hosting
 
     is_raw = contract is Contract.RAW
-    rules = policy_options.policy_rules(
-        retry=retry, max_attempts=max_attempts, backoff=backoff, on_lost=on_lost
-    )
+    rules = policy.rules()
+    hosting.check_command(command[0])
     with actions.open_bus(directory, user) as bus:
         source = hosting.open_queue(bus, queue, type, is_raw=is_raw, rules=rules)
         timeout_s = hosting.timeout_s(timeout, is_raw=is_raw)
@@ -149,5 +151,9 @@ def run(
         )
         work = hosting.command_work(
             bus, command, is_raw=is_raw, group=worker.group, timeout_s=timeout_s, config=config
+        )
+        output.remark(
+            f"working on queue {source.name!r}, which takes in {source.info.pattern}, with"
+            f" {command[0]}: {contract} contract, {concurrency} at a time; Ctrl-C ends it"
         )
         return hosting.Running(worker).run(work, once=once, drain=drain)

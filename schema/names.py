@@ -22,8 +22,10 @@ def check_lease_name(name: object) -> None:
 
 
 def check_queue_name(name: object) -> None:
-    """Refuse what can't be a queue's name: printable text, 1 to 255 characters."""
-    _check(name, "queue name", MAX_TYPE_CHARS)
+    """Refuse what can't be a queue's name: printable text without spaces, 1 to 255 characters."""
+    text = _check(name, "queue name", MAX_TYPE_CHARS)
+    if " " in text:
+        raise InvalidInput(f"queue name {text!r} must not have spaces")
 
 
 def check_type(name: object) -> None:

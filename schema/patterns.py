@@ -12,8 +12,9 @@ class TypePattern:
     Answers are remembered, because a log has few types and many messages.
 
     Raises:
-        InvalidInput: the pattern is empty, too long, has `>` elsewhere than at the end, or a
-            wildcard that is not a whole part.
+        InvalidInput: no type can match: the pattern is empty, too long, has a space, begins with
+            `-`, has `>` elsewhere than at the end, or a wildcard that is not a whole part.
+            (Control characters no type of ours has either, but other programs can store them.)
     """
 
     __slots__ = ("_known", "_open_ended", "_parts", "exact", "text")
@@ -21,9 +22,13 @@ class TypePattern:
     def __init__(self, text: str) -> None:
         parts = text.split(".")
         mixed = any(part not in ("*", ">") and ("*" in part or ">" in part) for part in parts)
-        if mixed or len(text) > MAX_TYPE_CHARS or "" in parts or ">" in parts[:-1]:
+        misplaced = "" in parts or ">" in parts[:-1] or " " in text or text.startswith("-")
+        if mixed or misplaced or len(text) > MAX_TYPE_CHARS:
             shown = text if len(text) <= 40 else text[:40] + "…"
-            raise InvalidInput(f"{shown!a} is not a type pattern like task.done, task.*, or task.>")
+            raise InvalidInput(
+                f"{shown!a} is not a type pattern: dotted words without spaces, like task.done,"
+                " task.*, or task.>"
+            )
         self.text = text
         self._open_ended = parts[-1] == ">"
         self._parts = parts[:-1] if self._open_ended else parts

@@ -9,6 +9,13 @@ from .session import Session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .answers import CONTEXT as CONTEXT
+    from .answers import TRACE_PARENT as TRACE_PARENT
+    from .answers import TRACE_STATE as TRACE_STATE
+    from .answers import answer_to as answer_to
+    from .answers import carried_on as carried_on
+    from .answers import child_trace as child_trace
+    from .answers import last_words as last_words
     from .claims import Claim as Claim
     from .claims import ClaimRecord as ClaimRecord
     from .claims import Claims as Claims
@@ -99,6 +106,9 @@ __all__ = [
     "list_jobs",
     "work_headers",
     # conversations
+    "CONTEXT",
+    "TRACE_PARENT",
+    "TRACE_STATE",
     "Answer",
     "Notices",
     "Request",
@@ -106,13 +116,18 @@ __all__ = [
     "Trace",
     "Work",
     "WorkHistory",
+    "answer_to",
+    "carried_on",
     "check",
+    "child_trace",
     "find_message",
+    "last_words",
     "request",
 ]
 
 #: Where the names for queues are: the hot commands don't need them.
 _HOMES = {
+    "CONTEXT": "answers",
     "DEDUPE_KEY": "wishes",
     "DEFAULT_LEASE_S": "queue",
     "DEFAULT_WINDOW_S": "queue_stats",
@@ -121,6 +136,8 @@ _HOMES = {
     "MAX_LEASE_S": "queue",
     "POLICY_FIELDS": "policy",
     "STATES": "jobs",
+    "TRACE_PARENT": "answers",
+    "TRACE_STATE": "answers",
     "Answer": "conversations",
     "Claim": "claims",
     "ClaimLost": "errors",
@@ -151,8 +168,12 @@ _HOMES = {
     "WorkHeaders": "wishes",
     "WorkHistory": "trace",
     "WrongJobState": "errors",
+    "answer_to": "answers",
+    "carried_on": "answers",
     "check": "conversations",
+    "child_trace": "answers",
     "find_message": "trace",
+    "last_words": "answers",
     "list_jobs": "job_lists",
     "request": "conversations",
     "work_headers": "wishes",

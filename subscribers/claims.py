@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import orjson
 
 from ..schema import InvalidInput
-from .jobs import MAX_ERROR_CHARS
+from .jobs import FAILED, TIMED_OUT
+from .kept import kept_error, kept_text
 from .work_statements import SQL
 
 TYPE_CHECKING = False
@@ -17,15 +18,11 @@ if TYPE_CHECKING:
     from ..schema import Database, Message
     from .queues import QueueInfo
 
-#: The statuses of a claim.
-ACTIVE, COMPLETED, FAILED, TIMED_OUT, LOST = "active", "completed", "failed", "timed_out", "lost"
+#: The statuses of a claim, beside `FAILED` and `TIMED_OUT`, which are a job's too.
+ACTIVE, COMPLETED, LOST = "active", "completed", "lost"
 
 #: Those with which a worker may end its claim.
 ENDS = (COMPLETED, FAILED, TIMED_OUT)
-
-#: How much of a result and of captured stderr a claim keeps, in characters. What is longer is
-#: in the reply, or gone.
-MAX_KEPT_CHARS = 65_536
 
 #: How many lost claims one transaction looks after.
 _LOST_BATCH = 100
@@ -138,7 +135,7 @@ class Outcome:
     def row(self) -> tuple[object, ...]:
         """Return the values of exit_code, error, stderr, result and logs as they are stored."""
         logs = None if not self.logs else orjson.dumps(self.logs).decode()
-        kept = (_kept(self.error, MAX_ERROR_CHARS), _kept(self.stderr), _kept(_text(self.result)))
+        kept = (kept_error(self.error), kept_text(self.stderr), kept_text(_text(self.result)))
         return (self.exit_code, *kept, logs)
 
 
@@ -181,9 +178,10 @@ class Claims:
         self._database.rows(SQL["hand_back_claim"], (now_ms, why, token, now_ms))
         return self._database.connection.changes() > 0
 
-    def is_active(self, token: int) -> bool:
-        """Whether a claim is not over, as far as anybody has noted."""
-        return bool(self._database.value(SQL["claim_is_active"], (token,)))
+    def status(self, token: int) -> str | None:
+        """Return the status of a claim, as far as anybody has noted, or None without one."""
+        status: str | None = self._database.value(SQL["claim_status"], (token,))
+        return status
 
     def expired(self, info: QueueInfo, now_ms: int) -> list[tuple[int, int]]:
         """Return token and seq of claims whose lease has run out, some at a time."""
@@ -209,11 +207,6 @@ class Claims:
         rows = self._database.rows(SQL["claims_of_job"], (info.id, seq))
         return [ClaimRecord(*row) for row in rows]
 
-    def active(self, info: QueueInfo, limit: int) -> list[ClaimRecord]:
-        """Return up to `limit` active claims, the oldest first."""
-        rows = self._database.rows(SQL["active_claims"], (info.id, limit))
-        return [ClaimRecord(*row) for row in rows]
-
 
 def _text(result: object) -> str | None:
     if result is None or isinstance(result, str):
@@ -224,8 +217,3 @@ def _text(result: object) -> str | None:
         Exception
     ):  # no Unicode, a key that is no text, a `repr` that fails: only its kind is kept
         return f"<{type(result).__name__}>"
-
-
-def _kept(text: str | None, max_chars: int = MAX_KEPT_CHARS) -> str | None:
-    # What a command printed, or an error quotes, may be no Unicode text.
-    return text and text[:max_chars].encode(errors="backslashreplace").decode()

@@ -1,11 +1,11 @@
-"""Dead letters: jobs that used up their attempts and wait for a person's decision."""
+"""Dead letters: jobs that ended badly, and wait for a person's decision."""
 
 from __future__ import annotations
 
 from itertools import islice
 
 from .job_control import JobControl
-from .jobs import DEAD, Job
+from .jobs import BATCH, DEAD, Job, Jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,48 +14,64 @@ if TYPE_CHECKING:
     from ..schema import TypePattern
     from .queue import Queue
 
-#: How many jobs one transaction changes, so that publishers hardly notice.
-_BATCH = 500
-
 
 class DeadLetters:
     """The dead letters of a queue. Nothing is deleted: the job, its claims and its message stay."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
+        self._bus = queue.bus
+        self._jobs = Jobs(queue.bus.database)
         self._control = JobControl(queue)
 
     def find(
-        self, *, type: TypePattern | None = None, since_ms: int | None = None
+        self,
+        states: tuple[str, ...] = (DEAD,),
+        *,
+        type: TypePattern | None = None,
+        since_ms: int | None = None,
     ) -> Iterator[Job]:
-        """Yield those that fit the filters, in order, a page in memory at a time.
+        """Yield those that fit the filters, by state and in order, a page in memory at a time.
 
         Args:
+            states: `dead`, which used up their attempts; `failed` and `timed_out`, whose failure
+                was an answer, may be asked for too.
             type: only messages of a type that fits this pattern.
-            since_ms: only jobs that died at this epoch millisecond or later.
+            since_ms: only jobs that ended at this epoch millisecond or later.
         """
-        return self._control.ended_badly((DEAD,), type=type, since_ms=since_ms)
+        for state in states:
+            after_seq = 0
+            while page := self._jobs.ended_badly(self._queue.info, state, after_seq, BATCH):
+                after_seq = page[-1].seq
+                for job in page:
+                    is_recent = since_ms is None or (job.ended_at_ms or 0) >= since_ms
+                    if is_recent and (type is None or self._is_of(job, type)):
+                        yield job
 
     def requeue(self, found: Iterable[Job]) -> Iterator[Job]:
         """Let jobs be tried again, from their first attempt, and yield them as they are then.
 
-        Some hundreds a transaction. What is no longer dead is passed over.
+        Some hundreds a transaction. What is no longer as it was found is passed over.
         """
         return self._each(found, self._control.retry)
 
     def drop(self, found: Iterable[Job]) -> Iterator[Job]:
         """Give jobs up, and yield them as they are then; they end as cancelled.
 
-        Some hundreds a transaction. What is no longer dead is passed over.
+        Some hundreds a transaction. What is no longer as it was found is passed over.
         """
         return self._each(found, lambda seq: self._control.cancel(seq, "dropped by hand"))
 
     def _each(self, found: Iterable[Job], act: Callable[[int], Job]) -> Iterator[Job]:
         found = iter(found)
-        while batch := list(islice(found, _BATCH)):
-            with self._queue.bus.transaction():
-                done = [act(job.seq) for job in batch if self._is_dead(job)]
+        while batch := list(islice(found, BATCH)):
+            with self._bus.transaction():
+                done = [act(job.seq) for job in batch if self._is_as_found(job)]
             yield from done
 
-    def _is_dead(self, job: Job) -> bool:
-        return self._queue.jobs.get(self._queue.info, job.seq).state == DEAD
+    def _is_as_found(self, job: Job) -> bool:
+        return self._jobs.get(self._queue.info, job.seq).state == job.state
+
+    def _is_of(self, job: Job, pattern: TypePattern) -> bool:
+        message = self._bus.log.at(job.seq)
+        return message is not None and pattern.matches(message.type)

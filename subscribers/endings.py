@@ -5,26 +5,24 @@ from __future__ import annotations
 import logging
 import random
 
-from ..schema import Draft, InvalidInput, LimitReached
+from ..schema import InvalidInput, LimitReached
 from . import jobs as states
-from .claims import COMPLETED, FAILED, TIMED_OUT, Outcome
+from .answers import last_words as by_convention
+from .answers import tell_cancelled
+from .claims import COMPLETED, Outcome
 from .errors import ClaimLost
 from .policy import MAX_POLICY_S
-from .reply_types import ReplyTypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
     from ..bus import Bus
-    from ..schema import Message, Receipt
+    from ..schema import Draft
+    from .answers import LastWords
     from .claims import Claim, Claims
-    from .jobs import Jobs
+    from .jobs import Job, Jobs
     from .queues import QueueInfo
-
-    #: Makes the messages that tell of a job which ends because its worker is lost, from the
-    #: message, the job's state and the reason.
-    LastWords = Callable[[Message, str, str], Iterable[Draft]]
 
 #: Why a claim is lost that nobody gave up.
 RAN_OUT = "the lease ran out"
@@ -49,24 +47,22 @@ class Endings:
         outcome: Outcome,
         replies: Sequence[Draft],
         now_ms: int,
-    ) -> tuple[list[Receipt], ClaimLost | None]:
-        """End a claim and settle its job, or keep a late worker's report with what it has lost."""
+    ) -> tuple[Sequence[Draft], ClaimLost | None]:
+        """End a claim and settle its job, or keep a late worker's report with what it has lost.
+
+        Returns:
+            What is to be published: the replies if the job is over; and the error of a lost claim.
+        """
         _check_queue(info, claim)
         if self._claims.end(claim.token, outcome, now_ms):
-            return self._settle(info, claim, outcome, replies, now_ms), None
+            is_over = self._settle(info, claim, outcome, now_ms)
+            return replies if is_over else (), None
         error = self.lost(claim)
         self._claims.note_late_end(claim.token, outcome)
-        return [], error
+        return (), error
 
-    def _settle(
-        self,
-        info: QueueInfo,
-        claim: Claim,
-        outcome: Outcome,
-        replies: Sequence[Draft],
-        now_ms: int,
-    ) -> list[Receipt]:
-        """Decide about the job of a claim that has ended."""
+    def _settle(self, info: QueueInfo, claim: Claim, outcome: Outcome, now_ms: int) -> bool:
+        """Decide about the job of a claim that has ended, and return whether it is over."""
         seq = claim.message.seq
         is_over = True
         key = claim.dedupe_key
@@ -82,8 +78,7 @@ class Endings:
             self._jobs.end(info, seq, _end_state(info, outcome), now_ms, outcome.error, key)
         if info.policy.max_running is not None or key is not None or not is_over:
             self._bus.ring()  # workers may wait for room, or for the next attempt
-        # Past the check of recipients: whoever is answered has sent something.
-        return self._bus.log.append(replies) if is_over and replies else []
+        return is_over
 
     def _is_to_be_tried_again(self, info: QueueInfo, claim: Claim, outcome: Outcome) -> bool:
         wanted = info.policy.retry == "failures" if outcome.retry is None else outcome.retry
@@ -135,12 +130,28 @@ class Endings:
         self._bus.ring()
 
     def cancel(self, info: QueueInfo, claim: Claim, why: str) -> None:
-        """End a live claim and its job for good."""
+        """End a live claim and its job for good, and answer a request in the worker's name."""
         _check_queue(info, claim)
         now_ms = self._bus.database.now_ms()
-        if not self._claims.end(claim.token, Outcome(status=FAILED, error=why), now_ms):
+        if not self._claims.end(claim.token, Outcome(status=states.FAILED, error=why), now_ms):
             raise self.lost(claim)
         self._jobs.end(info, claim.message.seq, states.CANCELLED, now_ms, why, claim.dedupe_key)
+        tell_cancelled(self._bus, info, [(claim.message, why)], claim.group)
+        self._bus.ring()
+
+    def give_up(self, info: QueueInfo, given_up: Sequence[Job], why: str) -> None:
+        """Cancel jobs, whatever they wait for; workers that are at them lose their claims.
+
+        The queue answers requests, but not those whose jobs were over: they have their answers.
+        """
+        now_ms = self._bus.database.now_ms()
+        for job in given_up:
+            token = self._claims.active_of(info, job.seq) if job.state == states.RUNNING else None
+            if token is not None:
+                self._claims.lose(token, why, now_ms)
+            self._jobs.end(info, job.seq, states.CANCELLED, now_ms, why, job.dedupe_key)
+        live = [self._bus.log.at(job.seq) for job in given_up if job.ended_at_ms is None]
+        tell_cancelled(self._bus, info, [(message, why) for message in live if message])
         self._bus.ring()
 
     def lost(self, claim: Claim) -> ClaimLost:
@@ -158,27 +169,6 @@ class Endings:
         )
 
 
-def by_convention(group: str) -> LastWords:
-    """Return the last words of workers that have none of their own: the answer to a request."""
-
-    def last_words(message: Message, state: str, why: str) -> list[Draft]:
-        type = ReplyTypes.of(message.type).failure
-        if type is None:
-            return []
-        answer = Draft(
-            type,
-            f"no worker finished this: {why}",
-            from_agent=group,
-            to_agent=message.from_agent,
-            in_reply_to=message.id,
-            correlation_id=message.conversation,
-            headers={"status": state},
-        )
-        return [answer]
-
-    return last_words
-
-
 def _check_queue(info: QueueInfo, claim: Claim) -> None:
     # Another queue has another job for the message: ending that one would leave this one running.
     if claim.queue != info.name:
@@ -193,7 +183,7 @@ def _end_state(info: QueueInfo, outcome: Outcome) -> str:
     """
     if info.policy.retry == "failures" or outcome.retry:
         return states.DEAD
-    return states.TIMED_OUT if outcome.status == TIMED_OUT else states.FAILED
+    return states.TIMED_OUT if outcome.status == states.TIMED_OUT else states.FAILED
 
 
 def _pause_ms(info: QueueInfo, claim: Claim, outcome: Outcome) -> int:

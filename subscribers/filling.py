@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ..schema import Message, TypePattern
+from .answers import tell_cancelled
 from .queues import step_ms
 from .wishes import WorkHeaders
-from .work_statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..bus import Bus
     from .jobs import Jobs
-    from .queues import QueueInfo
+    from .queues import QueueInfo, Queues
 
 #: How many messages become jobs in one transaction: a few milliseconds.
 PAGE_JOBS = 500
@@ -51,10 +51,11 @@ class Page:
 class Filler:
     """Brings the messages of the log into one queue, each once."""
 
-    def __init__(self, bus: Bus, queue_id: int, pattern: str, jobs: Jobs) -> None:
+    def __init__(self, bus: Bus, info: QueueInfo, queues: Queues, jobs: Jobs) -> None:
         self._bus = bus
-        self._queue_id = queue_id
-        self._pattern = TypePattern(pattern)
+        self._queue_id = info.id
+        self._pattern = TypePattern(info.pattern)
+        self._queues = queues
         self._jobs = jobs
         # How far this process has looked without a find, beyond the stored position.
         self._looked_upto = 0
@@ -63,7 +64,7 @@ class Filler:
 
     def look(self) -> Page | None:
         """Look for messages that are not jobs yet; None when there are none. Writes no job."""
-        ((base, newest),) = self._bus.database.rows(SQL["filled_seq"], (self._queue_id,))
+        base, newest = self._queues.position(self._queue_id)
         if newest <= self._looked_upto:
             return None
         after = max(base, self._looked_upto)
@@ -76,7 +77,7 @@ class Filler:
         if is_final:
             self._looked_upto = newest
         if newest - base > STORE_AFTER:
-            self._bus.database.change(SQL["advance_filling"], (newest, self._queue_id, base))
+            self._queues.advance(self._queue_id, base, newest)
         return None
 
     def _matching(self, after: int, newest: int) -> list[Message]:
@@ -88,18 +89,21 @@ class Filler:
         return list(islice(found, PAGE_JOBS))
 
     def store(self, page: Page, info: QueueInfo) -> bool:
-        """Make jobs of a page, in the transaction that is open; False if another filler has."""
-        key = (page.upto, info.id, page.base)
-        advanced = self._bus.database.rows(SQL["advance_filling"], key)
-        if not advanced:
+        """Make jobs of a page, in the transaction that is open; False if another filler has.
+
+        A request that is a duplicate is answered: nobody will work on it.
+        """
+        clock = self._queues.advance(info.id, page.base, page.upto)
+        if clock is None:
             return False
-        ((clock_ms, offset_ms),) = advanced
+        clock_ms, offset_ms = clock
         now_ms = self._bus.database.now_ms()
         # The order goes by a clock of the queue's own, which goes on where the system's was set
         # back: else what came before would wait for it, or all ageing would stand still.
         offset_ms = max(offset_ms, clock_ms - now_ms)
         step = step_ms(info.policy)
         rows: list[tuple[object, ...]] = []
+        duplicates: list[tuple[Message, str]] = []
         for message in page.messages:
             # By the sender's time, since a queue may be filled late; but never ahead.
             created_at_ms = max(0, min(message.ts_ms, now_ms))
@@ -109,10 +113,12 @@ class Filler:
             if wanted is None:
                 rows.append(self._jobs.row(info, message, created_at_ms, rank_ms))
             else:
-                self._jobs.add_special(info, message, wanted, created_at_ms, rank_ms)
+                why = self._jobs.add_special(info, message, wanted, created_at_ms, rank_ms)
+                duplicates += [(message, why)] if why else []
         self._jobs.add(rows)
         if step:
-            self._bus.database.rows(SQL["set_rank_clock"], (clock_ms, offset_ms, info.id))
+            self._queues.set_rank_clock(info.id, (clock_ms, offset_ms))
+        tell_cancelled(self._bus, info, duplicates)
         return True
 
     def message(self, seq: int) -> Message:

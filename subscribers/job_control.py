@@ -1,32 +1,34 @@
-"""What people do with jobs: try them again, give them up, empty a queue."""
+"""What people do with the jobs of a queue: try them again, give them up, limit what waits."""
 
 from __future__ import annotations
 
 from ..schema import InvalidInput
 from . import jobs as states
-from .jobs import Job, wrong_state
+from .claims import Claims
+from .endings import Endings
+from .jobs import BATCH, Job, Jobs, wrong_state
 from .queues import Queues
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ..schema import TypePattern
     from .queue import Queue
     from .queues import QueueInfo
 
-#: How many jobs one transaction changes, so that publishers hardly notice.
-_BATCH = 500
-
 
 class JobControl:
-    """The acts of people on the jobs of a queue. Everything stays on record."""
+    """The acts of people on the jobs of a queue. Everything stays on record.
+
+    A request whose job is given up before it is over is answered, in the same transaction, by the
+    queue under its name (`ReplyTypes` says by which type). Where that answer has no room, a
+    warning is logged and the job is given up without it.
+    """
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._bus = queue.bus
-        self._jobs = queue.jobs
         self._queues = Queues(queue.bus)
+        self._jobs = Jobs(queue.bus.database)
+        self._endings = Endings(queue.bus, self._jobs, Claims(queue.bus.database))
 
     def retry(self, seq: int) -> Job:
         """Let a job that is over, and did not succeed, be tried again, from its first attempt.
@@ -62,38 +64,8 @@ class JobControl:
             job = self._jobs.get(info, seq)
             if job.state in (states.SUCCEEDED, states.CANCELLED):
                 raise wrong_state(job, "cancelled")
-            now_ms = self._bus.database.now_ms()
-            token = self._queue.claims.active_of(info, seq)
-            if token is not None:
-                self._queue.claims.lose(token, why, now_ms)
-            self._jobs.end(info, seq, states.CANCELLED, now_ms, why, job.dedupe_key)
-            self._bus.ring()
+            self._endings.give_up(info, [job], why)
             return self._jobs.get(info, seq)
-
-    def ended_badly(
-        self,
-        found: tuple[str, ...] = (states.DEAD,),
-        *,
-        type: TypePattern | None = None,
-        since_ms: int | None = None,
-    ) -> Iterator[Job]:
-        """Yield the jobs that ended in one of these states and fit the filters, a page at a time.
-
-        Args:
-            found: `dead`, `failed`, `timed_out`.
-            type: only messages of a type that fits this pattern.
-            since_ms: only jobs that ended at this epoch millisecond or later.
-        """
-        for state in found:
-            after = 0
-            while page := self._jobs.ended_badly(self._queue.info, state, after, _BATCH):
-                after = page[-1].seq
-                for job in page:
-                    if since_ms is not None and (job.ended_at_ms or 0) < since_ms:
-                        continue
-                    if type is not None and not self._is_of(job, type):
-                        continue
-                    yield job
 
     def purge(self) -> int:
         """Cancel all that waits in the queue, and return how much that was.
@@ -105,14 +77,11 @@ class JobControl:
         while True:
             with self._bus.database.write():
                 info = self._info()
-                now_ms = self._bus.database.now_ms()
-                waiting = self._jobs.queued(info, _BATCH)
-                for job in waiting:
-                    end = (states.CANCELLED, now_ms, "purged", job.dedupe_key)
-                    self._jobs.end(info, job.seq, *end)
+                waiting = self._jobs.queued(info, BATCH)
+                if not waiting:
+                    return count
+                self._endings.give_up(info, waiting, "purged")
             count += len(waiting)
-            if not waiting:
-                return count
 
     def limit(self, max_waiting: int) -> None:
         """Let at most so many messages wait in the queue; publishers of more are refused.
@@ -137,7 +106,3 @@ class JobControl:
     def _info(self) -> QueueInfo:
         """Read the queue anew: another process may have changed its policy meanwhile."""
         return self._queues.get(self._queue.name)
-
-    def _is_of(self, job: Job, pattern: TypePattern) -> bool:
-        message = self._bus.log.at(job.seq)
-        return message is not None and pattern.matches(message.type)

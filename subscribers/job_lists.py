@@ -1,20 +1,21 @@
-"""Lists of a queue's jobs for people, each a walk over an index where most jobs are not meant."""
+"""Lists of a queue's jobs for people, each a walk over an index where most jobs are not meant.
+
+Lists and statistics read jobs and claims by statements of their own (`views.sql`): what people ask
+for must not widen what changes the tables.
+"""
 
 from __future__ import annotations
 
 from ..schema import InvalidInput
 from . import jobs as states
 from .jobs import Job
-from .work_statements import SQL
+from .work_statements import VIEWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from .queue import Queue
-
-#: Above every seq.
-_END = 2**63 - 1
 
 
 def list_jobs(queue: Queue, found: Collection[str], limit: int) -> list[Job]:
@@ -36,7 +37,7 @@ def list_jobs(queue: Queue, found: Collection[str], limit: int) -> list[Job]:
         raise InvalidInput(f"jobs have no state {unknown[0]!r}; it is {', '.join(states.STATES)}")
     queue.fill()
     if not found:
-        return queue.jobs.newest(queue.info, _END, limit)
+        return _rows(queue, "jobs_newest", limit)
     if set(found) == {states.QUEUED}:
         return _rows(queue, "jobs_in_line", limit)
     jobs = [job for state in dict.fromkeys(found) for job in _newest(queue, state, limit)]
@@ -53,5 +54,5 @@ def _newest(queue: Queue, state: str, limit: int) -> list[Job]:
 
 
 def _rows(queue: Queue, statement: str, *values: object) -> list[Job]:
-    rows = queue.bus.database.rows(SQL[statement], (queue.info.id, *values))
+    rows = queue.bus.database.rows(VIEWS[statement], (queue.info.id, *values))
     return [Job(*row) for row in rows]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .errors import JobNotFound, WrongJobState
+from .kept import kept_error
 from .work_statements import SQL
 
 TYPE_CHECKING = False
@@ -38,8 +39,8 @@ OPEN, TIME, KEY = "open", "time", "key"
 #: How many jobs become due in one transaction.
 _DUE_BATCH = 1000
 
-#: How much of an error's text is kept, in characters.
-MAX_ERROR_CHARS = 2000
+#: How many jobs one transaction changes where many are changed, so that publishers hardly notice.
+BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +118,19 @@ class Jobs:
         wanted: WorkHeaders,
         created_at_ms: int,
         rank_ms: int,
-    ) -> None:
-        """Store a job whose sender asked for a delay or gave a key, or note it as a duplicate."""
+    ) -> str | None:
+        """Store a job whose sender asked for a delay or gave a key, or note it as a duplicate.
+
+        Returns:
+            Of what it is a duplicate, for people, or None.
+        """
         now_ms = self._database.now_ms()
         original = self._original(info, message, wanted)
         is_later = wanted.available_at_ms is not None and wanted.available_at_ms > now_ms
         state, gate, ended_at_ms, error = QUEUED, OPEN, None, None
         if original is not None:
             state, ended_at_ms = CANCELLED, now_ms
-            error = f"duplicate of {original}, which has dedupe key {wanted.dedupe_key}"
+            error = f"duplicate of {original} with dedupe key {wanted.dedupe_key}"
         elif is_later:
             gate = TIME
         elif wanted.dedupe_key is not None:
@@ -144,9 +149,10 @@ class Jobs:
             logging.getLogger("ackbus.queue").info(
                 "queue %s: %s: %s", info.name, message.seq, error
             )
+        return error
 
-    def _original(self, info: QueueInfo, message: Message, wanted: WorkHeaders) -> int | None:
-        """Return the job of which a message is a duplicate, or None.
+    def _original(self, info: QueueInfo, message: Message, wanted: WorkHeaders) -> str | None:
+        """Return the job of which a message is a duplicate, and how it stands, or None.
 
         It is compared with what had succeeded when it was published, so that it makes no
         difference when the queue is filled.
@@ -163,12 +169,12 @@ class Jobs:
             until_ms = max(until_ms, self._database.now_ms())
             live: int | None = self._database.value(SQL["live_with_key"], key)
             if live is not None:
-                return live
+                return f"{live}, which is not over,"
         if not window_ms:
             return None
         span = (published_ms - window_ms, until_ms)
         done: int | None = self._database.value(SQL["succeeded_with_key"], (*key, *span))
-        return done
+        return None if done is None else f"{done}, which succeeded,"
 
     # Claiming ----------------------------------------------------------------------------------
 
@@ -182,6 +188,33 @@ class Jobs:
         if key is not None:
             limit = info.policy.max_running_per_key
             self._database.rows(SQL["open_key"], (info.id, key, limit))
+
+    def rank_anew(self, info: QueueInfo, after_seq: int) -> int | None:
+        """Rank a batch of the queued jobs after a seq by the ordering of now, in one transaction.
+
+        They are looked for before it begins: among many that have ended that may take a while.
+
+        Returns:
+            The last seq of the batch; None when there was none.
+        """
+        rows = self._database.rows(SQL["queued_after"], (info.id, after_seq, BATCH))
+        with self._database.write():
+            self._database.connection.executemany(
+                SQL["rank_job"], [(info.id, *row) for row in rows]
+            )
+        return rows[-1][0] if rows else None
+
+    def open_keys_anew(self, info: QueueInfo, after_key: str) -> str | None:
+        """Open or close what waits with the keys after one, a batch of keys.
+
+        Returns:
+            The last key of the batch; None when there was none.
+        """
+        rows = self._database.rows(SQL["live_keys_after"], (info.id, after_key, BATCH))
+        for (key,) in rows:
+            self._database.rows(SQL["close_key"], (info.id, key))
+            self.open_key(info, key)
+        return rows[-1][0] if rows else None
 
     def take(self, info: QueueInfo, now_ms: int, limit: int) -> list[Ready]:
         """Let up to `limit` jobs run, in the queue's order, and return them."""
@@ -200,7 +233,7 @@ class Jobs:
         key: str | None,
     ) -> None:
         """Note that a job is over; others with its key may be claimed now."""
-        values = (state, now_ms, _cut(error), info.id, seq)
+        values = (state, now_ms, kept_error(error), info.id, seq)
         self._database.rows(SQL["end_job"], values)
         self.open_key(info, key)
 
@@ -210,7 +243,7 @@ class Jobs:
         """Let a job wait for another attempt, from `at_ms` on."""
         is_later = at_ms > self._database.now_ms()
         gate = TIME if is_later else OPEN if job.dedupe_key is None else KEY
-        values = (gate, attempt, at_ms, _cut(error), info.id, job.seq)
+        values = (gate, attempt, at_ms, kept_error(error), info.id, job.seq)
         self._database.rows(SQL["queue_job_again"], values)
         self.open_key(info, job.dedupe_key)
 
@@ -233,10 +266,6 @@ class Jobs:
         """Return the jobs that a message became, by queue."""
         return [Job(*row) for row in self._database.rows(SQL["jobs_of_message"], (seq,))]
 
-    def waiting(self, info: QueueInfo, limit: int) -> list[Job]:
-        """Return the first `limit` jobs that a worker may claim, in the order of claiming."""
-        return [Job(*row) for row in self._database.rows(SQL["jobs_waiting"], (info.id, limit))]
-
     def queued(self, info: QueueInfo, limit: int) -> list[Job]:
         """Return up to `limit` jobs that are queued, whatever they wait for, in no order."""
         return [Job(*row) for row in self._database.rows(SQL["jobs_queued"], (info.id, limit))]
@@ -245,11 +274,6 @@ class Jobs:
         """Return up to `limit` jobs in a bad end state above a seq, in order."""
         values = (info.id, state, after_seq, limit)
         return [Job(*row) for row in self._database.rows(SQL["jobs_ended_badly"], values)]
-
-    def newest(self, info: QueueInfo, before_seq: int, limit: int) -> list[Job]:
-        """Return up to `limit` jobs below a seq, the newest first."""
-        values = (info.id, before_seq, limit)
-        return [Job(*row) for row in self._database.rows(SQL["jobs_newest"], values)]
 
     def counts(self, info: QueueInfo) -> dict[str, int]:
         """Return how many jobs there are by gate (`open`, `time`, `key`) or state.
@@ -262,8 +286,3 @@ class Jobs:
 def wrong_state(job: Job, act: str) -> WrongJobState:
     """Return the error for something that can't be done to a job in its state."""
     return WrongJobState(f"job {job.seq} of queue {job.queue!r} is {job.state}: it can't be {act}")
-
-
-def _cut(error: str | None) -> str | None:
-    # An error may quote what is no Unicode text, and must be stored all the same.
-    return error and error[:MAX_ERROR_CHARS].encode(errors="backslashreplace").decode()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import islice
 
 from ..schema import InvalidInput, check_agent
-from .claims import FAILED, Claim, Claims, Outcome
+from .at_hand import NEWS, AtHand, next_change_ms
+from .claims import Claim, Claims, Outcome
 from .endings import Endings
 from .filling import Filler
-from .jobs import Jobs
+from .jobs import FAILED, Jobs
 from .queues import BEGINNING, QueueInfo, Queues
-from .work_statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..bus import Bus
     from ..schema import Draft, Receipt
-    from .endings import LastWords
+    from .answers import LastWords
     from .errors import ClaimLost
     from .filling import Page
     from .jobs import Ready
@@ -36,35 +36,6 @@ MAX_CLAIMS = 1000
 #: How many pages of new messages one call of a queue that goes by priority takes in before it
 #: chooses: it must come back within a second, however much has come.
 MAX_PAGES = 20
-
-
-@dataclass(frozen=True, slots=True)
-class _AtHand:
-    """What a claim would find without filling.
-
-    Attributes:
-        ready: how many jobs may be claimed, counted up to a limit.
-        is_due: whether there are some whose time has come.
-        is_lost: whether there are some whose workers are lost.
-        is_shut: whether nothing may begin, since the queue is paused or as many run as may.
-        is_by_age: whether what comes later never goes first.
-    """
-
-    ready: int
-    is_due: int
-    is_lost: int
-    is_shut: int
-    is_by_age: int
-
-    @property
-    def is_something(self) -> bool:
-        """Whether there is anything to do."""
-        return bool(self.is_due or self.is_lost or (self.ready and not self.is_shut))
-
-
-#: What is at hand for a worker that was idle and hears of new messages. It does not look for more,
-#: so that it begins soon; its next look, when it has dealt with them, is for all.
-_NEWS = _AtHand(ready=0, is_due=0, is_lost=0, is_shut=0, is_by_age=1)
 
 
 class Queue:
@@ -85,11 +56,11 @@ class Queue:
     def __init__(self, bus: Bus, info: QueueInfo) -> None:
         self.bus = bus
         self.info = info
-        self.jobs = Jobs(bus.database)
-        self.claims = Claims(bus.database)
         self._queues = Queues(bus)
-        self._endings = Endings(bus, self.jobs, self.claims)
-        self._filler = Filler(bus, info.id, info.pattern, self.jobs)
+        self._jobs = Jobs(bus.database)
+        self._claims = Claims(bus.database)
+        self._endings = Endings(bus, self._jobs, self._claims)
+        self._filler = Filler(bus, info, self._queues, self._jobs)
         # Whether the last claim found nothing at all.
         self._was_empty = False
 
@@ -199,7 +170,7 @@ class Queue:
         lease_ms = _lease_ms(lease_s)
         with self.bus.database.write():
             now_ms = self.bus.database.now_ms()  # here: waiting for the lock must not shorten it
-            if not self.claims.renew(claim.token, now_ms + lease_ms, now_ms):
+            if not self._claims.renew(claim.token, now_ms + lease_ms, now_ms):
                 raise self._endings.lost(claim)
 
     def complete(self, claim: Claim, *replies: Draft, result: object = None) -> list[Receipt]:
@@ -272,7 +243,11 @@ class Queue:
         with self.bus.database.write():
             info = self._refresh()
             now_ms = self.bus.database.now_ms()
-            return [self._endings.end(info, *end, now_ms) for end in ends]
+            ended = [self._endings.end(info, *end, now_ms) for end in ends]
+            drafts = [draft for replies, _ in ended for draft in replies]
+            # Past the check of recipients: whoever is answered has sent something.
+            receipts = iter(self.bus.log.append(drafts) if drafts else [])
+        return [([*islice(receipts, len(replies))], error) for replies, error in ended]
 
     def release(self, claim: Claim, why: str = "handed back by its worker") -> None:
         """Hand a job back: it can be claimed again at once, and the attempt does not count.
@@ -284,7 +259,10 @@ class Queue:
             self._endings.release(self._refresh(), claim, why)
 
     def cancel(self, claim: Claim, why: str) -> None:
-        """End a claim and its job for good, without success, failure or reply.
+        """End a claim and its job for good, without success or failure.
+
+        The sender of a request is told so, by the convention of `ReplyTypes`; if that answer has
+        no room, a warning is logged and the job ends without it.
 
         Raises:
             ClaimLost: the lease has run out, or the job was cancelled; nothing was changed.
@@ -292,16 +270,23 @@ class Queue:
         with self.bus.database.write():
             self._endings.cancel(self._refresh(), claim, why)
 
+    def status(self, claim: Claim) -> str | None:
+        """Return how a claim stands: `active` until somebody has noted its end, then how it ended.
+
+        None when there is no such claim. One row is read; a lease that has run out makes no
+        difference before a claim, a renewal or an end finds it.
+        """
+        return self._claims.status(claim.token)
+
     def next_change_ms(self) -> int | None:
         """Return when a delay ends or a lease runs out next, in epoch milliseconds, or None."""
-        at_ms: int | None = self.bus.database.value(SQL["next_due"], (self.info.id,))
-        return at_ms
+        return next_change_ms(self.bus.database, self.info)
 
-    def _find(self, limit: int) -> tuple[Page | None, _AtHand]:
+    def _find(self, limit: int) -> tuple[Page | None, AtHand]:
         """Return new messages, if they are needed, and what is at hand without them."""
         was_idle = self._was_empty and self.info.policy.ordering == "fifo"
         page = self._filler.look() if was_idle else None
-        found = self._at_hand(limit) if page is None else _NEWS
+        found = AtHand.of(self.bus.database, self.info, limit) if page is None else NEWS
         may_begin = not found.is_shut or found.is_due or found.is_lost
         if not was_idle and may_begin and not (found.is_by_age and found.ready >= limit):
             page = self._filler.look()
@@ -314,16 +299,12 @@ class Queue:
         self._was_empty = not (page or found.is_something or found.is_shut)
         return page, found
 
-    def _at_hand(self, limit: int) -> _AtHand:
-        key = (self.info.id, self.bus.database.now_ms(), limit)
-        return _AtHand(*self.bus.database.rows(SQL["work_at_hand"], key)[0])
-
     # Within a transaction ----------------------------------------------------------------------
 
     def _claim_found(
         self,
         page: Page | None,
-        found: _AtHand,
+        found: AtHand,
         who: tuple[str, str],
         limit: int,
         lease_ms: int,
@@ -336,7 +317,7 @@ class Queue:
         if found.is_lost:
             self._endings.recover(info, now_ms, who[0], last_words)
         if found.is_due:
-            self.jobs.open_due(info, now_ms)
+            self._jobs.open_due(info, now_ms)
         return self._take(info, who, limit, now_ms, lease_ms)
 
     def _refresh(self) -> QueueInfo:
@@ -350,8 +331,8 @@ class Queue:
             return []
         most = info.policy.max_running
         if most is not None:
-            limit = min(limit, most - self.claims.count_active(info, most))
-        taken = self.jobs.take(info, now_ms, limit) if limit > 0 else []
+            limit = min(limit, most - self._claims.count_active(info, most))
+        taken = self._jobs.take(info, now_ms, limit) if limit > 0 else []
         return [self._claim(info, who, row, now_ms, now_ms + lease_ms) for row in taken]
 
     def _claim(
@@ -363,7 +344,7 @@ class Queue:
         until_ms: int,
     ) -> Claim:
         seq, attempt, max_attempts, available_at_ms, key = ready
-        token = self.claims.add(info, seq, attempt, who, (available_at_ms, now_ms, until_ms))
+        token = self._claims.add(info, seq, attempt, who, (available_at_ms, now_ms, until_ms))
         message = self._filler.message(seq)
         message.attempt, message.token = attempt, token
         return Claim(info.name, message, token, attempt, max_attempts, key, *who, now_ms, until_ms)

@@ -1,6 +1,7 @@
 """How a queue is doing: what waits, how long, how fast and how well its work is done.
 
 Everything is computed from the times that jobs and claims store; nothing is counted on the side.
+The statements are those of `views.sql`, which only read.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from dataclasses import dataclass
 
 from ..schema import InvalidInput
 from . import jobs as states
-from .claims import ACTIVE, COMPLETED, FAILED, LOST, TIMED_OUT
+from .claims import ACTIVE, COMPLETED, LOST
+from .jobs import FAILED, TIMED_OUT, Jobs
 from .queues import QueueInfo
-from .work_statements import SQL
+from .work_statements import VIEWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,9 +149,9 @@ class QueueStats:
         queue.fill()
         database, info = queue.bus.database, queue.info
         now_ms = database.now_ms()
-        counts = queue.jobs.counts(info)
-        since_ms = database.value(SQL["oldest_available"], (info.id, _NEXT_IN_LINE, now_ms))
-        newest = database.rows(SQL["newest_attempts"], (info.id, _MAX_WALKED, MAX_SAMPLE))
+        counts = Jobs(database).counts(info)
+        since_ms = database.value(VIEWS["oldest_available"], (info.id, _NEXT_IN_LINE, now_ms))
+        newest = database.rows(VIEWS["newest_attempts"], (info.id, _MAX_WALKED, MAX_SAMPLE))
         begin_ms = now_ms - round(window_s * 1000)
         ended = [row for row in newest if row[0] != ACTIVE and row[3] >= begin_ms]
         covered_ms = now_ms - max(begin_ms, _reaches_back_to(info, newest))

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from ..schema import InvalidInput, TypePattern, check_queue_name
 from .errors import QueueMismatch, QueueNotFound
+from .jobs import Jobs
 from .policy import POLICY_FIELDS, Policy
 from .work_statements import SQL
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..bus import Bus
+
+    #: The newest time on a queue's own clock, and by how much that is ahead of the system's, both
+    #: in milliseconds.
+    RankClock = tuple[int, int]
 
 #: Where a queue may begin, besides a seq.
 BEGINNING, NOW = "beginning", "now"
@@ -101,7 +106,10 @@ class Queues:
     def set_policy(self, name: str, **rules: Any) -> QueueInfo:
         """Change rules of a queue; they hold from the next claim on, also for what waits.
 
-        How many attempts a job may have is settled when it is taken in.
+        How many attempts a job may have is settled when it is taken in. What waits is adapted to
+        another order, and to another limit for each key, some hundreds of jobs a transaction.
+        Until that is through, some go by the old rule and some by the new one; after a crash in
+        between, the same call does the rest.
 
         Raises:
             QueueNotFound: there is none of this name.
@@ -111,14 +119,28 @@ class Queues:
             info = self.get(name)
             policy = _policy(info.policy, rules)
             self._database.rows(SQL["set_policy"], (*policy.row(), info.id))
-            if (policy.ordering, policy.ageing_s) != (info.policy.ordering, info.policy.ageing_s):
-                self._database.rows(SQL["rank_jobs"], (info.id, step_ms(policy)))
-            if policy.max_running_per_key != info.policy.max_running_per_key:
-                self._database.rows(SQL["close_keys"], (info.id,))
-                for (key,) in self._database.rows(SQL["waiting_keys"], (info.id,)):
-                    self._database.rows(SQL["open_key"], (info.id, key, policy.max_running_per_key))
             self._bus.ring()  # there may be room for more
+        # Also where a rule is given that holds already: an earlier call may have been cut short.
+        if rules.keys() & {"ordering", "ageing_s"}:
+            self._rank_anew(info)
+        if "max_running_per_key" in rules:
+            self._open_keys_anew(info)
         return replace(info, policy=policy)
+
+    def _rank_anew(self, info: QueueInfo) -> None:
+        jobs, seq = Jobs(self._database), 0
+        while (last := jobs.rank_anew(info, seq)) is not None:
+            seq = last
+
+    def _open_keys_anew(self, info: QueueInfo) -> None:
+        jobs, key = Jobs(self._database), ""
+        while True:
+            with self._database.write():
+                last = jobs.open_keys_anew(self.get(info.name), key)
+                self._bus.ring()
+            if last is None:
+                return
+            key = last
 
     def pause(self, name: str) -> None:
         """Let nothing be claimed from a queue any more; what runs goes on, and new jobs wait.
@@ -136,6 +158,22 @@ class Queues:
         """
         self._set_paused(name, None)
         self._bus.ring()
+
+    # Filling -----------------------------------------------------------------------------------
+
+    def position(self, queue_id: int) -> tuple[int, int]:
+        """Return how far a queue has looked, and the newest seq of the log, as of one moment."""
+        ((filled_seq, newest_seq),) = self._database.rows(SQL["filled_seq"], (queue_id,))
+        return filled_seq, newest_seq
+
+    def advance(self, queue_id: int, base: int, upto: int) -> RankClock | None:
+        """Move a queue's position, and return its clock; None if it is not where it was."""
+        rows = self._database.change(SQL["advance_filling"], (upto, queue_id, base))
+        return rows[0] if rows else None
+
+    def set_rank_clock(self, queue_id: int, clock: RankClock) -> None:
+        """Store the clock by which a queue orders its jobs."""
+        self._database.change(SQL["set_rank_clock"], (*clock, queue_id))
 
     def _set_paused(self, name: str, at_ms: int | None) -> None:
         with self._database.write():

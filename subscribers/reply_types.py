@@ -8,7 +8,7 @@ from dataclasses import dataclass
 REQUEST = ".request"
 
 #: How the types of the answers end: the first two in its place, the last after it.
-DONE, FAILED, TIMED_OUT = ".done", ".failed", ".timed_out"
+_DONE, _FAILED, _TIMED_OUT = ".done", ".failed", ".timed_out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class ReplyTypes:
         """
         if request_type.endswith(REQUEST):
             subject = request_type.removesuffix(REQUEST)
-            success, failure = success or subject + DONE, failure or subject + FAILED
-        return cls(success, failure, failure and request_type + TIMED_OUT)
+            success, failure = success or subject + _DONE, failure or subject + _FAILED
+        return cls(success, failure, failure and request_type + _TIMED_OUT)
 
     def all(self) -> tuple[str, ...]:
         """Return the types that there are."""
@@ -47,9 +47,9 @@ class ReplyTypes:
 
 def request_type_of(reply_type: str) -> str | None:
     """Return the type of the requests that messages of a type answer by convention, or None."""
-    if reply_type.endswith(REQUEST + TIMED_OUT):
-        return reply_type.removesuffix(TIMED_OUT)
-    for ending in (DONE, FAILED):
+    if reply_type.endswith(REQUEST + _TIMED_OUT):
+        return reply_type.removesuffix(_TIMED_OUT)
+    for ending in (_DONE, _FAILED):
         if reply_type.endswith(ending):
             return reply_type.removesuffix(ending) + REQUEST
     return None

@@ -40,28 +40,6 @@ INSERT INTO jobs (queue_id, seq, state, gate, max_attempts, available_at_ms, pri
                   dedupe_key, created_at_ms, ended_at_ms, error)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: work_at_hand
--- What a claim would find without filling, see `_AtHand`; ready jobs are counted up to ?3.
-SELECT (SELECT count(*) FROM (
-          SELECT 1 FROM jobs
-           WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open' LIMIT ?3)),
-       EXISTS (SELECT 1 FROM jobs WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
-                AND available_at_ms <= ?2),
-       EXISTS (SELECT 1 FROM claims WHERE queue_id = ?1 AND status = 'active'
-                AND lease_until_ms <= ?2),
-       paused_at_ms IS NOT NULL OR (max_running IS NOT NULL AND max_running <= (
-         SELECT count(*) FROM claims WHERE queue_id = ?1 AND status = 'active')),
-       ordering = 'fifo'
-  FROM queues WHERE id = ?1;
-
--- name: next_due
--- When a job next becomes available, or a lease runs out.
-SELECT min(at_ms) FROM (
-  SELECT min(available_at_ms) AS at_ms FROM jobs
-   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
-  UNION ALL
-  SELECT min(lease_until_ms) FROM claims WHERE queue_id = ?1 AND status = 'active');
-
 -- name: open_due
 -- The delay of these is over: they may be claimed, unless others with their key come first.
 UPDATE jobs SET gate = iif(dedupe_key IS NULL, 'open', 'key')
@@ -83,14 +61,18 @@ UPDATE jobs SET gate = 'open'
                WHERE queue_id = ?1 AND dedupe_key = ?2 AND ended_at_ms IS NULL
                  AND gate = 'open')));
 
--- name: close_keys
+-- name: live_keys_after
+SELECT DISTINCT dedupe_key FROM jobs INDEXED BY idx_jobs_live_key
+ WHERE queue_id = ? AND dedupe_key > ? AND dedupe_key IS NOT NULL AND ended_at_ms IS NULL
+ ORDER BY dedupe_key LIMIT ?;
+
+-- name: close_key
 -- Before the limit for each key changes: what is open waits for its key again.
 UPDATE jobs SET gate = 'key'
- WHERE queue_id = ? AND state = 'queued' AND gate = 'open' AND dedupe_key IS NOT NULL;
-
--- name: waiting_keys
-SELECT DISTINCT dedupe_key FROM jobs INDEXED BY idx_jobs_live_key
- WHERE queue_id = ? AND dedupe_key IS NOT NULL AND ended_at_ms IS NULL AND gate = 'key';
+ WHERE queue_id = ?1 AND seq IN (
+       SELECT seq FROM jobs INDEXED BY idx_jobs_live_key
+        WHERE queue_id = ?1 AND dedupe_key = ?2 AND ended_at_ms IS NULL AND gate = 'open'
+          AND state = 'queued');
 
 -- name: succeeded_with_key
 SELECT seq FROM jobs
@@ -117,17 +99,15 @@ UPDATE jobs SET state = ?, ended_at_ms = ?, error = ? WHERE queue_id = ? AND seq
 -- name: queue_job_again
 -- Ranked anew: the queue's ordering may have changed while it was not queued.
 UPDATE jobs SET state = 'queued', gate = ?, attempt = ?, available_at_ms = ?, error = ?,
-                ended_at_ms = NULL, rank_ms = (
-         SELECT iif(ordering = 'fifo', 0,
-                    jobs.created_at_ms + rank_offset_ms + priority * ageing_ms)
-           FROM queues WHERE id = queue_id)
+                ended_at_ms = NULL, rank_ms = {rank}
  WHERE queue_id = ? AND seq = ?;
 
--- name: rank_jobs
--- After a change of ordering: ?2 is what each step of priority is worth, 0 for fifo.
-UPDATE jobs SET rank_ms = iif(?2 = 0, 0, created_at_ms + priority * ?2 + (
-         SELECT rank_offset_ms FROM queues WHERE id = queue_id))
- WHERE queue_id = ?1 AND state = 'queued';
+-- name: queued_after
+SELECT seq FROM jobs WHERE queue_id = ? AND state = 'queued' AND seq > ? ORDER BY seq LIMIT ?;
+
+-- name: rank_job
+-- By the ordering that the queue has now, whoever changed it last.
+UPDATE jobs SET rank_ms = {rank} WHERE queue_id = ? AND seq = ? AND state = 'queued';
 
 -- name: job
 SELECT {job} FROM jobs JOIN queues ON queues.id = queue_id
@@ -141,11 +121,6 @@ SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ended_badly ON queues.id 
  WHERE queue_id = ?1 AND state = ?2 AND (state = 'failed' OR state = 'timed_out' OR state = 'dead') AND seq > ?3
  ORDER BY seq LIMIT ?4;
 
--- name: jobs_waiting
--- In the order in which they would be claimed.
-SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
- WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open' ORDER BY rank_ms, seq LIMIT ?2;
-
 -- name: jobs_queued
 -- Three index walks, by what the jobs wait for.
 SELECT * FROM (
@@ -158,10 +133,6 @@ SELECT * FROM (
   SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_live_key ON queues.id = queue_id
    WHERE queue_id = ?1 AND dedupe_key IS NOT NULL AND ended_at_ms IS NULL AND gate = 'key')
 LIMIT ?2;
-
--- name: jobs_newest
-SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
- WHERE queue_id = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3;
 
 -- name: count_jobs
 -- The live ones and those that ended badly, by gate or state; no walk over successes.
@@ -204,8 +175,8 @@ UPDATE claims SET status = 'lost', ended_at_ms = ?, error = ? || ifnull('; ' || 
 UPDATE claims SET status = 'lost', ended_at_ms = ?, error = ?
  WHERE token = ? AND status = 'active' AND lease_until_ms > ?;
 
--- name: claim_is_active
-SELECT status = 'active' FROM claims WHERE token = ?;
+-- name: claim_status
+SELECT status FROM claims WHERE token = ?;
 
 -- name: note_late_end
 -- What a worker reports of a claim that it no longer has: kept for people, once.
@@ -234,9 +205,29 @@ SELECT {claim} FROM claims JOIN queues ON queues.id = queue_id WHERE token = ?;
 SELECT {claim} FROM queues JOIN claims ON queues.id = queue_id
  WHERE queue_id = ? AND seq = ? ORDER BY token;
 
--- name: active_claims
-SELECT {claim} FROM queues JOIN claims ON queues.id = queue_id
- WHERE queue_id = ? AND status = 'active' ORDER BY token LIMIT ?;
+-- what is at hand: all three tables -----------------------------------------------------------
+
+-- name: work_at_hand
+-- What a claim would find without filling, see `AtHand`; ready jobs are counted up to ?3.
+SELECT (SELECT count(*) FROM (
+          SELECT 1 FROM jobs
+           WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open' LIMIT ?3)),
+       EXISTS (SELECT 1 FROM jobs WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
+                AND available_at_ms <= ?2),
+       EXISTS (SELECT 1 FROM claims WHERE queue_id = ?1 AND status = 'active'
+                AND lease_until_ms <= ?2),
+       paused_at_ms IS NOT NULL OR (max_running IS NOT NULL AND max_running <= (
+         SELECT count(*) FROM claims WHERE queue_id = ?1 AND status = 'active')),
+       ordering = 'fifo'
+  FROM queues WHERE id = ?1;
+
+-- name: next_due
+-- When a job next becomes available, or a lease runs out.
+SELECT min(at_ms) FROM (
+  SELECT min(available_at_ms) AS at_ms FROM jobs
+   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
+  UNION ALL
+  SELECT min(lease_until_ms) FROM claims WHERE queue_id = ?1 AND status = 'active');
 
 -- notices -------------------------------------------------------------------------------------
 
@@ -260,65 +251,3 @@ SELECT NOT EXISTS (SELECT 1 FROM notices WHERE conversation = ?1)
 -- Returns nothing where another process told of the conversation.
 INSERT INTO notices (conversation, seq, notified_at_ms) VALUES (?, ?, ?)
 ON CONFLICT DO NOTHING RETURNING conversation;
-
--- views of queues ------------------------------------------------------------------------------
-
--- name: oldest_available
--- Since when the job waits that could be claimed for longest: of the ?2 next in line, and of those
--- whose time has come though no worker has looked since. What stands further back came later, but
--- for jobs of lower priority, whom their age brings to the front.
-SELECT min(at_ms) FROM (
-  SELECT min(available_at_ms) AS at_ms FROM (
-         SELECT available_at_ms FROM jobs
-          WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open'
-          ORDER BY rank_ms, seq LIMIT ?2)
-  UNION ALL
-  SELECT min(available_at_ms) FROM jobs
-   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time' AND available_at_ms <= ?3);
-
--- name: newest_attempts
--- The queue's own walk, so that the claims of busier queues cost it nothing: from the newest
--- messages (?2 claims at most) those that were claimed last (?3).
-SELECT status, available_at_ms, claimed_at_ms, ended_at_ms FROM claims
- WHERE token IN (
-       SELECT token FROM (
-              SELECT token FROM claims INDEXED BY idx_claims_of_job
-               WHERE queue_id = ?1 ORDER BY seq DESC LIMIT ?2)
-        ORDER BY token DESC LIMIT ?3);
-
--- name: jobs_in_line
--- What waits: first what may be claimed, in the order of claiming, then what waits for its time,
--- then what waits for others with its key.
-SELECT * FROM (
-  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ready ON queues.id = queue_id
-   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open'
-   ORDER BY rank_ms, jobs.seq LIMIT ?2)
-UNION ALL
-SELECT * FROM (
-  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_delayed ON queues.id = queue_id
-   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
-   ORDER BY available_at_ms LIMIT ?2)
-UNION ALL
-SELECT * FROM (
-  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_live_key ON queues.id = queue_id
-   WHERE queue_id = ?1 AND dedupe_key IS NOT NULL AND ended_at_ms IS NULL AND gate = 'key'
-     AND state = 'queued'
-   ORDER BY rank_ms, jobs.seq LIMIT ?2)
-LIMIT ?2;
-
--- name: jobs_running
-SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
- WHERE queue_id = ?1 AND state = 'running' AND jobs.seq IN (
-       SELECT seq FROM claims INDEXED BY idx_claims_one_active
-        WHERE queue_id = ?1 AND status = 'active')
- ORDER BY jobs.seq DESC LIMIT ?2;
-
--- name: jobs_newest_ended_badly
-SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ended_badly ON queues.id = queue_id
- WHERE queue_id = ?1 AND state = ?3 AND (state = 'failed' OR state = 'timed_out' OR state = 'dead')
- ORDER BY jobs.seq DESC LIMIT ?2;
-
--- name: jobs_newest_in_state
--- A walk over the queue from its newest job on, for states that most jobs are in.
-SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
- WHERE queue_id = ?1 AND state = ?3 ORDER BY jobs.seq DESC LIMIT ?2;

@@ -1,4 +1,4 @@
-"""The statements for work, ready to run. The plain inbox does not load them."""
+"""The statements for work and for looking at it, ready to run. The plain inbox loads neither."""
 
 from __future__ import annotations
 
@@ -20,7 +20,23 @@ _CLAIM = (
     " lease_until_ms, status, ended_at_ms, exit_code, error, stderr, result, logs"
 )
 
-SQL = {
-    name: sql.replace("{policy}", _POLICY).replace("{job}", _JOB).replace("{claim}", _CLAIM)
-    for name, sql in Queries(beside=__file__, file="work.sql").items()
-}
+#: Where a queued job stands in the order of its queue, by the queue's ordering of now.
+_RANK = (
+    "(SELECT iif(ordering = 'fifo', 0, jobs.created_at_ms + rank_offset_ms + priority * ageing_ms)"
+    " FROM queues WHERE id = queue_id)"
+)
+
+_PARTS = {"{policy}": _POLICY, "{job}": _JOB, "{claim}": _CLAIM, "{rank}": _RANK}
+
+
+def _statements(file: str) -> dict[str, str]:
+    """Return the statements of a file with the parts that they share."""
+    statements = dict(Queries(beside=__file__, file=file))
+    for name, sql in statements.items():
+        for part, text in _PARTS.items():
+            sql = sql.replace(part, text)
+        statements[name] = sql
+    return statements
+
+
+SQL, VIEWS = _statements("work.sql"), _statements("views.sql")

@@ -1,6 +1,7 @@
 """What tests of every room share: a bus, the installed command, waiting for a condition."""
 
 import os
+import signal
 import subprocess
 import sysconfig
 import time
@@ -30,7 +31,18 @@ class RootIsNoTestPackage:
         return pytest.Dir.from_parent(parent, path=path) if path == ROOT else None
 
 
+def hear_ctrl_c() -> None:
+    """Lets SIGINT interrupt this process, and those that it starts.
+
+    A shell without job control starts what runs in the background deaf to it, and a program leaves
+    that as it is: then no test could end a command by Ctrl-C.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    hear_ctrl_c()
     config.pluginmanager.register(RootIsNoTestPackage())
 
 

@@ -23,6 +23,7 @@ SURFACE = {
     "work": {
         "Claim",
         "Job",
+        "DeadLetters",
         "JobControl",
         "JsonCommand",
         "Policy",

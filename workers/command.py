@@ -13,8 +13,7 @@ import re
 import orjson
 
 from ..schema import BUS_DIR_VARIABLE, AckbusError, InvalidInput
-from ..subscribers import Outcome
-from .answers import TRACE_PARENT, TRACE_STATE, child_trace
+from ..subscribers import TRACE_PARENT, TRACE_STATE, Outcome, child_trace
 from .process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
 from .stop_switch import StopSwitch
 from .work import Result
@@ -198,10 +197,8 @@ class RawCommand(Command):
             outcome = Outcome(exit_code=0, stderr=_text(end.stderr), result=stdout)
             return Result(outcome, payload=stdout, headers=self._headers(outcome))
         said = how_it_exited(end)
-        stderr = _text(end.stderr)
-        first = next((line for line in stderr.splitlines() if line.strip()), "")
-        why = f"{said}: {first.strip()}" if first else said
-        return self._failure(end, why, payload=stderr or stdout or said)
+        why = with_its_words(said, end)
+        return self._failure(end, why, payload=_text(end.stderr) or stdout or said)
 
 
 def body_of(message: Message, bus: Bus) -> bytes:
@@ -230,6 +227,13 @@ def how_it_exited(end: ProcessEnd) -> str:
     if end.signal is not None:
         return f"command was killed by signal {end.signal}"
     return f"command exited with code {end.exit_code}"
+
+
+def with_its_words(said: str, end: ProcessEnd) -> str:
+    """Add to how a command ended the first line of its stderr, if there is any."""
+    lines = _text(end.stderr).splitlines()
+    first = next((line.strip() for line in lines if line.strip()), "")
+    return f"{said}: {first}" if first else said
 
 
 def _meta_variables(meta: object) -> dict[str, str]:

@@ -107,7 +107,7 @@ class Keeper:
         claim = held.claim
         try:
             if held.due > time.monotonic():
-                if not self._queue.claims.is_active(claim.token):
+                if self._queue.status(claim) != "active":
                     self._lose(claim, "its job was cancelled, or its lease ran out")
                 return
             self._queue.renew(claim, lease_s=self._lease_s)
@@ -129,10 +129,9 @@ class Keeper:
     def _is_ended(self, claim: Claim) -> bool:
         """Whether the worker has ended a claim, in its own thread, and is about to let it go."""
         try:
-            record = self._queue.claims.get(claim.token)
+            return self._queue.status(claim) not in ("active", "lost", None)
         except AckbusError:
             return False
-        return record is not None and record.status not in ("active", "lost")
 
     def _news(self) -> tuple[str, str | None]:
         held = self.held()

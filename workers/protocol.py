@@ -11,9 +11,8 @@ from dataclasses import replace
 import orjson
 
 from ..schema import Draft, InvalidInput, check_type, decode, format_ts
-from ..subscribers import DEDUPE_KEY, Outcome, work_headers
-from .answers import CONTEXT, carried_on
-from .command import Command, how_it_exited
+from ..subscribers import CONTEXT, DEDUPE_KEY, Outcome, carried_on, work_headers
+from .command import EX_CONFIG, EX_TEMPFAIL, Command, how_it_exited, with_its_words
 from .states import WorkerStates
 from .work import Result
 
@@ -42,6 +41,12 @@ _FIELDS: dict[str, type] = {
     "events": list,
     "state_updates": dict,
     "logs": list,
+}
+
+#: What an exit status tells without a response.
+_MEANINGS = {
+    EX_TEMPFAIL: "asks for another attempt",
+    EX_CONFIG: "forbids another attempt",
 }
 
 _LEVELS = ("info", "warn", "error")
@@ -84,6 +89,9 @@ class JsonCommand(Command):
         try:
             return self._result(message, parse_response(end.stdout), end)
         except InvalidInput as error:
+            if end.exit_code in _MEANINGS:  # that says it all
+                said = f"{how_it_exited(end)}, which {_MEANINGS[end.exit_code]}"
+                return self._failure(end, with_its_words(said, end))
             if end.exit_code:
                 return self._failure(end, f"{how_it_exited(end)}; {error}")
             return self._failure(end, f"protocol error: {error}")

@@ -17,7 +17,7 @@ from ..schema import (
     Refused,
     start_thread,
 )
-from ..subscribers import DEFAULT_LEASE_S, MAX_CLAIMS, ClaimLost, Queue
+from ..subscribers import DEFAULT_LEASE_S, MAX_CLAIMS, MAX_LEASE_S, ClaimLost, Queue
 from .answers import Answers
 from .executors import Inline, Tasks, Threads
 from .keeper import Keeper
@@ -78,6 +78,10 @@ class Worker:
     ) -> None:
         if concurrency < 1:
             raise InvalidInput(f"concurrency must be at least 1, not {concurrency}")
+        if not 0 < lease_s <= MAX_LEASE_S:
+            raise InvalidInput(
+                f"lease_s must be more than 0 and at most {MAX_LEASE_S:g}, not {lease_s}"
+            )
         self.bus = bus
         self.queue = Queue.create(bus, queue) if isinstance(queue, str) else queue
         self.group = group or f"{self.queue.name}-worker"

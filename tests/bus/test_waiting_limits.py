@@ -11,7 +11,7 @@ import pytest
 
 from ackbus import Bus, Draft, Inbox, InvalidInput, import_jsonl
 from ackbus.schema import LimitReached, NotFound, Refused, TypePattern
-from ackbus.subscribers import Claim, JobControl, Outcome, Queue, work_headers
+from ackbus.subscribers import Claim, JobControl, Jobs, Outcome, Queue, work_headers
 
 from ..programs import raw_sql
 
@@ -93,6 +93,24 @@ def test_program_with_its_own_sql_is_refused_too(bus: Bus, queue: Queue, bus_dir
     assert bus.log.newest_seq() == 6
 
 
+@pytest.mark.parametrize("priority", [1, 7], ids=["a known id", "a rule that is broken"])
+def test_message_that_is_ignored_does_not_count(
+    bus: Bus, queue: Queue, bus_dir: Path, priority: int
+) -> None:
+    """Q-04: an INSERT OR IGNORE of another program that stores nothing takes up no room."""
+    id = "known" if priority == 1 else "new"
+    bus.publish("job", from_agent="boss", id="known")
+    with contextlib.suppress(AssertionError):  # SQLite tells of it, or does not
+        raw_sql(
+            bus_dir,
+            "INSERT OR IGNORE INTO messages (id, ts_ms, from_agent, type, priority)"
+            f" VALUES ('{id}', 1, 'raw', 'job', {priority})",
+        )
+    assert (len(list(bus.read())), waiting(bus)) == (1, 1)
+    queue.fill()
+    assert Jobs(bus.database).counts(queue.info)["open"] == 1
+
+
 def test_batch_is_stored_whole_or_not_at_all(bus: Bus, queue: Queue) -> None:
     """Q-04, M-06: also when only its last message is one too many."""
     publish(bus, 3)
@@ -122,7 +140,7 @@ def test_reply_without_room_leaves_the_claim_as_it_was(bus: Bus) -> None:
     reply = Draft("job.done", from_agent="worker", to_agent="boss")
     with pytest.raises(LimitReached):
         queue.complete(claim, reply)
-    assert queue.jobs.get(queue.info, 1).state == "running"
+    assert Jobs(queue.bus.database).get(queue.info, 1).state == "running"
     Inbox(bus, "boss").ack(2)
     assert len(queue.complete(claim, reply)) == 1
 
@@ -167,7 +185,7 @@ def test_what_counts_is_what_the_queue_takes_in(bus: Bus, pattern: str) -> None:
     for type in TYPES:
         publish(bus, type=type)
     queue.fill()
-    taken_in = queue.jobs.counts(queue.info)["open"]
+    taken_in = Jobs(queue.bus.database).counts(queue.info)["open"]
     expected = [type for type in TYPES if TypePattern(pattern).matches(type)]
     assert waiting(bus) == taken_in == len(expected) > 0
 
@@ -266,10 +284,10 @@ def test_count_stays_right_over_duplicates_and_delays(bus: Bus, queue: Queue) ->
 def test_count_stays_right_while_workers_are_lost(bus: Bus, queue: Queue) -> None:
     """Q-04, X-03: until the jobs are dead."""
     publish(bus, 2)
-    counts = queue.jobs.counts(queue.info)
+    counts = Jobs(queue.bus.database).counts(queue.info)
     while counts.get("dead") != 2:
         queue.claim("worker", lease_s=0.001)
-        counts = queue.jobs.counts(queue.info)
+        counts = Jobs(queue.bus.database).counts(queue.info)
         assert waiting(bus) == 2 - counts["running"] - counts.get("dead", 0)
     assert waiting(bus) == 0
 
@@ -312,7 +330,7 @@ def test_count_is_right_after_anything(bus: Bus, seed: int) -> None:
         counted = waiting(bus)
         with contextlib.suppress(KeyError), bus.transaction():
             queue.fill()
-            counts = queue.jobs.counts(queue.info)
+            counts = Jobs(queue.bus.database).counts(queue.info)
             assert waiting(bus) == counts["open"] + counts["time"] + counts["key"]
             raise KeyError  # so that the next act meets a queue that is not filled
         assert waiting(bus) == counted <= 25

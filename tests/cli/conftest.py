@@ -49,7 +49,7 @@ def on_terminal(project: Path, bus_env: dict[str, str]) -> Callable[..., str]:
     With ``until`` the command is interrupted once it has sent that.
     """
 
-    def run(*args: str, until: bytes | None = None) -> str:
+    def run(*args: str, until: bytes | None = None, columns: int = 100) -> str:
         ours, theirs = pty.openpty()
         env = {key: value for key, value in bus_env.items() if key != "NO_COLOR"}
         process = subprocess.Popen(
@@ -58,7 +58,7 @@ def on_terminal(project: Path, bus_env: dict[str, str]) -> Callable[..., str]:
             stdout=theirs,
             stderr=theirs,
             cwd=project,
-            env={**env, "TERM": "xterm-256color"},
+            env={**env, "TERM": "xterm-256color", "COLUMNS": str(columns)},
         )
         os.close(theirs)
         sent = b""

@@ -97,6 +97,8 @@ def test_empty_standard_input_is_no_body(
         ("parked drop a 0", "SEQ must be 1 or more, and at most 9223372036854775807"),
         ("--dir X stats", "give --dir after the command"),
         ("lease --json list", "give --json after the command"),
+        ("limit clear --json --queue q", "No such option: --json"),
+        ("run --json -- cat", "No such option: --json"),
         ("publish t", "who sends? Give --from AGENT, or set BUS_AGENT"),
         ("lease acquire x", "who holds? Give --holder AGENT, or set BUS_AGENT"),
         ("lease acquire x --holder a --ttl x", "--ttl: 'x' is not a duration"),

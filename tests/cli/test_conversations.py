@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ackbus import Bus
+from ackbus import Bus, JobControl, Priority, Queue
 
 from ..conftest import RunBus, wait_until
 from .conftest import StartBus, assert_error
@@ -176,6 +176,43 @@ def test_answer_whose_payload_is_gone_is_an_error(run_bus: RunBus, bus: Bus) -> 
     record = json.loads(run_bus("check", root.id, "--json").out)
     assert record["payload_error"] == "blob_missing"
     assert "payload" not in record
+
+
+def test_request_that_is_repeated_with_its_id_asks_once(run_bus: RunBus, bus: Bus) -> None:
+    """A terminal was lost, or the time was up: the same command again finds the answer."""
+    line = ("request", "t.request", "?", *ME, "--id", "ask-1", "--meta", "n=1")
+    assert run_bus(*line, "--timeout", "0").code == 5
+    bus.publish("t.done", "here", from_agent="you", in_reply_to="ask-1")
+    again = run_bus(*line, "--timeout", "20")
+    assert (again.code, again.out) == (0, "here\n")
+    assert "message_id=ask-1 conversation_id=ask-1" in again.err
+    assert bus.log.newest_seq() == 2
+    other = run_bus("request", "t.request", "!", *ME, "--id", "ask-1")
+    assert_error(other, 3, "'ask-1'", "seq 1")
+
+
+def test_request_has_a_priority(run_bus: RunBus, bus: Bus) -> None:
+    line = ("request", "t.request", "?", *ME, "--timeout", "0")
+    assert run_bus(*line, "--priority", "interactive").code == 5
+    assert next(bus.read()).priority == Priority.INTERACTIVE
+    assert_error(run_bus(*line, "--priority", "high"), 2, "high")
+
+
+def test_request_waits_for_room_or_is_refused(
+    run_bus: RunBus, start_bus: StartBus, bus: Bus
+) -> None:
+    """Q-04: as bus publish does."""
+    queue = Queue.create(bus, "t.request")
+    JobControl(queue).limit(1)
+    bus.publish("t.request", from_agent="me")
+    line = ("request", "t.request", "?", *ME, "--timeout", "0")
+    assert_error(run_bus(*line), 3, "is full")
+    assert_error(run_bus(*line, "--wait", "20ms"), 3, "is full")
+    waiting = start_bus(*line, "--wait", "20s")
+    (claim,) = queue.claim("worker")
+    queue.complete(claim)
+    assert waiting.wait(timeout=20) == 5
+    assert bus.log.newest_seq() == 2
 
 
 def test_ctrl_c_ends_the_wait_with_130(start_bus: StartBus, bus: Bus) -> None:

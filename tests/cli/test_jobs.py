@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus
-from ackbus.subscribers import Claim, ClaimLost, Outcome, Queue, work_headers
+from ackbus.subscribers import Claim, ClaimLost, Outcome, Queue, list_jobs, work_headers
 
 from ..conftest import RunBus
 from .conftest import assert_error
@@ -37,7 +37,7 @@ def records(text: str) -> list[dict[str, Any]]:
 
 
 def states(queue: Queue) -> dict[int, str]:
-    return {job.seq: job.state for job in queue.jobs.newest(queue.info, 99, 99)}
+    return {job.seq: job.state for job in list_jobs(queue, (), 99)}
 
 
 # job ------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_retry_and_cancel_do_all_that_are_named_or_none(run_bus: RunBus, bus: Bu
     assert_error(run_bus("job", "cancel", "1", "3"), 3, "job 3", "succeeded", "cancelled")
     assert states(queue) == before
     done = run_bus("job", "retry", "1", "2", "1")
-    assert (done.code, done.out, done.err) == (0, "", "")
+    assert (done.code, done.out, done.err) == (0, "retried 2 jobs\n", "")
     cancelled = records(run_bus("job", "cancel", "4", "2", "--json").out)
     assert [(record["seq"], record["error"]) for record in cancelled] == [
         *((4, "cancelled by hand"), (2, "cancelled by hand")),
@@ -163,6 +163,67 @@ def test_retry_and_cancel_do_all_that_are_named_or_none(run_bus: RunBus, bus: Bu
     assert states(queue) == {1: "queued", 2: "cancelled", 3: "succeeded", 4: "cancelled"}
     with pytest.raises(ClaimLost, match="cancelled by hand"):
         queue.complete(claim)
+
+
+@pytest.fixture
+def ends(bus: Bus) -> Queue:
+    """A queue with a failed, a timed out and a dead job, and a success: 1 to 4; 5 waits."""
+    queue = Queue.create(bus, "review", "review.*", retry="asked", max_attempts=1)
+    publish(bus, 2, type="review.request")
+    publish(bus, 2, type="review.urgent")
+    publish(bus, type="review.request")
+    fail(queue)
+    queue.end(take(queue), Outcome(status="timed_out", error="too slow"))
+    queue.end(take(queue), Outcome(status="failed", error="later", retry=True))
+    queue.complete(take(queue))
+    before = {1: "failed", 2: "timed_out", 3: "dead", 4: "succeeded", 5: "queued"}
+    assert states(queue) == before
+    return queue
+
+
+@pytest.mark.parametrize(
+    ("options", "seqs"),
+    [
+        (["--queue", "review"], [1, 2, 3]),
+        (["--state", "failed"], [1]),
+        (["--state", "dead", "--state", "timed_out", "--state", "dead"], [2, 3]),
+        (["--type", "*.request"], [1, 2]),
+        (["--since", "1h", "--type", "review.urgent"], [3]),
+        (["--since", "2099-01-01T00:00:00Z"], []),
+        (["--state", "failed", "--type", "*.urgent"], []),
+    ],
+)
+def test_jobs_are_retried_in_bulk_by_queue_state_type_and_time(
+    options: list[str], seqs: list[int], run_bus: RunBus, ends: Queue
+) -> None:
+    """As dead letters are: first with --dry-run, which changes nothing."""
+    before, code = states(ends), 0 if seqs else 4
+    dry = run_bus("job", "retry", *options, "--dry-run", "--json")
+    assert ({record["seq"] for record in records(dry.out)}, dry.code) == (set(seqs), code)
+    assert dry.err.endswith(" would be retried; nothing was changed\n")
+    assert states(ends) == before
+    done = run_bus("job", "retry", *options, "--json")
+    assert ({record["seq"] for record in records(done.out)}, done.code) == (set(seqs), code)
+    assert states(ends) == before | dict.fromkeys(seqs, "queued")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], ["--queue", "bus job list"]),
+        (["--dry-run"], ["--queue", "bus job list"]),
+        (["1", "--state", "failed"], ["not both"]),
+        (["1", "--since", "1h"], ["not both"]),
+        (["--state", "succeeded"], ["--state must be failed, timed_out or dead"]),
+        (["--queue", "review", "--type", "a b"], ["'a b'"]),
+    ],
+)
+def test_retry_wants_one_clear_choice(
+    options: list[str], words: list[str], run_bus: RunBus, ends: Queue
+) -> None:
+    before = states(ends)
+    assert_error(run_bus("job", "retry", *options), 2, *words)
+    assert states(ends) == before
 
 
 def test_delayed_job_need_not_wait_any_longer(run_bus: RunBus, bus: Bus) -> None:

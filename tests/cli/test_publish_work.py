@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ackbus import Bus
-from ackbus.subscribers import Queue
+from ackbus.subscribers import Queue, list_jobs
 
 from ..conftest import RunBus
 from .conftest import assert_error
@@ -79,6 +79,13 @@ def test_headers_meta_and_header_come_together(run_bus: RunBus, bus: Bus) -> Non
         (("--dedupe-key", "k\n"), ["dedupe key", "printable"]),
         (("--dedupe-window", "1h"), ["dedupe window", "dedupe key"]),
         (("--dedupe-key", "k", "--dedupe-window", "long"), ["--dedupe-window", "long"]),
+        (("--header", "available_at_ms=5"), ["header available_at_ms", "whole number", "'5'"]),
+        (("--headers", '{"available_at_ms":-1}'), ["available_at_ms", "-1"]),
+        (("--headers", '{"dedupe_key":7}'), ["header dedupe_key must be text", "7"]),
+        (("--headers", '{"dedupe_key":null}'), ["header dedupe_key must be text"]),
+        (("--header", "dedupe_key="), ["dedupe key"]),
+        (("--headers", '{"dedupe_key":"k","dedupe_window_ms":1.5}'), ["dedupe_window_ms", "1.5"]),
+        (("--headers", '{"dedupe_window_ms":5}'), ["dedupe window", "dedupe key"]),
         (("--wait", "x"), ["--wait", "x"]),
         (("--jsonl", "--delay", "1s"), ["--jsonl"]),
         (("--jsonl", "--wait", "1s"), ["--jsonl"]),
@@ -89,6 +96,15 @@ def test_bad_input_publishes_nothing(
 ) -> None:
     """P-24: headers are checked; nothing is stored half."""
     assert_error(run_bus(*PUBLISH, *options), 2, *words)
+    assert bus.log.newest_seq() == 0
+
+
+def test_lines_with_headers_that_queues_would_pass_over_are_refused(
+    run_bus: RunBus, bus: Bus
+) -> None:
+    lines = '{"type":"t","headers":{"dedupe_key":"k"}}\n{"type":"t","headers":{"dedupe_key":1}}\n'
+    ended = run_bus("publish", "--jsonl", "--from", "a", stdin=lines)
+    assert_error(ended, 2, "line 2: header dedupe_key must be text", "nothing was stored")
     assert bus.log.newest_seq() == 0
 
 
@@ -123,9 +139,10 @@ def test_message_with_a_dedupe_key_is_done_once(run_bus: RunBus, bus: Bus) -> No
     queue.complete(claim)
     assert run_bus(*keyed).code == 0
     assert queue.claim("worker", limit=9) == []
-    errors = {job.seq: job.error for job in queue.jobs.newest(queue.info, 99, 9)}
+    errors = {job.seq: job.error for job in list_jobs(queue, (), 9)}
     assert errors[1] is None
-    assert errors[2] == errors[3] == "duplicate of 1, which has dedupe key issue-7"
+    assert errors[2] == "duplicate of 1, which is not over, with dedupe key issue-7"
+    assert errors[3] == "duplicate of 1, which succeeded, with dedupe key issue-7"
 
 
 def test_repeated_id_with_a_fixed_time_is_the_same_message(run_bus: RunBus, bus: Bus) -> None:

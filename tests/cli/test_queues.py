@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from ackbus import Bus
-from ackbus.subscribers import Policy, Queue, Queues, work_headers
+from ackbus.cli.policy_options import OnLostName, OrderingName, RetryName
+from ackbus.subscribers import Policy, Queue, Queues, list_jobs, work_headers
+from ackbus.subscribers.policy import CHOICES
 
 from ..conftest import RunBus
 from .conftest import StartBus, assert_error
@@ -49,11 +51,32 @@ def test_queue_is_created_with_a_policy_and_again_with_the_same(run_bus: RunBus,
     )
     assert Queues(bus).get("reviews").policy == expected
     assert run_bus(*line).code == 0
-    assert_error(run_bus(*line, "--backoff", "9s"), 3, "backoff_s 1.5, not 9.0", "bus queue set")
+    assert_error(run_bus(*line, "--backoff", "9s"), 3, "--backoff 1.5s, not 9s", "bus queue set")
     assert_error(run_bus("queue", "create", "reviews"), 3, "review.*", "another queue name")
     assert (
         json.loads(run_bus("queue", "create", "plain", "--json").out)["policy"]["backoff_s"] == 30
     )
+    limited = run_bus("queue", "create", "plain", "--max-running", "3")
+    assert_error(limited, 3, "--max-running any, not 3", "bus queue set")
+
+
+def test_choices_of_the_options_are_those_of_a_policy() -> None:
+    names = {"ordering": OrderingName, "retry": RetryName, "on_lost": OnLostName}
+    assert {rule: tuple(choices) for rule, choices in names.items()} == CHOICES
+
+
+def test_start_of_a_queue_that_is_there_is_not_passed_over_in_silence(
+    run_bus: RunBus, bus: Bus
+) -> None:
+    """It can't be moved, and a script may repeat itself: a note, and exit code 0."""
+    publish(bus)
+    assert run_bus("queue", "create", "review", "--start", "now").err == ""
+    again = run_bus("queue", "create", "review", "--start", "beginning", "--json")
+    assert again.code == 0
+    assert again.err == "bus: queue 'review' was there already; --start beginning changed nothing\n"
+    assert json.loads(again.out)["filled_seq"] == 1
+    assert run_bus("queue", "create", "review").err == ""
+    assert_error(run_bus("queue", "create", "review", "--start", "soon"), 2, "soon")
 
 
 @pytest.mark.parametrize(("start", "first"), [("beginning", 1), ("now", 3), ("2", 2)])
@@ -74,13 +97,18 @@ def test_queue_starts_where_it_is_told(start: str, first: int, run_bus: RunBus, 
         (("create", "q", "--type", "a..b"), 2, ["a..b"]),
         (("create", ""), 2, ["queue name"]),
         (("create", "q\x1b"), 2, ["queue name"]),
-        (("create", "q", "--ordering", "lifo"), 2, ["fifo or priority", "lifo"]),
-        (("create", "q", "--max-attempts", "0"), 2, ["max_attempts", "0"]),
+        (("create", "q q"), 2, ["queue name 'q q'", "spaces"]),
+        (("create", "q", "--type", "a b"), 2, ["'a b'", "without spaces"]),
+        (("create", "q", "--ordering", "lifo"), 2, ["--ordering", "'fifo'", "'lifo'"]),
+        (("create", "q", "--max-attempts", "0"), 2, ["--max-attempts must be 1 or more"]),
+        (("create", "q", "--max-attempts", "9" * 10), 2, ["--max-attempts must be 1 or more"]),
         (("create", "q", "--max-running", "-1"), 2, ["--max-running"]),
-        (("create", "q", "--max-running", "0"), 2, ["max_running", "0"]),
+        (("create", "q", "--max-running", "0"), 2, ["--max-running must be", "any"]),
+        (("create", "q", "--max-running-per-key", "0"), 2, ["--max-running-per-key must be"]),
         (("create", "q", "--backoff", "-1s"), 2, ["--backoff"]),
         (("create", "q", "--ageing", "soon"), 2, ["--ageing", "soon"]),
-        (("create", "q", "--dedupe-window", "9999999d"), 2, ["dedupe_window_s"]),
+        (("create", "q", "--dedupe-window", "9999999d"), 2, ["--dedupe-window 9999999d is too"]),
+        (("create", "q", "--ageing", "0"), 2, ["--ageing 0 is too short"]),
         (("set", "q"), 2, ["at least one rule", "bus queue set --help"]),
         (("set", "q", "--retry", "failures"), 4, ["no queue 'q'", "bus queue list"]),
         (("show", "q"), 4, ["no queue 'q'"]),
@@ -179,7 +207,7 @@ def test_purge_cancels_what_waits_and_nothing_else(run_bus: RunBus, bus: Bus) ->
     again = run_bus("queue", "purge", "review", "--json")
     assert (again.code, json.loads(again.out)) == (4, {"queue": "review", "cancelled": 0})
     queue.complete(claim)
-    states = [job.state for job in queue.jobs.newest(queue.info, 99, 9)]
+    states = [job.state for job in list_jobs(queue, (), 9)]
     assert states == ["cancelled", "cancelled", "succeeded"]
 
 

@@ -4,12 +4,13 @@ import json
 import re
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.subscribers import ClaimRecord
+from ackbus.subscribers import ClaimRecord, list_jobs
 
 from ..conftest import RunBus, wait_until
 from ..subscribers.work import attempts, job, state, statuses
@@ -189,19 +190,46 @@ def ran_s(record: ClaimRecord) -> float:
 
 
 @pytest.mark.parametrize(
-    ("command", "error"),
-    [("/nope", "there is no command '/nope'"), ("./plain", "'./plain' is not executable")],
+    ("parting", "error"),
+    [
+        ('rm "$0"', "there is no command './leaver'"),
+        ('chmod -x "$0"', "'./leaver' is not executable"),
+    ],
 )
-def test_command_that_can_not_be_started_fails_each_message(
-    bus: Bus, run_bus: RunBus, project: Path, command: str, error: str
+def test_command_that_vanishes_fails_each_message_and_the_host_goes_on(
+    bus: Bus, run_bus: RunBus, project: Path, parting: str, error: str
 ) -> None:
-    """P-91: with an answer, and the next message is tried too."""
-    (project / "plain").write_text("text")
-    ask(bus, "a", "b")
-    assert run_bus("run", "--type", REQUEST, "--drain", "--", command).code == 0
-    for seq in (1, 2):
+    """P-91: each with its end on the claim and an answer, and the next message is tried too."""
+    (project / "leaver").write_text(f"#!/bin/sh\n{parting}\n")
+    (project / "leaver").chmod(0o700)
+    ask(bus, "a", "b", "c")
+    ended = run_bus("run", "--type", REQUEST, "--drain", "--", "./leaver")
+    assert (ended.code, attempt(bus, 1).status) == (0, "completed")
+    for seq in (2, 3):
         assert (attempt(bus, seq).status, attempt(bus, seq).error) == ("failed", error)
         assert answer(bus, seq).type == "job.failed"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("nope-nope", ["no command 'nope-nope' on the PATH", "give its path"]),
+        ("/nope", ["no command '/nope'", "give the path"]),
+        ("./plain", ["'./plain' is not executable", "chmod +x"]),
+        ("./folder", ["no command './folder'"]),
+        ("", ["no command ''"]),
+    ],
+)
+def test_command_that_is_not_there_is_refused_before_anything_is_claimed(
+    bus: Bus, run_bus: RunBus, project: Path, command: str, words: list[str]
+) -> None:
+    """A slip must not use up the attempts of all that waits, nor make a queue."""
+    (project / "plain").write_text("text")
+    (project / "folder").mkdir()
+    ask(bus, "a")
+    ended = run_bus("run", "--type", REQUEST, "--drain", "--", command, "--option")
+    assert_error(ended, 2, *words)
+    assert bus.database.value("SELECT count(*) FROM queues") == 0
 
 
 @pytest.mark.parametrize(
@@ -237,7 +265,7 @@ def test_queue_with_another_pattern_is_refused(bus: Bus, run_bus: RunBus) -> Non
     Queue.create(bus, "q", "a.*")
     assert_error(run_bus("run", "--queue", "q", "--type", "b", "--drain", "--", "cat"), 3, "a.*")
     ended = run_bus("run", "--queue", "q", "--max-attempts", "9", "--drain", "--", "cat")
-    assert_error(ended, 3, "max_attempts 4, not 9")
+    assert_error(ended, 3, "--max-attempts 4, not 9", "bus queue set")
 
 
 @pytest.mark.parametrize(
@@ -251,8 +279,10 @@ def test_queue_with_another_pattern_is_refused(bus: Bus, run_bus: RunBus) -> Non
         (["--type", REQUEST, "--concurrency", "-1", "--", "cat"], "--concurrency"),
         (["--type", REQUEST, "--timeout", "-1s", "--", "cat"], "--timeout"),
         (["--type", REQUEST, "--timeout", "soon", "--", "cat"], "--timeout"),
-        (["--type", REQUEST, "--lease", "0", "--", "cat"], "lease"),
-        (["--type", REQUEST, "--lease", "2d", "--", "cat"], "lease"),
+        (["--type", REQUEST, "--lease", "0", "--", "cat"], "--lease"),
+        (["--type", REQUEST, "--lease", "2d", "--", "cat"], "--lease"),
+        (["--type", "a b", "--", "cat"], "'a b'"),
+        (["--type", "a", "--queue", "a b", "--", "cat"], "queue name 'a b'"),
         (["--type", REQUEST, "--success-type", "a b", "--", "cat"], "type 'a b'"),
         (["--type", REQUEST, "--failure-type", "a.*", "--", "cat"], "type 'a.*'"),
         (["--type", REQUEST, "--group", "a\nb", "--", "cat"], "agent name"),
@@ -261,7 +291,7 @@ def test_queue_with_another_pattern_is_refused(bus: Bus, run_bus: RunBus) -> Non
         (["--type", REQUEST, "--contract", "json", "--config", "[]", "--", "cat"], "JSON object"),
         (["--type", REQUEST, "--contract", "json", "--config", "{", "--", "cat"], "--config"),
         (["--type", REQUEST, "--contract", "json", "--config", "@no", "--", "cat"], "no"),
-        (["--type", REQUEST, "--max-attempts", "-1", "--", "cat"], "attempts"),
+        (["--type", REQUEST, "--max-attempts", "-1", "--", "cat"], "--max-attempts"),
         (["--type", REQUEST, "--backoff", "-1s", "--", "cat"], "--backoff"),
         (["--type", REQUEST, "--on-lost", "panic", "--", "cat"], "panic"),
         (["--type", REQUEST, "--dra", "--", "cat"], "--dra"),
@@ -280,6 +310,37 @@ def test_bad_argument_is_one_line_and_nothing_is_claimed(
 
 def test_worker_without_a_bus_says_so(run_bus: RunBus, project: Path) -> None:
     assert_error(run_bus("run", "--type", "x", "--", "cat"), 1, "bus init")
+
+
+# What it tells a person who looks on.
+
+
+def test_person_is_told_what_it_does_and_how_it_ends(
+    bus: Bus, on_terminal: Callable[..., str]
+) -> None:
+    """One line at the start, and one at the first Ctrl-C; nothing that a terminal would colour."""
+    ask(bus, "a")
+    command = ("sh", "-c", "kill -INT $PPID; sleep 0.1")
+    shown = on_terminal("run", "--type", REQUEST, "--concurrency", "2", "--", *command)
+    assert shown.splitlines() == [
+        "bus: working on queue 'job.request', which takes in job.request, with sh: raw contract,"
+        " 2 at a time; Ctrl-C ends it",
+        "bus: ending when what runs has ended; a second Ctrl-C or SIGTERM ends that now",
+    ]
+    assert attempt(bus).status == "completed"
+
+
+def test_pipe_is_told_what_it_does_only_with_v(bus: Bus, run_bus: RunBus) -> None:
+    """PITFALLS 26: stdout has nothing of it."""
+    line = ("run", "--type", "a.*", "--queue", "q", "--contract", "json", "--drain")
+    ended = run_bus(*line, "--", "cat")
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    told = run_bus(*line, "-v", "--", "cat")
+    assert told.out == ""
+    assert told.err.splitlines()[1:] == [
+        "bus: working on queue 'q', which takes in a.*, with cat: json contract,"
+        " 1 at a time; Ctrl-C ends it"
+    ]
 
 
 # Help, and the end.
@@ -324,7 +385,7 @@ def test_two_workers_in_a_row_go_on_where_the_first_was_stopped(
     host.send_signal(signal.SIGTERM)
     assert host.wait(20) == 0
     queue = Queue.open(bus, REQUEST)
-    assert queue.claims.active(queue.info, 5) == []
+    assert list_jobs(queue, ["running"], 9) == []
     assert run_bus("run", "--type", REQUEST, "--drain", "--", "cat").code == 0
     told = [int(found.payload) for found in bus.read(type="job.done")]
     assert sorted(told) == list(range(30))

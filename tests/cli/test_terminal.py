@@ -1,11 +1,12 @@
 """What reaches a reader's terminal: colours and tables, and no control character of a message."""
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
 
-from ackbus import Bus, Inbox
+from ackbus import Bus, Inbox, Queue
 from ackbus.cli import output
 
 from ..conftest import RunBus
@@ -105,6 +106,57 @@ def test_pipes_get_plain_text_without_colours(bus: Bus, run_bus: RunBus) -> None
 def test_lines_on_a_terminal_are_cut_at_its_edge(bus: Bus, on_terminal: OnTerminal) -> None:
     bus.publish("t", "long " * 100, from_agent="a")
     assert len(on_terminal("tail").splitlines()) == 1
+
+
+@pytest.fixture
+def failed_jobs(bus: Bus) -> Bus:
+    """A bus with a queue and two jobs whose errors don't fit a line of 80 characters."""
+    queue = Queue.create(bus, "code-reviews", "review.request", max_attempts=1)
+    for _ in range(2):
+        bus.publish("review.request", from_agent="alice")
+        (claim,) = queue.claim("worker", group="reviewers")
+        queue.fail(claim, "the compiler of the project is not there, so nothing can be said")
+    return bus
+
+
+def _plain(shown: str) -> list[str]:
+    return [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()]
+
+
+def test_table_breaks_no_word_and_cuts_the_free_text(
+    failed_jobs: Bus, on_terminal: OnTerminal
+) -> None:
+    """One line a job; what names it is whole."""
+    heading, *rows = _plain(on_terminal("dead", "list", columns=80))
+    assert heading.split() == ["queue", "seq", "type", "state", "attempt", "when", "error"]
+    assert [row.split()[:5] for row in rows] == [
+        ["code-reviews", seq, "review.request", "dead", "1/1"] for seq in ("1", "2")
+    ]
+    assert all(re.search(r" ago +the compiler.*…$", row) for row in rows)
+    wide = _plain(on_terminal("dead", "list", columns=200))
+    assert all(
+        row.endswith("the compiler of the project is not there, so nothing can be…")
+        for row in wide[1:]
+    )
+
+
+def test_table_that_does_not_fit_leaves_out_what_says_nothing(
+    failed_jobs: Bus, on_terminal: OnTerminal
+) -> None:
+    heading, row = _plain(on_terminal("queue", "list", columns=80))
+    assert heading.split()[:4] == ["queue", "type", "state", "waiting"]
+    assert heading.split()[-1] == "dead"
+    assert (row.split()[:3], row.split()[-1]) == (["code-reviews", "review.request", "open"], "2")
+    assert "…" not in heading + row
+    assert "oldest" in on_terminal("queue", "list", columns=120)
+
+
+def test_table_on_a_very_narrow_terminal_cuts_the_widest(
+    failed_jobs: Bus, on_terminal: OnTerminal
+) -> None:
+    shown = _plain(on_terminal("dead", "list", columns=40))
+    assert max(map(len, shown)) <= 40
+    assert any(line.startswith("co") and "… " in line for line in shown)
 
 
 def test_blob_is_not_thrown_at_a_terminal(bus: Bus, on_terminal: OnTerminal) -> None:

@@ -10,7 +10,7 @@ from threading import Event, Thread
 import pytest
 
 from ackbus import Bus, Message
-from ackbus.subscribers import Claim, Queue
+from ackbus.subscribers import Claim, Claims, Jobs, Queue
 from ackbus.workers import Worker
 
 from ..programs import raw_sql, run_program
@@ -162,7 +162,7 @@ def test_16_threads_share_one_queue(bus: Bus) -> None:
     assert sorted(claim.message.seq for claim in claims) == list(range(1, 401))
     assert len({claim.token for claim in claims}) == 400
     assert history(bus) == [[seq, "succeeded", "completed", 0] for seq in range(1, 401)]
-    records = [queue.claims.get(claim.token) for claim in claims]
+    records = [Claims(queue.bus.database).get(claim.token) for claim in claims]
     assert [record and record.instance for record in records] == [one.instance for one in claims]
 
 
@@ -320,7 +320,7 @@ def test_transaction_that_a_handler_leaves_open_is_undone_and_fails_it(bus: Bus,
         worker.run(handle, drain=True)
     assert not bus.database.writing
     assert history(bus) == [[1, "dead", "failed", 1], [2, "succeeded", "completed", 1]]
-    assert "left a transaction open" in str(queue.jobs.get(queue.info, 1).error)
+    assert "left a transaction open" in str(Jobs(queue.bus.database).get(queue.info, 1).error)
     assert not list(bus.read(type="step"))
     with contextlib.suppress(Exception):
         kept[0].close()  # which finds its connection gone

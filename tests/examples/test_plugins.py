@@ -1,6 +1,7 @@
 """The example plugins, each as the command of a worker."""
 
 import json
+import shlex
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +12,7 @@ import pytest
 from ackbus import Bus, Message
 
 from ..conftest import RunBus
+from ..docs.snippets import run_document
 
 PLUGINS = Path(__file__).parents[2] / "examples" / "plugins"
 
@@ -102,14 +104,31 @@ printf '{"response": "%s|%s|%s|%s|%s|%s"}' "$@"
 """
 
 
-def test_gemini_runs_in_plan_mode_with_nothing_on_stdin(
-    bus: Bus, run_bus: RunBus, tmp_path: Path, bus_env: dict[str, str]
-) -> None:
-    """P-53, P-85: an API behind a command."""
+def with_gemini(tmp_path: Path, bus_env: dict[str, str]) -> str:
+    """A PATH on which a command stands in for Gemini's: it answers with what it was given."""
     fake = tmp_path / "bin" / "gemini"
     fake.parent.mkdir()
     fake.write_text(GEMINI, "utf-8")
     fake.chmod(0o755)
-    env = {"PATH": f"{fake.parent}:{bus_env['PATH']}"}
+    return f"{fake.parent}:{bus_env['PATH']}"
+
+
+def test_gemini_runs_in_plan_mode_with_nothing_on_stdin(
+    bus: Bus, run_bus: RunBus, tmp_path: Path, bus_env: dict[str, str]
+) -> None:
+    """P-53, P-85: an API behind a command."""
+    env = {"PATH": with_gemini(tmp_path, bus_env)}
     answer = run_plugin(bus, run_bus, "gemini", "why?", env)
     assert answer.payload == "--prompt|why?|--output-format|json|--approval-mode|plan\n"
+
+
+def test_readme_shows_what_happens(
+    bus_env: dict[str, str], ollama_url: str, tmp_path: Path
+) -> None:
+    """P-53: its blocks from top to bottom, in the folder of the plugins."""
+    env = {"PATH": with_gemini(tmp_path, bus_env), "OLLAMA_BASE_URL": ollama_url}
+    readme = (PLUGINS / "README.md").read_text("utf-8")
+    shown = readme.replace(" no-run\n", "\n")
+    assert shown.count("```sh\n") + shown.count("```console\n") == 3
+    text = f"```sh\ncd {shlex.quote(str(PLUGINS))}\n```\n{shown}"
+    run_document(text, "README.md", bus_env | env | {"TMPDIR": str(tmp_path)})

@@ -224,8 +224,8 @@ class QueueModel:
 
     def change(self, rules: dict[str, Any]) -> None:
         """Other rules, for what waits too; but a job keeps the number of its attempts."""
-        before, self.policy = self.policy, replace(self.policy, **rules)
-        if self.policy.max_running_per_key != before.max_running_per_key:
+        self.policy = replace(self.policy, **rules)
+        if "max_running_per_key" in rules:  # the same once more puts the keys in order too
             open = [job for job in self.queued("open") if job.sent.key is not None]
             for job in open:
                 job.gate = "key"

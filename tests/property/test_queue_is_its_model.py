@@ -6,6 +6,8 @@ from typing import Any
 from hypothesis import settings
 from hypothesis.stateful import initialize, invariant
 
+from ackbus.subscribers import Jobs
+
 from .conftest import RUNS
 from .queue_machine import TAKEN_IN, Work
 from .queue_model import LIVE
@@ -93,7 +95,7 @@ class QueueMachine(Work):
                 for job in model.jobs.values()
                 if job.state not in ("succeeded", "cancelled")
             )
-            counts = self.queues[name].jobs.counts(self.queues[name].info)
+            counts = Jobs(self.queues[name].bus.database).counts(self.queues[name].info)
             assert Counter(counts) == expected
         limits = {
             limit.name: (limit.max_waiting, limit.waiting) for limit in self.bus.limits.list()

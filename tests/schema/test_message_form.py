@@ -281,7 +281,13 @@ def test_pattern_fits(pattern: str, fits: list[str], differs: list[str]) -> None
     assert [compiled.matches(type) for type in differs] == [False] * len(differs)
 
 
-@pytest.mark.parametrize("pattern", ["", "a..b", ">.a", "a.>.b", ".", "a*", "a.*>", "x" * 256])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("", "a..b", ">.a", "a.>.b", ".", "a*", "a.*>", "x" * 256),
+        *(" ", "a b", "a. b", "a.* ", "-a", "-"),
+    ],
+)
 def test_pattern_that_can_fit_nothing_is_refused(pattern: str) -> None:
     """Promise 11."""
     with pytest.raises(InvalidInput, match="is not a type pattern"):

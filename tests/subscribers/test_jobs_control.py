@@ -4,10 +4,18 @@ import pytest
 
 from ackbus import Bus, Draft
 from ackbus.schema import TypePattern
-from ackbus.subscribers import ClaimLost, JobControl, Outcome, Queue, work_headers
+from ackbus.subscribers import (
+    ClaimLost,
+    DeadLetters,
+    JobControl,
+    Outcome,
+    Queue,
+    list_jobs,
+    work_headers,
+)
 
 from .conftest import Clock
-from .work import attempts, job, publish, seqs, state, statuses, take
+from .work import attempts, counts, job, publish, seqs, state, statuses, take
 
 
 def test_running_job_that_is_cancelled_is_lost_to_its_worker(bus: Bus) -> None:
@@ -98,11 +106,11 @@ def test_what_ended_badly_is_found_by_state_type_and_time(bus: Bus, clock: Clock
         else:
             queue.end(claim, Outcome(status=end))
         clock.advance(1)
-    control = JobControl(queue)
-    assert seqs(control.ended_badly()) == [4]
-    assert seqs(control.ended_badly(("failed", "timed_out"))) == [1, 3, 2]
-    assert seqs(control.ended_badly(("failed",), type=TypePattern("a.*"))) == [1]
-    assert seqs(control.ended_badly(("failed",), since_ms=clock.now_ms - 2000)) == [3]
+    letters = DeadLetters(queue)
+    assert seqs(letters.find()) == [4]
+    assert seqs(letters.find(("failed", "timed_out"))) == [1, 3, 2]
+    assert seqs(letters.find(("failed",), type=TypePattern("a.*"))) == [1]
+    assert seqs(letters.find(("failed",), since_ms=clock.now_ms - 2000)) == [3]
 
 
 def test_bulk_goes_on_while_what_it_finds_is_changed(bus: Bus) -> None:
@@ -114,12 +122,12 @@ def test_bulk_goes_on_while_what_it_finds_is_changed(bus: Bus) -> None:
         queue.end_many([(claim, Outcome(status="failed"), ()) for claim in claims])
     rest = queue.claim("worker", limit=1000)
     queue.end_many([(claim, Outcome(status="failed"), ()) for claim in rest])
-    control = JobControl(queue)
+    control, letters = JobControl(queue), DeadLetters(queue)
     with bus.transaction():
-        retried = [control.retry(one.seq).seq for one in control.ended_badly()]
+        retried = [control.retry(one.seq).seq for one in letters.find()]
     assert retried == list(range(1, 1201))
-    assert seqs(control.ended_badly()) == []
-    assert queue.jobs.counts(queue.info)["open"] == 1200
+    assert seqs(letters.find()) == []
+    assert counts(queue)["open"] == 1200
 
 
 def test_counts_tell_by_state_without_the_successes(bus: Bus, clock: Clock) -> None:
@@ -131,16 +139,15 @@ def test_counts_tell_by_state_without_the_successes(bus: Bus, clock: Clock) -> N
     done, failed, _, _ = queue.claim("worker", limit=4)
     queue.complete(done)
     queue.fail(failed, "no")
-    assert queue.jobs.counts(queue.info) == {
+    assert counts(queue) == {
         "open": 1,
         "time": 1,
         "key": 1,
         "running": 2,
         "failed": 1,
     }
-    assert seqs(queue.jobs.waiting(queue.info, 9)) == [6]
-    assert sorted(seqs(queue.jobs.queued(queue.info, 9))) == [5, 6, 7]
-    assert [record.seq for record in queue.claims.active(queue.info, 9)] == [3, 4]
+    assert seqs(list_jobs(queue, ["queued"], 9)) == [6, 5, 7]
+    assert seqs(list_jobs(queue, ["running"], 9)) == [4, 3]
 
 
 def test_every_attempt_stays_to_be_seen(bus: Bus) -> None:

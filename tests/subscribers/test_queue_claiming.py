@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, InvalidInput, Message
-from ackbus.subscribers import JobNotFound, Outcome, Queue, QueueMismatch, QueueNotFound, Queues
+from ackbus.subscribers import (
+    JobNotFound,
+    Jobs,
+    Outcome,
+    Queue,
+    QueueMismatch,
+    QueueNotFound,
+    Queues,
+)
 
 from ..programs import connect, raw_sql
 from .conftest import Clock
@@ -78,7 +86,7 @@ def test_another_queue_is_another_full_copy_of_the_stream(bus: Bus) -> None:
         reviews.complete(claim)
     assert [state(reviews, seq) for seq in (1, 2, 3)] == ["succeeded"] * 3
     assert seqs(audits.claim("worker", limit=3)) == [1, 2, 3]
-    jobs = reviews.jobs.of_message(2)
+    jobs = Jobs(reviews.bus.database).of_message(2)
     assert [(one.queue, one.state) for one in jobs] == [
         ("audits", "running"),
         ("reviews", "succeeded"),

@@ -28,7 +28,7 @@ def test_what_succeeded_inside_the_window_is_not_done_again(bus: Bus, clock: Clo
     assert queue.claim("worker") == []
     duplicate = job(queue, 2)
     assert duplicate.state == "cancelled"
-    assert duplicate.error == "duplicate of 1, which has dedupe key k"
+    assert duplicate.error == "duplicate of 1, which succeeded, with dedupe key k"
 
 
 def test_window_is_a_day_unless_the_queue_says_otherwise(bus: Bus, clock: Clock) -> None:
@@ -100,7 +100,7 @@ def test_duplicate_is_logged_with_its_key_and_the_original(
     publish(bus, headers=KEY)
     with caplog.at_level(logging.INFO, "ackbus.queue"):
         queue.claim("worker")
-    assert caplog.messages == ["queue job: 2: duplicate of 1, which has dedupe key k"]
+    assert caplog.messages == ["queue job: 2: duplicate of 1, which succeeded, with dedupe key k"]
 
 
 def test_without_a_key_equal_messages_are_all_done(bus: Bus) -> None:

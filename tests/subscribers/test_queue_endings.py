@@ -157,11 +157,15 @@ def test_several_claims_end_in_one_transaction(bus: Bus, clock: Clock) -> None:
     clock.advance(1)
     first, second = queue.claim("other", limit=9)[:2]
     results = queue.end_many(
-        [(claim, Outcome(), [Draft("done", from_agent="w")]) for claim in (first, late, second)]
+        [
+            (claim, Outcome(), [Draft("done", number, from_agent="w")] * number)
+            for number, claim in enumerate((first, late, second), 1)
+        ]
     )
-    assert [len(receipts) for receipts, _ in results] == [1, 0, 1]
+    told = [[bus.log.at(receipt.seq) for receipt in receipts] for receipts, _ in results]
+    assert [[m.payload for m in found if m] for found in told] == [[1], [], [3, 3, 3]]
     assert [type(error) for _, error in results] == [type(None), ClaimLost, type(None)]
-    assert [message.type for message in bus.read(from_seq=4)] == ["done", "done"]
+    assert [message.payload for message in bus.read(from_seq=4)] == [1, 3, 3, 3]
 
 
 def test_one_refused_reply_undoes_all_ends_together(bus: Bus) -> None:

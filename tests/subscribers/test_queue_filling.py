@@ -7,7 +7,7 @@ import pytest
 
 from ackbus import Bus, Draft, InvalidInput
 from ackbus.bus.catalog import STEP_MESSAGES
-from ackbus.subscribers import Queue, work_headers
+from ackbus.subscribers import Queue, list_jobs, work_headers
 from ackbus.subscribers.filling import PAGE_JOBS, STORE_AFTER
 
 from ..programs import connect
@@ -27,7 +27,7 @@ def append_raw(bus: Bus, count: int, type: str = "noise") -> None:
 
 def filled(queue: Queue) -> list[int]:
     queue.fill()
-    return seqs(queue.jobs.newest(queue.info, 2**62, 10_000))[::-1]
+    return seqs(list_jobs(queue, (), 10_000))[::-1]
 
 
 @pytest.mark.parametrize(

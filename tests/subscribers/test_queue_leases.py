@@ -6,7 +6,7 @@ from ackbus import Bus, Draft, Message
 from ackbus.subscribers import ClaimLost, Queue
 
 from .conftest import Clock
-from .work import attempts, job, publish, seqs, state, statuses, take
+from .work import attempts, counts, job, publish, seqs, state, statuses, take
 
 
 def test_lease_that_has_run_out_is_marked_and_kept(bus: Bus, clock: Clock) -> None:
@@ -183,8 +183,8 @@ def test_lost_jobs_are_recovered_a_hundred_in_a_transaction(bus: Bus, clock: Clo
     clock.advance(1)
     for running, failed in ((50, 100), (0, 150)):
         assert queue.claim("sweeper") == []
-        counts = queue.jobs.counts(queue.info)
-        assert (counts["running"], counts["failed"]) == (running, failed)
+        found = counts(queue)
+        assert (found["running"], found["failed"]) == (running, failed)
 
 
 def test_lost_jobs_are_told_of_in_the_same_transaction(bus: Bus, clock: Clock) -> None:

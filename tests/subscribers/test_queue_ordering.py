@@ -1,5 +1,7 @@
 """The order of claiming: by age, or by priority with ageing."""
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,32 @@ def test_a_clock_that_steps_back_turns_no_order_around(bus: Bus, clock: Clock) -
     assert seqs(queue.claim("worker", limit=9)) == [4, 1, 2, 3]
 
 
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_clock_that_is_set_and_set_right_again_leaves_order_and_ageing(
+    bus: Bus, clock: Clock, hours: int
+) -> None:
+    """X-08, Q-24: whatever was published under the wrong time, in both directions."""
+    queue = Queue.create(bus, "job", ordering="priority", ageing_s=60)
+    publish_of(bus, NORMAL, INTERACTIVE)  # 1, 2
+    queue.fill()
+    clock.advance(hours * 3600)
+    publish_of(bus, NORMAL, INTERACTIVE)  # 3, 4
+    queue.fill()
+    clock.advance(-hours * 3600)
+    publish_of(bus, NORMAL, INTERACTIVE)  # 5, 6
+    queue.fill()
+    claimed = seqs(queue.claim("worker", limit=9, lease_s=3600))
+    for normal in (1, 3, 5):  # by age among equals, and the urgent before what came with it
+        assert claimed.index(normal + 1) < claimed.index(normal)
+    assert [seq for seq in claimed if seq % 2] == [1, 3, 5]
+    assert [seq for seq in claimed if not seq % 2] == [2, 4, 6]
+    publish_of(bus, BACKGROUND)  # 7
+    for _ in range(4):
+        clock.advance(40)
+        publish_of(bus, INTERACTIVE)  # 8 to 11: the first three are less than two steps younger
+    assert seqs(queue.claim("worker", limit=9)) == [8, 9, 7, 10, 11]
+
+
 def test_a_senders_time_in_the_future_does_not_push_others_back(bus: Bus, clock: Clock) -> None:
     """X-08: nobody's clock counts further than ours."""
     queue = Queue.create(bus, "job", ordering="priority")
@@ -134,6 +162,69 @@ def test_ordering_may_be_switched_while_jobs_wait_and_run(bus: Bus, clock: Clock
     queue.release(urgent)
     publish_of(bus, INTERACTIVE)
     assert seqs(queue.claim("worker", limit=9)) == [1, 4, 5, 6]
+
+
+def ranks(bus: Bus) -> list[int]:
+    rows = bus.database.rows("SELECT DISTINCT rank_ms FROM jobs WHERE state = 'queued'")
+    return sorted(rank for (rank,) in rows)
+
+
+def test_many_that_wait_are_ranked_anew_some_hundreds_a_transaction(bus: Bus, clock: Clock) -> None:
+    """X-01: publishers never wait for a million of them; what has ended is left as it was."""
+    queue = Queue.create(bus, "job")
+    publish(bus, 1200, priority=BACKGROUND)
+    for claim in queue.claim("worker", limit=9):
+        queue.complete(claim)
+    queue.fill()
+    changed: list[int] = []
+
+    def hook() -> bool:
+        changed.append(bus.database.connection.total_changes())
+        return False
+
+    bus.database.connection.set_commit_hook(hook)
+    Queues(bus).set_policy("job", ordering="priority", ageing_s=10)
+    bus.database.connection.set_commit_hook(None)
+    assert ranks(bus) == [clock.now_ms + 20_000]
+    steps = [after - before for before, after in itertools.pairwise(changed)]
+    assert max(steps) <= 501
+    assert sum(steps) >= 1191
+    assert bus.database.value("SELECT max(rank_ms) FROM jobs WHERE state = 'succeeded'") == 0
+
+
+def test_ranking_that_was_cut_short_is_done_by_the_same_call(bus: Bus, clock: Clock) -> None:
+    """X-01: a process that dies half-way leaves jobs of both orders, and every one can be had."""
+    queue = Queue.create(bus, "job", ordering="priority")
+    publish(bus, 600, priority=BACKGROUND)
+    publish_of(bus, INTERACTIVE)
+    queue.fill()
+    with pytest.raises(Interrupted):
+        interrupted_after(2, bus, lambda: Queues(bus).set_policy("job", ordering="fifo"))
+    assert len(ranks(bus)) == 3
+    assert seqs(queue.claim("worker", limit=500)) == list(range(1, 501))
+    Queues(bus).set_policy("job", ordering="fifo")
+    assert ranks(bus) == [0]
+    assert seqs(queue.claim("worker", limit=500)) == list(range(501, 602))
+
+
+class Interrupted(BaseException):
+    """What ends a process in the midst of its work."""
+
+
+def interrupted_after(commits: int, bus: Bus, act: Callable[[], object]) -> None:
+    """Does something until so many transactions of it are committed; the next is undone."""
+    left = iter(range(commits))
+
+    def hook() -> bool:
+        if next(left, None) is None:
+            raise Interrupted
+        return False
+
+    bus.database.connection.set_commit_hook(hook)
+    try:
+        act()
+    finally:
+        bus.database.connection.set_commit_hook(None)
 
 
 def test_ordering_that_is_switched_holds_for_what_waits_for_its_time_or_key(

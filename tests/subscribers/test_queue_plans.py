@@ -11,7 +11,7 @@ import pytest
 from ackbus import Bus
 from ackbus.bus.statements import SQL as BUS_SQL
 from ackbus.subscribers import Outcome, Queue, Queues, work_headers
-from ackbus.subscribers.work_statements import SQL
+from ackbus.subscribers.work_statements import SQL, VIEWS
 
 from .conftest import Clock
 from .work import publish, take
@@ -40,10 +40,10 @@ def plan(bus: Bus, sql: str) -> str:
     return "\n".join(str(row[-1]) for row in rows)
 
 
-@pytest.mark.parametrize("name", [*SQL, *LIMIT_STATEMENTS])
+@pytest.mark.parametrize("name", [*SQL, *VIEWS, *LIMIT_STATEMENTS])
 def test_every_statement_is_prepared(bus: Bus, name: str) -> None:
     """P-14: the tables, columns and indexes that statements name are there."""
-    plan(bus, SQL.get(name) or BUS_SQL[name])
+    plan(bus, (SQL | VIEWS).get(name) or BUS_SQL[name])
 
 
 @pytest.mark.parametrize("name", PATH)

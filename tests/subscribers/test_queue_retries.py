@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, InvalidInput
-from ackbus.subscribers import JobControl, Outcome, Policy, Queue, Queues
+from ackbus.subscribers import DeadLetters, JobControl, Outcome, Policy, Queue, Queues
 
 from .conftest import Clock
 from .work import attempts, job, publish, seqs, state, statuses, take
@@ -193,17 +193,17 @@ def test_times_and_error_are_there_when_they_mean_something(bus: Bus, clock: Clo
 def test_dead_letters_are_listed_shown_tried_again_and_dropped(bus: Bus) -> None:
     """Q-23, X-02: what failed for good stays where people can see it."""
     queue = Queue.create(bus, "job", max_attempts=2, backoff_s=0)
-    control = JobControl(queue)
+    control, letters = JobControl(queue), DeadLetters(queue)
     publish(bus, 3)
     for number in range(4):
         queue.fail(take(queue), f"failure {number}")
-    assert seqs(control.ended_badly()) == [1, 2]
+    assert seqs(letters.find()) == [1, 2]
     assert [(r.attempt, r.error) for r in attempts(queue, 1)] == [
         (1, "failure 0"),
         (2, "failure 1"),
     ]
     assert (control.retry(1).state, control.cancel(2, "dropped").state) == ("queued", "cancelled")
-    assert seqs(control.ended_badly()) == []
+    assert seqs(letters.find()) == []
     again = take(queue)
     assert (again.message.seq, again.attempt) == (1, 1)
     queue.complete(again)

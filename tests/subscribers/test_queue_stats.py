@@ -21,7 +21,7 @@ from ackbus.subscribers.queue_stats import MAX_SAMPLE
 
 from ..programs import connect
 from .conftest import Clock
-from .work import publish, take
+from .work import attempts, publish, take
 
 #: How each attempt of the known data set ended, after how many seconds of waiting and running.
 ATTEMPTS = [
@@ -303,7 +303,7 @@ def test_dead_letters_are_found_and_changed_in_pages(bus: Bus, clock: Clock) -> 
     assert [job.seq for job in requeued] == list(range(1, 1103))
     assert {(job.state, job.attempt) for job in requeued} == {("queued", 1)}
     assert list(letters.find()) == []
-    assert [claim.status for claim in queue.claims.of_job(queue.info, 1)] == ["failed"]
+    assert [claim.status for claim in attempts(queue)] == ["failed"]
 
 
 def test_dead_letter_that_has_left_meanwhile_is_passed_over(bus: Bus) -> None:

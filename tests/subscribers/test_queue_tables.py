@@ -10,7 +10,7 @@ from ackbus.subscribers import Outcome, Queue, work_headers
 
 from ..programs import connect, raw_sql
 from .conftest import Clock
-from .work import publish, seqs, state, take
+from .work import attempts, publish, seqs, state, take
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_one_claim_is_active_and_many_may_have_ended(queue: Queue, bus_dir: Path
         " available_at_ms, claimed_at_ms, lease_until_ms, status, ended_at_ms)"
         " VALUES (1, 1, 1, 'g', 'i', 0, 0, 0, 'failed', 1)",
     )
-    assert [r.status for r in queue.claims.of_job(queue.info, 1)] == ["active", "failed"]
+    assert [r.status for r in attempts(queue)] == ["active", "failed"]
 
 
 def test_plain_sql_reads_the_ends(queue: Queue, bus_dir: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ackbus import Bus, Draft
-from ackbus.subscribers import Claim, ClaimRecord, Job, Queue
+from ackbus.subscribers import Claim, ClaimRecord, Claims, Job, Jobs, Queue
 
 
 def publish(bus: Bus, count: int = 1, type: str = "job", **fields: Any) -> list[int]:
@@ -25,7 +25,7 @@ def seqs(found: Iterable[Claim | Job]) -> list[int]:
 
 
 def job(queue: Queue, seq: int = 1) -> Job:
-    return queue.jobs.get(queue.info, seq)
+    return Jobs(queue.bus.database).get(queue.info, seq)
 
 
 def state(queue: Queue, seq: int = 1) -> str:
@@ -33,8 +33,12 @@ def state(queue: Queue, seq: int = 1) -> str:
 
 
 def attempts(queue: Queue, seq: int = 1) -> list[ClaimRecord]:
-    return queue.claims.of_job(queue.info, seq)
+    return Claims(queue.bus.database).of_job(queue.info, seq)
 
 
 def statuses(queue: Queue, seq: int = 1) -> list[str]:
     return [record.status for record in attempts(queue, seq)]
+
+
+def counts(queue: Queue) -> dict[str, int]:
+    return Jobs(queue.bus.database).counts(queue.info)

@@ -246,6 +246,8 @@ def test_logs_are_kept_on_the_claim_in_their_order(bus: Bus) -> None:
         ({"status": "error", "error": "no luck"}, 75, 3, "no luck"),
         (OK, 1, 3, "command exited with code 1"),
         ("", 1, 3, "command exited with code 1; the response is not valid JSON"),
+        ("no json", 75, 3, "command exited with code 75, which asks for another attempt: said"),
+        ("", 78, 1, "command exited with code 78, which forbids another attempt: said"),
         ("no json", 0, 3, "protocol error: the response is not valid JSON"),
     ],
 )
@@ -259,6 +261,7 @@ def test_errors_are_tried_again_unless_that_is_forbidden(
     first = attempts(queue, seq)[0]
     assert first.exit_code == exit_code
     assert (first.error or "").startswith(error)
+    assert exit_code not in (75, 78) or "JSON" not in (first.error or "")
     assert len(answers(bus, seq)) == 1
     if count == 1:  # no other attempt is planned
         assert (job(queue, seq).attempt, job(queue, seq).gate) == (1, "open")
@@ -423,7 +426,8 @@ def test_late_worker_changes_no_state(bus: Bus) -> None:
 
     slow = Slow(bus, python(PLUGIN), group="plugin")
     Worker(bus, queue, group="plugin", beats=False).run_work(slow, drain=True)
-    assert [message.type for message in bus.read()] == [REQUEST]
+    told = [(message.type, message.from_agent) for message in bus.read(from_seq=2)]
+    assert told == [("job.failed", REQUEST)]  # by the queue, when it was cancelled
     assert WorkerStates(bus.database).get("plugin") == {}
     assert "reported too late: completed" in (attempt(bus).error or "")
 

@@ -1,6 +1,7 @@
 """The raw contract: body on stdin, result on stdout, and what each exit means."""
 
 import base64
+import gc
 import os
 import threading
 import time
@@ -468,7 +469,8 @@ def test_cancelled_job_ends_its_command(bus: Bus) -> None:
     assert not thread.is_alive()
     assert (job(queue, 1).state, statuses(queue, 1)) == ("cancelled", ["lost"])
     assert attempts(queue, 1)[0].error == "not wanted"
-    assert (answers(bus, 1), len(answers(bus, 2))) == ([], 1)
+    assert answer(bus, 1).headers["status"] == "cancelled"  # from the queue
+    assert len(answers(bus, 2)) == 1
 
 
 def test_stop_now_ends_all_commands_and_hands_their_jobs_back(bus: Bus) -> None:
@@ -492,6 +494,7 @@ def test_worker_descriptors_are_given_back(bus: Bus) -> None:
     """Pitfall 8: none is left behind by 20 jobs and two runs of a worker."""
     ask(bus, *range(10))
     work(bus, "cat")
+    gc.collect()  # what earlier tests have left
     before = len(os.listdir("/dev/fd"))
     ask(bus, *range(20))
     work(bus, "cat")

@@ -24,6 +24,7 @@ from ackbus import (
     Worker,
     WrongProcess,
 )
+from ackbus.subscribers import list_jobs
 from ackbus.workers import executors
 
 from ..conftest import wait_until
@@ -388,7 +389,7 @@ def test_stopped_worker_finishes_what_runs_and_takes_no_more(bus: Bus, concurren
         "succeeded": concurrency,
         "queued": 10 - concurrency,
     }
-    assert queue.claims.active(queue.info, 10) == []
+    assert list_jobs(queue, ["running"], 10) == []
 
 
 def test_stop_in_the_middle_of_a_batch_hands_the_rest_back_uncounted(bus: Bus) -> None:
@@ -424,7 +425,7 @@ def test_worker_does_not_hoard_what_takes_longer_than_expected(bus: Bus) -> None
 
     with at_work(Worker(bus, queue, **QUICK), work):  # type: ignore[arg-type]
         assert is_slow.wait(LONG_S)
-        wait_until(lambda: len(queue.claims.active(queue.info, 20)) == 1)
+        wait_until(lambda: len(list_jobs(queue, ["running"], 20)) == 1)
         assert drain(bus, lambda message: None, queue) >= 15
         is_shared.set()
     assert {state(queue, seq) for seq in range(1, 121)} == {"succeeded"}
@@ -556,8 +557,9 @@ def test_worker_that_is_cancelled_finishes_what_runs(bus: Bus) -> None:
 
 
 def test_error_of_the_bus_reaches_who_awaits_the_worker(bus: Bus) -> None:
-    with pytest.raises(InvalidInput, match="lease"):
-        asyncio.run(Worker(bus, REQUEST, lease_s=-1).run_async(wait_for_ever))
+    worker = Worker(bus, REQUEST, group="two\nlines")
+    with pytest.raises(InvalidInput, match="agent name"):
+        asyncio.run(worker.run_async(wait_for_ever))
 
 
 # Leases.
@@ -584,7 +586,7 @@ def test_leases_are_renewed_for_as_long_as_the_handler_takes(bus: Bus) -> None:
 def test_worker_that_lost_its_claim_publishes_nothing_and_goes_on(
     bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """P-87: what it reports is kept on the claim, the answer is not published."""
+    """P-87: what it reports is kept on the claim, its answer is not published."""
     ask(bus, "lost", "next")
     queue = Queue.create(bus, REQUEST)
 
@@ -594,7 +596,8 @@ def test_worker_that_lost_its_claim_publishes_nothing_and_goes_on(
         return message.payload
 
     assert drain(bus, handle) == 2
-    assert [answers(bus, 1), answer(bus, 2).payload] == [[], "next"]
+    assert (answer(bus, 1).type, answer(bus, 1).headers["status"]) == ("job.failed", "cancelled")
+    assert (answer(bus, 1).from_agent, answer(bus, 2).payload) == (REQUEST, "next")
     assert (state(queue, 1), attempt(bus, 1).status) == ("cancelled", "lost")
     assert attempt(bus, 1).result == "lost"
     assert attempt(bus, 1).error == "not wanted; reported too late: completed"
@@ -777,7 +780,7 @@ def test_worker_that_waits_for_room_can_be_stopped_and_hands_back(bus: Bus) -> N
     with at_work(worker, lambda message: message.payload):
         wait_until(lambda: done(bus) == 1)
         queue = Queue.open(bus, REQUEST)
-        wait_until(lambda: queue.claims.active(queue.info, 9))
+        wait_until(lambda: list_jobs(queue, ["running"], 9))
     assert state(queue, 2) == "queued"
     assert job(queue, 2).attempt == 1
     assert done(bus) == 1
@@ -853,6 +856,37 @@ def test_worker_goes_on_after_another_program_kept_the_bus_locked(
             wait_until(lambda: answers(other, 1) and answers(other, 2))
         queue = Queue.open(other, REQUEST)
         assert statuses(queue, 1) == statuses(queue, 2) == ["completed"]
+
+
+def test_ends_that_find_the_bus_locked_are_kept_together_and_written_once(
+    bus_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Promise 13: none waits for the lock alone, and none is lost or answered twice."""
+    with Bus.open(bus_dir, write_timeout_s=0.2) as bus, Bus.open(bus_dir) as other:
+        seqs = ask(other, *range(3))
+        worker = Worker(bus, REQUEST, concurrency=3, **QUICK)  # type: ignore[arg-type]
+        all_run, go_on = threading.Barrier(4), threading.Event()
+
+        def handle(message: Message) -> object:
+            all_run.wait(LONG_S)
+            assert go_on.wait(LONG_S)
+            return message.payload
+
+        with at_work(worker, handle):
+            all_run.wait(LONG_S)
+            with held_write_lock(bus_dir) as program:
+                go_on.set()
+                wait_until(lambda: len(worker._unwritten) == 3)
+                assert not any(answers(other, seq) for seq in seqs)
+                assert program.stdin is not None
+                program.stdin.close()
+                program.wait(LONG_S)
+            wait_until(lambda: all(answers(other, seq) for seq in seqs))
+        queue = Queue.open(other, REQUEST)
+        assert [statuses(queue, seq) for seq in seqs] == [["completed"]] * 3
+        assert [answer(other, seq).payload for seq in seqs] == [0, 1, 2]
+        assert len({attempt(other, seq).ended_at_ms for seq in seqs}) == 1
+    assert sum("ends wait" in text for text in caplog.messages) <= 3
 
 
 def test_drain_does_not_take_a_locked_bus_for_an_empty_queue(bus_dir: Path) -> None:
@@ -1007,6 +1041,13 @@ def test_worker_refuses_what_breaks_a_rule_before_it_claims(
     with pytest.raises(InvalidInput, match=word):
         Worker(bus, REQUEST, **options).run(shout, drain=True)
     assert attempts(Queue.open(bus, REQUEST)) == []
+
+
+@pytest.mark.parametrize("lease_s", [0, -1.0, float("nan"), 86_400.1])
+def test_worker_can_not_be_made_with_a_lease_that_is_none(bus: Bus, lease_s: float) -> None:
+    with pytest.raises(InvalidInput, match=r"lease_s must be more than 0 and at most 86400, not"):
+        Worker(bus, REQUEST, lease_s=lease_s)
+    assert Worker(bus, REQUEST, lease_s=86_400).lease_s == 86_400
 
 
 def test_group_may_be_as_long_as_an_agents_name(bus: Bus) -> None:

@@ -1,0 +1,117 @@
+"""Which jobs a command means: the options that choose, and doing something to what they chose."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from .. import subscribers  # loads what a command needs of it when it runs
+from ..schema import InvalidInput, TypePattern
+from . import actions, options, output
+from .job_views import jobs_named, print_jobs, queues_named
+from .messages import since_time
+from .options import MAX_SEQ, Json, OfQueue, Since
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ..bus import Bus
+    from ..subscribers import Job, Queue
+
+    #: Jobs, by queue.
+    Chosen = Iterable[tuple[Queue, Iterable[Job]]]
+    #: Does something to jobs of a queue, and returns those that it was done to.
+    Change = Callable[[Queue, Iterable[Job]], Iterable[Job]]
+
+Seq = Annotated[
+    int, typer.Argument(metavar="SEQ", min=1, max=MAX_SEQ, help="The seq of the job's message.")
+]
+Seqs = Annotated[
+    list[int],
+    typer.Argument(metavar="SEQ...", min=1, max=MAX_SEQ, help="The seqs of the jobs' messages."),
+]
+SomeSeqs = Annotated[
+    list[int] | None,
+    typer.Argument(
+        metavar="[SEQ]...",
+        min=1,
+        max=MAX_SEQ,
+        help="The seqs of the jobs' messages.",
+        show_default=False,
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only list those that are meant; change nothing.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """The options that choose among the jobs that ended badly."""
+
+    queue: OfQueue = None
+    type: options.TypePattern = None
+    since: Since = None
+
+    def find(self, bus: Bus, states: tuple[str, ...]) -> Iterator[tuple[Queue, Iterator[Job]]]:
+        """Yield each queue, with those of its jobs in these states that fit the options."""
+        pattern = None if self.type is None else TypePattern(self.type)
+        since_ms = None if self.since is None else since_time(self.since, bus.database.now_ms())
+        for queue in queues_named(bus, self.queue):
+            letters = subscribers.DeadLetters(queue)
+            yield queue, letters.find(states, type=pattern, since_ms=since_ms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Filter):
+    """The options of an act on jobs: on those named by their seqs, or on all that fit."""
+
+    seqs: SomeSeqs = None
+    dry_run: DryRun = False
+    json: Json = False
+
+    def check(self, see: str, *, is_filtered: bool = False, is_all: bool = False) -> None:
+        """Refuse what does not say clearly which jobs are meant. No error offers what means all.
+
+        Args:
+            see: the command that lists what there is.
+            is_filtered: whether other options than these choose too.
+            is_all: whether an option asks for all there are.
+        """
+        is_filtered = is_filtered or (self.type, self.since) != (None, None)
+        if self.seqs and (is_filtered or is_all):
+            raise InvalidInput(f"give SEQs, or options that choose, not both; see '{see}'")
+        if not self.seqs and (is_filtered or self.queue is not None) == is_all:
+            raise InvalidInput(f"say which: by SEQs, or by --queue, --type, --since; see '{see}'")
+
+    def act(self, bus: Bus, chosen: Chosen, change: Change, done: str) -> int:
+        """Do something to jobs, or only list them, and return the exit code.
+
+        Args:
+            bus: the bus.
+            chosen: the jobs; a list is of those named, and all or none of them are changed.
+            change: what to do.
+            done: the word for having done it.
+        """
+        if self.dry_run:
+            count = print_jobs(bus, (job for _, jobs in chosen for job in jobs), self.json)
+            output.note(f"{output.counted(count, 'job')} would be {done}; nothing was changed")
+            return 0 if count else actions.NOTHING
+        with bus.transaction() if isinstance(chosen, list) else nullcontext():
+            changed = [job for queue, jobs in chosen for job in change(queue, jobs)]
+        if self.json:
+            print_jobs(bus, changed, json=True)
+        else:
+            output.line(f"{done} {output.counted(len(changed), 'job')}")
+        return 0 if changed else actions.NOTHING
+
+
+def named(
+    bus: Bus, seqs: Iterable[int], queue: str | None, state: str | None = None
+) -> list[tuple[Queue, list[Job]]]:
+    """Return jobs that are named by their seqs, each with its queue; as `jobs_named`."""
+    return [(each, [job]) for each, job in jobs_named(bus, seqs, queue, state)]

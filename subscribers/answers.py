@@ -1,0 +1,162 @@
+"""Answers: the messages that tell the senders of requests how their jobs ended.
+
+A worker answers by what came of the work (`answer_to`). For a job that ends without one, because
+its worker is lost, a person gave it up, or it is a duplicate, these are its last words.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+
+import orjson
+
+from ..schema import (
+    MAX_AGENT_CHARS,
+    MAX_HEADERS_BYTES,
+    Draft,
+    InvalidInput,
+    LimitReached,
+    check_agent,
+    check_id,
+    check_type,
+)
+from .jobs import CANCELLED
+from .kept import kept_error
+from .reply_types import ReplyTypes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..bus import Bus
+    from ..schema import Message
+    from .queues import QueueInfo
+
+    #: Makes the messages that tell of a job which ends without a worker, from the message, the
+    #: job's state and the reason.
+    LastWords = Callable[[Message, str, str], Iterable[Draft]]
+
+#: The headers of W3C trace context, which every answer carries on.
+TRACE_PARENT, TRACE_STATE = "traceparent", "tracestate"
+
+#: Other headers that a conversation carries on: what its members agreed to share.
+CONTEXT = "context"
+
+#: What an answer goes without, in this order, when its headers are too long: stderr is on the
+#: claim anyway.
+_DISPENSABLE = ("stderr", TRACE_STATE, CONTEXT)
+
+_log = logging.getLogger("ackbus.queue")
+
+
+def answer_to(
+    message: Message, type: str, payload: object, *, sender: str, headers: dict[str, object]
+) -> Draft | None:
+    """Return the answer to a message: to who sent it, in its conversation, as urgent as it was.
+
+    Args:
+        message: what is answered.
+        type, payload: of the answer.
+        sender: who answers.
+        headers: how it came about; trace context and `context` are carried on beside them.
+
+    Returns:
+        The answer; None, and a warning, when it could not name the message or its sender: a
+        program with its own SQL may have stored any text.
+    """
+    try:
+        check_type(type)
+        check_agent(message.from_agent, "sender")
+        check_id(message.id)
+        check_id(message.conversation, "conversation")
+    except InvalidInput as error:
+        _log.warning("message %s can't be answered: %s", message.seq, error)
+        return None
+    return Draft(
+        type,
+        payload,
+        from_agent=sender,
+        to_agent=message.from_agent,
+        in_reply_to=message.id,
+        correlation_id=message.conversation,
+        priority=message.priority,
+        headers=_fitting(carried_on(message) | headers),
+    )
+
+
+def last_words(sender: str, failure_type: str | None = None) -> LastWords:
+    """Return what makes the answers to requests whose jobs end without a worker.
+
+    Args:
+        sender: who answers.
+        failure_type: their type; None follows the convention of `ReplyTypes`, by which messages
+            that are no requests have no answer.
+    """
+
+    def make(message: Message, state: str, why: str) -> list[Draft]:
+        type = ReplyTypes.of(message.type, failure=failure_type).failure
+        if type is None:
+            return []
+        text = f"no worker finished this: {kept_error(why)}"
+        answer = answer_to(message, type, text, sender=sender, headers={"status": state})
+        return [] if answer is None else [answer]
+
+    return make
+
+
+def tell_cancelled(
+    bus: Bus, info: QueueInfo, cancelled: Iterable[tuple[Message, str]], sender: str | None = None
+) -> None:
+    """Answer the requests among messages whose jobs were cancelled, in the caller's transaction.
+
+    An answer that has no room is left out with a warning: what can't be told must not keep a
+    queue from being filled or emptied.
+
+    Args:
+        bus: the bus.
+        info: the queue that the jobs are in.
+        cancelled: each message, and why.
+        sender: who answers; None is the queue itself, under its name.
+    """
+    make = last_words(sender or info.name[:MAX_AGENT_CHARS].rstrip())
+    refused: list[tuple[int, LimitReached]] = []
+    for message, why in cancelled:
+        for answer in make(message, CANCELLED, why):
+            try:
+                bus.log.append([answer])
+            except LimitReached as error:
+                refused.append((message.seq, error))
+    if refused:
+        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+        _log.warning(
+            "job %s%s of queue %s was cancelled without an answer: %s",
+            *(refused[0][0], more, info.name, refused[0][1]),
+        )
+
+
+def _fitting(headers: dict[str, object]) -> dict[str, object]:
+    """Return headers without what makes them too long to be stored."""
+    for name in _DISPENSABLE:
+        if len(orjson.dumps(headers)) <= MAX_HEADERS_BYTES:
+            break
+        headers.pop(name, None)
+    return headers
+
+
+def carried_on(message: Message) -> dict[str, object]:
+    """Return the headers that what follows from a message has too."""
+    headers = message.headers
+    kept = {name: headers[name] for name in (TRACE_STATE, CONTEXT) if name in headers}
+    parent = child_trace(headers.get(TRACE_PARENT))
+    return kept if parent is None else {TRACE_PARENT: parent, **kept}
+
+
+def child_trace(parent: object) -> str | None:
+    """Return the `traceparent` of a step within a trace: the same trace, a new span."""
+    if not isinstance(parent, str):
+        return None
+    parts = parent.split("-")
+    if len(parts) < 4 or [len(part) for part in parts[:4]] != [2, 32, 16, 2]:
+        return None  # no W3C trace context: to be dropped
+    return f"{parts[0]}-{parts[1]}-{secrets.token_hex(8)}-{parts[3]}"

@@ -1,0 +1,53 @@
+"""What there is to do in a queue, as one look at its tables tells. Looking takes no write lock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .work_statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..schema import Database
+    from .queues import QueueInfo
+
+
+@dataclass(frozen=True, slots=True)
+class AtHand:
+    """What a claim would find without filling.
+
+    Attributes:
+        ready: how many jobs may be claimed, counted up to a limit.
+        is_due: whether there are some whose time has come.
+        is_lost: whether there are some whose workers are lost.
+        is_shut: whether nothing may begin, since the queue is paused or as many run as may.
+        is_by_age: whether what comes later never goes first.
+    """
+
+    ready: int
+    is_due: int
+    is_lost: int
+    is_shut: int
+    is_by_age: int
+
+    @classmethod
+    def of(cls, database: Database, info: QueueInfo, limit: int) -> AtHand:
+        """Look; jobs that may be claimed are counted up to a limit."""
+        key = (info.id, database.now_ms(), limit)
+        return cls(*database.rows(SQL["work_at_hand"], key)[0])
+
+    @property
+    def is_something(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.is_due or self.is_lost or (self.ready and not self.is_shut))
+
+
+#: What is at hand for a worker that was idle and hears of new messages. It does not look for more,
+#: so that it begins soon; its next look, when it has dealt with them, is for all.
+NEWS = AtHand(ready=0, is_due=0, is_lost=0, is_shut=0, is_by_age=1)
+
+
+def next_change_ms(database: Database, info: QueueInfo) -> int | None:
+    """Return when a delay ends or a lease runs out next, in epoch milliseconds, or None."""
+    at_ms: int | None = database.value(SQL["next_due"], (info.id,))
+    return at_ms

@@ -1,0 +1,65 @@
+-- What people are shown of jobs and claims. These statements only read.
+
+-- name: oldest_available
+-- Since when the job waits that could be claimed for longest: of the ?2 next in line, and of those
+-- whose time has come though no worker has looked since. What stands further back came later, but
+-- for jobs of lower priority, whom their age brings to the front.
+SELECT min(at_ms) FROM (
+  SELECT min(available_at_ms) AS at_ms FROM (
+         SELECT available_at_ms FROM jobs
+          WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open'
+          ORDER BY rank_ms, seq LIMIT ?2)
+  UNION ALL
+  SELECT min(available_at_ms) FROM jobs
+   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time' AND available_at_ms <= ?3);
+
+-- name: newest_attempts
+-- The queue's own walk, so that the claims of busier queues cost it nothing: from the newest
+-- messages (?2 claims at most) those that were claimed last (?3).
+SELECT status, available_at_ms, claimed_at_ms, ended_at_ms FROM claims
+ WHERE token IN (
+       SELECT token FROM (
+              SELECT token FROM claims INDEXED BY idx_claims_of_job
+               WHERE queue_id = ?1 ORDER BY seq DESC LIMIT ?2)
+        ORDER BY token DESC LIMIT ?3);
+
+-- name: jobs_in_line
+-- What waits: first what may be claimed, in the order of claiming, then what waits for its time,
+-- then what waits for others with its key.
+SELECT * FROM (
+  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ready ON queues.id = queue_id
+   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open'
+   ORDER BY rank_ms, jobs.seq LIMIT ?2)
+UNION ALL
+SELECT * FROM (
+  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_delayed ON queues.id = queue_id
+   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
+   ORDER BY available_at_ms LIMIT ?2)
+UNION ALL
+SELECT * FROM (
+  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_live_key ON queues.id = queue_id
+   WHERE queue_id = ?1 AND dedupe_key IS NOT NULL AND ended_at_ms IS NULL AND gate = 'key'
+     AND state = 'queued'
+   ORDER BY rank_ms, jobs.seq LIMIT ?2)
+LIMIT ?2;
+
+-- name: jobs_newest
+SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
+ WHERE queue_id = ?1 ORDER BY seq DESC LIMIT ?2;
+
+-- name: jobs_running
+SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
+ WHERE queue_id = ?1 AND state = 'running' AND jobs.seq IN (
+       SELECT seq FROM claims INDEXED BY idx_claims_one_active
+        WHERE queue_id = ?1 AND status = 'active')
+ ORDER BY jobs.seq DESC LIMIT ?2;
+
+-- name: jobs_newest_ended_badly
+SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ended_badly ON queues.id = queue_id
+ WHERE queue_id = ?1 AND state = ?3 AND (state = 'failed' OR state = 'timed_out' OR state = 'dead')
+ ORDER BY jobs.seq DESC LIMIT ?2;
+
+-- name: jobs_newest_in_state
+-- A walk over the queue from its newest job on, for states that most jobs are in.
+SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
+ WHERE queue_id = ?1 AND state = ?3 ORDER BY jobs.seq DESC LIMIT ?2;

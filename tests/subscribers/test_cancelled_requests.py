@@ -1,0 +1,232 @@
+"""A request whose job is over without a worker is answered, so that nobody waits for ever."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ackbus import Bus, Draft, Message
+from ackbus.subscribers import DeadLetters, JobControl, Queue, check, work_headers
+
+from ..conftest import wait_until
+from ..programs import raw_sql, running_program
+from .conftest import Clock
+from .work import publish, state, take
+
+REQUEST = "job.request"
+
+#: Waits for the answer to a request that it publishes, and prints what it says.
+REQUESTER = """
+import sys
+from ackbus import Bus
+from ackbus.subscribers import request, work_headers
+with Bus.open(sys.argv[1]) as bus:
+    headers = work_headers(dedupe_key="k")
+    print(request(bus, "job.request", from_agent="me", timeout_s=30, headers=headers).reply.payload)
+"""
+
+#: Says what becomes of the job of a request, which nobody works on.
+End = Callable[[Queue], object]
+
+
+def cancel_by_hand(queue: Queue) -> None:
+    JobControl(queue).cancel(queue.bus.log.newest_seq(), "wrong branch")
+
+
+def cancel_by_worker(queue: Queue) -> None:
+    queue.cancel(take(queue, group="builders"), "wrong branch")
+
+
+def purge(queue: Queue) -> None:
+    JobControl(queue).purge()
+
+
+def fill(queue: Queue) -> None:
+    queue.fill()
+
+
+ENDS: dict[str, tuple[End, str, str]] = {
+    "cancelled by hand": (cancel_by_hand, "job.request", "wrong branch"),
+    "cancelled by its worker": (cancel_by_worker, "builders", "wrong branch"),
+    "purged": (purge, "job.request", "purged"),
+    "a duplicate": (fill, "job.request", "duplicate of 1, which is not over, with dedupe key k"),
+}
+
+
+def requested(bus: Bus, **fields: Any) -> Message:
+    """A request that has been published."""
+    (seq,) = publish(bus, type=REQUEST, **({"from_agent": "asker"} | fields))
+    message = bus.get(seq)
+    assert message is not None
+    return message
+
+
+def answers(bus: Bus) -> list[Message]:
+    return list(bus.read(type="job.failed"))
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_request_that_nobody_will_work_on_is_answered(bus: Bus, how: str) -> None:
+    """P-60: its conversation has ended, as failed, and the answer says why and who ended it."""
+    end, sender, why = ENDS[how]
+    queue = Queue.create(bus, REQUEST)
+    if how == "a duplicate":
+        requested(bus, headers=work_headers(dedupe_key="k", dedupe_window_s=60))
+    headers = work_headers(dedupe_key="k", dedupe_window_s=60) | {"context": {"run": 7}}
+    asked = requested(bus, headers=headers, correlation_id="talk", priority=0)
+    end(queue)
+    (said,) = answers(bus)
+    assert state(queue, asked.seq) == "cancelled"
+    assert (said.from_agent, said.to_agent, said.in_reply_to) == (sender, "asker", asked.id)
+    assert (said.conversation, said.priority) == ("talk", 0)
+    assert said.headers == {"status": "cancelled", "context": {"run": 7}}
+    assert said.payload == f"no worker finished this: {why}"
+    answer = check(bus, "talk")
+    assert answer.reply is not None
+    assert (answer.state, answer.reply.seq) == ("failure", said.seq)
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_requester_that_waits_in_another_process_gets_its_answer(
+    bus: Bus, bus_dir: Path, how: str
+) -> None:
+    """P-60: it is woken, whoever ended its job."""
+    end, _, why = ENDS[how]
+    queue = Queue.create(bus, REQUEST)
+    if how == "a duplicate":
+        requested(bus, headers=work_headers(dedupe_key="k"))
+        queue.complete(take(queue))
+        why = "duplicate of 1, which succeeded, with dedupe key k"
+    before = bus.log.newest_seq()
+    with running_program(REQUESTER, bus_dir) as program:
+        wait_until(lambda: bus.log.newest_seq() > before)
+        end(queue)
+        assert program.stdout is not None
+        assert program.stdout.readline() == f"no worker finished this: {why}\n"
+
+
+def test_cancelling_what_runs_is_answered_once_and_not_by_its_worker(bus: Bus) -> None:
+    """Promise 6: the worker that goes on has nothing to say any more."""
+    queue = Queue.create(bus, REQUEST)
+    asked = requested(bus)
+    claim = take(queue)
+    JobControl(queue).cancel(asked.seq)
+    late = Draft("job.done", from_agent="worker", in_reply_to=asked.id)
+    with pytest.raises(Exception, match="cancelled by hand"):
+        queue.complete(claim, late)
+    assert [said.payload for said in answers(bus)] == ["no worker finished this: cancelled by hand"]
+    assert not list(bus.read(type="job.done"))
+
+
+def test_request_that_has_its_answer_gets_no_second_one_when_it_is_dropped(bus: Bus) -> None:
+    """P-54: the failure was answered when the job died."""
+    queue = Queue.create(bus, REQUEST, max_attempts=1)
+    asked = requested(bus)
+    queue.fail(take(queue), "no", Draft("job.failed", "no", from_agent="w", in_reply_to=asked.id))
+    letters = DeadLetters(queue)
+    assert [job.state for job in letters.drop(letters.find())] == ["cancelled"]
+    assert [said.payload for said in answers(bus)] == ["no"]
+
+
+def test_what_is_no_request_is_given_up_in_silence(bus: Bus) -> None:
+    """P-43: by the convention of the types alone."""
+    queue = Queue.create(bus, "job")
+    publish(bus, 3)
+    JobControl(queue).cancel(1)
+    queue.cancel(take(queue), "no")
+    assert JobControl(queue).purge() == 1
+    assert bus.log.newest_seq() == 3
+
+
+def test_purging_answers_every_request(bus: Bus, clock: Clock) -> None:
+    """P-60: over several transactions, whatever each waits for."""
+    queue = Queue.create(bus, REQUEST)
+    publish(bus, 600, type=REQUEST)
+    publish(bus, 2, type=REQUEST, headers=work_headers(available_at_ms=clock.now_ms + 1000))
+    publish(bus, 2, type=REQUEST, headers=work_headers(dedupe_key="k"))
+    asked = {message.id for message in bus.read()}
+    assert JobControl(queue).purge() == 604
+    assert {said.in_reply_to for said in answers(bus)} == asked
+    assert len(answers(bus)) == 604
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_answer_without_room_keeps_nothing_from_being_cancelled(
+    bus: Bus, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Q-04: a full queue of answers must not stop those who fill or empty another; it is told."""
+    end, _, _ = ENDS[how]
+    JobControl(Queue.create(bus, "failures", "job.failed")).limit(1)
+    bus.publish("job.failed", from_agent="x")
+    queue = Queue.create(bus, REQUEST)
+    window_s = 60 if how == "a duplicate" else None
+    headers = work_headers(dedupe_key="k", dedupe_window_s=window_s)
+    first, second = (requested(bus, headers=headers).seq for _ in range(2))
+    end(queue)
+    cancelled = [seq for seq in (first, second) if state(queue, seq) == "cancelled"]
+    assert cancelled
+    assert len(answers(bus)) == 1
+    (told,) = caplog.messages[-1:]
+    assert "was cancelled without an answer: queue 'failures' is full" in told
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_request_that_no_answer_can_name_is_cancelled_all_the_same(
+    bus: Bus, bus_dir: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program with its own SQL may store any text; it keeps nobody from filling or emptying."""
+    end, _, _ = ENDS[how]
+    queue = Queue.create(bus, REQUEST)
+    if how == "a duplicate":
+        requested(bus, headers=work_headers(dedupe_key="k"))
+    raw_sql(
+        bus_dir,
+        "INSERT INTO messages (id, ts_ms, from_agent, type, headers) VALUES ('odd', 1,"
+        """ 'a' || char(10), 'job.request', '{"dedupe_key":"k","dedupe_window_ms":60000}')""",
+    )
+    end(queue)
+    assert state(queue, bus.log.newest_seq()) == "cancelled"
+    assert not answers(bus)
+    assert "can't be answered" in caplog.text
+
+
+def test_cancelling_that_is_undone_is_not_answered(bus: Bus) -> None:
+    """Promise 7: the job and its answer are one transaction."""
+    queue = Queue.create(bus, REQUEST)
+    requested(bus)
+    queue.fill()
+    with contextlib.suppress(KeyError), bus.transaction():
+        JobControl(queue).cancel(1)
+        raise KeyError
+    assert (state(queue), answers(bus)) == ("queued", [])
+
+
+def test_lost_request_of_a_queue_without_a_worker_host_is_answered(bus: Bus, clock: Clock) -> None:
+    """P-60, promise 7: whoever claims next answers by the convention, under its group's name."""
+    queue = Queue.create(bus, REQUEST, on_lost="fail")
+    asked = requested(bus, headers={"context": 1})
+    take(queue, lease_s=1)
+    clock.advance(1)
+    assert queue.claim("sweeper", group="sweepers") == []
+    (said,) = answers(bus)
+    assert (said.from_agent, said.in_reply_to) == ("sweepers", asked.id)
+    assert said.payload == "no worker finished this: the lease ran out"
+    assert said.headers == {"status": "failed", "context": 1}
+
+
+def test_lost_request_that_no_answer_can_name_ends_all_the_same(
+    bus: Bus, bus_dir: Path, clock: Clock
+) -> None:
+    """Nobody could claim from the queue any more if it did not."""
+    queue = Queue.create(bus, REQUEST, on_lost="fail")
+    raw_sql(
+        bus_dir,
+        "INSERT INTO messages (id, ts_ms, from_agent, type)"
+        " VALUES ('odd', 1, 'a' || char(10), 'job.request')",
+    )
+    take(queue, lease_s=1)
+    clock.advance(1)
+    assert queue.claim("sweeper") == []
+    assert state(queue) == "failed"
