@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from contextlib import suppress
 
 from ..schema import InvalidInput
-from ..subscribers import MAX_LEASE_S, Queue, QueueNotFound
+from ..subscribers import MAX_LEASE_S, Queue, QueueMismatch
 from ..workers import JSON_TIMEOUT_S, RAW_TIMEOUT_S, JsonCommand, RawCommand
 from . import actions, output
 from .payloads import json_argument
@@ -87,14 +88,12 @@ def open_queue(
     name = name or type
     if name is None:
         raise InvalidInput("give the --type of the messages, or the --queue")
-    try:
-        there = Queue.open(bus, name)
-    except QueueNotFound:
-        if type is None:
-            raise
-        fitting = {"retry": "asked"} if is_raw else {}
-        return make_queue(bus, name, type, fitting | rules)
-    return make_queue(bus, name, type or there.info.pattern, rules)  # which compares them
+    pattern = type or Queue.open(bus, name).info.pattern
+    if is_raw:
+        # For a queue that is there, or that another process makes meanwhile, its own rules hold.
+        with suppress(QueueMismatch):
+            return make_queue(bus, name, pattern, {"retry": "asked"} | rules)
+    return make_queue(bus, name, pattern, rules)
 
 
 def timeout_s(timeout: str | None, *, is_raw: bool) -> float | None:

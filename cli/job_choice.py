@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -85,7 +85,10 @@ class Choice(Filter):
         is_filtered = is_filtered or (self.type, self.since) != (None, None)
         if self.seqs and (is_filtered or is_all):
             raise InvalidInput(f"give SEQs, or options that choose, not both; see '{see}'")
-        if not self.seqs and (is_filtered or self.queue is not None) == is_all:
+        is_filtered = is_filtered or self.queue is not None
+        if is_all and is_filtered:
+            raise InvalidInput(f"all of the bus, or what fits the options? Say one; see '{see}'")
+        if not (self.seqs or is_all or is_filtered):
             raise InvalidInput(f"say which: by SEQs, or by --queue, --type, --since; see '{see}'")
 
     def act(self, bus: Bus, chosen: Chosen, change: Change, done: str) -> int:
@@ -97,17 +100,33 @@ class Choice(Filter):
             change: what to do.
             done: the word for having done it.
         """
+        is_named = isinstance(chosen, list)
         if self.dry_run:
+            if is_named:
+                _try(bus, chosen, change)
             count = print_jobs(bus, (job for _, jobs in chosen for job in jobs), self.json)
             output.note(f"{output.counted(count, 'job')} would be {done}; nothing was changed")
             return 0 if count else actions.NOTHING
-        with bus.transaction() if isinstance(chosen, list) else nullcontext():
+        output.show_logs()
+        with bus.transaction() if is_named else nullcontext():
             changed = [job for queue, jobs in chosen for job in change(queue, jobs)]
         if self.json:
             print_jobs(bus, changed, json=True)
         else:
             output.line(f"{done} {output.counted(len(changed), 'job')}")
         return 0 if changed else actions.NOTHING
+
+
+class _Undone(Exception):
+    """Undoes a transaction that was only tried."""
+
+
+def _try(bus: Bus, chosen: Chosen, change: Change) -> None:
+    """Raise what a change of jobs would raise; undo it otherwise."""
+    with suppress(_Undone), bus.transaction():
+        for queue, jobs in chosen:
+            list(change(queue, jobs))
+        raise _Undone
 
 
 def named(

@@ -222,6 +222,7 @@ def purge(
 
     What runs goes on, and the messages stay in the log. Exit code 4 when nothing waited.
     """
+    output.show_logs()
     with actions.open_bus(directory, user) as bus:
         count = subscribers.JobControl(subscribers.Queue.open(bus, name)).purge()
     if json:

@@ -56,6 +56,13 @@ FailureType = Annotated[
         "none. Whoever answers failures answers timeouts, with the request's type and .timed_out.",
     ),
 ]
+NoAnswer = Annotated[
+    bool,
+    typer.Option(
+        "--no-answer",
+        help="Answer nothing: for a --queue that only looks on while others do what is asked.",
+    ),
+]
 Concurrency = Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How many at once.")]
 Timeout = Annotated[
     str | None,
@@ -99,6 +106,7 @@ def run(
     contract: ContractName = Contract.RAW,
     success_type: SuccessType = None,
     failure_type: FailureType = None,
+    no_answer: NoAnswer = False,
     concurrency: Concurrency = 1,
     timeout: Timeout = None,
     lease: Lease = None,
@@ -148,6 +156,7 @@ def run(
             lease_s=hosting.lease_s(lease, timeout_s),
             success_type=success_type,
             failure_type=failure_type,
+            answers=not no_answer,
         )
         work = hosting.command_work(
             bus, command, is_raw=is_raw, group=worker.group, timeout_s=timeout_s, config=config

@@ -39,7 +39,7 @@ from .limits import (
 )
 from .message import COLUMNS, PRIORITY_NAMES, Message, Priority, Receipt, parse_priority
 from .names import check_agent, check_id, check_lease_name, check_queue_name, check_type
-from .patterns import TypePattern
+from .patterns import TypePattern, check_pattern
 from .processes import is_running, leave_signals, start_thread
 from .queries import Queries
 from .times import MAX_TS_MS, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
@@ -99,6 +99,7 @@ __all__ = [
     "check_agent",
     "check_id",
     "check_lease_name",
+    "check_pattern",
     "check_queue_name",
     "check_type",
     "create",

@@ -12,9 +12,8 @@ class TypePattern:
     Answers are remembered, because a log has few types and many messages.
 
     Raises:
-        InvalidInput: no type can match: the pattern is empty, too long, has a space, begins with
-            `-`, has `>` elsewhere than at the end, or a wildcard that is not a whole part.
-            (Control characters no type of ours has either, but other programs can store them.)
+        InvalidInput: the pattern is empty, too long, has `>` elsewhere than at the end, or a
+            wildcard that is not a whole part.
     """
 
     __slots__ = ("_known", "_open_ended", "_parts", "exact", "text")
@@ -22,13 +21,9 @@ class TypePattern:
     def __init__(self, text: str) -> None:
         parts = text.split(".")
         mixed = any(part not in ("*", ">") and ("*" in part or ">" in part) for part in parts)
-        misplaced = "" in parts or ">" in parts[:-1] or " " in text or text.startswith("-")
-        if mixed or misplaced or len(text) > MAX_TYPE_CHARS:
+        if mixed or len(text) > MAX_TYPE_CHARS or "" in parts or ">" in parts[:-1]:
             shown = text if len(text) <= 40 else text[:40] + "…"
-            raise InvalidInput(
-                f"{shown!a} is not a type pattern: dotted words without spaces, like task.done,"
-                " task.*, or task.>"
-            )
+            raise InvalidInput(f"{shown!a} is not a type pattern like task.done, task.*, or task.>")
         self.text = text
         self._open_ended = parts[-1] == ">"
         self._parts = parts[:-1] if self._open_ended else parts
@@ -65,4 +60,17 @@ class TypePattern:
         )
         return enough and all(
             want in ("*", have) for want, have in zip(self._parts, parts, strict=False)
+        )
+
+
+def check_pattern(text: str) -> None:
+    """Refuse what no message type of ours fits, so that nobody waits for it in vain.
+
+    Only what is new is checked: other programs can store other types, and patterns for them.
+    """
+    TypePattern(text)
+    if " " in text or not text.isprintable() or text.startswith("-"):
+        raise InvalidInput(
+            f"{text!a} is not a type pattern: dotted words without spaces, like task.done, task.*,"
+            " or task.>"
         )

@@ -21,8 +21,10 @@ def start_thread(target: Callable[[], object], name: str) -> Thread:
     import threading
 
     thread = threading.Thread(target=target, name=name, daemon=True)
-    mask = leave_signals()
+    # Asked for by itself: the handler of a signal may raise as soon as they are blocked.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        leave_signals()
         thread.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

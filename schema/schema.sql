@@ -178,6 +178,7 @@ CREATE TABLE jobs (
   max_attempts    INTEGER NOT NULL CHECK (max_attempts >= 1),
   available_at_ms INTEGER NOT NULL,
   priority        INTEGER NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0 AND 2),
+  turn_ms         INTEGER NOT NULL DEFAULT 0,
   rank_ms         INTEGER NOT NULL DEFAULT 0,
   dedupe_key      TEXT CHECK (dedupe_key <> ''),
   created_at_ms   INTEGER NOT NULL,

@@ -17,10 +17,13 @@ from ..schema import (
     Draft,
     InvalidInput,
     LimitReached,
+    TypePattern,
     check_agent,
     check_id,
     check_type,
+    encode,
 )
+from .conversations import answered
 from .jobs import CANCELLED
 from .kept import kept_error
 from .reply_types import ReplyTypes
@@ -110,29 +113,41 @@ def tell_cancelled(
 ) -> None:
     """Answer the requests among messages whose jobs were cancelled, in the caller's transaction.
 
-    An answer that has no room is left out with a warning: what can't be told must not keep a
-    queue from being filled or emptied.
+    Those that have an answer get no second one. An answer that has no room, or can't be, is left
+    out with a warning: what can't be told must not keep a queue from being filled or emptied.
 
     Args:
         bus: the bus.
         info: the queue that the jobs are in.
         cancelled: each message, and why.
-        sender: who answers; None is the queue itself, under its name.
+        sender: who answers. None is the queue itself, under its name: it speaks only if it is
+            there for requests of this one type, since whoever looks at more does no such work.
     """
+    own_type = TypePattern(info.pattern).exact
+    asked = [
+        (message, why)
+        for message, why in cancelled
+        if ReplyTypes.of(message.type).failure and (sender or message.type == own_type)
+    ]
+    told = answered(bus, [message for message, _ in asked])
     make = last_words(sender or info.name[:MAX_AGENT_CHARS].rstrip())
-    refused: list[tuple[int, LimitReached]] = []
-    for message, why in cancelled:
-        for answer in make(message, CANCELLED, why):
+    refused: list[tuple[int, Exception]] = []
+    for message, why in asked:
+        if message.seq not in told:
             try:
-                bus.log.append([answer])
-            except LimitReached as error:
+                bus.log.append(make(message, CANCELLED, why))
+            except (InvalidInput, LimitReached) as error:
                 refused.append((message.seq, error))
-    if refused:
-        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
-        _log.warning(
-            "job %s%s of queue %s was cancelled without an answer: %s",
-            *(refused[0][0], more, info.name, refused[0][1]),
-        )
+    if refused:  # told when it is certain
+        bus.database.write().after_commit(lambda: _warn_of(info, refused))
+
+
+def _warn_of(info: QueueInfo, refused: list[tuple[int, Exception]]) -> None:
+    more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+    seq, error = refused[0]
+    _log.warning(
+        "job %s%s of queue %s was cancelled without an answer: %s", seq, more, info.name, error
+    )
 
 
 def _fitting(headers: dict[str, object]) -> dict[str, object]:
@@ -145,11 +160,26 @@ def _fitting(headers: dict[str, object]) -> dict[str, object]:
 
 
 def carried_on(message: Message) -> dict[str, object]:
-    """Return the headers that what follows from a message has too."""
+    """Return the headers that what follows from a message has too, as far as they can be written.
+
+    A program with its own SQL may have stored some that are nested too deep for that.
+    """
     headers = message.headers
-    kept = {name: headers[name] for name in (TRACE_STATE, CONTEXT) if name in headers}
+    kept = {
+        name: headers[name]
+        for name in (TRACE_STATE, CONTEXT)
+        if name in headers and _can_be_written(name, headers[name])
+    }
     parent = child_trace(headers.get(TRACE_PARENT))
     return kept if parent is None else {TRACE_PARENT: parent, **kept}
+
+
+def _can_be_written(name: str, value: object) -> bool:
+    try:
+        encode({name: value})
+    except InvalidInput:
+        return False
+    return True
 
 
 def child_trace(parent: object) -> str | None:

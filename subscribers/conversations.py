@@ -14,7 +14,7 @@ from .reply_types import REQUEST, ReplyTypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from ..bus import Bus
@@ -189,6 +189,22 @@ def check(
     return answers[0 if which == FIRST else -1]
 
 
+def answered(bus: Bus, requests: Iterable[Message]) -> set[int]:
+    """Return the seqs of those requests that have an answer by the convention.
+
+    One walk for each conversation and type, over what came after the first of its requests.
+    """
+    alike: dict[tuple[str, str], list[int]] = {}
+    for asked in requests:
+        alike.setdefault((asked.conversation, asked.type), []).append(asked.seq)
+    found: set[int] = set()
+    for (conversation, type), seqs in alike.items():
+        for _, reply in _replies(bus, conversation, min(seqs), ReplyTypes.of(type)):
+            meant = _request_meant(bus, reply, type)
+            found.update(seq for seq in seqs if seq < reply.seq and meant in (None, seq))
+    return found
+
+
 def _request_of(bus: Bus, conversation: str) -> Message | None:
     first: Message | None = None
     for message in bus.read(conversation=conversation):
@@ -205,19 +221,30 @@ def _answers(
 
     An answer may come by way of other messages, but not to another request of the same type.
     """
-    for message in bus.read(conversation=conversation, from_seq=request_seq + 1):
+    asked = bus.get(request_seq)
+    assert asked is not None
+    for state, reply in _replies(bus, conversation, request_seq, reply_types):
+        if _request_meant(bus, reply, asked.type) in (None, request_seq):
+            yield Answer(state, conversation, reply)
+
+
+def _replies(
+    bus: Bus, conversation: str, after_seq: int, reply_types: ReplyTypes
+) -> Iterator[tuple[str, Message]]:
+    """Yield the messages that may answer a request in a conversation, and what they tell."""
+    for message in bus.read(conversation=conversation, from_seq=after_seq + 1):
         state = _state_by(message, reply_types)
-        if state is not None and not _answers_a_sibling(bus, message, request_seq):
-            yield Answer(state, conversation, message)
+        if state is not None:
+            yield state, message
 
 
-def _answers_a_sibling(bus: Bus, answer: Message, request_seq: int) -> bool:
-    """Whether a message answers another request of the type of the one that is meant."""
-    answered = None if answer.in_reply_to is None else bus.get(answer.in_reply_to)
-    if answered is None or answered.seq == request_seq:
-        return False
-    meant = bus.get(request_seq)
-    return meant is not None and answered.type == meant.type
+def _request_meant(bus: Bus, reply: Message, request_type: str) -> int | None:
+    """Return the seq of the one request of a type that a message answers, if it names one.
+
+    None: it is for every request of that type before it in its conversation.
+    """
+    parent = None if reply.in_reply_to is None else bus.get(reply.in_reply_to)
+    return parent.seq if parent is not None and parent.type == request_type else None
 
 
 def _state_by(message: Message, reply_types: ReplyTypes) -> str | None:

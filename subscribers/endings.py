@@ -7,8 +7,7 @@ import random
 
 from ..schema import InvalidInput, LimitReached
 from . import jobs as states
-from .answers import last_words as by_convention
-from .answers import tell_cancelled
+from .answers import last_words, tell_cancelled
 from .claims import COMPLETED, Outcome
 from .errors import ClaimLost
 from .policy import MAX_POLICY_S
@@ -84,18 +83,24 @@ class Endings:
         wanted = info.policy.retry == "failures" if outcome.retry is None else outcome.retry
         return wanted and claim.attempt < claim.max_attempts
 
-    def recover(
-        self, info: QueueInfo, now_ms: int, group: str, last_words: LastWords | None
-    ) -> None:
+    def recover(self, info: QueueInfo, now_ms: int, group: str, words: LastWords | None) -> None:
         """End the claims whose leases have run out, and decide about their jobs.
 
         One whose last words have no room is left for later: it must not keep the others waiting.
+
+        Args:
+            info: the queue.
+            now_ms: the present time.
+            group: of the worker that looks after them.
+            words: makes what is published for the jobs that end here; None answers requests by
+                the convention, in the group's name.
         """
+        words = words or last_words(group)
         expired = self._claims.expired(info, now_ms)
         for token, seq in expired:
             try:
                 with self._bus.database.write():
-                    self._lose(info, token, seq, now_ms, last_words or by_convention(group))
+                    self._lose(info, token, seq, now_ms, words)
             except LimitReached as error:
                 if token not in self._told:
                     self._told.add(token)
@@ -103,9 +108,7 @@ class Endings:
         if len(expired) > 1:
             self._bus.ring()  # there is more than the one who looked may take
 
-    def _lose(
-        self, info: QueueInfo, token: int, seq: int, now_ms: int, last_words: LastWords
-    ) -> None:
+    def _lose(self, info: QueueInfo, token: int, seq: int, now_ms: int, words: LastWords) -> None:
         """End a claim as lost, and decide about its job by the policy for lost owners."""
         self._claims.lose(token, RAN_OUT, now_ms)
         job = self._jobs.get(info, seq)
@@ -117,7 +120,7 @@ class Endings:
         self._jobs.end(info, seq, state, now_ms, RAN_OUT, job.dedupe_key)
         message = self._bus.log.at(seq)
         if message is not None:
-            self._bus.log.append(last_words(message, state, RAN_OUT))
+            self._bus.log.append(words(message, state, RAN_OUT))
 
     def release(self, info: QueueInfo, claim: Claim, why: str) -> None:
         """Let the job of a live claim be claimed again at once, as the same attempt."""
@@ -130,7 +133,7 @@ class Endings:
         self._bus.ring()
 
     def cancel(self, info: QueueInfo, claim: Claim, why: str) -> None:
-        """End a live claim and its job for good, and answer a request in the worker's name."""
+        """End a live claim and its job for good; the worker answers a request that has none."""
         _check_queue(info, claim)
         now_ms = self._bus.database.now_ms()
         if not self._claims.end(claim.token, Outcome(status=states.FAILED, error=why), now_ms):
@@ -142,7 +145,8 @@ class Endings:
     def give_up(self, info: QueueInfo, given_up: Sequence[Job], why: str) -> None:
         """Cancel jobs, whatever they wait for; workers that are at them lose their claims.
 
-        The queue answers requests, but not those whose jobs were over: they have their answers.
+        The queue answers requests of its own type, but not those whose jobs were over: they have
+        their answers.
         """
         now_ms = self._bus.database.now_ms()
         for job in given_up:

@@ -11,7 +11,6 @@ from itertools import islice
 
 from ..schema import Message, TypePattern
 from .answers import tell_cancelled
-from .queues import step_ms
 from .wishes import WorkHeaders
 
 TYPE_CHECKING = False
@@ -77,7 +76,7 @@ class Filler:
         if is_final:
             self._looked_upto = newest
         if newest - base > STORE_AFTER:
-            self._queues.advance(self._queue_id, base, newest)
+            self._queues.pass_by(self._queue_id, base, newest)
         return None
 
     def _matching(self, after: int, newest: int) -> list[Message]:
@@ -88,38 +87,37 @@ class Filler:
         found = self._bus.log.read(after_seq=after, upto_seq=newest, type=self._pattern.text)
         return list(islice(found, PAGE_JOBS))
 
-    def store(self, page: Page, info: QueueInfo) -> bool:
-        """Make jobs of a page, in the transaction that is open; False if another filler has.
+    def store(self, page: Page, info: QueueInfo) -> None:
+        """Make jobs of a page, unless another filler has; in the transaction that is open.
 
         A request that is a duplicate is answered: nobody will work on it.
+
+        Args:
+            page: what `look` has found.
+            info: the queue, as it was read in this transaction.
         """
-        clock = self._queues.advance(info.id, page.base, page.upto)
-        if clock is None:
-            return False
-        clock_ms, offset_ms = clock
+        if info.filled_seq != page.base:
+            return
         now_ms = self._bus.database.now_ms()
         # The order goes by a clock of the queue's own, which goes on where the system's was set
         # back: else what came before would wait for it, or all ageing would stand still.
-        offset_ms = max(offset_ms, clock_ms - now_ms)
-        step = step_ms(info.policy)
+        clock_ms = info.rank_clock_ms
+        offset_ms = max(info.rank_offset_ms, clock_ms - now_ms)
         rows: list[tuple[object, ...]] = []
         duplicates: list[tuple[Message, str]] = []
         for message in page.messages:
             # By the sender's time, since a queue may be filled late; but never ahead.
             created_at_ms = max(0, min(message.ts_ms, now_ms))
             clock_ms = max(clock_ms, created_at_ms + offset_ms)
-            rank_ms = clock_ms + message.priority * step if step else 0
             wanted = WorkHeaders.of(message)
             if wanted is None:
-                rows.append(self._jobs.row(info, message, created_at_ms, rank_ms))
+                rows.append(self._jobs.row(info, message, created_at_ms, clock_ms))
             else:
-                why = self._jobs.add_special(info, message, wanted, created_at_ms, rank_ms)
+                why = self._jobs.add_special(info, message, wanted, created_at_ms, clock_ms)
                 duplicates += [(message, why)] if why else []
         self._jobs.add(rows)
-        if step:
-            self._queues.set_rank_clock(info.id, (clock_ms, offset_ms))
+        self._queues.advance(info.id, page.upto, clock_ms, offset_ms)
         tell_cancelled(self._bus, info, duplicates)
-        return True
 
     def message(self, seq: int) -> Message:
         """Return the message of a job that is claimed."""

@@ -19,8 +19,9 @@ class JobControl:
     """The acts of people on the jobs of a queue. Everything stays on record.
 
     A request whose job is given up before it is over is answered, in the same transaction, by the
-    queue under its name (`ReplyTypes` says by which type). Where that answer has no room, a
-    warning is logged and the job is given up without it.
+    queue under its name (`ReplyTypes` says by which type), unless it has an answer. Only a queue
+    whose pattern is the type of the request does so: others may look at what is worked on
+    elsewhere. Where the answer has no room, a warning is logged and the job is given up without.
     """
 
     def __init__(self, queue: Queue) -> None:

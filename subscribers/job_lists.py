@@ -45,6 +45,8 @@ def list_jobs(queue: Queue, found: Collection[str], limit: int) -> list[Job]:
 
 
 def _newest(queue: Queue, state: str, limit: int) -> list[Job]:
+    if state == states.QUEUED:
+        return _rows(queue, "jobs_newest_queued", limit)
     if state == states.RUNNING:
         return _rows(queue, "jobs_running", limit)
     is_bad = state in states.ENDED_BADLY

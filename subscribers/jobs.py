@@ -88,9 +88,15 @@ class Jobs:
     # Taking in ---------------------------------------------------------------------------------
 
     def row(
-        self, info: QueueInfo, message: Message, created_at_ms: int, rank_ms: int
+        self, info: QueueInfo, message: Message, created_at_ms: int, turn_ms: int
     ) -> tuple[object, ...]:
-        """Return the row of a job without special wishes."""
+        """Return the row of a job without special wishes.
+
+        Args:
+            info, message: of what it is the job.
+            created_at_ms: when the message was published.
+            turn_ms: the same by the queue's own clock.
+        """
         return (
             info.id,
             message.seq,
@@ -99,7 +105,8 @@ class Jobs:
             info.policy.max_attempts,
             created_at_ms,
             message.priority,
-            rank_ms,
+            turn_ms,
+            info.policy.rank_ms(turn_ms, message.priority),
             None,
             created_at_ms,
             None,
@@ -117,9 +124,13 @@ class Jobs:
         message: Message,
         wanted: WorkHeaders,
         created_at_ms: int,
-        rank_ms: int,
+        turn_ms: int,
     ) -> str | None:
         """Store a job whose sender asked for a delay or gave a key, or note it as a duplicate.
+
+        Args:
+            info, message, created_at_ms, turn_ms: as for `row`.
+            wanted: what the sender asked for.
 
         Returns:
             Of what it is a duplicate, for people, or None.
@@ -136,9 +147,11 @@ class Jobs:
         elif wanted.dedupe_key is not None:
             gate = KEY
         available_at_ms = max(created_at_ms, wanted.available_at_ms or 0)
+        rank_ms = info.policy.rank_ms(turn_ms, message.priority)
         row = (
             *(info.id, message.seq, state, gate, info.policy.max_attempts, available_at_ms),
-            *(message.priority, rank_ms, wanted.dedupe_key, created_at_ms, ended_at_ms, error),
+            *(message.priority, turn_ms, rank_ms, wanted.dedupe_key),
+            *(created_at_ms, ended_at_ms, error),
         )
         self._database.rows(SQL["add_job"], row)
         if gate == KEY:
@@ -189,20 +202,10 @@ class Jobs:
             limit = info.policy.max_running_per_key
             self._database.rows(SQL["open_key"], (info.id, key, limit))
 
-    def rank_anew(self, info: QueueInfo, after_seq: int) -> int | None:
-        """Rank a batch of the queued jobs after a seq by the ordering of now, in one transaction.
-
-        They are looked for before it begins: among many that have ended that may take a while.
-
-        Returns:
-            The last seq of the batch; None when there was none.
-        """
-        rows = self._database.rows(SQL["queued_after"], (info.id, after_seq, BATCH))
-        with self._database.write():
-            self._database.connection.executemany(
-                SQL["rank_job"], [(info.id, *row) for row in rows]
-            )
-        return rows[-1][0] if rows else None
+    def rank_anew(self, info: QueueInfo, seqs: list[int]) -> None:
+        """Rank those of some jobs that are queued by the ordering that their queue has now."""
+        rows = [(info.id, seq) for seq in seqs]
+        self._database.connection.executemany(SQL["rank_job"], rows)
 
     def open_keys_anew(self, info: QueueInfo, after_key: str) -> str | None:
         """Open or close what waits with the keys after one, a batch of keys.
@@ -265,6 +268,10 @@ class Jobs:
     def of_message(self, seq: int) -> list[Job]:
         """Return the jobs that a message became, by queue."""
         return [Job(*row) for row in self._database.rows(SQL["jobs_of_message"], (seq,))]
+
+    def queued_seqs(self, info: QueueInfo) -> list[int]:
+        """Return the seqs of all jobs that are queued, whatever they wait for, in no order."""
+        return [seq for (seq,) in self._database.rows(SQL["queued_seqs"], (info.id,))]
 
     def queued(self, info: QueueInfo, limit: int) -> list[Job]:
         """Return up to `limit` jobs that are queued, whatever they wait for, in no order."""

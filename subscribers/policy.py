@@ -76,6 +76,17 @@ class Policy:
             if not isinstance(seconds, int | float) or not least_s <= seconds <= MAX_POLICY_S:
                 raise InvalidInput(f"{name} must be {least_s:g} s or more, not {seconds!r}")
 
+    def rank_ms(self, turn_ms: int, priority: int) -> int:
+        """Return a job's place in the order of claiming: the lowest goes first, then by seq.
+
+        Args:
+            turn_ms: when it was published, by the queue's own clock.
+            priority: the message's; each step counts like an age of `ageing_s`.
+        """
+        if self.ordering == "fifo":
+            return 0
+        return turn_ms + priority * round(self.ageing_s * 1000)
+
     def backoff_ms(self, attempt: int, chance: float) -> int:
         """Return the pause after a failed attempt, in milliseconds.
 

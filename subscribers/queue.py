@@ -261,8 +261,8 @@ class Queue:
     def cancel(self, claim: Claim, why: str) -> None:
         """End a claim and its job for good, without success or failure.
 
-        The sender of a request is told so, by the convention of `ReplyTypes`; if that answer has
-        no room, a warning is logged and the job ends without it.
+        The sender of a request that has no answer is told so, by the convention of `ReplyTypes`;
+        if the answer has no room, a warning is logged and the job ends without it.
 
         Raises:
             ClaimLost: the lease has run out, or the job was cancelled; nothing was changed.
@@ -321,8 +321,8 @@ class Queue:
         return self._take(info, who, limit, now_ms, lease_ms)
 
     def _refresh(self) -> QueueInfo:
-        self.info = self._queues.get(self.name)
-        return self.info
+        info = self.info = self._queues.get(self.name)
+        return info  # not `self.info`: another thread may have read the queue since
 
     def _take(
         self, info: QueueInfo, who: tuple[str, str], limit: int, now_ms: int, lease_ms: int

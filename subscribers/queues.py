@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ..schema import InvalidInput, TypePattern, check_queue_name
+from ..schema import InvalidInput, check_pattern, check_queue_name
 from .errors import QueueMismatch, QueueNotFound
-from .jobs import Jobs
+from .jobs import BATCH, Jobs
 from .policy import POLICY_FIELDS, Policy
 from .work_statements import SQL
 
@@ -17,15 +17,8 @@ if TYPE_CHECKING:
 
     from ..bus import Bus
 
-    #: The newest time on a queue's own clock, and by how much that is ahead of the system's, both
-    #: in milliseconds.
-    RankClock = tuple[int, int]
-
 #: Where a queue may begin, besides a seq.
 BEGINNING, NOW = "beginning", "now"
-
-#: What a step of priority is worth in the order of a queue that goes by age alone.
-_NO_STEP = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +30,8 @@ class QueueInfo:
         name: its name.
         pattern: the types of the messages that it takes in.
         filled_seq: the seq up to which it has looked at the log.
+        rank_clock_ms: the queue's own clock, in epoch milliseconds: the time of its youngest job.
+        rank_offset_ms: by how much that clock is ahead of the system's.
         paused_at_ms: since when nothing is claimed from it, in epoch milliseconds, or None.
         created_at_ms: when it was made.
         policy: its rules.
@@ -46,6 +41,8 @@ class QueueInfo:
     name: str
     pattern: str
     filled_seq: int
+    rank_clock_ms: int
+    rank_offset_ms: int
     paused_at_ms: int | None
     created_at_ms: int
     policy: Policy
@@ -74,12 +71,13 @@ class Queues:
             InvalidInput: an argument breaks a rule.
             QueueMismatch: it is there, with another pattern, or another value of a given rule.
         """
-        check_queue_name(name)
-        TypePattern(pattern)
         policy = Policy.of_row(
             _policy(Policy(), rules).row()
         )  # as it is stored: whole milliseconds
         with self._database.write():
+            if self._database.row(SQL["queue"], (name,)) is None:
+                check_queue_name(name)
+                check_pattern(pattern)
             filled_seq = self._seq_before(start)
             now_ms = self._database.now_ms()
             row = (name, pattern, filled_seq, now_ms, *policy.row())
@@ -128,9 +126,11 @@ class Queues:
         return replace(info, policy=policy)
 
     def _rank_anew(self, info: QueueInfo) -> None:
-        jobs, seq = Jobs(self._database), 0
-        while (last := jobs.rank_anew(info, seq)) is not None:
-            seq = last
+        jobs = Jobs(self._database)
+        seqs = jobs.queued_seqs(info)  # what comes later is ranked by the new order anyway
+        for start in range(0, len(seqs), BATCH):
+            with self._database.write():
+                jobs.rank_anew(info, seqs[start : start + BATCH])
 
     def _open_keys_anew(self, info: QueueInfo) -> None:
         jobs, key = Jobs(self._database), ""
@@ -166,14 +166,13 @@ class Queues:
         ((filled_seq, newest_seq),) = self._database.rows(SQL["filled_seq"], (queue_id,))
         return filled_seq, newest_seq
 
-    def advance(self, queue_id: int, base: int, upto: int) -> RankClock | None:
-        """Move a queue's position, and return its clock; None if it is not where it was."""
-        rows = self._database.change(SQL["advance_filling"], (upto, queue_id, base))
-        return rows[0] if rows else None
+    def pass_by(self, queue_id: int, base: int, upto: int) -> None:
+        """Move a queue's position over messages that don't fit, if it is still at `base`."""
+        self._database.change(SQL["pass_by"], (upto, queue_id, base))
 
-    def set_rank_clock(self, queue_id: int, clock: RankClock) -> None:
-        """Store the clock by which a queue orders its jobs."""
-        self._database.change(SQL["set_rank_clock"], (*clock, queue_id))
+    def advance(self, queue_id: int, upto: int, clock_ms: int, offset_ms: int) -> None:
+        """Move a queue's position and its clock, in the caller's transaction."""
+        self._database.rows(SQL["advance_filling"], (upto, clock_ms, offset_ms, queue_id))
 
     def _set_paused(self, name: str, at_ms: int | None) -> None:
         with self._database.write():
@@ -187,11 +186,6 @@ class Queues:
         if type(start) is int and 1 <= start < 2**63:
             return start - 1
         raise InvalidInput(f"a queue starts at the {BEGINNING}, {NOW}, or a seq, not {start!r}")
-
-
-def step_ms(policy: Policy) -> int:
-    """Return how much later a job counts for each step of priority, in milliseconds."""
-    return round(policy.ageing_s * 1000) if policy.ordering == "priority" else _NO_STEP
 
 
 def _policy(base: Policy, rules: dict[str, Any]) -> Policy:
@@ -218,10 +212,9 @@ def _check_same(info: QueueInfo, pattern: str, rules: dict[str, Any], wanted: Po
 
 
 def _info(row: tuple[Any, ...]) -> QueueInfo:
-    id, name, pattern, filled_seq, paused_at_ms, created_at_ms, *policy = row
-    return QueueInfo(
-        id, name, pattern, filled_seq, paused_at_ms, created_at_ms, _policy_of(tuple(policy))
-    )
+    count = len(POLICY_FIELDS)
+    values = (*row[:-count], _policy_of(row[-count:]))
+    return QueueInfo(*values)
 
 
 @lru_cache(maxsize=64)

@@ -54,6 +54,12 @@ SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
         WHERE queue_id = ?1 AND status = 'active')
  ORDER BY jobs.seq DESC LIMIT ?2;
 
+-- name: jobs_newest_queued
+SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
+ WHERE queue_id = ?1 AND jobs.seq IN (
+       SELECT seq FROM ({queued seqs}) ORDER BY seq DESC LIMIT ?2)
+ ORDER BY jobs.seq DESC;
+
 -- name: jobs_newest_ended_badly
 SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ended_badly ON queues.id = queue_id
  WHERE queue_id = ?1 AND state = ?3 AND (state = 'failed' OR state = 'timed_out' OR state = 'dead')

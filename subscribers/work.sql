@@ -7,11 +7,13 @@ INSERT INTO queues (name, pattern, filled_seq, created_at_ms, {policy})
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: queue
-SELECT id, name, pattern, filled_seq, paused_at_ms, created_at_ms, {policy}
+SELECT id, name, pattern, filled_seq, rank_clock_ms, rank_offset_ms, paused_at_ms, created_at_ms,
+       {policy}
   FROM queues WHERE name = ?;
 
 -- name: queues
-SELECT id, name, pattern, filled_seq, paused_at_ms, created_at_ms, {policy}
+SELECT id, name, pattern, filled_seq, rank_clock_ms, rank_offset_ms, paused_at_ms, created_at_ms,
+       {policy}
   FROM queues ORDER BY name;
 
 -- name: set_policy
@@ -25,20 +27,19 @@ UPDATE queues SET paused_at_ms = ? WHERE id = ?;
 SELECT filled_seq, ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'messages'), 0)
   FROM queues WHERE id = ?;
 
--- name: advance_filling
--- Only from where the filler began: another one may have been here.
-UPDATE queues SET filled_seq = ?1 WHERE id = ?2 AND filled_seq = ?3
-RETURNING rank_clock_ms, rank_offset_ms;
+-- name: pass_by
+-- What fits not. Only from where the filler began: another one may have been here.
+UPDATE queues SET filled_seq = ?1 WHERE id = ?2 AND filled_seq = ?3;
 
--- name: set_rank_clock
-UPDATE queues SET rank_clock_ms = ?, rank_offset_ms = ? WHERE id = ?;
+-- name: advance_filling
+UPDATE queues SET filled_seq = ?, rank_clock_ms = ?, rank_offset_ms = ? WHERE id = ?;
 
 -- jobs ----------------------------------------------------------------------------------------
 
 -- name: add_job
-INSERT INTO jobs (queue_id, seq, state, gate, max_attempts, available_at_ms, priority, rank_ms,
-                  dedupe_key, created_at_ms, ended_at_ms, error)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO jobs (queue_id, seq, state, gate, max_attempts, available_at_ms, priority, turn_ms,
+                  rank_ms, dedupe_key, created_at_ms, ended_at_ms, error)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: open_due
 -- The delay of these is over: they may be claimed, unless others with their key come first.
@@ -102,8 +103,8 @@ UPDATE jobs SET state = 'queued', gate = ?, attempt = ?, available_at_ms = ?, er
                 ended_at_ms = NULL, rank_ms = {rank}
  WHERE queue_id = ? AND seq = ?;
 
--- name: queued_after
-SELECT seq FROM jobs WHERE queue_id = ? AND state = 'queued' AND seq > ? ORDER BY seq LIMIT ?;
+-- name: queued_seqs
+{queued seqs};
 
 -- name: rank_job
 -- By the ordering that the queue has now, whoever changed it last.
@@ -122,17 +123,8 @@ SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ended_badly ON queues.id 
  ORDER BY seq LIMIT ?4;
 
 -- name: jobs_queued
--- Three index walks, by what the jobs wait for.
-SELECT * FROM (
-  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ready ON queues.id = queue_id
-   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open'
-  UNION ALL
-  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_delayed ON queues.id = queue_id
-   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
-  UNION ALL
-  SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_live_key ON queues.id = queue_id
-   WHERE queue_id = ?1 AND dedupe_key IS NOT NULL AND ended_at_ms IS NULL AND gate = 'key')
-LIMIT ?2;
+SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
+ WHERE queue_id = ?1 AND jobs.seq IN (SELECT seq FROM ({queued seqs}) LIMIT ?2);
 
 -- name: count_jobs
 -- The live ones and those that ended badly, by gate or state; no walk over successes.

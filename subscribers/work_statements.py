@@ -20,13 +20,31 @@ _CLAIM = (
     " lease_until_ms, status, ended_at_ms, exit_code, error, stderr, result, logs"
 )
 
-#: Where a queued job stands in the order of its queue, by the queue's ordering of now.
+#: `Policy.rank_ms`, by the queue's policy of now.
 _RANK = (
-    "(SELECT iif(ordering = 'fifo', 0, jobs.created_at_ms + rank_offset_ms + priority * ageing_ms)"
+    "(SELECT iif(ordering = 'fifo', 0, turn_ms + priority * ageing_ms)"
     " FROM queues WHERE id = queue_id)"
 )
 
-_PARTS = {"{policy}": _POLICY, "{job}": _JOB, "{claim}": _CLAIM, "{rank}": _RANK}
+#: The seqs of all queued jobs of queue ?1, in no order: an index walk for each gate.
+_QUEUED_SEQS = """
+SELECT seq FROM jobs INDEXED BY idx_jobs_ready
+ WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open'
+UNION ALL
+SELECT seq FROM jobs INDEXED BY idx_jobs_delayed
+ WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
+UNION ALL
+SELECT seq FROM jobs INDEXED BY idx_jobs_live_key
+ WHERE queue_id = ?1 AND dedupe_key IS NOT NULL AND ended_at_ms IS NULL AND gate = 'key'
+   AND state = 'queued'"""
+
+_PARTS = {
+    "{policy}": _POLICY,
+    "{job}": _JOB,
+    "{claim}": _CLAIM,
+    "{rank}": _RANK,
+    "{queued seqs}": _QUEUED_SEQS,
+}
 
 
 def _statements(file: str) -> dict[str, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from ..schema import check_type
+from ..schema import InvalidInput, check_type
 from ..subscribers import ReplyTypes, answer_to, last_words
 from .work import Result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..schema import Draft, Message
 
 
@@ -17,21 +19,24 @@ class Answers:
     Args:
         group: who answers.
         success, failure: the types of the answers; None follows the convention of `ReplyTypes`.
-
-    Attributes:
-        last_words: makes the answer for a job that is over because its workers were lost.
+        is_silent: answers nothing, so that others can.
 
     Raises:
         InvalidInput: a type is none.
     """
 
-    def __init__(self, group: str, success: str | None, failure: str | None) -> None:
+    def __init__(
+        self, group: str, success: str | None, failure: str | None, *, is_silent: bool = False
+    ) -> None:
+        if is_silent and (success or failure):
+            raise InvalidInput("a worker that does not answer has no types of answers")
         for type in (success, failure):
             if type is not None:
                 check_type(type)
         self._group = group
         self._success, self._failure = success, failure
-        self.last_words = last_words(group, failure)
+        self._is_silent = is_silent
+        self._last_words = last_words(group, failure)
 
     def to(self, message: Message, result: Result) -> list[Draft]:
         """Return what is to be published if the job is over by this result."""
@@ -39,9 +44,13 @@ class Answers:
         types = ReplyTypes.of(message.type, self._success, self._failure)
         by_status = {"completed": types.success, "timed_out": types.timed_out}
         type = by_status.get(result.outcome.status, types.failure)
-        if type is None:
+        if type is None or self._is_silent:
             return [*result.drafts]
         answer = answer_to(
             message, type, result.payload, sender=self._group, headers=result.headers
         )
         return [*result.drafts] if answer is None else [*result.drafts, answer]
+
+    def last_words(self, message: Message, state: str, why: str) -> Iterable[Draft]:
+        """Return what is to be published when the job is over because its workers were lost."""
+        return () if self._is_silent else self._last_words(message, state, why)

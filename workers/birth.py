@@ -23,7 +23,8 @@ class Birth:
 
     Signal handlers run in the main thread, between any two steps of Python. The exception of one,
     a Ctrl-C for instance, could come when the command is there and no variable holds it yet. So
-    when the main thread wants a command, another thread starts it.
+    when the main thread wants a command, another thread starts it; and stays until the block ends,
+    since the kernel takes it for the parent, with whom some commands ask to die.
     """
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> None:
@@ -31,6 +32,8 @@ class Birth:
         self._env = env
         self._cwd = cwd
         self._thread: Thread | None = None
+        self._is_known = threading.Event()  # whether there is a command
+        self._is_over = threading.Event()
         # The command, or why there is none. Appending to a list is one step.
         self._children: list[subprocess.Popen[bytes]] = []
         self._errors: list[OSError | ValueError] = []
@@ -54,18 +57,28 @@ class Birth:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:
-            self._is_abandoned = True  # first: from here on the thread ends what it starts
-            if self._thread is not None:
-                self._thread.join()
+        self._is_abandoned = kind is not None  # first: from here on the thread ends what it starts
+        self._is_over.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._is_abandoned:
             self._end_all()
 
     def _in_another_thread(self) -> None:
         try:
-            self._thread = start_thread(self._start, "start of a command")
+            self._thread = start_thread(self._be_parent, "parent of a command")
         except RuntimeError as error:
             raise BlockingIOError(errno.EAGAIN, str(error)) from error
-        self._thread.join()
+        self._is_known.wait()
+
+    def _be_parent(self) -> None:
+        try:
+            self._start()
+        finally:
+            self._is_known.set()
+        self._is_over.wait()
+        if self._is_abandoned:
+            self._end_all()
 
     def _start(self) -> None:
         # A thread of the host leaves signals to others by blocking them. A command would inherit
@@ -88,8 +101,6 @@ class Birth:
             self._errors.append(error)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        if self._is_abandoned:
-            self._end_all()
 
     def _end_all(self) -> None:
         for child in self._children:

@@ -204,6 +204,7 @@ class Tasks:
         self._timeout_s = timeout_s
         self._wake = wake
         self._ended: SimpleQueue[Ended] = SimpleQueue()
+        self._awaiting = 0  # how many handlers have begun and not ended; only in the loop's thread
 
     def room(self) -> int:
         """Return how many more may run at once."""
@@ -231,7 +232,13 @@ class Tasks:
         """Do nothing: the loop is its owner's."""
 
     async def _do(self, claim: Claim) -> Result:
-        return unless_writing(self._database, await self._await(claim))
+        self._awaiting += 1
+        try:
+            result = await self._await(claim)
+        finally:
+            self._awaiting -= 1
+        # While others are at it, a transaction that is open may be one of theirs.
+        return result if self._awaiting else unless_writing(self._database, result)
 
     async def _await(self, claim: Claim) -> Result:
         import asyncio

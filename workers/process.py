@@ -108,11 +108,8 @@ def run_process(
                 may_start_later=getattr(error, "errno", None) in _SCARCITY,
                 run_s=time.monotonic() - begun,
             )
-        run = Running(child, stdin, max_stdout_bytes, max_stderr_bytes, stop)
-        try:
+        with Running(child, stdin, max_stdout_bytes, max_stderr_bytes, stop) as run:
             run.to_the_end(math.inf if timeout_s is None else begun + timeout_s, grace_s)
-        finally:
-            run.close()
         return _end(run, child.returncode, time.monotonic() - begun)
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 #: Seconds between looks at what no descriptor tells: they begin short, and double up to the most.
 _FIRST_NAP_S = 0.001
 _LONGEST_NAP_S = 0.02
-#: The longest wait for descriptors: `poll` takes no more than 24 days.
-_LONGEST_WAIT_S = 3600.0
+#: The longest wait for descriptors: the handler of a signal that came just before it runs after it.
+_LONGEST_WAIT_S = 1.0
 
 
 class Running:
@@ -75,7 +75,10 @@ class Running:
         self.stdout.take_the_rest()
         self.stderr.take_the_rest()
 
-    def close(self) -> None:
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         """Give all descriptors back."""
         for each in (self._feed, self.stdout, self.stderr):
             each.pipe.close()

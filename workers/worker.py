@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 #: The longest wait for work, in seconds: what a writer that never rings the bell has to wait.
 RECHECK_S = 0.25
 
+#: How much of an error is told in a line of the log; the claim has more.
+_MAX_TOLD_CHARS = 300
+
 _log = logging.getLogger("ackbus.worker")
 
 
@@ -60,6 +63,8 @@ class Worker:
         lease_s: for how long it claims and renews: how soon others take over when it dies.
         success_type, failure_type: the types of the answers; None follows the convention that
             `x.request` is answered by `x.done` or `x.failed`, and other types are not.
+        answers: whether requests are answered. A copy of the stream (a journal, a count) leaves
+            that to those who do what is asked.
         beats: whether its group's heart beats while it runs, and tells what it does.
     """
 
@@ -74,6 +79,7 @@ class Worker:
         lease_s: float = DEFAULT_LEASE_S,
         success_type: str | None = None,
         failure_type: str | None = None,
+        answers: bool = True,
         beats: bool = True,
     ) -> None:
         if concurrency < 1:
@@ -88,7 +94,7 @@ class Worker:
         self.instance = instance or f"{self.group[:96]}-{os.getpid()}-{secrets.token_hex(4)}"
         self.concurrency = concurrency
         self.lease_s = lease_s
-        self._answers = Answers(self.group, success_type, failure_type)
+        self._answers = Answers(self.group, success_type, failure_type, is_silent=not answers)
         self._states = WorkerStates(bus.database)
         self._beats = beats
         self._keeper = Keeper(self.queue, lease_s, None, self._give_up)
@@ -122,6 +128,8 @@ class Worker:
             import asyncio
 
             return asyncio.run(self.run_async(handler, once=once, drain=drain))
+        if not callable(handler):
+            raise InvalidInput(f"a handler is a function of a message, not {handler!r}")
         return self.run_work(Function(handler, self.bus), once=once, drain=drain)
 
     def run_work(self, work: Work, *, once: bool = False, drain: bool = False) -> int:
@@ -377,5 +385,6 @@ def _tell(claim: Claim, outcome: Outcome, error: ClaimLost | None) -> None:
     if error is not None:
         _log.warning("%s", error)
     elif outcome.error is not None:
+        why = outcome.error.partition("\n")[0][:_MAX_TOLD_CHARS]
         attempt = f"attempt {claim.attempt} of {claim.max_attempts}"
-        _log.warning("message %s: %s (%s)", claim.message.seq, outcome.error, attempt)
+        _log.warning("message %s: %s (%s)", claim.message.seq, why, attempt)

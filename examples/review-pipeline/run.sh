@@ -5,6 +5,10 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 change=${1:-$here/change.txt}
+if ! [ -r "$change" ]; then
+  echo "can't read $change" >&2
+  exit 2
+fi
 scratch=$(mktemp -d)
 export BUS_DIR=$scratch/bus
 workers=()

@@ -215,7 +215,7 @@ def test_jobs_are_retried_in_bulk_by_queue_state_type_and_time(
         (["1", "--state", "failed"], ["not both"]),
         (["1", "--since", "1h"], ["not both"]),
         (["--state", "succeeded"], ["--state must be failed, timed_out or dead"]),
-        (["--queue", "review", "--type", "a b"], ["'a b'"]),
+        (["--queue", "review", "--type", "a..b"], ["'a..b'"]),
     ],
 )
 def test_retry_wants_one_clear_choice(
@@ -323,6 +323,16 @@ def test_named_dead_letters_are_changed_all_or_none(
     assert states(graves["reviews"])[1] == "dead"
     assert run_bus("dead", "requeue", "1", "5").out == "requeued 2 jobs\n"
     assert (states(graves["reviews"])[1], states(graves["builds"])[5]) == ("queued", "queued")
+
+
+def test_dry_run_refuses_what_the_act_would_refuse(
+    run_bus: RunBus, graves: dict[str, Queue]
+) -> None:
+    """It must not say that a job would be retried that can't be."""
+    queued = next(seq for seq, state in states(graves["reviews"]).items() if state == "queued")
+    acts = [run_bus("job", "retry", str(queued), *dry) for dry in ([], ["--dry-run"])]
+    assert (acts[0].code, acts[0].out, acts[0].err) == (acts[1].code, acts[1].out, acts[1].err)
+    assert acts[0].code == 3
 
 
 @pytest.mark.parametrize("act", ["requeue", "drop"])

@@ -256,3 +256,17 @@ def test_watch_on_a_terminal_draws_in_place(on_terminal: Callable[..., str], bus
     assert shown.count("review") >= 2
     assert r"evil\x1b[2J" in shown
     assert "\x1b[2J" not in shown
+
+
+def test_queue_that_another_program_made_does_not_stop_a_list(run_bus: RunBus, bus: Bus) -> None:
+    """Its pattern fits no type of ours; only new queues are held to that."""
+    insert = "INSERT INTO queues (name, pattern, filled_seq, created_at_ms) VALUES (?, ?, 0, 1)"
+    bus.database.change(insert, ("my queue", "a b"))
+    assert run_bus("queue", "create", "reviews").code == 0
+    listed = run_bus("queue", "list", "--json")
+    assert [json.loads(line)["queue"] for line in listed.out.splitlines()] == [
+        "my queue",
+        "reviews",
+    ]
+    assert run_bus("run", "--queue", "my queue", "--drain", "--", "cat").code == 0
+    assert run_bus("queue", "create", "your queue").code == 2

@@ -154,6 +154,10 @@ class Work(RuleBasedStateMachine):
     def time_passes(self, milliseconds: int) -> None:
         self.now_ms += milliseconds
 
+    @rule(milliseconds=st.sampled_from([500, 5000]))
+    def clock_is_set_back(self, milliseconds: int) -> None:
+        self.now_ms -= milliseconds
+
     @rule(name=names, early_ms=st.sampled_from([0, 0, 1]))
     def time_passes_to_the_next_change(self, name: str, early_ms: int) -> None:
         """Exactly to where a lease runs out or a delay ends, or to just before."""

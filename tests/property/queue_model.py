@@ -36,6 +36,7 @@ class Job:
     attempt: int = 1
     available_at_ms: int = 0
     ended_at_ms: int | None = None
+    turn_ms: int = 0
     rank_ms: int = 0
     #: What a duplicate may be called a duplicate of.
     originals: list[int] = field(default_factory=list)
@@ -67,6 +68,8 @@ class QueueModel:
         self.jobs: dict[int, Job] = {}
         #: By token, in the order of granting.
         self.claims: dict[int, Claim] = {}
+        #: The queue's own clock, which never goes back, and by how much it is ahead.
+        self.clock_ms = self.ahead_ms = 0
         self.is_paused = False
         self.max_waiting: int | None = None
 
@@ -100,9 +103,14 @@ class QueueModel:
     # Taking in ---------------------------------------------------------------------------------
 
     def fill(self, now_ms: int) -> None:
+        if not self.unfilled:
+            return
+        self.ahead_ms = max(self.ahead_ms, self.clock_ms - now_ms)
         for sent in self.unfilled:
             self.jobs[sent.seq] = job = Job(sent, self.policy.max_attempts)
-            job.available_at_ms = max(sent.ts_ms, sent.available_at_ms)
+            created_ms = min(sent.ts_ms, now_ms)
+            job.available_at_ms = max(created_ms, sent.available_at_ms)
+            job.turn_ms = self.clock_ms = max(self.clock_ms, created_ms + self.ahead_ms)
             self._rank(job)
             job.originals = self._originals(sent, now_ms)
             if job.originals:
@@ -121,7 +129,7 @@ class QueueModel:
         live = [job.sent.seq for job in self.with_key(sent.key) if job.sent.seq != sent.seq]
         if sent.key is None or (own_window and live):
             return live if own_window else []
-        until_ms = now_ms if own_window else sent.ts_ms
+        until_ms = max(now_ms, sent.ts_ms) if own_window else sent.ts_ms
         return [
             job.sent.seq
             for job in self.jobs.values()
@@ -133,7 +141,7 @@ class QueueModel:
     def _rank(self, job: Job) -> None:
         is_ranked = self.policy.ordering == "priority"
         step_ms = round(self.policy.ageing_s * 1000)
-        job.rank_ms = job.sent.ts_ms + job.sent.priority * step_ms if is_ranked else 0
+        job.rank_ms = job.turn_ms + job.sent.priority * step_ms if is_ranked else 0
 
     # Claiming ----------------------------------------------------------------------------------
 

@@ -137,8 +137,8 @@ class QueueMachine(Work):
 class TestQueueIsItsModel(QueueMachine.TestCase):  # type: ignore[valid-type, misc]
     """K-06 to K-12, D-11, D-14 to D-16, D-19 to D-21, D-23 to D-25, D-29, D-33, D-69, D-73, Q-04.
 
-    Publishing with wishes, filling, claiming, renewing, ending in time and late, giving back;
-    trying again, cancelling, pausing, purging, limits, changes of policy; two queues at once.
+    X-08: publishing with wishes, filling, claiming, renewing, ending in time and late, giving
+    back; trying again, cancelling, pausing, purging, limits, changes of policy; two queues at once.
     """
 
     settings = settings(max_examples=250 * RUNS, stateful_step_count=40)

@@ -16,7 +16,7 @@ from ackbus.schema import limits, parse_duration_ms, parse_since, parse_ts
 from ackbus.schema.ids import new_id
 from ackbus.schema.json import decode, encode
 from ackbus.schema.message import parse_priority
-from ackbus.schema.patterns import TypePattern
+from ackbus.schema.patterns import TypePattern, check_pattern
 from ackbus.schema.times import format_ts
 
 from ..programs import connect
@@ -281,17 +281,18 @@ def test_pattern_fits(pattern: str, fits: list[str], differs: list[str]) -> None
     assert [compiled.matches(type) for type in differs] == [False] * len(differs)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        *("", "a..b", ">.a", "a.>.b", ".", "a*", "a.*>", "x" * 256),
-        *(" ", "a b", "a. b", "a.* ", "-a", "-"),
-    ],
-)
-def test_pattern_that_can_fit_nothing_is_refused(pattern: str) -> None:
+@pytest.mark.parametrize("pattern", ["", "a..b", ">.a", "a.>.b", ".", "a*", "a.*>", "x" * 256])
+def test_pattern_without_a_meaning_is_refused(pattern: str) -> None:
     """Promise 11."""
     with pytest.raises(InvalidInput, match="is not a type pattern"):
         TypePattern(pattern)
+
+
+@pytest.mark.parametrize("pattern", [" ", "a b", "a. b", "a.* ", "-a", "-", "a\n", "a..b"])
+def test_pattern_that_no_type_of_ours_fits_is_refused_where_it_is_new(pattern: str) -> None:
+    """Promise 11; but what another program has stored must not stop a list of queues."""
+    with pytest.raises(InvalidInput, match="is not a type pattern"):
+        check_pattern(pattern)
 
 
 def test_times_are_integers_stored_and_rfc_3339_shown() -> None:

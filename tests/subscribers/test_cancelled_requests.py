@@ -8,12 +8,20 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Message
-from ackbus.subscribers import DeadLetters, JobControl, Queue, check, work_headers
+from ackbus.subscribers import (
+    DeadLetters,
+    JobControl,
+    Queue,
+    QueueStats,
+    answer_to,
+    check,
+    work_headers,
+)
 
 from ..conftest import wait_until
 from ..programs import raw_sql, running_program
 from .conftest import Clock
-from .work import publish, state, take
+from .work import publish, seqs, state, take
 
 REQUEST = "job.request"
 
@@ -47,12 +55,23 @@ def fill(queue: Queue) -> None:
     queue.fill()
 
 
+def work_off(queue: Queue) -> None:
+    claim = take(queue)
+    answer = answer_to(claim.message, "job.done", None, sender="w", headers={})
+    assert answer is not None
+    queue.complete(claim, answer)
+
+
 ENDS: dict[str, tuple[End, str, str]] = {
     "cancelled by hand": (cancel_by_hand, "job.request", "wrong branch"),
     "cancelled by its worker": (cancel_by_worker, "builders", "wrong branch"),
     "purged": (purge, "job.request", "purged"),
     "a duplicate": (fill, "job.request", "duplicate of 1, which is not over, with dedupe key k"),
 }
+
+
+#: Those that end a job which was to be done.
+GIVEN_UP = [how for how in ENDS if how != "a duplicate"]
 
 
 def requested(bus: Bus, **fields: Any) -> Message:
@@ -118,6 +137,137 @@ def test_cancelling_what_runs_is_answered_once_and_not_by_its_worker(bus: Bus) -
         queue.complete(claim, late)
     assert [said.payload for said in answers(bus)] == ["no worker finished this: cancelled by hand"]
     assert not list(bus.read(type="job.done"))
+
+
+@pytest.mark.parametrize("how", GIVEN_UP)
+def test_request_that_was_answered_and_tried_again_by_hand_gets_no_other_answer(
+    bus: Bus, how: str
+) -> None:
+    """P-54: whoever gives it up then, it has its answer."""
+    queue = Queue.create(bus, REQUEST, max_attempts=1)
+    asked = requested(bus)
+    queue.fail(take(queue), "no", Draft("job.failed", "no", from_agent="w", in_reply_to=asked.id))
+    JobControl(queue).retry(asked.seq)
+    if how == "cancelled by hand":
+        JobControl(queue).cancel(asked.seq)
+    else:
+        ENDS[how][0](queue)
+    assert state(queue, asked.seq) == "cancelled"
+    assert [said.payload for said in answers(bus)] == ["no"]
+
+
+@pytest.mark.parametrize("act", [fill, purge, cancel_by_hand])
+@pytest.mark.parametrize("pattern", [">", "job.*"])
+def test_queue_of_many_types_never_answers_in_its_own_name(
+    bus: Bus, clock: Clock, pattern: str, act: End
+) -> None:
+    """P-60: whoever looks at what others work on must not tell that nobody will."""
+    queue, audit = Queue.create(bus, REQUEST), Queue.create(bus, "audit", pattern)
+    headers = work_headers(dedupe_key="k", dedupe_window_s=0.001)
+    requested(bus, headers=headers)
+    work_off(queue)
+    clock.advance(1)
+    duplicate = requested(bus, headers=headers)  # of what waits in `audit`, and only there
+    last = requested(bus)
+    act(audit)
+    assert state(audit, duplicate.seq) == "cancelled"
+    assert (state(audit, last.seq) == "queued") == (act is fill)
+    assert seqs(queue.claim("worker", limit=9)) == [duplicate.seq, last.seq]
+    assert not answers(bus)
+
+
+def test_queue_that_takes_in_answers_is_empty_when_it_was_purged(bus: Bus) -> None:
+    """P-60: it does not fill itself while it is emptied."""
+    queue = Queue.create(bus, "everything", ">")
+    publish(bus, 600, type=REQUEST)
+    assert JobControl(queue).purge() == 600
+    queue.fill()
+    assert QueueStats.of(queue).waiting == 0
+
+
+def test_worker_that_cancels_answers_whatever_the_queue_takes_in(bus: Bus) -> None:
+    """P-60: it was the one to do the work; but not where another queue's worker has answered."""
+    queue, other = Queue.create(bus, "everything", ">"), Queue.create(bus, REQUEST)
+    first, second = requested(bus), requested(bus)
+    queue.cancel(take(queue, group="builders"), "wrong branch")
+    (said,) = answers(bus)
+    assert (said.from_agent, said.in_reply_to) == ("builders", first.id)
+    for claim in other.claim("worker", limit=2):
+        other.complete(claim, Draft("job.done", from_agent="w", in_reply_to=claim.message.id))
+    queue.cancel(take(queue), "wrong branch")
+    assert [said.in_reply_to for said in answers(bus)] == [first.id]
+    assert check(bus, second.conversation).state == "success"
+
+
+def test_queue_that_is_made_later_tells_nothing_of_requests_that_were_answered(
+    bus: Bus, clock: Clock
+) -> None:
+    """P-54: what it takes for duplicates was done long ago, in another queue."""
+    queue = Queue.create(bus, REQUEST)
+    for _ in range(3):
+        asked = requested(bus, headers=work_headers(dedupe_key="k", dedupe_window_s=0.001))
+        queue.complete(take(queue), Draft("job.done", from_agent="w", in_reply_to=asked.id))
+        clock.advance(1)
+    late = Queue.create(bus, "late", REQUEST)
+    late.fill()
+    assert [state(late, seq) for seq in (1, 3, 5)] == ["queued", "cancelled", "cancelled"]
+    assert not answers(bus)
+
+
+@pytest.mark.parametrize("how", GIVEN_UP)
+def test_answer_to_another_request_of_the_conversation_is_none_to_this_one(
+    bus: Bus, how: str
+) -> None:
+    """P-60: the rule of `Request.wait`; each request has its own answer."""
+    queue = Queue.create(bus, REQUEST)
+    first = requested(bus, correlation_id="talk")
+    second = requested(bus, correlation_id="talk")
+    queue.complete(take(queue), Draft("job.done", from_agent="w", in_reply_to=first.id))
+    JobControl(queue).cancel(second.seq) if how == "cancelled by hand" else ENDS[how][0](queue)
+    assert [said.in_reply_to for said in answers(bus)] == [second.id]
+
+
+@pytest.mark.parametrize("how", [*ENDS, "done"])
+def test_context_too_deep_to_be_written_is_left_out_of_the_answer(
+    bus: Bus, bus_dir: Path, how: str
+) -> None:
+    """A program with its own SQL may store any JSON; it keeps nobody from filling or emptying."""
+    queue = Queue.create(bus, REQUEST)
+    if how == "a duplicate":
+        requested(bus, headers=work_headers(dedupe_key="k"))
+    deep = "[" * 400 + "]" * 400
+    headers = f'{{"dedupe_key":"k","dedupe_window_ms":60000,"context":{deep},"tracestate":"t=1"}}'
+    raw_sql(
+        bus_dir,
+        "INSERT INTO messages (id, ts_ms, from_agent, type, headers)"
+        f" VALUES ('deep', 1, 'asker', 'job.request', '{headers}')",
+    )
+    if how == "done":
+        work_off(queue)
+    else:
+        ENDS[how][0](queue)
+    (said,) = bus.read(conversation="deep", from_seq=bus.log.newest_seq())
+    assert said.in_reply_to == "deep"
+    assert said.headers["tracestate"] == "t=1"
+    assert "context" not in said.headers
+
+
+@pytest.mark.parametrize("how", ["cancelled by hand", "purged", "a duplicate"])
+def test_queue_whose_name_is_no_senders_is_filled_and_emptied_all_the_same(
+    bus: Bus, bus_dir: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program with its own SQL may store any name."""
+    Queue.create(bus, REQUEST)
+    raw_sql(bus_dir, "UPDATE queues SET name = '-odd'")
+    queue = Queue.open(bus, "-odd")
+    headers = work_headers(dedupe_key="k", dedupe_window_s=60)
+    asked = requested(bus, headers=headers)
+    if how == "a duplicate":
+        asked = requested(bus, headers=headers)
+    ENDS[how][0](queue)
+    assert state(queue, asked.seq) == "cancelled"
+    assert not answers(bus)
+    assert "was cancelled without an answer: sender '-odd'" in caplog.text
 
 
 def test_request_that_has_its_answer_gets_no_second_one_when_it_is_dropped(bus: Bus) -> None:
@@ -190,6 +340,25 @@ def test_request_that_no_answer_can_name_is_cancelled_all_the_same(
     assert state(queue, bus.log.newest_seq()) == "cancelled"
     assert not answers(bus)
     assert "can't be answered" in caplog.text
+
+
+def test_cancelling_that_is_undone_warns_of_no_answer_without_room(
+    bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Promise 7: what did not happen is not told."""
+    JobControl(Queue.create(bus, "failures", "job.failed")).limit(1)
+    bus.publish("job.failed", from_agent="x")
+    queue = Queue.create(bus, REQUEST)
+    asked = requested(bus)
+    queue.fill()
+    with contextlib.suppress(KeyError), bus.transaction():
+        JobControl(queue).cancel(asked.seq)
+        raise KeyError
+    assert not caplog.messages
+    with bus.transaction():
+        JobControl(queue).cancel(asked.seq)
+        assert not caplog.messages
+    assert len(caplog.messages) == 1
 
 
 def test_cancelling_that_is_undone_is_not_answered(bus: Bus) -> None:

@@ -81,12 +81,14 @@ def test_each_message_becomes_one_job_for_all_who_fill(bus: Bus) -> None:
     first, second = Queue.create(bus, "job"), Queue.open(bus, "job")
     publish(bus, 3)
     pages = [queue._filler.look() for queue in (first, second)]
-    stored = []
+    changes = []
     for queue, page in zip((first, second), pages, strict=True):
         assert page is not None
+        before = bus.database.connection.total_changes()
         with bus.transaction():
-            stored.append(queue._filler.store(page, queue.info))
-    assert stored == [True, False]
+            queue._filler.store(page, queue._refresh())
+        changes.append(bus.database.connection.total_changes() - before)
+    assert changes == [4, 0]  # three jobs and the position; nothing
     assert filled(second) == [1, 2, 3]
 
 

@@ -3,11 +3,12 @@
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ackbus import Bus, Draft, InvalidInput, Priority
-from ackbus.subscribers import Queue, Queues, work_headers
+from ackbus.subscribers import JobControl, Queue, Queues, work_headers
 
 from ..programs import connect
 from .conftest import Clock
@@ -136,6 +137,62 @@ def test_a_clock_that_is_set_and_set_right_again_leaves_order_and_ageing(
     assert seqs(queue.claim("worker", limit=9)) == [8, 9, 7, 10, 11]
 
 
+def taken_in_before_and_after_a_step_back(bus: Bus, clock: Clock, **rules: Any) -> Queue:
+    """A queue of three jobs; an hour is taken off the clock after the first was taken in."""
+    queue = Queue.create(bus, "job", **rules)
+    publish_of(bus, NORMAL)
+    queue.fill()
+    clock.advance(-3600)
+    publish_of(bus, NORMAL, NORMAL)
+    queue.fill()
+    return queue
+
+
+@pytest.mark.parametrize("ordering", ["fifo", "priority"])
+def test_ranking_anew_keeps_the_order_that_a_clock_set_back_left(
+    bus: Bus, clock: Clock, ordering: str
+) -> None:
+    """X-08, X-01: by the queue's own clock, also what came in while the queue was `fifo`."""
+    queue = taken_in_before_and_after_a_step_back(bus, clock, ordering=ordering)
+    for ageing_s in (60, 60, 5):
+        Queues(bus).set_policy("job", ordering="priority", ageing_s=ageing_s)
+    clock.advance(1)
+    publish_of(bus, NORMAL)
+    assert seqs(queue.claim("worker", limit=9)) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("how", ["released", "failed", "retried by hand"])
+def test_job_that_waits_again_has_its_old_place_after_a_clock_set_back(
+    bus: Bus, clock: Clock, how: str
+) -> None:
+    """X-08: its age counts from its first day in the queue, whatever the clock did since."""
+    queue = Queue.create(bus, "job", ordering="priority", backoff_s=0)
+    publish_of(bus, NORMAL)
+    claim = take(queue)
+    clock.advance(-3600)
+    publish_of(bus, NORMAL, NORMAL)
+    queue.fill()
+    if how == "released":
+        queue.release(claim)
+    else:
+        queue.fail(claim, "no", retry=how == "failed")
+    if how == "retried by hand":
+        JobControl(queue).retry(1)
+    assert seqs(queue.claim("worker", limit=9)) == [1, 2, 3]
+
+
+def test_ranking_anew_keeps_the_order_of_senders_whose_clocks_differ(
+    bus: Bus, clock: Clock
+) -> None:
+    """X-08: a sender whose clock is behind does not overtake when the same rule is set again."""
+    queue = Queue.create(bus, "job", ordering="priority")
+    now_ms = clock.now_ms
+    bus.publish_many([Draft("job", from_agent="a", ts_ms=now_ms - ms) for ms in (0, 5000, 1000)])
+    queue.fill()
+    Queues(bus).set_policy("job", ordering="priority")
+    assert seqs(queue.claim("worker", limit=9)) == [1, 2, 3]
+
+
 def test_a_senders_time_in_the_future_does_not_push_others_back(bus: Bus, clock: Clock) -> None:
     """X-08: nobody's clock counts further than ours."""
     queue = Queue.create(bus, "job", ordering="priority")
@@ -200,11 +257,11 @@ def test_ranking_that_was_cut_short_is_done_by_the_same_call(bus: Bus, clock: Cl
     queue.fill()
     with pytest.raises(Interrupted):
         interrupted_after(2, bus, lambda: Queues(bus).set_policy("job", ordering="fifo"))
-    assert len(ranks(bus)) == 3
-    assert seqs(queue.claim("worker", limit=500)) == list(range(1, 501))
+    assert ranks(bus) == [0, clock.now_ms + 2 * 60_000]
+    assert seqs(queue.claim("worker", limit=500)) == [*range(1, 500), 601]
     Queues(bus).set_policy("job", ordering="fifo")
     assert ranks(bus) == [0]
-    assert seqs(queue.claim("worker", limit=500)) == list(range(501, 602))
+    assert seqs(queue.claim("worker", limit=500)) == list(range(500, 601))
 
 
 class Interrupted(BaseException):

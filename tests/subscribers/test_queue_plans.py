@@ -1,5 +1,6 @@
 """What work costs: index walks only, and the same whatever else the bus holds."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.bus.statements import SQL as BUS_SQL
-from ackbus.subscribers import Outcome, Queue, Queues, work_headers
+from ackbus.subscribers import JobControl, Outcome, Queue, Queues, list_jobs, work_headers
 from ackbus.subscribers.work_statements import SQL, VIEWS
 
 from .conftest import Clock
@@ -20,7 +21,7 @@ from .work import publish, take
 #: on the way.
 PATH = (
     *("message_by_seq", "newest_seq", "in_span", "catalog_position", "catalog_blocks_of"),
-    *("queue", "filled_seq", "advance_filling", "set_rank_clock", "work_at_hand", "next_due"),
+    *("queue", "filled_seq", "advance_filling", "pass_by", "work_at_hand", "next_due"),
     *("add_job", "open_due", "open_key", "succeeded_with_key", "live_with_key"),
     *("first_ready", "start_job"),
     *("end_job", "queue_job_again", "job", "add_claim", "renew_claim", "end_claim", "lose_claim"),
@@ -61,6 +62,15 @@ def test_jobs_are_found_by_the_indexes_that_are_there_for_them(bus: Bus) -> None
     assert "idx_claims_of_job (queue_id=? AND seq=?)" in plan(bus, SQL["claims_of_job"])
     assert "idx_claims_lease" in plan(bus, SQL["expired_claims"])
     assert "idx_messages_correlation_seq" in plan(bus, BUS_SQL["in_conversation"])
+
+
+@pytest.mark.parametrize("name", ["queued_seqs", "jobs_queued", "jobs_newest_queued"])
+def test_what_waits_is_found_by_the_indexes_of_what_waits(bus: Bus, name: str) -> None:
+    """P-14: one for each gate."""
+    steps = plan(bus, (SQL | VIEWS)[name])
+    for index in ("idx_jobs_ready", "idx_jobs_delayed", "idx_jobs_live_key"):
+        assert re.search(rf"SEARCH jobs USING (COVERING )?INDEX {index} \(queue_id=\?", steps)
+    assert "PRIMARY KEY (queue_id=?)" not in steps
 
 
 @dataclass
@@ -205,6 +215,34 @@ def test_looking_in_vain_costs_two_statements(bus: Bus, clock: Clock) -> None:
     with counting(bus) as cost:
         assert queue.claim("worker") == []
     assert cost.statements == 2
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda queue: list_jobs(queue, ["queued", "running"], 9),
+        lambda queue: list_jobs(queue, ["running"], 9),
+        lambda queue: Queues(queue.bus).set_policy("job", ordering="fifo"),
+        lambda queue: JobControl(queue).purge(),
+    ],
+    ids=["listing what is live", "listing what runs", "setting the order", "purging"],
+)
+def test_what_is_live_costs_the_same_however_much_is_done(
+    bus: Bus, act: Callable[[Queue], object]
+) -> None:
+    """K-01: nobody walks over all that has ended."""
+    queue = Queue.create(bus, "job")
+    costs = []
+    for count in (10, 3_000):
+        finished(bus, queue, count)
+        publish(bus, 3)
+        claim = take(queue)
+        with counting(bus) as cost:
+            act(queue)
+        costs.append(cost)
+        queue.complete(claim)
+        JobControl(queue).purge()
+    assert costs[0] == costs[1]
 
 
 @pytest.mark.parametrize("why", ["paused", "full"])

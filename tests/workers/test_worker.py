@@ -95,6 +95,27 @@ def test_drafts_are_published_as_they_are(bus: Bus, several: bool) -> None:
     assert published == [("next.step", 1, "planner")] * (1 + several)
 
 
+def test_copy_of_the_stream_can_leave_the_answers_to_others(bus: Bus) -> None:
+    """A journal beside the workers that do what is asked."""
+    ask(bus, "hello")
+    journal = Queue.create(bus, "journal", ">")
+    assert drain(bus, lambda message: "noted", journal, answers=False) == 1
+    assert drain(bus, shout) == 1
+    assert [reply.payload for reply in answers(bus)] == ["HELLO"]
+    with pytest.raises(InvalidInput, match="does not answer"):
+        Worker(bus, journal, answers=False, success_type="noted")
+
+
+@pytest.mark.parametrize("handler", ["cat", None])
+def test_what_is_no_function_is_refused_before_a_job_is_claimed(bus: Bus, handler: object) -> None:
+    ask(bus, "hello")
+    with pytest.raises(InvalidInput, match="a handler is a function"):
+        drain(bus, handler)
+    queue = Queue.open(bus, REQUEST)
+    queue.fill()
+    assert state(queue) == "queued"
+
+
 def test_handler_that_returns_nothing_is_answered_without_a_payload(bus: Bus) -> None:
     ask(bus, "go")
     drain(bus, lambda message: None)
