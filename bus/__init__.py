@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from .heartbeats import Liveness as Liveness
     from .leases import Lease as Lease
     from .leases import Leases as Leases
+    from .search import SEARCH_LIMIT as SEARCH_LIMIT
+    from .search import Found as Found
+    from .search import Search as Search
     from .stats import Stats as Stats
     from .waiting_limits import WaitingLimit as WaitingLimit
     from .waiting_limits import WaitingLimits as WaitingLimits
@@ -18,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = [
     "COLLECT_AFTER_S",
     "RECHECK_S",
+    "SEARCH_LIMIT",
     "Bus",
+    "Found",
     "Heart",
     "Heartbeat",
     "Heartbeats",
@@ -26,18 +31,22 @@ __all__ = [
     "Leases",
     "Listener",
     "Liveness",
+    "Search",
     "Stats",
     "WaitingLimit",
     "WaitingLimits",
 ]
 
 _HOMES = {
+    "Found": "search",
     "Heart": "heartbeats",
     "Heartbeat": "heartbeats",
     "Heartbeats": "heartbeats",
     "Lease": "leases",
     "Leases": "leases",
     "Liveness": "heartbeats",
+    "SEARCH_LIMIT": "search",
+    "Search": "search",
     "Stats": "stats",
     "WaitingLimit": "waiting_limits",
     "WaitingLimits": "waiting_limits",

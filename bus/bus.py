@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..schema import Layout, Message, Receipt
     from .heartbeats import Heart, Heartbeats
     from .leases import Leases
+    from .search import Found
     from .stats import Stats
     from .waiting_limits import WaitingLimits
 
@@ -270,6 +271,27 @@ class Bus:
                 yield from self.log.read(after_seq=after, upto_seq=newest, type=type)
                 after = max(after, newest)
                 listener.wait(RECHECK_S)
+
+    def search(self, *words: str, **filters: Any) -> list[Found]:
+        """Find the messages whose payloads have all these words, those that fit best first.
+
+        The first search after many messages indexes them, which takes some 20 s for a million;
+        later ones only what is new. Publishers don't wait for it. Of a word that very many
+        messages have, the newest 1,000 of them are looked at.
+
+        Args:
+            words: words, as `timeout`; phrases, as `disk full`; beginnings, as `migrat*`.
+            filters: `type` (a pattern), `agent` (from or to it), `conversation`, `since_ms`,
+                `limit` (20).
+
+        Raises:
+            InvalidInput: there is no word, or a filter breaks a rule.
+            BusUnusable: the index can't be written.
+            BusBusy: other processes kept it locked.
+        """
+        from .search import Search
+
+        return Search(self).find(words, **filters)
 
     def ring(self) -> None:
         """Wake every waiter of the bus, for what is no message. Never raises.

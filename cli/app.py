@@ -21,6 +21,7 @@ from . import (
     output,
     publishing,
     queues,
+    searching,
     tracing,
     working,
 )
@@ -69,6 +70,7 @@ for _group in (
     directory,
     publishing,
     messages,
+    searching,
     inboxes,
     working,
     queues,

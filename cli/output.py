@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..blobs import BlobStore
+    from ..bus import Found
 
     #: Seq, time, route, type, payload.
     Parts = tuple[str, str, str, str, str]
@@ -110,6 +111,17 @@ def messages(
         if live:
             flush()
     return count
+
+
+def found(each: Found, blobs: BlobStore) -> None:
+    """Print a message that a search found, with the passage in place of its payload."""
+    parts = (*message_parts(each.message, blobs)[:4], each.snippet)
+    if not is_terminal():
+        line("  ".join(parts))
+        return
+    from .terminal import print_message
+
+    print_message(parts, each.marks)
 
 
 def message_parts(message: Message, blobs: BlobStore) -> Parts:

@@ -48,9 +48,19 @@ _NOTHING = {"", "0", "-"}
 _console = Console(highlight=False, markup=False, emoji=False)
 
 
-def print_message(parts: Parts) -> None:
-    """Print a message as one line, cut at the edge of the terminal."""
+def print_message(parts: Parts, marks: Sequence[tuple[int, int]] = ()) -> None:
+    """Print a message as one line, cut at the edge of the terminal.
+
+    Args:
+        parts: what the line is made of.
+        marks: where in the payload, in characters, are the words that were searched for.
+    """
     styled = [Text(visible(part), style) for part, style in zip(parts, _STYLES, strict=True)]
+    payload = parts[-1]
+    for start, end in marks:
+        styled[-1].stylize(
+            "bold yellow", *(len(visible(payload[:place])) for place in (start, end))
+        )
     _console.print(Text("  ").join(styled), no_wrap=True, overflow="ellipsis")
 
 

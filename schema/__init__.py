@@ -1,6 +1,6 @@
 """What a message is and how it is stored. Imports no other room."""
 
-from .create import create
+from .create import create, keep_out_of_git
 from .database import BUSY_TIMEOUT_MS, SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, pages
 from .draft import ABSENT, Draft, Row
 from .errors import (
@@ -108,6 +108,7 @@ __all__ = [
     "find_bus",
     "format_ts",
     "is_running",
+    "keep_out_of_git",
     "leave_signals",
     "new_id",
     "now_ms",

@@ -26,10 +26,8 @@ doorbell
 *.lock
 blobs/.tmp-*
 workers/
+search.db*
 """
-
-#: What a `.gitignore` lacks that was written before there were copies of older versions.
-_COPIES = "bus.db.v*"
 
 
 def create(directory: str | os.PathLike[str]) -> bool:
@@ -105,10 +103,10 @@ def _gitignore(layout: Layout) -> str:
     return os.path.join(layout.directory, ".gitignore")
 
 
-def keep_copies_out_of_git(layout: Layout) -> None:
-    """Make sure that the `.gitignore` of a bus leaves out the copies that `upgrade` makes."""
+def keep_out_of_git(layout: Layout, pattern: str) -> None:
+    """Make sure that the `.gitignore` of a bus, which may be an older one, leaves files out."""
     _write_gitignore(layout)
     with open(_gitignore(layout), "r+", encoding="utf-8", errors="surrogateescape") as file:
         text = file.read()
-        if _COPIES not in text.splitlines():
-            file.write(f"{_COPIES}\n" if not text or text.endswith("\n") else f"\n{_COPIES}\n")
+        if pattern not in text.splitlines():
+            file.write(f"{pattern}\n" if not text or text.endswith("\n") else f"\n{pattern}\n")

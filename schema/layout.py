@@ -29,12 +29,22 @@ NETWORK_FILESYSTEMS = frozenset(
 class Layout:
     """The paths inside one bus directory."""
 
-    __slots__ = ("blobs", "database", "directory", "doorbell", "export_lock", "jsonl", "write_lock")
+    __slots__ = (
+        "blobs",
+        "database",
+        "directory",
+        "doorbell",
+        "export_lock",
+        "jsonl",
+        "search",
+        "write_lock",
+    )
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = os.path.abspath(os.fspath(directory))
         self.database = os.path.join(self.directory, "bus.db")
         self.jsonl = os.path.join(self.directory, "bus.jsonl")
+        self.search = os.path.join(self.directory, "search.db")
         self.blobs = os.path.join(self.directory, "blobs")
         self.doorbell = os.path.join(self.directory, "doorbell")
         self.write_lock = os.path.join(self.directory, "write.lock")

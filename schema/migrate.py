@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import apsw
 
-from .create import keep_copies_out_of_git
+from .create import keep_out_of_git
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, other_version
 from .errors import BusUnusable
 
@@ -105,7 +105,7 @@ def _back_up(database: Database, version: int) -> str:
     path = f"{database.layout.database}.v{version}"
     fresh = path + ".new"
     try:
-        keep_copies_out_of_git(database.layout)
+        keep_out_of_git(database.layout, "bus.db.v*")
         _remove(fresh)  # of a process that died here
         os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         try:

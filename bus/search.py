@@ -1,0 +1,122 @@
+"""Searching the log by words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..schema import InvalidInput, TypePattern
+from .search_index import SearchIndex
+from .search_text import Words, as_phrase, has_words, payload_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..schema import Message
+    from .bus import Bus
+
+#: How many of the newest messages with the words are rated, to find those that fit best.
+RATED = 1000
+
+#: How many messages a search returns unless it is told otherwise.
+SEARCH_LIMIT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message that a search found.
+
+    Attributes:
+        message: the message.
+        snippet: a passage of its payload with the words in it.
+        marks: where in the snippet they are: pairs of beginning and end.
+    """
+
+    message: Message
+    snippet: str
+    marks: list[tuple[int, int]]
+
+
+class Search:
+    """Finds messages by the words of their payloads.
+
+    Args:
+        bus: an open bus.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._log = bus.log
+        self._catalog = bus.catalog
+        self._index = SearchIndex(bus.layout, bus.log)
+
+    def behind(self) -> int:
+        """Return how far the index is behind the log, in seqs: what the next search makes up."""
+        return self._log.newest_seq() - self._index.position()
+
+    def find(
+        self,
+        words: Iterable[str],
+        *,
+        type: str | None = None,
+        agent: str | None = None,
+        conversation: str | None = None,
+        since_ms: int | None = None,
+        limit: int = SEARCH_LIMIT,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> list[Found]:
+        """Do as `Bus.search` does."""
+        if limit < 1:
+            raise InvalidInput(f"limit must be at least 1, not {limit}")
+        wanted = Words.of(words)
+        pattern = None if type is None else TypePattern(type)
+        expression = _expression(wanted, pattern, agent, conversation)
+        first = self._first_since(since_ms)
+        rated = self._index.newest(expression, first, max(RATED, limit), on_progress)
+        found: list[Found] = []
+        for seq, _ in sorted(rated, key=lambda pair: (pair[1], -pair[0])):
+            message = self._log.at(seq)
+            if message is None or not _fits(message, pattern, agent, conversation, since_ms):
+                continue
+            found.append(Found(message, *wanted.snippet(payload_text(message))))
+            if len(found) == limit:
+                break
+        return found
+
+    def _first_since(self, since_ms: int | None) -> int:
+        """Return a seq with nothing of that time or later below it."""
+        if since_ms is None:
+            return 0
+        newest = self._log.newest_seq()
+        spans = self._catalog.spans(0, newest, None, None, since_ms)
+        return next(spans, (newest, newest))[0]
+
+
+def _expression(
+    words: Words, pattern: TypePattern | None, agent: str | None, conversation: str | None
+) -> str:
+    """Return the full-text expression; what words can't say exactly is checked again later."""
+    parts = [f"text : ({words.as_match()})"]
+    type = re.split("[*>]", pattern.text)[0] if pattern else None  # what stands before a wildcard
+    filters = {"type": type, "agents": agent, "conversation": conversation}
+    parts += [
+        f"{column} : {as_phrase(text)}"
+        for column, text in filters.items()
+        if text and has_words(text)
+    ]
+    return " AND ".join(parts)
+
+
+def _fits(
+    message: Message,
+    pattern: TypePattern | None,
+    agent: str | None,
+    conversation: str | None,
+    since_ms: int | None,
+) -> bool:
+    return (
+        (pattern is None or pattern.matches(message.type))
+        and (agent is None or agent in (message.from_agent, message.to_agent))
+        and (conversation is None or conversation == message.conversation)
+        and (since_ms is None or message.ts_ms >= since_ms)
+    )

@@ -1,0 +1,87 @@
+"""Finding messages by the words in them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import orjson
+import typer
+
+from . import actions, output
+from .commands import Commands
+from .messages import since_time
+from .options import Directory, Json, Since, TypePattern, User, Verbose
+from .progress import progress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus import Found
+
+commands = Commands()
+
+
+@commands.command("search", example="bus search 'disk full' timeout --since 2d")
+def search(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="WORDS...",
+            help="Words that must all be there. In quotes a phrase; with * at its end a beginning.",
+        ),
+    ],
+    type: TypePattern = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="A", help="Only from or to this agent.", show_default=False),
+    ] = None,
+    conversation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C", help="Only this conversation: its first message's id.", show_default=False
+        ),
+    ] = None,
+    since: Since = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="At most so many. Default: 20.", show_default=False),
+    ] = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Print the messages whose payloads have all these words, those that fit best first.
+
+    Large payloads are searched too, up to 100,000 characters of each. The index is kept beside
+    the bus, in search.db, and brought up to date first; publishers don't wait for it. Of a word
+    that very many messages have, the newest 1,000 of them are looked at.
+    """
+    from ..bus import SEARCH_LIMIT, Search
+
+    with actions.open_bus(directory, user) as bus:
+        finder = Search(bus)
+        behind = finder.behind()
+        indexed = bus.log.newest_seq() - behind
+        with progress("indexing", behind) as move:
+            found = finder.find(
+                words,
+                type=type,
+                agent=agent,
+                conversation=conversation,
+                since_ms=None if since is None else since_time(since, bus.database.now_ms()),
+                limit=SEARCH_LIMIT if limit is None else limit,
+                on_progress=lambda seq: move(seq - indexed),
+            )
+        for each in found:
+            if json:
+                output.json_line(_record(each))
+            else:
+                output.found(each, bus.blobs)
+    if not found:
+        output.detail("nothing found")
+    return 0 if found else actions.NOTHING
+
+
+def _record(found: Found) -> dict[str, object]:
+    record: dict[str, object] = orjson.loads(found.message.to_line())
+    return record | {"snippet": found.snippet, "marks": found.marks}

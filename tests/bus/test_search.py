@@ -1,0 +1,225 @@
+"""Searching by words: what is found, in which order, and the index that makes it quick."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Draft, InvalidInput
+from ackbus.bus import Search, search_index
+from ackbus.bus.search_text import MAX_TEXT_CHARS, Words, text_of
+
+INDEX = "search.db"
+
+
+def publish(bus: Bus, *payloads: object, type: str = "note") -> None:
+    bus.publish_many([Draft(type, each, from_agent="planner") for each in payloads])
+
+
+def seqs(bus: Bus, *words: str, **filters: object) -> list[int]:
+    return sorted(found.message.seq for found in bus.search(*words, **filters))
+
+
+# What is found.
+
+
+def test_all_words_must_be_there_in_any_case_and_order(bus: Bus) -> None:
+    """Q-05: search by word."""
+    publish(bus, "the disk is FULL", "disk", "full", "a full disk")
+    assert seqs(bus, "disk", "full") == [1, 4]
+    assert seqs(bus, "Disk") == [1, 2, 4]
+    assert seqs(bus, "diskette") == []
+
+
+def test_words_in_one_argument_are_a_phrase(bus: Bus) -> None:
+    publish(bus, "disk full", "full disk", "disk is full")
+    assert seqs(bus, "disk full") == [1]
+
+
+def test_star_at_the_end_finds_beginnings(bus: Bus) -> None:
+    publish(bus, "migrate", "migration of users", "immigrate")
+    assert seqs(bus, "migrat*") == [1, 2]
+
+
+def test_words_are_found_in_names_and_values_at_any_depth(bus: Bus) -> None:
+    publish(bus, {"error": {"lines": ["first\nsecond", 4711]}}, None, True)
+    for word in ("error", "lines", "first", "second", "4711"):
+        assert seqs(bus, word) == [1]
+    assert seqs(bus, "true") == []
+
+
+def test_paths_and_identifiers_are_found_whole_and_by_part(bus: Bus) -> None:
+    publish(bus, "see src/foo_bar.py:12")
+    for words in ("src/foo_bar.py", "foo_bar", "bar", "py 12"):
+        assert seqs(bus, words) == [1]
+
+
+def test_accents_make_no_difference(bus: Bus) -> None:
+    publish(bus, "Überprüfung fertig")
+    assert seqs(bus, "uberprufung") == [1]
+
+
+def test_large_payloads_are_searched_up_to_their_limit(bus: Bus) -> None:
+    """Blobs' text too, bounded."""
+    publish(bus, "needle " + "hay " * 2000, "x" * MAX_TEXT_CHARS + " needle")
+    assert bus.get(1).payload_ref and bus.get(2).payload_ref  # type: ignore[union-attr]
+    assert seqs(bus, "needle") == [1]
+
+
+def test_payload_that_is_no_json_is_searched_as_it_is_stored(bus: Bus) -> None:
+    """Another program may store any text."""
+    insert = (
+        "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES (?, 1, 'x', 'n', ?)"
+    )
+    bus.database.change(insert, ("a", "no {json"))
+    assert seqs(bus, "json") == [1]
+
+
+@pytest.mark.parametrize(
+    "word", ['"', "AND", "NOT x", "text : x", "(", "*", "-x", "^x", "NEAR(a b)", "{", "a\0b"]
+)
+def test_nothing_in_a_word_is_an_operator(bus: Bus, word: str) -> None:
+    publish(bus, f"before {word} after".replace("\0", " "))
+    if any(map(str.isalnum, word)):
+        assert seqs(bus, word) == [1]
+    else:
+        with pytest.raises(InvalidInput, match="at least one word"):
+            bus.search(word)
+
+
+def test_filters_are_exact_where_words_are_not(bus: Bus) -> None:
+    """Q-05: with filters."""
+    for type in ("review.request", "review.request.urgent", "pre.review.request"):
+        publish(bus, "same", type=type)
+    bus.publish("note", "same", from_agent="agent-1-b", correlation_id="c-1-b")
+    bus.publish("note", "same", from_agent="agent-2")
+    bus.publish("note", "same", from_agent="agent-1", to_agent="agent-2", correlation_id="c-1")
+    assert seqs(bus, "same", type="review.request") == [1]
+    assert seqs(bus, "same", type="review.>") == [1, 2]
+    assert seqs(bus, "same", type="*.review.*") == [3]
+    assert seqs(bus, "same", agent="agent-1") == [6]
+    assert seqs(bus, "same", agent="agent-2") == [5, 6]
+    assert seqs(bus, "same", conversation="c-1") == [6]
+    assert seqs(bus, "same", conversation="none") == []
+
+
+def test_since_leaves_out_what_is_older(bus_dir: Path) -> None:
+    now = 1_000
+    with Bus.open(bus_dir, clock=lambda: now) as bus:
+        publish(bus, *["same"] * 3000)
+        now = 2_000
+        publish(bus, "same")
+        assert seqs(bus, "same", since_ms=2_000) == [3001]
+        assert seqs(bus, "same", since_ms=2_001) == []
+
+
+# Order and snippets.
+
+
+def test_what_fits_better_comes_first_and_of_equals_the_newest(bus: Bus) -> None:
+    publish(bus, "disk " + "word " * 100, "disk disk disk", "disk " + "word " * 100)
+    assert [found.message.seq for found in bus.search("disk")] == [2, 3, 1]
+
+
+def test_limit_is_a_limit(bus: Bus) -> None:
+    publish(bus, *["same"] * 30)
+    assert len(bus.search("same")) == 20
+    assert len(bus.search("same", limit=25)) == 25
+    with pytest.raises(InvalidInput, match="at least 1"):
+        bus.search("same", limit=0)
+
+
+def test_snippet_shows_the_words_with_their_surroundings(bus: Bus) -> None:
+    publish(bus, "a " * 200 + "the\ndisk_full error" + " b" * 200)
+    (found,) = bus.search("disk full", "err*")
+    assert found.snippet.startswith("…") and found.snippet.endswith("…")
+    assert [found.snippet[start:end] for start, end in found.marks] == ["disk_full", "error"]
+    assert "the disk_full error" in found.snippet
+
+
+def test_snippet_without_the_word_in_this_spelling_is_the_beginning() -> None:
+    assert Words.of(["uber"]).snippet("über alles") == ("über alles", [])
+
+
+def test_text_of_a_deeply_nested_payload_needs_no_deep_stack() -> None:
+    value: object = "deep"
+    for _ in range(100_000):
+        value = [value]
+    assert text_of(value) == "deep"
+
+
+# The index.
+
+
+def test_publishing_does_nothing_for_the_index(bus: Bus) -> None:
+    publish(bus, "one")
+    assert not Path(bus.layout.search).exists()
+
+
+def test_each_search_indexes_only_what_is_new(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_index, "PAGE_MESSAGES", 2)
+    search = Search(bus)
+    told: list[int] = []
+    publish(bus, *["same"] * 5)
+    assert search.behind() == 5
+    assert len(search.find(["same"], on_progress=told.append)) == 5
+    publish(bus, "same")
+    assert (search.behind(), len(search.find(["same"], on_progress=told.append))) == (1, 6)
+    assert told == [2, 4, 5, 6]
+
+
+def test_processes_that_search_at_once_index_each_message_once(bus: Bus) -> None:
+    publish(bus, *["same"] * 5000)
+    program = (
+        "import sys; from ackbus import Bus;"
+        "print(len(Bus.open(sys.argv[1]).search('same', limit=9999)))"
+    )
+    command = [sys.executable, "-c", program, bus.layout.directory]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [each.communicate()[0] for each in running] == ["5000\n"] * 4
+
+
+def damaged(bus: Bus) -> None:
+    Path(bus.layout.search).write_bytes(b"no database" * 1000)
+
+
+def torn(bus: Bus) -> None:
+    os.truncate(bus.layout.search, 5000)
+
+
+def removed(bus: Bus) -> None:
+    Path(bus.layout.search).unlink()
+
+
+@pytest.mark.parametrize("harm", [damaged, torn, removed])
+def test_index_that_is_harmed_is_built_again(bus: Bus, harm: Callable[[Bus], None]) -> None:
+    publish(bus, *["same"] * 3)
+    assert seqs(bus, "same") == [1, 2, 3]
+    harm(bus)
+    for ending in ("-wal", "-shm"):
+        Path(bus.layout.search + ending).unlink(missing_ok=True)
+    assert seqs(bus, "same") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_index_of_another_log_is_built_again(bus: Bus, tmp_path: Path, count: int) -> None:
+    """A bus that was put back from a copy has other messages, or fewer."""
+    publish(bus, "same", "same")
+    assert seqs(bus, "same") == [1, 2]
+    with Bus.init(tmp_path / "other") as other:
+        publish(other, *["new"] * count)
+        Path(bus.layout.search).rename(other.layout.search)
+        assert seqs(other, "same") == []
+        assert len(seqs(other, "new")) == count
+
+
+def test_index_is_for_its_owner_alone_and_out_of_git(bus: Bus) -> None:
+    gitignore = Path(bus.layout.directory, ".gitignore")
+    gitignore.write_text("bus.db\n")  # as an older version wrote it
+    publish(bus, "same")
+    bus.search("same")
+    assert os.stat(bus.layout.search).st_mode & 0o777 == 0o600
+    assert "search.db*" in gitignore.read_text().splitlines()
