@@ -9,7 +9,7 @@ import os
 import re
 import time
 
-from ..schema import BlobAltered, BlobMissing, BusUnusable, InvalidInput
+from ..schema import BlobAltered, BlobMissing, BusUnusable, InvalidInput, sync_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class BlobStore:
             ref, size = _write(temporary, content)
             if not self._is_stored(ref, size):
                 os.replace(temporary, self._path(ref))
-                _sync_directory(self._directory)
+                sync_directory(self._directory)
         finally:
             _remove(temporary)
         return ref
@@ -234,15 +234,6 @@ def _name(digest: hashlib._Hash) -> str:
 
 def _altered(ref: str) -> str:
     return f"blob {ref} is altered: its bytes do not give its name"
-
-
-def _sync_directory(path: str) -> None:
-    """Make a rename in a directory survive a power loss."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _used_at(entry: os.DirEntry[str]) -> float:

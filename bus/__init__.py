@@ -5,6 +5,10 @@ from .doorbell import Listener
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .archive import Frame as Frame
+    from .archive import Segment as Segment
+    from .archive import SegmentMissing as SegmentMissing
+    from .archive import segment_name as segment_name
     from .heartbeats import Heart as Heart
     from .heartbeats import Heartbeat as Heartbeat
     from .heartbeats import Heartbeats as Heartbeats
@@ -24,6 +28,7 @@ __all__ = [
     "SEARCH_LIMIT",
     "Bus",
     "Found",
+    "Frame",
     "Heart",
     "Heartbeat",
     "Heartbeats",
@@ -32,13 +37,17 @@ __all__ = [
     "Listener",
     "Liveness",
     "Search",
+    "Segment",
+    "SegmentMissing",
     "Stats",
     "WaitingLimit",
     "WaitingLimits",
+    "segment_name",
 ]
 
 _HOMES = {
     "Found": "search",
+    "Frame": "archive",
     "Heart": "heartbeats",
     "Heartbeat": "heartbeats",
     "Heartbeats": "heartbeats",
@@ -47,9 +56,12 @@ _HOMES = {
     "Liveness": "heartbeats",
     "SEARCH_LIMIT": "search",
     "Search": "search",
+    "Segment": "archive",
+    "SegmentMissing": "archive",
     "Stats": "stats",
     "WaitingLimit": "waiting_limits",
     "WaitingLimits": "waiting_limits",
+    "segment_name": "archive",
 }
 
 

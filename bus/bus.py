@@ -16,6 +16,7 @@ from ..schema import (
     find_bus,
 )
 from .agents import Agents
+from .archive import Archive
 from .catalog import Catalog
 from .doorbell import Doorbell, Listener
 from .log import Log
@@ -52,6 +53,7 @@ class Bus:
     Attributes:
         layout: the paths of the bus directory.
         log: the messages.
+        archive: those of them that have left the file.
         blobs: the blob store.
         catalog: what stands where in the log.
         agents: who the bus knows.
@@ -64,7 +66,8 @@ class Bus:
         self.blobs = BlobStore(self.layout.blobs)
         self.catalog = Catalog(database)
         self._doorbell = Doorbell(self.layout.doorbell)
-        self.log = Log(database, self.blobs, self.catalog, self._doorbell)
+        self.archive = Archive(database, self.blobs)
+        self.log = Log(database, self.blobs, self.catalog, self.archive, self._doorbell)
         self.agents = Agents(database, self.log, self.catalog)
 
     @classmethod

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
+from itertools import islice
 
 import apsw
+import orjson
 
 from ..schema import (
     BlobMissing,
@@ -13,11 +15,11 @@ from ..schema import (
     InvalidInput,
     Message,
     Receipt,
-    TypePattern,
     UnknownParent,
     pages,
 )
 from .statements import SQL
+from .wanted import Wanted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from ..blobs import BlobStore
     from ..schema import Database, Row
+    from .archive import Archive
     from .catalog import Catalog
     from .doorbell import Doorbell
 
@@ -33,15 +36,25 @@ if TYPE_CHECKING:
 PAGE_MESSAGES = 1000
 
 
+class _HasLeft(Exception):
+    """Messages left the log for the archive while they were read."""
+
+
 class Log:
-    """The messages of one bus."""
+    """The messages of one bus: what is in the file, and before it what is archived."""
 
     def __init__(
-        self, database: Database, blobs: BlobStore, catalog: Catalog, doorbell: Doorbell
+        self,
+        database: Database,
+        blobs: BlobStore,
+        catalog: Catalog,
+        archive: Archive,
+        doorbell: Doorbell,
     ) -> None:
         self._database = database
         self._blobs = blobs
         self._catalog = catalog
+        self._archive = archive
         self._doorbell = doorbell
 
     def append(self, drafts: Iterable[Draft], *, as_history: bool = False) -> list[Receipt]:
@@ -89,11 +102,17 @@ class Log:
         return Receipt(connection.last_insert_rowid(), row.id)
 
     def _join_conversation(self, connection: apsw.Connection, row: Row) -> None:
+        assert row.in_reply_to is not None
         parent = connection.execute(SQL["conversation_of"], (row.in_reply_to,)).fetchone()
-        if parent is None:
+        conversation = parent[0] if parent else self._conversation_of_archived(row.in_reply_to)
+        if conversation is None:
             raise UnknownParent(f"no message {row.in_reply_to!r} to reply to; see 'bus read'")
         if row.correlation_id is None:
-            row.correlation_id = parent[0]
+            row.correlation_id = conversation
+
+    def _conversation_of_archived(self, id: str) -> str | None:
+        message = self._archived(id)
+        return None if message is None else message.conversation
 
     def _secure_blob(self, row: Row) -> None:
         """Make sure, under the write lock, that the collector has not taken the blob meanwhile."""
@@ -118,16 +137,28 @@ class Log:
         return Receipt(stored.seq, stored.id, duplicate=True)
 
     def get(self, id: str) -> Message | None:
-        """Return the message with this id, or None."""
-        return self._one("message_by_id", id)
+        """Return the message with this id, or None.
+
+        Raises:
+            SegmentMissing: it is archived, and its segment is missing or damaged.
+        """
+        return self._one("message_by_id", id) or self._archived(id)
 
     def at(self, seq: int) -> Message | None:
-        """Return the message at this place, or None."""
-        return self._one("message_by_seq", seq)
+        """Return the message at this place, or None.
+
+        Raises:
+            SegmentMissing: it is archived, and its segment is missing or damaged.
+        """
+        return self._one("message_by_seq", seq) or self._archive.at(seq)
 
     def _one(self, statement: str, key: str | int) -> Message | None:
         row = self._database.row(SQL[statement], (key,))
         return None if row is None else Message(row, self._blobs)
+
+    def _archived(self, id: str) -> Message | None:
+        seq = self._archive.seq_of(id)
+        return None if seq is None else self._archive.at(seq)
 
     def newest_seq(self) -> int:
         """Return the seq of the newest message ever stored; 0 before the first."""
@@ -136,19 +167,23 @@ class Log:
 
     def newest(self, count: int, *, type: str | None = None) -> list[Message]:
         """Return the newest `count` messages that fit a type pattern, oldest of them first."""
-        pattern = None if type is None else TypePattern(type)
-        size = count if pattern is None else PAGE_MESSAGES
-        spans = self._catalog.spans(0, self.newest_seq(), pattern, None, None)
-        found: list[Message] = []
-        for start, end in reversed(list(spans)):
-            while len(found) < count:
-                rows = self._database.rows(SQL["newest_in_span"], (start, end, size))
-                if not rows:
-                    break
-                end = rows[-1][0] - 1
-                fitting = (row for row in rows if pattern is None or pattern.matches(row[5]))
-                found += [Message(row, self._blobs) for row in fitting]
-        return found[:count][::-1]
+        wanted = Wanted.of(type)
+        spans = list(self._catalog.spans(0, self.newest_seq(), wanted.pattern, None, None))
+        found = (
+            message
+            for start, end in reversed(spans)
+            for message in self._backwards(start, end, min(count, PAGE_MESSAGES))
+            if wanted.fits(message)
+        )
+        return list(islice(found, count))[::-1]
+
+    def _backwards(self, after: int, last: int, size: int) -> Iterator[Message]:
+        """Yield the messages of a range, the newest first, `size` in memory at a time."""
+        while rows := self._database.rows(SQL["newest_in_span"], (after, last, size)):
+            for row in rows:
+                yield Message(row, self._blobs)
+            last = rows[-1][0] - 1
+        yield from self._archive.read_backwards(after, last)
 
     def addressed_to(self, agent: str, after_seq: int, limit: int) -> list[Message]:
         """Return up to `limit` messages to an agent, and broadcasts, above `after_seq`, in order.
@@ -175,11 +210,46 @@ class Log:
             rows = self._database.rows(SQL["in_span"], span)
         else:
             rows = self._database.rows(SQL["in_span_of_type"], (*span, type))
-        return [Message(row, self._blobs) for row in rows]
+        archived = self._archive.upto()
+        if archived <= after_seq:
+            return [Message(row, self._blobs) for row in rows]
+        left = self._archive.read(after_seq, upto_seq)
+        return [message for message in left if type in (None, message.type)] + [
+            Message(row, self._blobs) for row in rows if row[0] > archived
+        ]
+
+    def first_for(self, agent: str, after_seq: int, *, by_name: bool) -> int | None:
+        """Return the seq of the first message to an agent above a seq; None when there is none.
+
+        Args:
+            agent: whose; its own messages are not among them.
+            after_seq: the seq.
+            by_name: whether only what is addressed to it counts, and not broadcasts.
+        """
+        seq: int | None = self._database.value(
+            SQL["first_to" if by_name else "first_for"], (agent, after_seq)
+        )
+        return seq
+
+    def recipients(self) -> list[str]:
+        """Return every name that messages in the log are addressed to."""
+        return [name for (name,) in self._database.rows(SQL["recipients"])]
+
+    def last_of(self, after_seq: int, count: int, upto_seq: int) -> int | None:
+        """Return the seq of the last of up to `count` messages of a range; None for none."""
+        seq: int | None = self._database.value(SQL["last_of"], (after_seq, count, upto_seq))
+        return seq
+
+    def count(self, after_seq: int, upto_seq: int) -> int:
+        """Return how many messages of a range are in the log and not archived."""
+        count: int = self._database.value(SQL["count_in_span"], (after_seq, upto_seq))
+        return count
 
     def names_blob(self, ref: str) -> bool:
         """Whether a message's payload is this blob."""
-        return bool(self._database.value(SQL["blob_is_named"], (ref,)))
+        return bool(self._database.value(SQL["blob_is_named"], (ref,))) or (
+            self._archive.names_blob(ref)
+        )
 
     def read(
         self,
@@ -204,51 +274,56 @@ class Log:
             since_ms: only messages of this epoch millisecond or later.
         """
         last = self.newest_seq() if upto_seq is None else min(upto_seq, self.newest_seq())
-        pattern = None if type is None else TypePattern(type)
-        for row in self._rows(after_seq, last, pattern, conversation, agent, since_ms):
-            if since_ms is not None and row[2] < since_ms:
-                continue
-            if agent is not None and agent not in (row[3], row[4]):
-                continue
-            if pattern is not None and not pattern.matches(row[5]):
-                continue
-            yield Message(row, self._blobs)
+        wanted = Wanted.of(type, conversation, agent, since_ms)
+        while True:
+            try:
+                for message in self._matching(after_seq, last, wanted):
+                    after_seq = message.seq
+                    yield message
+                return
+            except _HasLeft:
+                continue  # from where the reader is: what has left is in the archive now
 
-    def _rows(
-        self,
-        after: int,
-        last: int,
-        pattern: TypePattern | None,
-        conversation: str | None,
-        agent: str | None,
-        since_ms: int | None,
-    ) -> Iterator[tuple[Any, ...]]:
-        """Yield rows that hold all that fit the filters, by the cheapest walk; some may not fit."""
-        if conversation is not None:
-            yield from self._walk("in_conversation", (conversation,), after, last)
-        elif agent is not None:
-            sent = self._spans(after, last, pattern, agent, since_ms)
-            received = self._walk("sent_to", (agent,), after, last)
+    def _matching(self, after: int, last: int, wanted: Wanted) -> Iterator[Message]:
+        archived = min(last, self._archive.upto())
+        if archived > after:
+            holding = orjson.dumps(wanted.conversation or "")[1:-1]  # as it stands in a line
+            for start, end in self._spans(after, archived, wanted):
+                yield from filter(wanted.fits, self._archive.read(start, end, holding))
+            after = archived
+        for row in self._rows(after, last, wanted) if after < last else ():
+            message = Message(row, self._blobs)
+            if wanted.fits(message):
+                yield message
+
+    def _rows(self, after: int, last: int, wanted: Wanted) -> Iterator[tuple[Any, ...]]:
+        """Yield rows that hold all that is wanted, by the cheapest walk; some may not fit."""
+        if wanted.conversation is not None:
+            yield from self._walk("in_conversation", (wanted.conversation,), after, last)
+        elif wanted.agent is not None:
+            sent = self._in_spans(self._spans(after, last, wanted, wanted.agent))
+            received = self._walk("sent_to", (wanted.agent,), after, last)
             yield from _distinct(heapq.merge(sent, received))
         else:
-            yield from self._spans(after, last, pattern, None, since_ms)
+            yield from self._in_spans(self._spans(after, last, wanted))
 
     def _spans(
-        self,
-        after: int,
-        last: int,
-        pattern: TypePattern | None,
-        sender: str | None,
-        since_ms: int | None,
-    ) -> Iterator[tuple[Any, ...]]:
-        for start, end in self._catalog.spans(after, last, pattern, sender, since_ms):
+        self, after: int, last: int, wanted: Wanted, sender: str | None = None
+    ) -> Iterator[tuple[int, int]]:
+        return self._catalog.spans(after, last, wanted.pattern, sender, wanted.since_ms)
+
+    def _in_spans(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Any, ...]]:
+        for start, end in spans:
             yield from self._walk("in_span", (), start, end)
 
     def _walk(
         self, statement: str, keys: tuple[object, ...], after: int, last: int
     ) -> Iterator[tuple[Any, ...]]:
         def page(after_seq: int) -> list[tuple[Any, ...]]:
-            return self._database.rows(SQL[statement], (*keys, after_seq, last, PAGE_MESSAGES))
+            rows = self._database.rows(SQL[statement], (*keys, after_seq, last, PAGE_MESSAGES))
+            if self._archive.upto() > after_seq:  # asked after the rows, so that none is missed
+                raise _HasLeft
+            return rows
 
         for rows in pages(page, after, PAGE_MESSAGES):
             yield from rows

@@ -53,6 +53,9 @@ ORDER BY seq LIMIT ?4;
 SELECT {columns} FROM messages WHERE seq > ?1 AND seq <= ?2
 ORDER BY seq LIMIT ?3;
 
+-- name: count_in_span
+SELECT count(*) FROM messages WHERE seq > ? AND seq <= ?;
+
 -- name: in_span_of_type
 SELECT {columns} FROM messages WHERE seq > ?1 AND seq <= ?2 AND type = ?4
 ORDER BY seq LIMIT ?3;
@@ -60,6 +63,29 @@ ORDER BY seq LIMIT ?3;
 -- name: newest_in_span
 SELECT {columns} FROM messages WHERE seq > ?1 AND seq <= ?2
 ORDER BY seq DESC LIMIT ?3;
+
+-- name: first_for
+-- The first message above ?2 that somebody else sent to an agent, or to all.
+SELECT min(seq) FROM (
+  SELECT * FROM (SELECT seq FROM messages
+                  WHERE to_agent = ?1 AND seq > ?2 AND from_agent <> ?1 ORDER BY seq LIMIT 1)
+  UNION ALL
+  SELECT * FROM (SELECT seq FROM messages
+                  WHERE to_agent IS NULL AND seq > ?2 AND from_agent <> ?1 ORDER BY seq LIMIT 1));
+
+-- name: first_to
+-- The same, without what is to all.
+SELECT seq FROM messages WHERE to_agent = ?1 AND seq > ?2 AND from_agent <> ?1
+ ORDER BY seq LIMIT 1;
+
+-- name: recipients
+-- Every name that messages are addressed to: one step in the index for each.
+WITH RECURSIVE named (name) AS (
+  SELECT min(to_agent) FROM messages
+  UNION ALL
+  SELECT (SELECT min(to_agent) FROM messages WHERE to_agent > name) FROM named
+   WHERE name IS NOT NULL)
+SELECT name FROM named WHERE name IS NOT NULL;
 
 -- catalog -------------------------------------------------------------------------------------
 
@@ -162,3 +188,51 @@ SELECT kind, name, max_waiting, iif(kind = 'queue', waiting, (
 SELECT EXISTS (
   SELECT 1 FROM waiting_limits WHERE kind = 'queue' AND name = ?1 AND ?2 GLOB glob
      AND (dots IS NULL OR dots = length(?2) - length(replace(?2, '.', ''))));
+
+-- archive -------------------------------------------------------------------------------------
+
+-- name: archived_upto
+SELECT last_seq FROM archive_state;
+
+-- name: archive_segments
+SELECT first_seq, last_seq, messages, bytes, sha256, archived_at_ms FROM archive_segments
+ ORDER BY first_seq;
+
+-- name: frames_in_span
+-- The frames that hold messages (?1, ?2]: each begins where its first message is.
+SELECT first_seq, segment, start, bytes FROM archive_frames
+ WHERE first_seq >= ifnull((SELECT max(first_seq) FROM archive_frames WHERE first_seq <= ?1), 0)
+   AND first_seq <= ?2
+ ORDER BY first_seq;
+
+-- name: archived_seq
+SELECT seq FROM archived_ids WHERE id = ?;
+
+-- name: archived_blob
+SELECT EXISTS (SELECT 1 FROM archived_blobs WHERE payload_ref = ?);
+
+-- name: add_segment
+INSERT INTO archive_segments (first_seq, last_seq, messages, bytes, sha256, archived_at_ms)
+VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: add_frame
+INSERT INTO archive_frames (first_seq, segment, start, bytes) VALUES (?, ?, ?, ?);
+
+-- name: last_of
+-- The seq of the last of the ?2 messages above ?1, up to ?3.
+SELECT max(seq) FROM (
+  SELECT seq FROM messages WHERE seq > ?1 AND seq <= ?3 ORDER BY seq LIMIT ?2);
+
+-- name: keep_ids
+INSERT INTO archived_ids (id, seq) SELECT id, seq FROM messages WHERE seq > ? AND seq <= ?;
+
+-- name: keep_blobs
+INSERT INTO archived_blobs (payload_ref)
+SELECT payload_ref FROM messages WHERE seq > ? AND seq <= ? AND payload_ref IS NOT NULL
+ON CONFLICT DO NOTHING;
+
+-- name: set_archived_upto
+UPDATE archive_state SET last_seq = ?;
+
+-- name: remove_archived
+DELETE FROM messages WHERE seq > ? AND seq <= ?;

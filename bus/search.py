@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..schema import InvalidInput, TypePattern
+from ..schema import InvalidInput
 from .search_index import SearchIndex
 from .search_text import Words, as_phrase, has_words, payload_text
+from .wanted import Wanted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,17 +69,17 @@ class Search:
         """Do as `Bus.search` does."""
         if limit < 1:
             raise InvalidInput(f"limit must be at least 1, not {limit}")
-        wanted = Words.of(words)
-        pattern = None if type is None else TypePattern(type)
-        expression = _expression(wanted, pattern, agent, conversation)
+        asked = Words.of(words)
+        filters = Wanted.of(type, conversation, agent, since_ms)
+        expression = _expression(asked, filters)
         first = self._first_since(since_ms)
         rated = self._index.newest(expression, first, max(RATED, limit), on_progress)
         found: list[Found] = []
         for seq, _ in sorted(rated, key=lambda pair: (pair[1], -pair[0])):
             message = self._log.at(seq)
-            if message is None or not _fits(message, pattern, agent, conversation, since_ms):
+            if message is None or not filters.fits(message):
                 continue
-            found.append(Found(message, *wanted.snippet(payload_text(message))))
+            found.append(Found(message, *asked.snippet(payload_text(message))))
             if len(found) == limit:
                 break
         return found
@@ -92,31 +93,17 @@ class Search:
         return next(spans, (newest, newest))[0]
 
 
-def _expression(
-    words: Words, pattern: TypePattern | None, agent: str | None, conversation: str | None
-) -> str:
+def _expression(words: Words, wanted: Wanted) -> str:
     """Return the full-text expression; what words can't say exactly is checked again later."""
-    parts = [f"text : ({words.as_match()})"]
-    type = re.split("[*>]", pattern.text)[0] if pattern else None  # what stands before a wildcard
-    filters = {"type": type, "agents": agent, "conversation": conversation}
-    parts += [
-        f"{column} : {as_phrase(text)}"
-        for column, text in filters.items()
-        if text and has_words(text)
-    ]
-    return " AND ".join(parts)
-
-
-def _fits(
-    message: Message,
-    pattern: TypePattern | None,
-    agent: str | None,
-    conversation: str | None,
-    since_ms: int | None,
-) -> bool:
-    return (
-        (pattern is None or pattern.matches(message.type))
-        and (agent is None or agent in (message.from_agent, message.to_agent))
-        and (conversation is None or conversation == message.conversation)
-        and (since_ms is None or message.ts_ms >= since_ms)
+    type = re.split("[*>]", wanted.pattern.text)[0] if wanted.pattern else None  # up to a wildcard
+    filters = {"type": type, "agents": wanted.agent, "conversation": wanted.conversation}
+    return " AND ".join(
+        [
+            f"text : ({words.as_match()})",
+            *(
+                f"{column} : {as_phrase(text)}"
+                for column, text in filters.items()
+                if text and has_words(text)
+            ),
+        ]
     )

@@ -39,19 +39,16 @@ def agents(
         for record in records:
             output.json_line({key: value for key, value in record.items() if value is not None})
     elif records:
-        rows = [list((record | {"age_s": _age(record["age_s"])}).values()) for record in records]
+        rows = [
+            list((record | {"age_s": _age(beats.get(str(record["agent"])))}).values())
+            for record in records
+        ]
         output.table([key.replace("_s", "") for key in records[0]], rows)
     return 0 if records else actions.NOTHING
 
 
 def _age(seconds: object) -> str | None:
-    """Return an age for people, in the largest unit of which it has more than one."""
-    if not isinstance(seconds, (int, float)):
-        return None
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return output.age(seconds) if isinstance(seconds, (int, float)) else None
 
 
 def _record(bus: Bus, name: str, beat: Heartbeat | None, cursor: int) -> dict[str, object]:

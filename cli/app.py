@@ -8,6 +8,7 @@ import typer
 
 from . import (
     agents,
+    archiving,
     blobs,
     conversations,
     dead,
@@ -82,6 +83,7 @@ for _group in (
     agents,
     leases,
     blobs,
+    archiving,
     files,
 ):
     _commands: Commands = _group.commands

@@ -297,6 +297,14 @@ def counted(number: int, what: str, one: str = "", many: str = "s") -> str:
     return f"{number:,} {what}{one if number == 1 else many}"
 
 
+def age(seconds: float) -> str:
+    """Return an age for people, in the largest unit of which it has more than one."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def within_line(reason: str) -> str:
     """Return what is wrong with a line of a file, where the parser saw only that line."""
     import re

@@ -15,6 +15,7 @@ from .errors import (
     InvalidInput,
     LeaseLost,
     LimitReached,
+    MailArchived,
     NotFound,
     Refused,
     SecondLoopWarning,
@@ -27,7 +28,14 @@ from .errors import (
 from .file_lock import FileLock
 from .ids import new_id
 from .json import decode, encode
-from .layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout, find_bus, user_bus
+from .layout import (
+    BUS_DIR_VARIABLE,
+    BUS_DIRECTORY,
+    Layout,
+    find_bus,
+    sync_directory,
+    user_bus,
+)
 from .limits import (
     INLINE_PAYLOAD_BYTES,
     MAX_AGENT_CHARS,
@@ -46,6 +54,7 @@ from .times import MAX_TS_MS, format_ts, now_ms, parse_duration_ms, parse_since,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .lines import message_of_line as message_of_line
     from .migrate import Upgrade as Upgrade
     from .migrate import upgrade as upgrade
 
@@ -81,6 +90,7 @@ __all__ = [
     "Layout",
     "LeaseLost",
     "LimitReached",
+    "MailArchived",
     "Message",
     "NotFound",
     "Priority",
@@ -110,6 +120,7 @@ __all__ = [
     "is_running",
     "keep_out_of_git",
     "leave_signals",
+    "message_of_line",
     "new_id",
     "now_ms",
     "pages",
@@ -118,15 +129,19 @@ __all__ = [
     "parse_since",
     "parse_ts",
     "start_thread",
+    "sync_directory",
     "upgrade",
     "user_bus",
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Load what only an upgrade needs when it is asked for."""
-    if name not in ("Upgrade", "upgrade"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import migrate
+_HOMES = {"Upgrade": "migrate", "message_of_line": "lines", "upgrade": "migrate"}
 
-    return getattr(migrate, name)
+
+def __getattr__(name: str) -> object:
+    """Load what only few commands need (upgrades, archives) when it is asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -27,6 +27,7 @@ doorbell
 blobs/.tmp-*
 workers/
 search.db*
+archive/
 """
 
 

@@ -107,6 +107,22 @@ class AckPastEnd(Refused):
     """An acknowledgement named a seq above the newest message."""
 
 
+class MailArchived(Refused):
+    """Messages were archived that an agent had not acknowledged: it had not been seen for long.
+
+    Attributes:
+        agent: whose messages.
+        last_seq: the last of them.
+    """
+
+    def __init__(self, agent: str, cursor: int, last_seq: int) -> None:
+        self.agent, self.last_seq = agent, last_seq
+        super().__init__(
+            f"messages for {agent!r} up to {last_seq} were archived unread; read them with"
+            f" 'bus replay --from {cursor + 1} --to {last_seq}', then 'bus ack {agent} {last_seq}'"
+        )
+
+
 class LeaseLost(Refused):
     """The lease expired, was released, or is another holder's by now."""
 

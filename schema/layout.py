@@ -30,6 +30,8 @@ class Layout:
     """The paths inside one bus directory."""
 
     __slots__ = (
+        "archive",
+        "archive_lock",
         "blobs",
         "database",
         "directory",
@@ -44,11 +46,22 @@ class Layout:
         self.directory = os.path.abspath(os.fspath(directory))
         self.database = os.path.join(self.directory, "bus.db")
         self.jsonl = os.path.join(self.directory, "bus.jsonl")
+        self.archive = os.path.join(self.directory, "archive")
+        self.archive_lock = os.path.join(self.directory, "archive.lock")
         self.search = os.path.join(self.directory, "search.db")
         self.blobs = os.path.join(self.directory, "blobs")
         self.doorbell = os.path.join(self.directory, "doorbell")
         self.write_lock = os.path.join(self.directory, "write.lock")
         self.export_lock = os.path.join(self.directory, "export.lock")
+
+
+def sync_directory(path: str) -> None:
+    """Wait until the names in a directory are on the disk: a rename may be lost before that."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def find_bus(start: str | os.PathLike[str] | None = None) -> str:

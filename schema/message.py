@@ -92,6 +92,7 @@ class Message:
     __slots__ = (
         "_blobs",
         "_decoded",
+        "_line",
         "_payload",
         "_payload_error",
         "attempt",
@@ -123,7 +124,10 @@ class Message:
     priority: int
     raw_headers: str | None
 
-    def __init__(self, row: tuple[Any, ...], blobs: PayloadSource) -> None:
+    def __init__(
+        self, row: tuple[Any, ...], blobs: PayloadSource, line: bytes | None = None
+    ) -> None:
+        """Make a message of its columns; `line` is its line of `bus.jsonl`, where that is known."""
         (
             self.seq,
             self.id,
@@ -140,6 +144,7 @@ class Message:
         ) = row
         self._blobs = blobs
         self._decoded = False
+        self._line = line
         self.attempt = 1
         self.token: int | None = None
 
@@ -213,6 +218,8 @@ class Message:
 
     def to_line(self) -> bytes:
         """Return its line of `bus.jsonl`, without the newline; large payloads stay references."""
+        if self._line is not None:
+            return self._line
         fields = self._envelope()
         if self.payload_ref is not None:
             fields["payload_ref"] = self.payload_ref

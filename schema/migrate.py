@@ -14,6 +14,7 @@ import apsw
 from .create import keep_out_of_git
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, other_version
 from .errors import BusUnusable
+from .layout import sync_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _back_up(database: Database, version: int) -> str:
         except BaseException:
             _remove(fresh)
             raise
-        _sync_directory(directory)
+        sync_directory(directory)
     except OSError as error:
         raise BusUnusable(
             f"the bus in {directory} can't be copied: {error.strerror}; nothing was changed"
@@ -148,12 +149,3 @@ def _remove(path: str) -> None:
     for name in (path, path + "-journal", path + "-wal", path + "-shm"):
         if os.path.exists(name):
             os.unlink(name)
-
-
-def _sync_directory(path: str) -> None:
-    """Make the rename survive a power loss before the change that it insures against."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

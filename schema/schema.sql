@@ -32,7 +32,58 @@ CREATE TRIGGER messages_are_never_changed BEFORE UPDATE ON messages BEGIN
   SELECT RAISE(ABORT, 'messages are never changed');
 END;
 
-CREATE TRIGGER messages_are_never_deleted BEFORE DELETE ON messages BEGIN
+-- The archive: the beginning of the log may leave this file for compressed files beside it.
+CREATE TABLE archive_segments (
+  first_seq      INTEGER PRIMARY KEY,
+  last_seq       INTEGER NOT NULL CHECK (last_seq >= first_seq),
+  messages       INTEGER NOT NULL,
+  bytes          INTEGER NOT NULL,  -- of the file
+  sha256         TEXT NOT NULL,     -- of the file
+  archived_at_ms INTEGER NOT NULL
+) STRICT;
+
+-- Where in its segment each run of lines is that is compressed by itself.
+CREATE TABLE archive_frames (
+  first_seq INTEGER PRIMARY KEY,
+  segment   INTEGER NOT NULL REFERENCES archive_segments (first_seq),
+  start     INTEGER NOT NULL,
+  bytes     INTEGER NOT NULL
+) STRICT;
+
+-- Up to which seq messages have left this file.
+CREATE TABLE archive_state (
+  id       INTEGER PRIMARY KEY CHECK (id = 1),
+  last_seq INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO archive_state (id) VALUES (1);
+
+-- What of them is still asked for by name: an id stays taken, and a blob named.
+CREATE TABLE archived_ids (
+  id  TEXT PRIMARY KEY,
+  seq INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE archived_blobs (
+  payload_ref TEXT PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+-- Agents whose mail was archived unread: they had not been seen for long.
+CREATE TABLE passed_over (
+  agent_id       TEXT PRIMARY KEY,
+  last_seq       INTEGER NOT NULL,  -- of what was archived unread
+  archived_at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER archive_has_segments BEFORE UPDATE ON archive_state
+WHEN NEW.last_seq < OLD.last_seq
+  OR NEW.last_seq > ifnull((SELECT max(last_seq) FROM archive_segments), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'messages leave the log only for a segment of the archive');
+END;
+
+CREATE TRIGGER messages_are_never_deleted BEFORE DELETE ON messages
+WHEN OLD.seq > (SELECT last_seq FROM archive_state)
+BEGIN
   SELECT RAISE(ABORT, 'messages are never deleted');
 END;
 
@@ -53,12 +104,14 @@ CREATE TABLE waiting_limits (
 -- asked wants it, and no worker must wait for one agent that does not read.
 CREATE TRIGGER messages_are_only_appended BEFORE INSERT ON messages
 WHEN EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
-  OR (NEW.seq > 0 AND NEW.seq <= (SELECT max(seq) FROM messages))
+  OR EXISTS (SELECT 1 FROM archived_ids WHERE id = NEW.id)
+  OR (NEW.seq > 0 AND NEW.seq <= (SELECT seq FROM sqlite_sequence WHERE name = 'messages'))
   OR EXISTS (SELECT 1 FROM waiting_limits)
 BEGIN
   SELECT RAISE(ABORT, 'messages are only appended: this id or seq is taken')
    WHERE EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
-      OR (NEW.seq > 0 AND NEW.seq <= (SELECT max(seq) FROM messages));
+      OR EXISTS (SELECT 1 FROM archived_ids WHERE id = NEW.id)
+      OR (NEW.seq > 0 AND NEW.seq <= (SELECT seq FROM sqlite_sequence WHERE name = 'messages'));
   SELECT RAISE(ABORT, 'a queue for messages of this type is full')
     FROM waiting_limits
    WHERE kind = 'queue' AND waiting >= max_waiting AND NEW.type GLOB glob
@@ -204,7 +257,8 @@ CREATE INDEX idx_jobs_ended_badly ON jobs (queue_id, state, seq)
   WHERE (state = 'failed' OR state = 'timed_out' OR state = 'dead');
 
 CREATE TRIGGER jobs_are_of_messages BEFORE INSERT ON jobs
-WHEN NOT EXISTS (SELECT 1 FROM messages WHERE seq = NEW.seq)
+WHEN NEW.seq > (SELECT last_seq FROM archive_state)
+ AND NOT EXISTS (SELECT 1 FROM messages WHERE seq = NEW.seq)
 BEGIN
   SELECT RAISE(ABORT, 'a job needs a message');
 END;

@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     from .queues import QueueInfo as QueueInfo
     from .queues import Queues as Queues
     from .reply_types import ReplyTypes as ReplyTypes
+    from .retention import IDLE_AFTER_S as IDLE_AFTER_S
+    from .retention import Hold as Hold
+    from .retention import Plan as Plan
+    from .retention import Retention as Retention
     from .trace import Step as Step
     from .trace import Trace as Trace
     from .trace import Work as Work
@@ -105,6 +109,11 @@ __all__ = [
     "WrongJobState",
     "list_jobs",
     "work_headers",
+    # retention
+    "IDLE_AFTER_S",
+    "Hold",
+    "Plan",
+    "Retention",
     # conversations
     "CONTEXT",
     "TRACE_PARENT",
@@ -144,6 +153,8 @@ _HOMES = {
     "ClaimRecord": "claims",
     "Claims": "claims",
     "DeadLetters": "dead_letters",
+    "Hold": "retention",
+    "IDLE_AFTER_S": "retention",
     "Job": "jobs",
     "JobControl": "job_control",
     "JobNotFound": "errors",
@@ -151,6 +162,7 @@ _HOMES = {
     "NeverRetry": "errors",
     "Notices": "notices",
     "Outcome": "claims",
+    "Plan": "retention",
     "Policy": "policy",
     "Queue": "queue",
     "QueueInfo": "queues",
@@ -160,6 +172,7 @@ _HOMES = {
     "Queues": "queues",
     "ReplyTypes": "reply_types",
     "Request": "conversations",
+    "Retention": "retention",
     "RetryLater": "errors",
     "Spread": "queue_stats",
     "Step": "trace",

@@ -192,6 +192,14 @@ class Claims:
         token: int | None = self._database.value(SQL["active_claim"], (info.id, seq))
         return token
 
+    def last_at_ms(self, info: QueueInfo) -> int | None:
+        """Return when the queue's newest claim was made, in epoch milliseconds; None without one.
+
+        A walk back over the claims of other queues since then.
+        """
+        at_ms: int | None = self._database.value(SQL["last_claim_at"], (info.id,))
+        return at_ms
+
     def count_active(self, info: QueueInfo, limit: int) -> int:
         """Return how many claims are active, counted up to a limit."""
         count: int = self._database.value(SQL["count_active"], (info.id, limit))

@@ -1,7 +1,8 @@
-"""Cursors: how far each agent has acknowledged."""
+"""Cursors: how far each agent has acknowledged, and which mail of whom was archived unread."""
 
 from __future__ import annotations
 
+from ..schema import MailArchived
 from .statements import SQL
 
 TYPE_CHECKING = False
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Cursors:
-    """The table `cursors`. A cursor only moves forward."""
+    """The tables `cursors` and `passed_over`. A cursor only moves forward."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -20,9 +21,28 @@ class Cursors:
         seq: int | None = self._database.value(SQL["cursor"], (agent,))
         return seq or 0
 
+    def start(self, agent: str) -> int:
+        """Return the seq after which the agent's mail begins: what `position` does.
+
+        Raises:
+            MailArchived: some of it was archived before the agent had acknowledged it.
+        """
+        ((position, passed_over),) = self._database.rows(SQL["cursor_and_passed_over"], (agent,))
+        if position < passed_over:
+            raise MailArchived(agent, position, passed_over)
+        return int(position)
+
+    def pass_over(self, agent: str, last_seq: int) -> None:
+        """Note that an agent's mail up to a seq is archived, acknowledged or not."""
+        self._database.change(SQL["pass_over"], (agent, last_seq, self._database.now_ms()))
+
+    def seen(self) -> dict[str, tuple[int, int]]:
+        """Return where each cursor is, and when it was moved last, in epoch milliseconds."""
+        return {agent: (seq, at_ms) for agent, seq, at_ms in self._database.rows(SQL["cursors"])}
+
     def positions(self) -> dict[str, int]:
         """Return the position of every agent that ever acknowledged."""
-        return {agent: seq for agent, seq, _ in self._database.rows(SQL["cursors"])}
+        return {agent: seq for agent, (seq, _) in self.seen().items()}
 
     def advance(self, agent: str, seq: int) -> int:
         """Move an agent's cursor to `seq`, unless it is further, and return where it is."""

@@ -95,6 +95,9 @@ class Inbox:
             limit: how many at most, at least 1.
             type: only messages that fit this type pattern. An acknowledgement covers what the
                 pattern hid as well: poll by type to look, not to work.
+
+        Raises:
+            MailArchived: some that wait were archived, since the agent had not been seen for long.
         """
         if limit < 1:
             raise ValueError("limit must be at least 1")
@@ -103,7 +106,7 @@ class Inbox:
         size = max(limit, _FILTERED_PAGE) if filtered else limit
         requeued = self._requeued(_NO_LIMIT if filtered else limit)
         found = [message for message in requeued if self._shows(message, wanted)]
-        after = self.position
+        after = self._cursors.start(self.agent)
         while len(found) < limit:
             page = self.bus.log.addressed_to(self.agent, after, size)
             found += [message for message in page if self._shows(message, wanted)]

@@ -282,6 +282,11 @@ class Jobs:
         values = (info.id, state, after_seq, limit)
         return [Job(*row) for row in self._database.rows(SQL["jobs_ended_badly"], values)]
 
+    def first_live(self, info: QueueInfo) -> int | None:
+        """Return the seq of the first job that is not over; a walk over those before it."""
+        seq: int | None = self._database.value(SQL["first_live_job"], (info.id,))
+        return seq
+
     def counts(self, info: QueueInfo) -> dict[str, int]:
         """Return how many jobs there are by gate (`open`, `time`, `key`) or state.
 

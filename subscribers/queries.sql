@@ -5,6 +5,15 @@
 -- name: cursor
 SELECT last_acked_seq FROM cursors WHERE agent_id = ?;
 
+-- name: cursor_and_passed_over
+-- The cursor of an agent, and up to where mail of it was archived unread.
+SELECT ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0),
+       ifnull((SELECT last_seq FROM passed_over WHERE agent_id = ?1), 0);
+
+-- name: pass_over
+INSERT INTO passed_over (agent_id, last_seq, archived_at_ms) VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET last_seq = excluded.last_seq, archived_at_ms = excluded.archived_at_ms;
+
 -- name: cursors
 SELECT agent_id, last_acked_seq, updated_at_ms FROM cursors ORDER BY agent_id;
 

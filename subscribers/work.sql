@@ -126,6 +126,9 @@ SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ended_badly ON queues.id 
 SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
  WHERE queue_id = ?1 AND jobs.seq IN (SELECT seq FROM ({queued seqs}) LIMIT ?2);
 
+-- name: first_live_job
+SELECT min(seq) FROM jobs WHERE queue_id = ? AND ended_at_ms IS NULL;
+
 -- name: count_jobs
 -- The live ones and those that ended badly, by gate or state; no walk over successes.
 SELECT 'open', count(*) FROM jobs INDEXED BY idx_jobs_ready
@@ -184,6 +187,9 @@ SELECT token, seq FROM claims
 
 -- name: active_claim
 SELECT token FROM claims WHERE queue_id = ? AND seq = ? AND status = 'active';
+
+-- name: last_claim_at
+SELECT claimed_at_ms FROM claims WHERE queue_id = ? ORDER BY token DESC LIMIT 1;
 
 -- name: count_active
 -- Counted up to a limit.

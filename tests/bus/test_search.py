@@ -65,7 +65,7 @@ def test_accents_make_no_difference(bus: Bus) -> None:
 def test_large_payloads_are_searched_up_to_their_limit(bus: Bus) -> None:
     """Blobs' text too, bounded."""
     publish(bus, "needle " + "hay " * 2000, "x" * MAX_TEXT_CHARS + " needle")
-    assert bus.get(1).payload_ref and bus.get(2).payload_ref  # type: ignore[union-attr]
+    assert bus.stats().messages == 2
     assert seqs(bus, "needle") == [1]
 
 
@@ -135,7 +135,7 @@ def test_limit_is_a_limit(bus: Bus) -> None:
 def test_snippet_shows_the_words_with_their_surroundings(bus: Bus) -> None:
     publish(bus, "a " * 200 + "the\ndisk_full error" + " b" * 200)
     (found,) = bus.search("disk full", "err*")
-    assert found.snippet.startswith("…") and found.snippet.endswith("…")
+    assert (found.snippet[0], found.snippet[-1]) == ("…", "…")
     assert [found.snippet[start:end] for start, end in found.marks] == ["disk_full", "error"]
     assert "the disk_full error" in found.snippet
 

@@ -1,0 +1,223 @@
+"""The archive: the beginning of the log, in compressed files beside the bus.
+
+A segment is a file of lines as they are in `bus.jsonl`, compressed with zstd a thousand lines at a
+time: so one message costs the reading of one such frame, and `zstd -dc` shows all of them. Where
+each frame is stands in the bus. Messages leave the bus only when their segment is on the disk; from
+then on the log reads them here.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import astuple, dataclass
+
+from ..schema import BusUnusable, message_of_line
+from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..blobs import BlobStore
+    from ..schema import Database, Message
+
+#: How many messages leave the log in one transaction: a few tens of milliseconds.
+REMOVE_MESSAGES = 2000
+
+
+class SegmentMissing(BusUnusable):
+    """A part of the archive is not where it belongs, or is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A file of the archive.
+
+    Attributes:
+        first_seq, last_seq: the range of the log that it has, both included.
+        messages: how many messages are in it.
+        bytes: how long the file is.
+        sha256: the file's checksum, in hex.
+        archived_at_ms: when it was made, in epoch milliseconds.
+    """
+
+    first_seq: int
+    last_seq: int
+    messages: int
+    bytes: int
+    sha256: str
+    archived_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A run of messages that is compressed by itself.
+
+    Attributes:
+        first_seq: its first message.
+        segment: the first message of its segment.
+        start, bytes: where in the file it is.
+    """
+
+    first_seq: int
+    segment: int
+    start: int
+    bytes: int
+
+
+class Archive:
+    """The tables `archive_segments`, `archive_frames`, `archive_state` and `archived_…`."""
+
+    def __init__(self, database: Database, blobs: BlobStore) -> None:
+        self._database = database
+        self._blobs = blobs
+        # The frame that was read last, and its lines: who looks at one message looks at others.
+        self._last: tuple[Frame, list[bytes]] | None = None
+
+    # Reading -----------------------------------------------------------------------------------
+
+    def upto(self) -> int:
+        """Return the seq up to which messages are here and not in the log; 0 for none."""
+        seq: int = self._database.value(SQL["archived_upto"])
+        return seq
+
+    def segments(self) -> list[Segment]:
+        """Return all segments, the first first."""
+        return [Segment(*row) for row in self._database.rows(SQL["archive_segments"])]
+
+    def path(self, segment: Segment) -> str:
+        """Return where a segment's file belongs."""
+        return os.path.join(self._database.layout.archive, segment_name(segment.first_seq))
+
+    def seq_of(self, id: str) -> int | None:
+        """Return the seq of the archived message with an id, or None."""
+        seq: int | None = self._database.value(SQL["archived_seq"], (id,))
+        return seq
+
+    def names_blob(self, ref: str) -> bool:
+        """Whether an archived message's payload is this blob."""
+        return bool(self._database.value(SQL["archived_blob"], (ref,)))
+
+    def at(self, seq: int) -> Message | None:
+        """Return the archived message at this place, or None.
+
+        Raises:
+            SegmentMissing: its segment is missing or damaged.
+        """
+        return next(self.read(seq - 1, seq), None)
+
+    def read(self, after_seq: int, upto_seq: int, holding: bytes = b"") -> Iterator[Message]:
+        """Yield the archived messages of a range, in order, a frame in memory at a time.
+
+        Args:
+            after_seq, upto_seq: the range, without the first and with the last.
+            holding: only messages in whose line this stands.
+
+        Raises:
+            SegmentMissing: a segment of the range is missing or damaged.
+        """
+        for frame in self._frames(after_seq, min(upto_seq, self.upto())):
+            yield from self._messages(frame, after_seq, upto_seq, holding)
+
+    def read_backwards(self, after_seq: int, upto_seq: int) -> Iterator[Message]:
+        """Yield what `read` does, the newest first."""
+        for frame in reversed(self._frames(after_seq, min(upto_seq, self.upto()))):
+            yield from reversed(list(self._messages(frame, after_seq, upto_seq, b"")))
+
+    def _frames(self, after_seq: int, upto_seq: int) -> list[Frame]:
+        if upto_seq <= after_seq:
+            return []
+        rows = self._database.rows(SQL["frames_in_span"], (after_seq + 1, upto_seq))
+        return [Frame(*row) for row in rows]
+
+    def _messages(
+        self, frame: Frame, after_seq: int, upto_seq: int, holding: bytes
+    ) -> Iterator[Message]:
+        lines = self._lines(frame)
+        try:
+            for line in lines:
+                if holding in line:
+                    message = message_of_line(line, self._blobs)
+                    if after_seq < message.seq <= upto_seq:
+                        yield message
+        except (KeyError, ValueError) as error:
+            raise self._unreadable(frame, f"a line in it is none of a bus ({error})") from error
+
+    def _lines(self, frame: Frame) -> list[bytes]:
+        last = self._last
+        if last is not None and last[0] == frame:
+            return last[1]
+        lines = self._read_frame(frame).splitlines()
+        self._last = (frame, lines)
+        return lines
+
+    def _read_frame(self, frame: Frame) -> bytes:
+        import zstandard
+
+        path = os.path.join(self._database.layout.archive, segment_name(frame.segment))
+        try:
+            with open(path, "rb") as file:
+                data = os.pread(file.fileno(), frame.bytes, frame.start)
+            return zstandard.ZstdDecompressor().decompress(data)
+        except OSError as error:
+            raise self._unreadable(frame, error.strerror) from error
+        except zstandard.ZstdError as error:
+            raise self._unreadable(frame, f"it is damaged ({error})") from error
+
+    def _unreadable(self, frame: Frame, why: str | None) -> SegmentMissing:
+        segment = next(each for each in self.segments() if each.first_seq == frame.segment)
+        return SegmentMissing(
+            f"messages {segment.first_seq} to {segment.last_seq} are in {self.path(segment)}, which"
+            f" can't be read: {why}; put it back, or go on after {segment.last_seq}"
+        )
+
+    def state_of(self, segment: Segment) -> str:
+        """Return `ok`, `missing`, `unreadable`, or `altered`: its bytes don't give its checksum."""
+        import hashlib
+
+        try:
+            with open(self.path(segment), "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            return "missing"
+        except OSError:
+            return "unreadable"
+        return "ok" if digest == segment.sha256 else "altered"
+
+    # Writing -----------------------------------------------------------------------------------
+
+    def add(self, segment: Segment, frames: Sequence[Frame]) -> None:
+        """Note a segment whose file is on the disk. Its messages are still in the log too.
+
+        Args:
+            segment: follows the last one without a gap.
+            frames: all of its frames.
+        """
+        with self._database.write():
+            self._database.rows(SQL["add_segment"], astuple(segment))
+            for frame in frames:
+                self._database.rows(SQL["add_frame"], astuple(frame))
+
+    def remove_next(self) -> int | None:
+        """Let some messages leave the log that are in a segment; a short transaction.
+
+        Returns:
+            How many; None when nothing is left to remove.
+        """
+        after = self.upto()
+        segments = self.segments()
+        last = segments[-1].last_seq if segments else 0
+        if after >= last:
+            return None
+        with self._database.write() as connection:
+            upto = self._database.value(SQL["last_of"], (after, REMOVE_MESSAGES, last)) or last
+            for step in ("keep_ids", "keep_blobs"):
+                self._database.rows(SQL[step], (after, upto))
+            self._database.rows(SQL["set_archived_upto"], (upto,))
+            self._database.rows(SQL["remove_archived"], (after, upto))
+            return connection.changes()
+
+
+def segment_name(first_seq: int) -> str:
+    """Return the name of the file of the segment that begins with a message."""
+    return f"{first_seq:012}.jsonl.zst"

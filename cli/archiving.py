@@ -1,0 +1,169 @@
+"""Keeping the bus small: moving the beginning of the log into the archive, and looking at that."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from ..schema import InvalidInput, format_ts
+from . import actions, output
+from .commands import Commands
+from .options import MAX_SEQ, Directory, Json, User, Verbose
+from .progress import progress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus import Bus, Segment
+    from ..subscribers import Hold, Plan
+
+commands = Commands()
+
+#: How old messages are that are archived where nothing else is said.
+_OLDER_THAN = "7d"
+
+
+@commands.command("archive", example="bus archive --older-than 30d --dry-run")
+def archive(
+    before: Annotated[
+        int | None,
+        typer.Option(
+            metavar="SEQ", min=1, max=MAX_SEQ, help="Messages below this one.", show_default=False
+        ),
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            metavar="D",
+            help=f"Messages older than this, like 12h or 30d. Default: {_OLDER_THAN}.",
+            show_default=False,
+        ),
+    ] = None,
+    idle_after: Annotated[
+        str,
+        typer.Option(
+            metavar="D",
+            help="Agents and queues that nobody saw for so long are waited for no longer.",
+        ),
+    ] = "7d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would move.")] = False,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Move old messages out of the bus, into compressed files beside it.
+
+    They stay in the log: replay, read, show, trace and search find them there. What moves is what
+    every agent has acknowledged and every queue has done with. Those that nobody has seen for
+    --idle-after don't count; they are named here, and such an agent's next poll says which of its
+    mail was archived unread.
+    """
+    if before is not None and older_than is not None:
+        raise InvalidInput("give --before or --older-than, not both")
+    idle_s = actions.seconds(idle_after, "--idle-after")
+    with actions.open_bus(directory, user) as bus:
+        if before is None:
+            wanted = _last_older(bus, actions.seconds(older_than or _OLDER_THAN, "--older-than"))
+        else:
+            wanted = before - 1
+        plan, count, made = _archive(bus, wanted, idle_s, dry_run=dry_run)
+        now_ms = bus.database.now_ms()
+    if json:
+        output.json_line(
+            {
+                "dry_run": dry_run,
+                "messages": count,
+                "to": plan.upto_seq,
+                "segments": [asdict(segment) for segment in made],
+                "held_by": [asdict(hold) for hold in plan.held_by],
+                "passed_over": [asdict(hold) for hold in plan.passed_over],
+            }
+        )
+    else:
+        _print(plan, count, made, now_ms, dry_run=dry_run)
+    return 0
+
+
+def _last_older(bus: Bus, age_s: float) -> int:
+    """Return the seq before the first message that is younger."""
+    since_ms = bus.database.now_ms() - round(age_s * 1000)
+    younger = next(bus.read(since_ms=since_ms), None)
+    return bus.log.newest_seq() if younger is None else younger.seq - 1
+
+
+def _archive(
+    bus: Bus, wanted: int, idle_s: float, *, dry_run: bool
+) -> tuple[Plan, int, list[Segment]]:
+    """Return what was planned, how many messages that are, and the segments that were made."""
+    from ..export import Archiver
+    from ..subscribers import Retention
+
+    retention = Retention(bus, idle_after_s=idle_s)
+    plan = retention.plan(wanted)
+    begin = bus.archive.upto()
+    count = bus.log.count(begin, plan.upto_seq)
+    if dry_run or not count:
+        return plan, count, []
+    retention.pass_over(plan)
+    with progress("archiving", plan.upto_seq - begin) as move:
+        made = Archiver(bus).archive(plan.upto_seq, on_progress=lambda seq: move(seq - begin))
+    return plan, count, made
+
+
+def _print(plan: Plan, count: int, made: list[Segment], now_ms: int, *, dry_run: bool) -> None:
+    act = "would archive" if dry_run else "archived"
+    size = sum(segment.bytes for segment in made)
+    into = f", into {output.counted(size, 'byte')}" if made else ""
+    upto = f", up to {plan.upto_seq}" if count else ""
+    output.line(f"{act} {output.counted(count, 'message')}{upto}{into}")
+    for hold in plan.held_by:
+        output.line(f"held: {_needs(hold, now_ms)}")
+    for hold in plan.passed_over:
+        output.line(f"passed over: {_needs(hold, now_ms)}")
+
+
+def _needs(hold: Hold, now_ms: int) -> str:
+    age = output.age((now_ms - hold.seen_ms) / 1000)
+    return f"{hold.kind} {hold.name} has not done with {hold.seq} (seen {age} ago)"
+
+
+@commands.command("segments", example="bus segments --verify")
+def segments(
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read them all, and check them against their sums.")
+    ] = False,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """List the files of the archive. Exit code 4 when there are none, 1 when one is altered."""
+    with actions.open_bus(directory, user) as bus:
+        found = bus.archive.segments()
+        records = [_record(bus, segment, verify) for segment in found]
+    if json:
+        for record in records:
+            output.json_line(record)
+    elif records:
+        rows = [
+            list((record | {"archived_at": format_ts(segment.archived_at_ms)}).values())
+            for record, segment in zip(records, found, strict=True)
+        ]
+        output.table([name.replace("_", " ") for name in records[0]], rows)
+    if not records:
+        return actions.NOTHING
+    return 0 if all(record.get("state", "ok") == "ok" for record in records) else 1
+
+
+def _record(bus: Bus, segment: Segment, verify: bool) -> dict[str, object]:
+    record: dict[str, object] = {
+        "file": bus.archive.path(segment),
+        "first_seq": segment.first_seq,
+        "last_seq": segment.last_seq,
+        "messages": segment.messages,
+        "bytes": segment.bytes,
+        "archived_at": segment.archived_at_ms,
+    }
+    return record | {"state": bus.archive.state_of(segment)} if verify else record

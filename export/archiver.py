@@ -1,0 +1,161 @@
+"""The archiver: moves the beginning of the log into compressed files, without a stall or a loss.
+
+A segment is written beside its place, synced and renamed; then it is noted in the bus; then its
+messages leave the log, some at a time. A process that dies on the way leaves a file that nobody
+knows, which the next run replaces, or messages that are in both, which the next run removes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from ..bus import Frame, Segment, segment_name
+from ..schema import BusUnusable, FileLock, Refused, keep_out_of_git, sync_directory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import BinaryIO
+
+    from ..bus import Bus
+    from ..schema import Message
+
+#: How many messages a segment has at the most.
+SEGMENT_MESSAGES = 100_000
+
+#: How many lines are compressed together, and how many bytes make enough of fewer.
+FRAME_LINES = 1000
+FRAME_BYTES = 1024 * 1024
+
+#: How hard zstd tries: harder takes longer than the rest of the work, and saves a few per cent.
+_LEVEL = 6
+
+
+class ArchiverRunning(Refused):
+    """Another process is archiving this bus."""
+
+
+class Archiver:
+    """Moves messages into the archive. For each bus, one works at a time."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._archive = bus.archive
+
+    def archive(
+        self, upto_seq: int, *, on_progress: Callable[[int], object] | None = None
+    ) -> list[Segment]:
+        """Move the messages up to a seq, which everybody who is to have them has had.
+
+        Safe to repeat after a crash, and while publishers and readers are at work: each step that
+        they wait for is a few tens of milliseconds at the most.
+
+        Args:
+            upto_seq: the last one to move.
+            on_progress: told now and then up to which seq messages have moved.
+
+        Returns:
+            The segments that were made; none when there was nothing to move.
+
+        Raises:
+            ArchiverRunning: another process is at it.
+            BusUnusable: a segment can't be written; what moved before stays moved.
+        """
+        lock = self._lock()
+        try:
+            self._remove(on_progress)  # of a run that died
+            self._bus.catalog.catch_up(self._bus.log.newest_seq())  # it can't count them later
+            made = []
+            for segment, frames in self._segments(upto_seq):
+                self._archive.add(segment, frames)
+                made.append(segment)
+                self._remove(on_progress)
+            return made
+        finally:
+            lock.close()
+
+    def _segments(self, upto_seq: int) -> Iterator[tuple[Segment, list[Frame]]]:
+        """Write one segment after the other."""
+        while (after := self._archive.upto()) < upto_seq:
+            last = self._bus.log.last_of(after, SEGMENT_MESSAGES, upto_seq)
+            if last is None:
+                return
+            # From where the last one ends, and up to where messages were asked for when there are
+            # no more: what is missing in between was never there.
+            yield self._write(after, last)
+
+    def _write(self, after: int, last: int) -> tuple[Segment, list[Frame]]:
+        first = after + 1
+        folder = self._bus.layout.archive
+        path = os.path.join(folder, segment_name(first))
+        fresh = path + ".new"
+        try:
+            keep_out_of_git(self._bus.layout, "archive/")
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            with open(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b") as file:
+                messages = self._bus.log.read(after_seq=after, upto_seq=last)
+                frames, count = _write_frames(file, messages, first)
+                file.flush()
+                os.fsync(file.fileno())
+                file.seek(0)
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                size = file.tell()
+            os.rename(fresh, path)
+            sync_directory(folder)
+        except OSError as error:
+            raise BusUnusable(f"{path} can't be written: {error.strerror}") from error
+        segment = Segment(first, last, count, size, digest, self._bus.database.now_ms())
+        return segment, frames
+
+    def _remove(self, on_progress: Callable[[int], object] | None) -> None:
+        while self._archive.remove_next() is not None:
+            if on_progress is not None:
+                on_progress(self._archive.upto())
+
+    def _lock(self) -> FileLock:
+        path = self._bus.layout.archive_lock
+        try:
+            lock = FileLock(path)
+        except OSError as error:
+            raise BusUnusable(f"{path} can't be opened: {error.strerror}") from error
+        if not lock.try_acquire():
+            lock.close()
+            raise ArchiverRunning(
+                f"another process is archiving the bus in {self._bus.layout.directory}"
+            )
+        return lock
+
+
+def _write_frames(
+    file: BinaryIO, messages: Iterable[Message], segment: int
+) -> tuple[list[Frame], int]:
+    """Write lines, and return where each frame is, and how many lines there are."""
+    import zstandard
+
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+    frames: list[Frame] = []
+    start = count = 0
+    for first_seq, lines in _runs(messages):
+        data = compressor.compress(b"".join(b"%b\n" % line for line in lines))
+        file.write(data)
+        frames.append(Frame(first_seq if frames else segment, segment, start, len(data)))
+        start += len(data)
+        count += len(lines)
+    return frames, count
+
+
+def _runs(messages: Iterable[Message]) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield lists of lines of a bounded size, each with the seq of its first."""
+    lines: list[bytes] = []
+    size = first_seq = 0
+    for message in messages:
+        if not lines:
+            first_seq = message.seq
+        lines.append(message.to_line())
+        size += len(lines[-1])
+        if len(lines) >= FRAME_LINES or size >= FRAME_BYTES:
+            yield first_seq, lines
+            lines, size = [], 0
+    if lines:
+        yield first_seq, lines

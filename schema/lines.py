@@ -1,0 +1,64 @@
+"""Messages from their lines of `bus.jsonl`: the way back from `Message.to_line`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import orjson
+
+from .message import PRIORITY_NAMES, Message, Priority
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .message import PayloadSource
+
+
+def message_of_line(line: bytes, blobs: PayloadSource) -> Message:
+    """Return the message that a line tells of; `to_line` gives the line back, byte for byte.
+
+    Args:
+        line: a line that `Message.to_line` has made, without its newline.
+        blobs: where large payloads are.
+
+    Raises:
+        ValueError, KeyError: it is another line.
+    """
+    fields: dict[str, Any] = orjson.loads(line)
+    row = (
+        fields["seq"],
+        fields["id"],
+        _ts_ms(fields["ts"]),
+        fields["from"],
+        fields.get("to"),
+        fields["type"],
+        fields.get("correlation_id"),
+        fields.get("in_reply_to"),
+        _raw_payload(fields),
+        fields.get("payload_ref"),
+        PRIORITY_NAMES.index(fields.get("priority", PRIORITY_NAMES[Priority.NORMAL])),
+        _raw_headers(fields),
+    )
+    return Message(row, blobs, line)
+
+
+def _ts_ms(text: str) -> int:
+    if not text.endswith("Z"):
+        return int(text)  # one that RFC 3339 can't show
+    moment = datetime.fromisoformat(text)
+    return int(moment.timestamp()) * 1000 + moment.microsecond // 1000
+
+
+def _raw_payload(fields: dict[str, Any]) -> str | None:
+    if "payload" not in fields:
+        return None
+    payload = fields["payload"]
+    if fields.get("payload_error") == "decode_failed":
+        return str(payload)  # it was no JSON, and stands there as text
+    return orjson.dumps(payload).decode()
+
+
+def _raw_headers(fields: dict[str, Any]) -> str | None:
+    headers = fields.get("headers")
+    return None if headers is None else orjson.dumps(headers).decode()

@@ -1,0 +1,339 @@
+"""The archive: the log reads the same before and after, whatever dies on the way."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Draft, Exporter, IdConflict, Queue, UnknownParent, Worker
+from ackbus.bus import SegmentMissing
+from ackbus.export import Archiver, ArchiverRunning, archiver
+
+from ..conftest import wait_until
+
+
+@pytest.fixture
+def filled(bus: Bus) -> Bus:
+    """A log of 30 messages of every shape."""
+    large = "x" * 10_000
+    root = bus.publish(
+        "task.request", {"n": 1.50, "text": "ä\u2028\n"}, from_agent="planner", id="root"
+    )
+    for n in range(2, 30):
+        bus.publish(
+            "task.done" if n % 3 else "note",
+            large if n == 7 else n,
+            from_agent=f"agent-{n % 4}",
+            in_reply_to=root.id if n % 2 else None,
+            headers={"n": n} if n % 5 == 0 else None,
+            priority=n % 3,
+        )
+    bus.publish("last", from_agent="planner")
+    return bus
+
+
+def lines(bus: Bus, **filters: object) -> list[bytes]:
+    return [message.to_line() for message in bus.read(**filters)]
+
+
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiver, "SEGMENT_MESSAGES", 8)
+    monkeypatch.setattr(archiver, "FRAME_LINES", 3)
+    monkeypatch.setattr("ackbus.bus.archive.REMOVE_MESSAGES", 5)
+
+
+# The same before and after.
+
+
+@pytest.mark.parametrize("upto", [1, 8, 20, 30, 99])
+def test_log_reads_the_same_after_archiving(
+    filled: Bus, monkeypatch: pytest.MonkeyPatch, upto: int
+) -> None:
+    """Q-06, X-20: replay over archive and live equals the original, byte for byte."""
+    small_parts(monkeypatch)
+    looks = (
+        {},
+        {"from_seq": 5, "to_seq": 22},
+        {"type": "task.*"},
+        {"conversation": "root"},
+        {"agent": "agent-1"},
+        {"type": "note", "agent": "agent-3"},
+        {"since_ms": 1},
+    )
+    before = [lines(filled, **look) for look in looks]
+    newest = [m.seq for m in filled.log.newest(25)]
+    notes = [m.seq for m in filled.log.newest(4, type="note")]
+    made = Archiver(filled).archive(upto)
+    assert sum(segment.messages for segment in made) == min(upto, 30)
+    assert [lines(filled, **look) for look in looks] == before
+    assert [m.seq for m in filled.log.newest(25)] == newest
+    assert [m.seq for m in filled.log.newest(4, type="note")] == notes
+    for seq in range(1, 31):
+        message = filled.get(seq)
+        assert message is not None
+        by_id = filled.get(message.id)
+        assert by_id is not None
+        assert message.to_line() == by_id.to_line() == before[0][seq - 1]
+    assert filled.get(7).payload == "x" * 10_000  # type: ignore[union-attr]
+
+
+def test_segments_are_plain_jsonl_for_zstd(filled: Bus) -> None:
+    """`zstd -dc` shows them: the lines of bus.jsonl."""
+    import zstandard
+
+    before = lines(filled)
+    (segment,) = Archiver(filled).archive(30)
+    path = filled.archive.path(segment)
+    with open(path, "rb") as file:
+        reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        assert reader.read().splitlines() == before
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    assert filled.archive.state_of(segment) == "ok"
+
+
+def test_export_and_rebuild_give_the_same_bytes(filled: Bus, bus_dir: Path) -> None:
+    """M-86."""
+    exporter = Exporter(filled)
+    exporter.export_once()
+    before = (bus_dir / "bus.jsonl").read_bytes()
+    Archiver(filled).archive(20)
+    assert exporter.export_once() == 0
+    exporter.rebuild()
+    assert (bus_dir / "bus.jsonl").read_bytes() == before
+
+
+def test_exporter_that_is_behind_the_archive_reads_it(filled: Bus, bus_dir: Path) -> None:
+    before = lines(filled)
+    Archiver(filled).archive(30)
+    assert Exporter(filled).export_once() == 30
+    assert (bus_dir / "bus.jsonl").read_bytes().splitlines() == before
+
+
+def test_search_finds_what_was_archived(filled: Bus) -> None:
+    """Q-05: the index survives compaction, and can be built again after it."""
+    filled.publish("note", "needle", from_agent="planner")
+    assert [found.message.seq for found in filled.search("needle")] == [31]
+    Archiver(filled).archive(31)
+    assert [found.message.seq for found in filled.search("needle")] == [31]
+    Path(filled.layout.search).unlink()
+    assert [found.message.seq for found in filled.search("needle")] == [31]
+
+
+def test_reader_in_the_middle_of_the_log_goes_on_in_the_archive(
+    filled: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page that it has read may be gone from the log by the time it asks for the next."""
+    monkeypatch.setattr("ackbus.bus.log.PAGE_MESSAGES", 4)
+    before = lines(filled)
+    for upto in (2, 4, 11, 30):
+        reading = filled.read()
+        read = [next(reading).to_line() for _ in range(6)]
+        Archiver(filled).archive(upto)
+        assert read + [message.to_line() for message in reading] == before
+
+
+# What goes on as before.
+
+
+def test_seq_goes_on_when_all_is_archived(filled: Bus) -> None:
+    Archiver(filled).archive(30)
+    assert filled.publish("note", from_agent="planner").seq == 31
+    assert filled.log.newest_seq() == 31
+
+
+def test_archived_id_stays_taken(filled: Bus) -> None:
+    """Promise 3: the same id and content is stored once, other content is refused."""
+    first = filled.publish("note", "same", from_agent="planner", id="mine")
+    Archiver(filled).archive(31)
+    again = filled.publish("note", "same", from_agent="planner", id="mine")
+    assert (again.seq, again.duplicate) == (first.seq, True)
+    with pytest.raises(IdConflict, match="seq 31, with another payload"):
+        filled.publish("note", "other", from_agent="planner", id="mine")
+
+
+def test_archived_message_can_be_answered(filled: Bus) -> None:
+    Archiver(filled).archive(30)
+    receipt = filled.publish("task.done", from_agent="worker", in_reply_to="root")
+    assert filled.get(receipt.seq).conversation == "root"  # type: ignore[union-attr]
+    with pytest.raises(UnknownParent):
+        filled.publish("task.done", from_agent="worker", in_reply_to="nobody")
+
+
+def test_blob_of_an_archived_message_is_never_collected(filled: Bus) -> None:
+    """Promise 9."""
+    Archiver(filled).archive(30)
+    assert filled.collect_blobs(older_than_s=-1) == (0, 0)
+    assert filled.get(7).payload == "x" * 10_000  # type: ignore[union-attr]
+
+
+def test_counts_stay_what_they_were(filled: Bus) -> None:
+    before = filled.stats()
+    Archiver(filled).archive(20)
+    assert filled.stats() == before
+
+
+def test_queue_that_begins_in_the_archive_takes_it_in(filled: Bus) -> None:
+    """A new queue from the beginning gets all messages of its type."""
+    wanted = [message.seq for message in filled.read(type="task.done")]
+    Archiver(filled).archive(20)
+    seen: list[int] = []
+    Worker(filled, Queue.create(filled, "late", "task.done")).run(
+        lambda message: seen.append(message.seq), drain=True
+    )
+    assert seen == wanted
+
+
+def test_queue_that_is_near_the_archive_takes_it_in(filled: Bus) -> None:
+    wanted = [message.seq for message in filled.read(type="task.done", from_seq=15)]
+    queue = Queue.create(filled, "near", "task.done", start=15)
+    Archiver(filled).archive(20)
+    assert [claim.message.seq for claim in queue.claim("w", limit=100)] == wanted
+
+
+# The file keeps the rules.
+
+
+def test_plain_sql_can_not_take_messages_out(filled: Bus, bus_dir: Path) -> None:
+    Archiver(filled).archive(10)
+    connection = sqlite3.connect(bus_dir / "bus.db")
+    for statement in (
+        "DELETE FROM messages WHERE seq = 11",
+        "UPDATE archive_state SET last_seq = 11",
+        "UPDATE archive_state SET last_seq = 9",
+        "INSERT INTO messages (id, ts_ms, from_agent, type) VALUES ('root', 1, 'x', 'x')",
+        "INSERT INTO messages (seq, id, ts_ms, from_agent, type) VALUES (3, 'x', 1, 'x', 'x')",
+    ):
+        with pytest.raises(sqlite3.IntegrityError):
+            connection.execute(statement)
+    connection.close()
+
+
+# What may go wrong.
+
+
+@pytest.mark.parametrize("harm", ["missing", "torn", "altered"])
+def test_missing_or_damaged_segment_says_so(
+    filled: Bus, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    """Bad input: a segment that is truncated; a range whose segment is missing."""
+    small_parts(monkeypatch)
+    second = Archiver(filled).archive(30)[1]
+    path = Path(filled.archive.path(second))
+    if harm == "missing":
+        path.unlink()
+    elif harm == "torn":
+        os.truncate(path, second.bytes // 2)
+    else:
+        data = bytearray(path.read_bytes())
+        data[second.bytes // 2] ^= 1
+        path.write_bytes(data)
+    assert filled.archive.state_of(second) in ("missing", "altered")
+    with pytest.raises(SegmentMissing, match=r"messages 9 to 16 are in .*go on after 16"):
+        lines(filled)
+    assert len(lines(filled, to_seq=8)) == 8
+    assert len(lines(filled, from_seq=17)) == 14
+
+
+def test_one_archiver_at_a_time(filled: Bus) -> None:
+    first = Archiver(filled)
+    lock = first._lock()
+    with pytest.raises(ArchiverRunning, match="another process is archiving"):
+        Archiver(filled).archive(10)
+    lock.close()
+    assert Archiver(filled).archive(10)
+
+
+def test_nothing_to_move_makes_nothing(filled: Bus) -> None:
+    assert Archiver(filled).archive(0) == []
+    Archiver(filled).archive(10)
+    assert Archiver(filled).archive(10) == []
+    assert len(filled.archive.segments()) == 1
+
+
+KILLED = """
+import os, signal, sys
+from ackbus import Bus
+from ackbus.bus import archive
+from ackbus.export import Archiver, archiver
+
+bus_dir = sys.argv[1]
+archiver.SEGMENT_MESSAGES, archive.REMOVE_MESSAGES = 8, 5
+
+def all_lines():
+    with Bus.open(bus_dir) as bus:
+        return [message.to_line() for message in bus.read()]
+
+def archive_until(step):
+    left = step
+
+    def count(*_):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return True
+
+    bus = Bus.open(bus_dir)
+    bus.database.connection.trace_v2(1, count)
+    sys.addaudithook(
+        lambda event, _: event in ("open", "os.rename", "os.mkdir", "os.remove") and count()
+    )
+    Archiver(bus).archive(30)
+    os._exit(0)
+
+before = all_lines()
+for step in range(1000):
+    pid = os.fork()
+    if not pid:
+        archive_until(step)
+    status = os.waitpid(pid, 0)[1]
+    assert status in (0, signal.SIGKILL), status
+    assert all_lines() == before, step
+    if status == 0:
+        break
+print(step)
+"""
+
+
+def test_crash_in_every_step_loses_and_doubles_nothing(filled: Bus) -> None:
+    """Killed before each of its statements and file operations: one later each time."""
+    command = [sys.executable, "-c", KILLED, filled.layout.directory]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) > 30
+    assert filled.archive.upto() == 30
+    assert {filled.archive.state_of(each) for each in filled.archive.segments()} == {"ok"}
+
+
+def test_publishers_and_readers_go_on_while_messages_are_archived(bus: Bus) -> None:
+    """Q-10: without blocking writers; every message is read once, in order."""
+    bus.publish_many(Draft("note", n, from_agent="planner") for n in range(20_000))
+    stop = threading.Event()
+    slowest: list[float] = []
+
+    def publish() -> None:
+        import time
+
+        with Bus.open(bus.layout.directory) as own:
+            while not stop.is_set():
+                begun = time.monotonic()
+                own.publish("note", from_agent="other")
+                slowest.append(time.monotonic() - begun)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        reading = bus.read()
+        first = [next(reading).seq for _ in range(10)]
+        Archiver(bus).archive(20_000)
+        assert first + [message.seq for message in reading][: 20_000 - 10] == [*range(1, 20_001)]
+        wait_until(lambda: len(slowest) > 10)
+    finally:
+        stop.set()
+        thread.join()
+    assert bus.archive.upto() == 20_000
+    assert max(slowest) < 2.0  # of 30 s; its own share is some tens of milliseconds
