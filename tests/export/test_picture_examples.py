@@ -1,0 +1,32 @@
+"""The pictures in docs/ are what the code draws."""
+
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus
+
+from . import picture_examples
+
+
+@pytest.fixture
+def drawn(bus: Bus, bus_dir: Path) -> dict[str, str]:
+    picture_examples.fill(bus)
+    picture_examples.beat(bus_dir)
+    return picture_examples.draw(bus)
+
+
+def test_the_pictures_in_docs_are_what_the_code_draws(drawn: dict[str, str]) -> None:
+    kept = {path.name: path.read_text("utf-8") for path in picture_examples.FOLDER.iterdir()}
+    assert kept == drawn, "run: python tests/export/picture_examples.py --write"
+
+
+def test_the_same_traffic_gives_the_same_bytes(bus: Bus, drawn: dict[str, str]) -> None:
+    assert picture_examples.draw(bus) == drawn
+
+
+def test_the_page_about_pictures_shows_them() -> None:
+    page = (picture_examples.FOLDER.parent / "how-to" / "pictures.md").read_text("utf-8")
+    for path in picture_examples.FOLDER.iterdir():
+        part = f"](../pictures/{path.name})" if path.suffix == ".svg" else path.read_text("utf-8")
+        assert part in page, path.name
