@@ -1,4 +1,4 @@
-"""`bus.jsonl`, its importer, and the archiver, which makes the bus file small again."""
+"""The log in other forms: `bus.jsonl` and its importer, the archive, pictures."""
 
 from .exporter import Exporter, ExporterRunning
 from .field_map import FieldMap
@@ -6,6 +6,7 @@ from .importer import ImportReport, import_jsonl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from . import pictures as pictures
     from .archiver import Archiver as Archiver
     from .archiver import ArchiverRunning as ArchiverRunning
 
@@ -17,13 +18,16 @@ __all__ = [
     "FieldMap",
     "ImportReport",
     "import_jsonl",
+    "pictures",
 ]
 
 
 def __getattr__(name: str) -> object:
     """Load what few commands need only when it is asked for."""
-    if name not in ("Archiver", "ArchiverRunning"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import archiver
+    from importlib import import_module
 
-    return getattr(archiver, name)
+    if name == "pictures":
+        return import_module(".pictures", __name__)
+    if name in ("Archiver", "ArchiverRunning"):
+        return getattr(import_module(".archiver", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
