@@ -1,0 +1,82 @@
+"""`bus archive` and `bus segments`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Draft, Inbox
+
+from ..conftest import RunBus
+
+pytestmark = pytest.mark.usefixtures("bus_dir")
+
+
+@pytest.fixture
+def filled(bus: Bus) -> Bus:
+    bus.publish_many(Draft("note", n, from_agent="planner") for n in range(1, 11))
+    Inbox(bus, "worker").ack(8)
+    return bus
+
+
+def test_archive_moves_what_nobody_needs_and_says_who_needs_the_rest(
+    run_bus: RunBus, filled: Bus
+) -> None:
+    """X-20, Q-02: the policy is printed."""
+    before = run_bus("replay", "--from", "1", "--json").out
+    ended = run_bus("archive", "--before", "11")
+    assert ended.code == 0
+    archived, held = ended.out.splitlines()
+    assert archived.startswith("archived 8 messages, up to 8, into ")
+    assert held == "held: inbox worker has not done with 9 (seen 0 s ago)"
+    assert filled.archive.upto() == 8
+    assert run_bus("replay", "--from", "1", "--json").out == before
+    assert run_bus("show", "3", "--json").out == before.splitlines(keepends=True)[2]
+
+
+def test_idle_agent_is_passed_over_and_told(run_bus: RunBus, filled: Bus) -> None:
+    ended = run_bus("archive", "--before", "11", "--idle-after", "0s", "--json")
+    record = json.loads(ended.out)
+    assert (record["messages"], record["to"], record["held_by"]) == (10, 10, [])
+    assert [hold["name"] for hold in record["passed_over"]] == ["worker"]
+    poll = run_bus("poll", "worker")
+    assert (poll.code, poll.out) == (3, "")
+    assert poll.err.startswith("bus: messages for 'worker' up to 10 were archived unread; read")
+    assert run_bus("replay", "--from", "9", "--to", "10").code == 0
+    assert run_bus("ack", "worker", "10").code == 0
+    assert run_bus("poll", "worker").code == 4
+
+
+def test_dry_run_changes_nothing(run_bus: RunBus, filled: Bus) -> None:
+    ended = run_bus("archive", "--before", "6", "--dry-run")
+    assert (ended.code, ended.out) == (0, "would archive 5 messages, up to 5\n")
+    assert filled.archive.upto() == 0
+    assert not Path(filled.layout.archive).exists()
+
+
+def test_young_messages_stay_unless_asked_for(run_bus: RunBus, filled: Bus) -> None:
+    assert run_bus("archive").out == "archived 0 messages\n"
+    assert run_bus("archive", "--older-than", "0s").out.startswith("archived 8 messages, up to 8")
+    assert filled.archive.upto() == 8
+
+
+def test_before_and_older_than_exclude_each_other(run_bus: RunBus) -> None:
+    ended = run_bus("archive", "--before", "5", "--older-than", "1d")
+    assert (ended.code, ended.err) == (2, "bus: give --before or --older-than, not both\n")
+
+
+def test_segments_are_listed_and_verified(run_bus: RunBus, filled: Bus) -> None:
+    assert run_bus("segments").code == 4
+    run_bus("archive", "--before", "6")
+    listed = json.loads(run_bus("segments", "--json").out)
+    assert (listed["first_seq"], listed["last_seq"], listed["messages"]) == (1, 5, 5)
+    good = run_bus("segments", "--verify", "--json")
+    assert (good.code, json.loads(good.out)["state"]) == (0, "ok")
+    Path(listed["file"]).write_bytes(b"other")
+    bad = run_bus("segments", "--verify", "--json")
+    assert (bad.code, json.loads(bad.out)["state"]) == (1, "altered")
+    replay = run_bus("replay", "--from", "1")
+    assert (replay.code, replay.out) == (1, "")
+    assert replay.err.startswith(f"bus: messages 1 to 5 are in {listed['file']}, which can't be")
+    assert replay.err.endswith("put it back, or go on after 5\n")
+    assert run_bus("replay", "--from", "6").code == 0

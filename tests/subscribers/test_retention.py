@@ -1,0 +1,218 @@
+"""Retention: who holds the log, who is waited for no longer, and how these learn of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Draft, Inbox, InvalidInput, Queue
+from ackbus.export import Archiver
+from ackbus.schema import MailArchived
+from ackbus.subscribers import Hold, Retention
+
+DAY_MS = 86_400_000
+
+
+class Clock:
+    """A clock that tests move."""
+
+    now_ms = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def bus(bus_dir: Path, clock: Clock) -> Iterator[Bus]:
+    with Bus.open(bus_dir, clock=clock) as opened:
+        yield opened
+
+
+def publish(bus: Bus, count: int, to: str | None = None, type: str = "note") -> None:
+    # Past the check of recipients: some are strangers.
+    bus.log.append(Draft(type, n, from_agent="planner", to_agent=to) for n in range(count))
+
+
+def holds(bus: Bus, **options: float) -> list[tuple[str, str, int, bool]]:
+    found = Retention(bus, **options).holds()
+    return [(hold.kind, hold.name, hold.seq, hold.is_living) for hold in found]
+
+
+# Who holds.
+
+
+def test_inbox_holds_its_first_message_that_is_not_acknowledged(bus: Bus) -> None:
+    """Q-02: archive below the smallest cursor that needs something."""
+    publish(bus, 5)
+    Inbox(bus, "worker").ack(2)
+    assert holds(bus) == [("inbox", "worker", 3, True)]
+    Inbox(bus, "worker").ack(5)
+    assert holds(bus) == []
+
+
+def test_low_cursor_of_an_agent_without_mail_holds_nothing(bus: Bus) -> None:
+    publish(bus, 1)
+    Inbox(bus, "worker").ack(1)
+    Inbox(bus, "planner").ack(1)
+    publish(bus, 5, to="worker")
+    assert holds(bus) == [("inbox", "worker", 2, True)]
+
+
+def test_agent_that_never_came_holds_what_is_to_it_by_name(bus: Bus) -> None:
+    publish(bus, 3)
+    publish(bus, 2, to="stranger")
+    assert holds(bus) == [("inbox", "stranger", 4, True)]
+
+
+def test_own_messages_hold_nothing(bus: Bus) -> None:
+    publish(bus, 1)
+    Inbox(bus, "planner").ack(1)
+    publish(bus, 3)
+    assert holds(bus) == []
+
+
+def test_queue_holds_what_it_has_not_taken_in_and_what_is_not_over(bus: Bus) -> None:
+    publish(bus, 2)
+    publish(bus, 3, type="job")
+    queue = Queue.create(bus, "job")
+    assert holds(bus) == [("queue", "job", 3, True)]
+    first, second = queue.claim("w", limit=2)
+    queue.complete(first)
+    assert holds(bus) == [("queue", "job", 4, True)]
+    queue.complete(second)
+    (third,) = queue.claim("w")
+    assert holds(bus) == [("queue", "job", 5, True)]
+    queue.complete(third)
+    assert holds(bus) == []
+
+
+# Who is waited for.
+
+
+def test_agent_that_acts_is_living_and_one_that_nobody_saw_is_not(bus: Bus, clock: Clock) -> None:
+    """Q-02: a dead or idle agent must not pin the log for ever."""
+    publish(bus, 1)
+    for name in ("beats", "acks", "sleeps"):
+        Inbox(bus, name).ack(1)
+    publish(bus, 1)
+    clock.now_ms += 8 * DAY_MS
+    bus.heartbeats.beat("beats")
+    Inbox(bus, "acks").ack(1)
+    found = {name: is_living for _, name, _, is_living in holds(bus)}
+    assert found == {"beats": True, "acks": True, "sleeps": False}
+    assert all(is_living for *_, is_living in holds(bus, idle_after_s=9 * 86_400))
+
+
+def test_mail_for_an_agent_that_never_came_waits_as_long(bus: Bus, clock: Clock) -> None:
+    publish(bus, 1, to="stranger")
+    assert holds(bus) == [("inbox", "stranger", 1, True)]
+    clock.now_ms += 8 * DAY_MS
+    assert holds(bus) == [("inbox", "stranger", 1, False)]
+
+
+def test_queue_from_which_nobody_claims_is_not_living(bus: Bus, clock: Clock) -> None:
+    queue = Queue.create(bus, "job")
+    publish(bus, 2, type="job")
+    clock.now_ms += 8 * DAY_MS
+    assert holds(bus) == [("queue", "job", 1, False)]
+    queue.claim("w")
+    assert holds(bus) == [("queue", "job", 1, True)]
+
+
+def test_negative_patience_is_refused(bus: Bus) -> None:
+    with pytest.raises(InvalidInput, match="nobody can be idle for -1"):
+        Retention(bus, idle_after_s=-1)
+
+
+# What is planned, and what becomes of who is passed over.
+
+
+def test_plan_ends_before_the_first_hold_of_the_living(bus: Bus, clock: Clock) -> None:
+    publish(bus, 1)
+    Inbox(bus, "sleeps").ack(1)
+    clock.now_ms += 8 * DAY_MS
+    publish(bus, 9)
+    Inbox(bus, "works").ack(6)
+    plan = Retention(bus).plan(9)
+    sleeps = Hold("inbox", "sleeps", 2, clock.now_ms - 8 * DAY_MS, is_living=False)
+    works = Hold("inbox", "works", 7, clock.now_ms, is_living=True)
+    assert (plan.upto_seq, plan.held_by, plan.passed_over) == (6, [works], [sleeps])
+    assert Retention(bus).plan(4).upto_seq == 4
+    assert Retention(bus).plan(4).held_by == []
+    assert Retention(bus).plan(99).upto_seq == 6
+
+
+def archive(bus: Bus, upto: int) -> None:
+    retention = Retention(bus)
+    plan = retention.plan(upto)
+    retention.pass_over(plan)
+    Archiver(bus).archive(plan.upto_seq)
+
+
+def test_agent_that_comes_back_is_told_what_was_archived_unread(bus: Bus, clock: Clock) -> None:
+    """Bad input: a cursor in the archived range. Never silent."""
+    publish(bus, 3)
+    inbox = Inbox(bus, "sleeps")
+    inbox.ack(1)
+    clock.now_ms += 8 * DAY_MS
+    publish(bus, 2)
+    archive(bus, 3)
+    told = r"up to 3 were archived unread; .*'bus replay --from 2 --to 3', then 'bus ack sleeps 3'"
+    with pytest.raises(MailArchived, match=told):
+        inbox.poll()
+    assert [message.seq for message in bus.read(from_seq=2, to_seq=3)] == [2, 3]
+    inbox.ack(3)
+    assert [message.seq for message in inbox.poll()] == [4, 5]
+
+
+def test_agent_that_never_came_is_told_too(bus: Bus, clock: Clock) -> None:
+    publish(bus, 2, to="stranger")
+    clock.now_ms += 8 * DAY_MS
+    archive(bus, 2)
+    with pytest.raises(MailArchived):
+        Inbox(bus, "stranger").poll()
+
+
+def test_new_agent_begins_with_what_the_log_still_holds(bus: Bus) -> None:
+    publish(bus, 4)
+    archive(bus, 2)
+    assert [message.seq for message in Inbox(bus, "new").poll()] == [3, 4]
+
+
+def test_agent_that_acknowledged_is_never_told(bus: Bus) -> None:
+    publish(bus, 4)
+    inbox = Inbox(bus, "works")
+    inbox.ack(3)
+    archive(bus, 4)
+    assert bus.archive.upto() == 3
+    assert [message.seq for message in inbox.poll()] == [4]
+
+
+def test_queue_that_is_passed_over_gets_all_its_work(bus: Bus, clock: Clock) -> None:
+    """It reads the archive as it reads the log."""
+    queue = Queue.create(bus, "job")
+    publish(bus, 3, type="job")
+    clock.now_ms += 8 * DAY_MS
+    archive(bus, 3)
+    assert bus.archive.upto() == 3
+    assert [claim.message.seq for claim in queue.claim("w", limit=9)] == [1, 2, 3]
+
+
+def test_parked_message_can_be_requeued_out_of_the_archive(bus: Bus) -> None:
+    """What is parked stays for people, wherever its message is."""
+    publish(bus, 1)
+    inbox = Inbox(bus, "works", max_deliveries=1)
+
+    def fail(message: object) -> None:
+        raise ValueError
+
+    inbox.run(fail, drain=True)
+    archive(bus, 1)
+    assert bus.archive.upto() == 1
+    inbox.requeue(1)
+    assert [message.seq for message in inbox.poll()] == [1]
