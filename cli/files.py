@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from contextlib import closing
 from typing import Annotated
 
 import typer
 
-from ..export import Exporter, FieldMap, ImportReport, import_jsonl
-from ..schema import InvalidInput, Refused
+from ..bus import Bus
+from ..export import Exporter, FieldMap, ImportReport, exported_files, import_jsonl
+from ..schema import InvalidInput, NotFound, Refused
 from . import actions, output
 from .commands import Commands
 from .options import Directory, Json, User, Verbose
@@ -30,6 +32,16 @@ def export(
         bool, typer.Option("--follow", "-f", help="Go on with every new message, until Ctrl-C.")
     ] = False,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Write the whole file anew.")] = False,
+    rotate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE|off",
+            help="From now on, whoever exports: begin a new file where bus.jsonl would outgrow a "
+            "size like 10MB. The older lines are in bus-000001.jsonl and so on; bus.index.json "
+            "says what is where. off makes one file of all.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
     directory: Directory = None,
     user: User = False,
@@ -40,8 +52,9 @@ def export(
     While another exporter is at work, the plain form waits until that one has written what is
     there now; the others end with exit code 3.
     """
-    if follow and rebuild:
-        raise InvalidInput("give --follow or --rebuild, not both")
+    if sum((follow, rebuild, rotate is not None)) > 1:
+        raise InvalidInput("give one of --follow, --rebuild and --rotate")
+    limit = None if rotate is None else _rotate_bytes(rotate)
     with actions.open_bus(directory, user) as bus:
         exporter = Exporter(bus)
         if follow:
@@ -50,10 +63,13 @@ def export(
                 signal.signal(number, lambda *_: exporter.stop())
             exporter.follow()
             return 0
-        write = exporter.rebuild if rebuild else exporter.export_once
-        lacking = bus.log.newest_seq() - (0 if rebuild else exporter.position)
+        anew = rebuild or limit is not None
+        lacking = bus.log.newest_seq() - (0 if anew else exporter.position)
         with progress("exporting", lacking) as move:
-            count = write(progress=move)
+            if limit is not None:
+                count = exporter.rotate(limit, progress=move)
+            else:
+                count = (exporter.rebuild if rebuild else exporter.export_once)(progress=move)
         if json:
             record = {"exported": count, "last_seq": exporter.position, "file": bus.layout.jsonl}
             output.json_line(record)
@@ -66,7 +82,15 @@ def export(
     "import", example="bus import notes.jsonl --map type=kind,payload=body,in_reply_to=reply_to"
 )
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines; - reads stdin.")],
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE",
+            help="JSON lines; - reads stdin. Default: the bus's own bus.jsonl, as git left it "
+            "there after a merge.",
+            show_default=False,
+        ),
+    ] = None,
     field_map: Annotated[
         list[str] | None,
         typer.Option(
@@ -89,12 +113,29 @@ def import_(
     then the exit code is 3.
     """
     fields = _fields(field_map or ())
-    with actions.open_bus(directory, user) as bus, closing(open_input(file)) as stream:
+    with actions.open_bus(directory, user) as bus:
+        names = [file] if file is not None else exported_files(bus.layout.jsonl)
+        if not names:
+            raise NotFound(f"{bus.layout.jsonl} is not there; name a FILE")
+        reports = [(name, _import(bus, name, fields)) for name in names]
+    return _print(reports, json)
+
+
+def _import(bus: Bus, name: str, fields: FieldMap) -> ImportReport:
+    with closing(open_input(name)) as stream:
         size = os.fstat(stream.fileno()).st_size or None
         with progress("importing", size) as move:
-            report = import_jsonl(bus, stream, field_map=fields, progress=move)
-    _print(report, json)
-    return Refused.exit_code if report.skipped else 0
+            return import_jsonl(bus, stream, field_map=fields, progress=move)
+
+
+def _rotate_bytes(size: str) -> int:
+    """Return the bytes that --rotate means; 0 for off."""
+    if size == "off":
+        return 0
+    found = re.fullmatch(r"(\d{1,12})(|k|M|G)B?", size)
+    if found is None:
+        raise InvalidInput(f"--rotate must be off, or a size like 500kB, 10MB, not {size!a}")
+    return int(found[1]) * {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3}[found[2]]
 
 
 def _fields(entries: Sequence[str]) -> FieldMap:
@@ -104,16 +145,24 @@ def _fields(entries: Sequence[str]) -> FieldMap:
         raise InvalidInput(f"--map: {error}") from error
 
 
-def _print(report: ImportReport, json: bool) -> None:
-    for number, reason in report.reasons:
-        output.note(f"line {number} skipped: {output.within_line(reason)}")
-    if report.skipped > len(report.reasons):
-        more = output.counted(report.skipped - len(report.reasons), "more line")
-        output.note(f"{more} skipped")
+def _print(reports: list[tuple[str, ImportReport]], json: bool) -> int:
+    """Print what was skipped, and the sums; return the exit code."""
+    for name, report in reports:
+        where = f"{name}: " if len(reports) > 1 else ""
+        for number, reason in report.reasons:
+            output.note(f"{where}line {number} skipped: {output.within_line(reason)}")
+        if report.skipped > len(report.reasons):
+            more = output.counted(report.skipped - len(report.reasons), "more line")
+            output.note(f"{where}{more} skipped")
+    record = {
+        name: sum(getattr(report, name) for _, report in reports)
+        for name in ("stored", "duplicates", "skipped")
+    }
     if json:
-        record = {"stored": report.stored, "duplicates": report.duplicates}
-        output.json_line(record | {"skipped": report.skipped})
+        output.json_line(record)
     else:
         output.line(
-            f"stored {report.stored}, already there {report.duplicates}, skipped {report.skipped}"
+            f"stored {record['stored']}, already there {record['duplicates']},"
+            f" skipped {record['skipped']}"
         )
+    return Refused.exit_code if record["skipped"] else 0

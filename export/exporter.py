@@ -6,8 +6,9 @@ import threading
 import time
 
 from ..bus import RECHECK_S
-from ..schema import AckbusError, FileLock, Refused, TimedOut, start_thread
-from .position import Position
+from ..schema import AckbusError, FileLock, InvalidInput, Refused, TimedOut, start_thread
+from .position import Position, Rotation
+from .replaced import NotImported
 from .writer import Writer, unwritable
 
 TYPE_CHECKING = False
@@ -22,6 +23,9 @@ MIN_PAUSE_S = 0.02
 
 #: How long `export_once` waits for an exporter that is already at work, in seconds.
 WAIT_FOR_OTHER_S = 30.0
+
+#: The smallest size at which files are cut, in bytes: a directory is no place for one file a line.
+MIN_ROTATE_BYTES = 4096
 
 
 class ExporterRunning(Refused):
@@ -42,6 +46,7 @@ class Exporter:
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._failure: Exception | None = None
+        self._trouble = ""
 
     @property
     def position(self) -> int:
@@ -60,7 +65,8 @@ class Exporter:
             How many messages this call wrote.
 
         Raises:
-            Refused: the file's last line is not from this bus.
+            NotImported: the file was replaced, and has messages that this bus lacks.
+            Refused: a line of it was not written by a bus.
             TimedOut: the other exporter did not get that far within 30 s.
             BusUnusable: the file can't be written.
         """
@@ -102,14 +108,42 @@ class Exporter:
         finally:
             lock.close()
 
+    def rotate(self, limit_bytes: int, *, progress: Callable[[int], object] | None = None) -> int:
+        """Cut `bus.jsonl` where it would outgrow a size, now and in every later export.
+
+        What was cut off is in `bus-000001.jsonl` and so on; `bus.index.json` says what is where.
+        The files are written anew: where they are cut depends on the log and the limit only.
+
+        Args:
+            limit_bytes: the size, at least 4,096; 0 makes one file of all again.
+            progress: called now and then with the number of messages written so far.
+
+        Returns:
+            How many messages the files hold.
+
+        Raises:
+            InvalidInput: the limit is too small.
+            ExporterRunning: another exporter is at work.
+            BusUnusable: the files can't be written; the next export does it then.
+        """
+        if limit_bytes and limit_bytes < MIN_ROTATE_BYTES:
+            raise InvalidInput(f"files must be allowed {MIN_ROTATE_BYTES:,} bytes at least")
+        lock = self._lock_or_raise()
+        try:
+            Rotation(self._bus.database).set(limit_bytes)
+            return Writer(self._bus).rebuild(progress)
+        finally:
+            lock.close()
+
     def follow(self) -> None:
         """Export every message soon after it is published; blocks until `stop` is called.
 
-        A full disk or a locked bus is waited out.
+        A full disk or a locked bus is waited out, and so is a `bus.jsonl` that git has put there
+        and `bus import` has not yet read.
 
         Raises:
             ExporterRunning: another exporter is at work.
-            Refused: the file's last line is not from this bus.
+            Refused: a line of the file was not written by a bus.
         """
         lock = self._lock_or_raise()
         writer = Writer(self._bus)
@@ -135,7 +169,7 @@ class Exporter:
 
         Raises:
             ExporterRunning: another exporter is at work.
-            Refused: the file's last line is not from this bus.
+            Refused: a line of the file was not written by a bus.
         """
         self._stopped, self._failure = False, None
         self._ready.clear()
@@ -176,14 +210,18 @@ class Exporter:
             self._bus.database.close_thread()
 
     def _catch_up_patiently(self, writer: Writer) -> None:
-        """Export; what may pass by itself is logged, and tried again at the next look."""
+        """Export; what may pass is logged, and tried again at the next look."""
         try:
             writer.catch_up()
-        except Refused:
-            raise
+            self._trouble = ""
         except AckbusError as error:
+            if isinstance(error, Refused) and not isinstance(error, NotImported):
+                raise
+            if str(error) == self._trouble:
+                return  # it was said before
             import logging
 
+            self._trouble = str(error)
             logging.getLogger("ackbus.export").warning("bus.jsonl is behind: %s", error)
 
     def _lock(self) -> FileLock | None:

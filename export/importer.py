@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from ..schema import (
@@ -32,6 +33,25 @@ MAX_LINE_BYTES = 2 * MAX_PAYLOAD_BYTES
 
 #: How many refused lines a report keeps in full; it counts them all.
 MAX_REASONS = 1000
+
+
+#: What git begins the lines with that it puts around a conflict; "=======" stands between them.
+_MARKERS = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
+
+
+class ConflictMarkers(Refused):
+    """The lines are in conflict: git could not merge them, and nobody has done it since.
+
+    Attributes:
+        number: the line of the first marker.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(
+            f"line {number} is a conflict marker of git; run 'bus setup git', then merge the file"
+            " again with 'git checkout --merge -- FILE'"
+        )
 
 
 @dataclass(slots=True)
@@ -70,7 +90,9 @@ def import_jsonl(
 
     Messages get new places in the log, in the order of the lines. Repeating an import, also after
     a crash, stores nothing twice. A line that can't be a message is skipped and reported; the
-    others are stored, at most 1,000 lines or some 8 MiB in a transaction.
+    others are stored, at most 1,000 lines or some 8 MiB in a transaction. Lines may come twice,
+    and in any order. Where git left conflict markers nothing is stored; of a pipe, what stands
+    before them.
 
     Args:
         bus: where to.
@@ -79,8 +101,11 @@ def import_jsonl(
         progress: called after each transaction with the number of bytes read so far.
 
     Raises:
+        ConflictMarkers: git left a conflict in the lines.
         BusBusy, BusUnusable: the bus can't be written; what was stored before stays.
     """
+    if stream.seekable():
+        _refuse_markers_ahead(stream)
     fields = field_map or FieldMap()
     report = ImportReport()
     batch: list[tuple[int, Draft]] = []
@@ -89,11 +114,15 @@ def import_jsonl(
         done += len(line)
         if line.isspace():
             continue
+        if line.startswith(_MARKERS):
+            raise ConflictMarkers(number)
         report.lines += 1
         try:
             batch.append((number, _draft(line, fields)))
         except InvalidInput as error:
-            report.skip(number, error)
+            # Only the last line of a file can lack its end: whoever wrote it was cut short.
+            whole = line.endswith(b"\n") or len(line) == MAX_LINE_BYTES
+            report.skip(number, error if whole else f"the file ends within the line: {error}")
         if len(batch) >= BATCH_LINES or done - stored >= BATCH_BYTES:
             _store(bus, batch, report)
             batch, stored = [], done
@@ -104,6 +133,20 @@ def import_jsonl(
         progress(done)
     report.reasons.sort()  # a batch reports what it could not read before what it could not store
     return report
+
+
+def _refuse_markers_ahead(stream: BinaryIO) -> None:
+    """Raise for a conflict marker anywhere in a stream that can be read again."""
+    start = stream.tell()
+    data, lines = b"\n", 0  # as if a line ended before the first
+    while chunk := stream.read(BATCH_BYTES):
+        data += chunk
+        found = re.search(rb"\n(<{7}|\|{7}|>{7}) ", data)
+        if found is not None:
+            raise ConflictMarkers(lines + data.count(b"\n", 0, found.end()))
+        lines += data.count(b"\n", 0, -8)
+        data = data[-8:]  # what may be the beginning of one
+    stream.seek(start)
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:

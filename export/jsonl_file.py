@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
-from ..schema import InvalidInput, Refused, decode
+import orjson
+
+from ..schema import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,14 +38,30 @@ class JsonlFile:
         Raises:
             Refused: the last line is no line of a bus.
         """
-        size = os.fstat(self._fd).st_size
+        size = self.size
         end = self._line_end(size)
         if end < size:
             os.ftruncate(self._fd, end)
         if end == 0:
             return None
         start = self._line_end(end - 1)
-        return _identity(os.pread(self._fd, end - start, start), self._path)
+        return _identity(os.pread(self._fd, end - start, start), self._path, "last")
+
+    def first(self) -> tuple[int, str] | None:
+        """Return the seq and id of the first line; None when there is no whole line.
+
+        Raises:
+            Refused: it is no line of a bus.
+        """
+        with open(self._fd, "rb", closefd=False) as stream:
+            stream.seek(0)
+            line = stream.readline()
+        return _identity(line, self._path, "first") if line.endswith(b"\n") else None
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return os.fstat(self._fd).st_size
 
     def is_in_place(self) -> bool:
         """Whether the path still names this file: git and people replace or remove it."""
@@ -72,15 +90,16 @@ class JsonlFile:
         return 0
 
 
-def _identity(line: bytes, path: str) -> tuple[int, str]:
+def _identity(line: bytes, path: str, which: str) -> tuple[int, str]:
     try:
-        fields = decode(line, "line")
-    except InvalidInput:
+        fields = orjson.loads(line)
+    except orjson.JSONDecodeError:
         fields = None
     if isinstance(fields, dict):
         seq, id = fields.get("seq"), fields.get("id")
         if isinstance(seq, int) and isinstance(id, str):
             return seq, id
     raise Refused(
-        f"the last line of {path} was not written by a bus; 'bus export --rebuild' writes it anew"
+        f"the {which} line of {path} was not written by a bus;"
+        " 'bus export --rebuild' writes it anew"
     )

@@ -1,4 +1,4 @@
-"""How far the log has been exported: the table `export_state`."""
+"""What every exporter of a bus must know: how far the log was exported, and where files are cut."""
 
 from __future__ import annotations
 
@@ -25,3 +25,18 @@ class Position:
     def set(self, seq: int) -> None:
         """Store it; only the one exporter does."""
         self._database.change(_SQL["advance"], (seq,))
+
+
+class Rotation:
+    """The size over which `bus.jsonl` is cut: an entry of the table `meta`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self) -> int:
+        """Return it, in bytes; 0 when the file is never cut."""
+        return int(self._database.value(_SQL["rotation"]) or 0)
+
+    def set(self, limit: int) -> None:
+        """Store it; the files must then be written anew, under the same export lock."""
+        self._database.change(_SQL["set_rotation"], (str(limit),))

@@ -5,3 +5,10 @@ SELECT last_seq FROM export_state;
 
 -- name: advance
 UPDATE export_state SET last_seq = ?;
+
+-- name: rotation
+SELECT value FROM meta WHERE key = 'export_rotate_bytes';
+
+-- name: set_rotation
+INSERT INTO meta (key, value) VALUES ('export_rotate_bytes', ?)
+  ON CONFLICT (key) DO UPDATE SET value = excluded.value;

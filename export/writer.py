@@ -11,7 +11,9 @@ import os
 
 from ..schema import BusUnusable, Refused
 from .jsonl_file import JsonlFile
-from .position import Position
+from .parts import STAGED, Parts, split
+from .position import Position, Rotation
+from .replaced import refuse_unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,32 +30,34 @@ BATCH_BYTES = 1024 * 1024
 
 
 class Writer:
-    """Brings the file up to the log. Only the holder of the export lock may have one."""
+    """Brings the files up to the log. Only the holder of the export lock may have one."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._path = bus.layout.jsonl
         self._position = Position(bus.database)
         self._file: JsonlFile | None = None
+        self._limit = 0
+        self._parts = Parts(bus.layout.directory, 0)
         self._last_seq = 0
 
     def catch_up(self, progress: Callable[[int], object] | None = None) -> int:
-        """Append what the file lacks, and return how many messages that were.
+        """Append what the files lack, and return how many messages that were.
 
-        A file that has everything is left untouched. One that was removed or replaced is written
-        again, or gone on with.
+        Files that have everything are left untouched. One that was removed or replaced is gone on
+        with, or all are written anew, if the log has all that is in them.
 
         Raises:
-            Refused: the file's last line is not from this bus.
-            BusUnusable: the file can't be written; the next call mends what was left half done.
+            NotImported: a file that was replaced has messages that the log lacks.
+            Refused: a line of it was not written by a bus.
+            BusUnusable: a file can't be written; the next call mends what was left half done.
         """
-        count = 0
         try:
-            file = self._open()
+            count = self._open(progress)
             newest = self._bus.log.newest_seq()
             messages = self._bus.log.read(after_seq=self._last_seq, upto_seq=newest)
             for lines, last_seq in _batches(messages):
-                file.append(lines)
+                self._append(lines)
                 self._position.set(last_seq)
                 self._last_seq = last_seq
                 count += len(lines)
@@ -67,32 +71,52 @@ class Writer:
         return count
 
     def rebuild(self, progress: Callable[[int], object] | None = None) -> int:
-        """Write the whole file anew beside the old one, put it in its place, and count its lines.
+        """Write all files anew beside the old ones, put them in their place, and count the lines.
 
         Raises:
-            BusUnusable: it can't be written; the old one is as it was.
+            BusUnusable: they can't be written; the old ones are as they were.
         """
         self.close()
-        fresh = self._path + ".new"
-        count = last_seq = 0
+        self._read_rotation()
+        fresh = self._path + STAGED
         try:
-            if os.path.exists(fresh):  # of a rebuild that was killed
-                os.unlink(fresh)
-            file = JsonlFile(fresh)
-            try:
-                for lines, last_seq in _batches(self._bus.log.read()):  # noqa: B007 - used after
-                    file.append(lines)
-                    count += len(lines)
-                    if progress is not None:
-                        progress(count)
-                file.sync()
-            finally:
-                file.close()
-            os.replace(fresh, self._path)
+            self._parts.remove_staged()
+            staged, count, self._last_seq = self._stage(fresh, progress)
+            self._parts.replace(staged, self._path, fresh)
         except OSError as error:
             raise unwritable(self._path, error) from error
-        self._position.set(last_seq)
+        self._position.set(self._last_seq)
         return count
+
+    def _stage(
+        self, fresh: str, progress: Callable[[int], object] | None
+    ) -> tuple[list[str], int, int]:
+        """Write the whole log into `fresh`, cut like the files that it will replace.
+
+        Returns:
+            The parts that were cut off it, how many messages all have, and the last seq.
+        """
+        staged: list[str] = []
+        count = last_seq = 0
+        file = JsonlFile(fresh)
+        try:
+            for lines, last_seq in _batches(self._bus.log.read()):  # noqa: B007 - used after
+                first, *others = split(lines, file.size, self._limit)
+                file.append(first)
+                for piece in others:
+                    file.sync()
+                    file.close()
+                    staged.append(self._parts.path(len(staged) + 1) + STAGED)
+                    os.replace(fresh, staged[-1])
+                    file = JsonlFile(fresh)
+                    file.append(piece)
+                count += len(lines)
+                if progress is not None:
+                    progress(count)
+            file.sync()
+        finally:
+            file.close()
+        return staged, count, last_seq
 
     def close(self) -> None:
         """Give the file back; more than once does nothing."""
@@ -100,30 +124,58 @@ class Writer:
         if file is not None:
             file.close()
 
-    def _open(self) -> JsonlFile:
-        """Return the file, open at the end of its last whole line."""
+    def _append(self, lines: list[bytes]) -> None:
+        """Write lines, and cut the file where they would make it too large."""
+        assert self._file is not None
+        first, *others = split(lines, self._file.size, self._limit)
+        self._file.append(first)
+        for piece in others:
+            self._file.sync()  # the index promises its checksum
+            self.close()
+            self._parts.cut(self._path)
+            self._file = JsonlFile(self._path)
+            self._file.append(piece)
+
+    def _open(self, progress: Callable[[int], object] | None) -> int:
+        """Open the file at the end of its last whole line.
+
+        Returns:
+            How many messages it had to write anew before.
+        """
         if self._file is not None and not self._file.is_in_place():
             self.close()
-        if self._file is None:
+        if self._file is not None:
+            return 0
+        self._read_rotation()
+        count = 0
+        if not self._resume():
+            self.close()
+            refuse_unknown(self._bus)
+            count = self.rebuild(progress)
             self._file = JsonlFile(self._path)
-            self._last_seq = self._resume(self._file)
-        return self._file
+        if self._position.get() != self._last_seq:
+            self._position.set(self._last_seq)
+        return count
 
-    def _resume(self, file: JsonlFile) -> int:
-        """Return the seq of the file's last line, which the position then says too."""
-        last = file.mend()
-        seq = 0
-        if last is not None:
-            seq, id = last
-            message = self._bus.log.at(seq)
-            if message is None or message.id != id:
-                raise Refused(
-                    f"{self._path} ends with message {seq} ({id}), which is not in this bus;"
-                    " 'bus import' brings its lines in, 'bus export --rebuild' writes it anew"
-                )
-        if self._position.get() != seq:
-            self._position.set(seq)
-        return seq
+    def _read_rotation(self) -> None:
+        self._limit = Rotation(self._bus.database).get()
+        self._parts = Parts(self._bus.layout.directory, self._limit)
+
+    def _resume(self) -> bool:
+        """Open the file and learn its last seq; False when the files are not this bus's own."""
+        if not self._parts.are_whole():
+            return False
+        self._file = file = JsonlFile(self._path)
+        try:
+            first, last = file.first(), file.mend()
+        except Refused:
+            return False
+        self._last_seq = self._parts.last_seq
+        if first is None or last is None:
+            return True
+        self._last_seq, id = last
+        message = self._bus.log.at(self._last_seq)
+        return first[0] > self._parts.last_seq and message is not None and message.id == id
 
 
 def _batches(messages: Iterable[Message]) -> Iterator[tuple[list[bytes], int]]:

@@ -21,7 +21,7 @@ bus.db-wal
 bus.db-shm
 bus.db.new*
 bus.db.v*
-bus.jsonl.new
+bus*.json*.new
 doorbell
 *.lock
 blobs/.tmp-*

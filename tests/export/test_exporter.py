@@ -196,6 +196,21 @@ def test_a_payload_that_is_no_json_still_gives_a_whole_line(bus: Bus) -> None:
     assert (long["payload"], good["payload"]) == ({"a": 1}, {"b": 2})
 
 
+def test_a_number_beyond_64_bits_in_the_last_line_stops_nothing(bus: Bus) -> None:
+    """Pitfall 21: another program stored it; the exporter writes it as it is and goes on after."""
+    huge = "1234567890" * 3
+    with bus.transaction() as connection:
+        connection.execute(  # type: ignore[attr-defined]
+            "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES ('h', 0, 'a', 't', ?)",
+            (huge,),
+        )
+    Exporter(bus).export_once()
+    publish_some(bus, 1)
+    assert Exporter(bus).export_once() == 1
+    assert exported(bus) == log_lines(bus)
+    assert huge.encode() in exported(bus)
+
+
 @pytest.fixture
 def following(bus: Bus) -> Iterator[Exporter]:
     with Exporter(bus) as exporter:

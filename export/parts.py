@@ -1,0 +1,223 @@
+"""The parts that were cut off `bus.jsonl`, and `bus.index.json`, which says what is in which.
+
+The index is derived from the parts, and it is the sign that they are complete: whoever writes all
+files anew removes it first and writes it last.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import closing
+from dataclasses import asdict, dataclass
+
+import orjson
+
+from ..schema import Refused
+from .jsonl_file import JsonlFile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: How much of a part is read at a time for its checksum, in bytes.
+_CHUNK_BYTES = 1024 * 1024
+
+#: What the names of files end with that are being written anew.
+STAGED = ".new"
+
+_NAME = re.compile(r"bus-\d{6,}\.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One rotated file.
+
+    Attributes:
+        name: its name in the bus directory.
+        first_seq, last_seq: the seqs of its first and its last message.
+        messages: how many it holds.
+        bytes: its size.
+        sha256: the checksum of its bytes, in hexadecimal digits.
+    """
+
+    name: str
+    first_seq: int
+    last_seq: int
+    messages: int
+    bytes: int
+    sha256: str
+
+
+def part_names(directory: str) -> list[str]:
+    """Return the names of the rotated parts in a directory, oldest first."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    return sorted((name for name in names if _NAME.fullmatch(name)), key=lambda n: (len(n), n))
+
+
+def part_name(number: int) -> str:
+    """Return the name of a part; the first is number 1."""
+    return f"bus-{number:06}.jsonl"
+
+
+def split(lines: Iterable[bytes], size: int, limit: int) -> list[list[bytes]]:
+    """Split lines where the file that they are for would outgrow a limit.
+
+    Every list but the first begins a new file; the first is empty when the file is full already.
+
+    Args:
+        lines: without their newlines.
+        size: how large the file is, in bytes.
+        limit: how large it may be; 0 for no limit. A file has one line at least.
+    """
+    pieces: list[list[bytes]] = [[]]
+    for line in lines:
+        if limit and size and size + len(line) + 1 > limit:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(line)
+        size += len(line) + 1
+    return pieces
+
+
+class Parts:
+    """The parts of one bus. Only the holder of the export lock may have them.
+
+    Args:
+        directory: the bus directory.
+        limit: the size over which `bus.jsonl` is cut, in bytes; 0 when it never is.
+    """
+
+    def __init__(self, directory: str, limit: int) -> None:
+        self._directory = directory
+        self._limit = limit
+        self._index = os.path.join(directory, "bus.index.json")
+        self._parts: list[Part] = []
+
+    @property
+    def last_seq(self) -> int:
+        """The seq of the last message in a part; 0 when there is no part."""
+        return self._parts[-1].last_seq if self._parts else 0
+
+    def path(self, number: int) -> str:
+        """Return where the part of a number is."""
+        return os.path.join(self._directory, part_name(number))
+
+    def are_whole(self) -> bool:
+        """Read the index, and say whether the files are what it says.
+
+        A part that was cut just before a crash goes into the index now.
+        """
+        names = part_names(self._directory)
+        if not self._limit:
+            return not names and not os.path.exists(self._index)
+        recorded = self._read()
+        if recorded is None or not all(map(self._is_in_place, recorded)):
+            return False
+        expected = [part.name for part in recorded]
+        if names == expected:
+            self._parts = recorded
+            return True
+        if names != [*expected, part_name(len(expected) + 1)]:
+            return False
+        try:
+            cut = _describe(os.path.join(self._directory, names[-1]))
+        except Refused:
+            return False
+        self._parts = recorded
+        self._store([*recorded, cut])
+        return True
+
+    def cut(self, jsonl: str) -> None:
+        """Make `bus.jsonl` the next part; its bytes must be on the disk."""
+        path = self.path(len(self._parts) + 1)
+        os.rename(jsonl, path)
+        self._store([*self._parts, _describe(path)])
+
+    def remove_staged(self) -> None:
+        """Remove what a rebuild left that was killed."""
+        for name in os.listdir(self._directory):
+            if re.fullmatch(r"bus(-\d{6,})?\.jsonl\.new", name):
+                os.unlink(os.path.join(self._directory, name))
+
+    def replace(self, staged: list[str], jsonl: str, fresh: str) -> None:
+        """Put files that were written anew in the place of all that are there.
+
+        A crash on the way leaves no index beside parts, or an index where there is no limit:
+        either way the next exporter writes them all anew.
+
+        Args:
+            staged: the files that become the parts, in order.
+            jsonl: `bus.jsonl`.
+            fresh: what becomes it.
+        """
+        if self._limit:
+            self._remove_index()
+        else:
+            os.replace(fresh, jsonl)  # before the parts go: it has all that they have
+        for number, path in enumerate(staged, 1):
+            os.replace(path, self.path(number))
+        kept = {part_name(number) for number in range(1, len(staged) + 1)}
+        for name in part_names(self._directory):
+            if name not in kept:
+                os.unlink(os.path.join(self._directory, name))
+        if not self._limit:
+            self._remove_index()
+            return
+        os.replace(fresh, jsonl)
+        self._store([_describe(self.path(number)) for number in range(1, len(staged) + 1)])
+
+    def _is_in_place(self, part: Part) -> bool:
+        try:
+            return os.stat(os.path.join(self._directory, part.name)).st_size == part.bytes
+        except FileNotFoundError:
+            return False
+
+    def _read(self) -> list[Part] | None:
+        """Return what the index says; None when it is not there, or not for this limit."""
+        try:
+            with open(self._index, "rb") as file:
+                index = orjson.loads(file.read())
+            if index["rotate_bytes"] != self._limit:
+                return None
+            return [Part(**fields) for fields in index["parts"]]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def _store(self, parts: list[Part]) -> None:
+        index = {"rotate_bytes": self._limit, "parts": [asdict(part) for part in parts]}
+        fresh = self._index + STAGED
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb") as file:
+            file.write(orjson.dumps(index, option=orjson.OPT_INDENT_2) + b"\n")
+        os.replace(fresh, self._index)
+        self._parts = parts
+
+    def _remove_index(self) -> None:
+        if os.path.exists(self._index):
+            os.unlink(self._index)
+
+
+def _describe(path: str) -> Part:
+    """Read a part from end to end.
+
+    Raises:
+        Refused: its first or its last line was not written by a bus.
+    """
+    import hashlib
+
+    digest = hashlib.sha256()
+    messages = 0
+    with closing(JsonlFile(path)) as file, open(path, "rb") as stream:
+        first, last = file.first(), file.mend()
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            messages += chunk.count(b"\n")
+        if first is None or last is None:
+            raise Refused(f"{path} is empty")
+        return Part(
+            os.path.basename(path), first[0], last[0], messages, file.size, digest.hexdigest()
+        )

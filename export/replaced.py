@@ -1,0 +1,64 @@
+"""What to do with a `bus.jsonl` that somebody else put there: git, in a merge or a checkout.
+
+The file is derived, so it may be written anew; but not before the log has all that is in it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import orjson
+
+from ..schema import Refused
+from .parts import part_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..bus import Bus
+
+_HINT = "'bus export --rebuild' writes it anew"
+
+
+class NotImported(Refused):
+    """The files hold messages that the log lacks: an import must bring them in first."""
+
+
+def exported_files(jsonl: str) -> list[str]:
+    """Return the rotated parts beside a `bus.jsonl`, oldest first, and at the end itself."""
+    directory = os.path.dirname(jsonl)
+    parts = [os.path.join(directory, name) for name in part_names(directory)]
+    return [*parts, jsonl] if os.path.exists(jsonl) else parts
+
+
+def refuse_unknown(bus: Bus) -> None:
+    """Make sure that writing the files anew loses nothing.
+
+    Raises:
+        NotImported: a line is a message that the log lacks.
+        Refused: a line is no message.
+    """
+    for path in exported_files(bus.layout.jsonl):
+        for number, id in _ids(path):
+            if bus.log.get(id) is None:
+                raise NotImported(
+                    f"{path} has message {id} on line {number}, which is not in this bus;"
+                    f" 'bus import' brings its lines in, {_HINT}"
+                )
+
+
+def _ids(path: str) -> Iterator[tuple[int, str]]:
+    """Yield the number and the id of each whole line."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                record = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                record = None
+            id = record.get("id") if isinstance(record, dict) else None
+            if not isinstance(id, str):
+                raise Refused(f"line {number} of {path} was not written by a bus; {_HINT}")
+            yield number, id
