@@ -143,7 +143,11 @@ def preview(message: Message, blobs: BlobStore) -> str:
         return f"[{message.payload_error}]"
     if not message.has_payload:
         return ""
-    payload = message.payload
+    return preview_of(message.payload)
+
+
+def preview_of(payload: object) -> str:
+    """Return the first line of a payload, cut where it is long."""
     text = payload if isinstance(payload, str) else orjson.dumps(payload).decode()
     first = text[: PREVIEW_CHARS + 1].partition("\n")[0].removesuffix("\r")
     cut = len(first) > PREVIEW_CHARS or len(text.rstrip("\r\n")) > len(first)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import Ended
+from ..conftest import Ended, RunBus
+from .clones import Clone, isolated
 
 BUS = Path(sysconfig.get_path("scripts"), "bus")
 
@@ -78,6 +79,34 @@ def on_terminal(project: Path, bus_env: dict[str, str]) -> Callable[..., str]:
         return sent.decode()
 
     return run
+
+
+@pytest.fixture
+def repository(project: Path, run_bus: RunBus, bus_env: dict[str, str]) -> Clone:
+    """A git repository with a bus and no commit."""
+    made = Clone(project, run_bus, isolated(bus_env))
+    made.git("init", "-q")
+    made.bus("init")
+    return made
+
+
+@pytest.fixture
+def two_clones(tmp_path: Path, repository: Clone) -> tuple[Clone, Clone]:
+    """Two clones of one repository, set up, each with its bus; both know the first messages."""
+    first, second = repository, Clone(tmp_path / "second", repository.run_bus, repository.env)
+    first.git("init", "-q", "--bare", str(tmp_path / "hub.git"))
+    first.git("remote", "add", "origin", str(tmp_path / "hub.git"))
+    first.bus("setup", "git")
+    for number in range(3):
+        first.publish(f"begun {number}")
+    first.commit("begin")
+    first.push()
+    first.git("clone", "-q", "--branch", "main", str(tmp_path / "hub.git"), str(second.path))
+    second.bus("init")
+    second.bus("setup", "git")
+    second.bus("import")
+    second.commit()
+    return first, second
 
 
 def assert_error(ended: Ended, code: int, *words: str) -> None:

@@ -75,7 +75,7 @@ def test_every_command_that_needs_a_bus_takes_the_same_options() -> None:
     for path, command in _commands():
         options = {option for parameter in command.params for option in parameter.opts}
         assert {"--dir", "--verbose", "-v"} <= options, path
-        assert "--user" in options or path == "bus demo", path
+        assert "--user" in options or path in ("bus demo", "bus log"), path
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,151 @@
+"""The bus in git: setup git, log."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import Annotated
+
+import typer
+
+from ..export import git
+from ..schema import BUS_DIR_VARIABLE, InvalidInput, Refused, TypePattern
+from . import actions, output
+from .commands import Commands
+from .git_lines import readable
+from .options import TYPE_HELP, Directory, Json, User, Verbose
+
+commands = Commands()
+_setup = commands.group("setup", "Set up other programs for the bus.")
+
+#: How many commits `bus log` shows of a history that has no beginning of its own.
+LOG_COMMITS = 20
+
+
+@_setup.command("git", example="bus setup git")
+def setup_git(
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Change nothing; print what is missing, and exit with 3."),
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take it all out again.")] = False,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Teach git to show, merge and keep bus.jsonl by message.
+
+    Adds lines to .gitignore and .gitattributes in the bus directory, which are to be committed,
+    and drivers to the configuration of this clone, which can't be: every clone runs this once.
+    Safe to repeat; what is there stays.
+    """
+    if check and remove:
+        raise InvalidInput("give --check or --remove, not both")
+    with actions.open_bus(directory, user) as bus:
+        setup = git.Setup(bus.layout, _program())
+    if check:
+        lines = setup.missing()
+        _print_setup("missing", lines, json)
+        return Refused.exit_code if lines else 0
+    lines = setup.remove() if remove else setup.install()
+    _print_setup("done", lines, json)
+    if lines and not remove:
+        output.note("every other clone runs 'bus setup git' too: drivers are no part of a commit")
+    return 0
+
+
+@commands.command("log", example="bus log main..topic --agent alice")
+def log(
+    revision: Annotated[
+        str,
+        typer.Argument(
+            metavar="[REV|REV..REV]", help="Where to begin, or a range, as git log has it."
+        ),
+    ] = "HEAD",
+    conversation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C", help="Only this conversation: its first message's id.", show_default=False
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="A", help="Only from or to this agent.", show_default=False),
+    ] = None,
+    type: Annotated[
+        str | None, typer.Option("--type", metavar="P", help=TYPE_HELP, show_default=False)
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "-n",
+            "--limit",
+            metavar="N",
+            min=1,
+            help="At most so many commits. Default: all of a range, else 20.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+    directory: Annotated[
+        str | None,
+        typer.Option(
+            "--dir",
+            metavar="DIR",
+            help="Only of this bus directory. Default: $BUS_DIR, else every .worker-state/ of the "
+            "repository.",
+            show_default=False,
+        ),
+    ] = None,
+    verbose: Verbose = False,
+) -> int:
+    """Print the messages that commits added to bus.jsonl, newest commit first.
+
+    It reads git's history alone, so it works in a clone that has no bus, and in a bare one.
+    """
+    filters = git.Filters(conversation, agent, None if type is None else TypePattern(type))
+    directory = directory or os.environ.get(BUS_DIR_VARIABLE)
+    most = limit or (None if ".." in revision else LOG_COMMITS)
+    found = git.traffic(
+        directory or os.getcwd(), revision, everywhere=directory is None, filters=filters
+    )
+    count = 0
+    for commit in found:
+        if count == most:
+            output.detail(f"there is more; see --limit {most * 10}")
+            break
+        _print_json(commit) if json else _print(commit, count == 0)
+        count += 1
+    return 0 if count else actions.NOTHING
+
+
+def _print(commit: git.Commit, first: bool) -> None:
+    if not first:
+        output.line("")
+    head = (commit.short, commit.date, commit.author, commit.subject)
+    output.branch("", "  ".join(head), "yellow")
+    for record in commit.messages:
+        output.branch("  ", readable(record), "")
+
+
+def _print_json(commit: git.Commit) -> None:
+    fields = ("hash", "short", "author", "date", "subject", "messages")
+    output.json_line({name: getattr(commit, name) for name in fields})
+
+
+def _print_setup(what: str, lines: list[str], json: bool) -> None:
+    if json:
+        output.json_line({what: lines})
+        return
+    for line in lines:
+        output.line(line)
+    if not lines:
+        output.line("nothing is missing" if what == "missing" else "nothing to do")
+
+
+def _program() -> str:
+    """Return the path of this very command: git may be started where PATH has another, or none."""
+    name = sys.argv[0]
+    return os.path.abspath(name) if os.path.dirname(name) else shutil.which(name) or name

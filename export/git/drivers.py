@@ -1,0 +1,147 @@
+"""What git must be told once in every clone, and what it finds in the repository itself."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from .repository import Repository
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...schema import Layout
+
+_COMMENT = "# Written by 'bus setup git', which every clone runs for itself."
+
+#: Git must not touch line ends: blobs are named by their bytes.
+_ATTRIBUTES = (
+    "bus.jsonl -text filter=ackbus diff=ackbus merge=ackbus",
+    "bus-*.jsonl -text diff=ackbus",
+    "blobs/** -text -diff",
+)
+
+#: How a bus cuts its file is its own affair: what is in the parts is in git's bus.jsonl.
+_IGNORED = ("bus-*.jsonl", "bus.index.json")
+
+_NAME = "messages by id"
+
+#: What is said of a part that git had: with the drivers, its lines are in git's bus.jsonl.
+_UNTRACKED = "out of git's index:"
+
+
+class Setup:
+    """The drivers of a bus in the repository that its directory is in.
+
+    Args:
+        layout: the bus directory.
+        program: the path of the command that git is to run: `bus`.
+
+    Raises:
+        GitFailed: git is not installed, or the directory is in no repository.
+        Refused: the repository is bare.
+    """
+
+    def __init__(self, layout: Layout, program: str) -> None:
+        self._repository = Repository(layout.directory)
+        self._repository.check_work_tree()
+        self._files = {
+            os.path.join(layout.directory, ".gitignore"): _IGNORED,
+            os.path.join(layout.directory, ".gitattributes"): _ATTRIBUTES,
+        }
+        program = shlex.quote(program)
+        self._config = {
+            "filter.ackbus.clean": f"{program} git-clean %f",
+            "diff.ackbus.textconv": f"{program} git-textconv",
+            "merge.ackbus.name": _NAME,
+            "merge.ackbus.driver": f"{program} git-merge %O %A %B %P",
+        }
+
+    def missing(self) -> list[str]:
+        """Return what is not as it should be, a line each; nothing when all is set up."""
+        found = [
+            f"{path}: {line}"
+            for path, wanted in self._files.items()
+            for line in _lacking(path, wanted)
+        ]
+        found += [f"git config {name}" for name in self._unset()]
+        return found + [f"{_UNTRACKED} {name}" for name in self._tracked_parts()]
+
+    def install(self) -> list[str]:
+        """Add what is missing, and keep what is there.
+
+        Returns:
+            What was done, a line each; nothing when it was all there.
+        """
+        done = self.missing()
+        for path, wanted in self._files.items():
+            _append(path, _lacking(path, wanted))
+        for name in self._unset():
+            self._repository.run("config", "--local", name, self._config[name])
+        parts = self._tracked_parts()
+        if parts:
+            self._repository.run("rm", "--cached", "--quiet", "--", *parts)
+        return [line if line.startswith(_UNTRACKED) else f"added {line}" for line in done]
+
+    def remove(self) -> list[str]:
+        """Take out what `install` adds, and leave the rest as it is.
+
+        Returns:
+            What was done, a line each.
+        """
+        done = []
+        for path, wanted in self._files.items():
+            done += [f"removed {path}: {line}" for line in _take_out(path, wanted)]
+        for name in self._config:
+            if self._repository.config(name) is not None:
+                self._repository.run("config", "--local", "--unset-all", name)
+                done.append(f"removed git config {name}")
+        return done
+
+    def _tracked_parts(self) -> list[str]:
+        """Return the rotated parts that are in git's index; the files stay when they leave it."""
+        listed = self._repository.run("ls-files", "-z", "--", ":(glob)bus-*.jsonl")
+        return listed.decode().split("\0")[:-1]
+
+    def _unset(self) -> list[str]:
+        return [
+            name for name, value in self._config.items() if self._repository.config(name) != value
+        ]
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _lacking(path: str, wanted: tuple[str, ...]) -> list[str]:
+    there = set(_lines(path))
+    return [line for line in wanted if line not in there]
+
+
+def _append(path: str, lines: list[str]) -> None:
+    if lines:
+        there = _lines(path)
+        _write(path, [*there, *([] if _COMMENT in there else [_COMMENT]), *lines])
+
+
+def _take_out(path: str, wanted: tuple[str, ...]) -> list[str]:
+    there = _lines(path)
+    taken = [line for line in there if line in wanted]
+    kept = [line for line in there if line not in (*wanted, _COMMENT)]
+    if taken and kept:
+        _write(path, kept)
+    elif taken:
+        os.unlink(path)
+    return taken
+
+
+def _write(path: str, lines: list[str]) -> None:
+    """Replace a file at once: git may read it at any moment."""
+    fresh = path + ".new"
+    with open(fresh, "w", encoding="utf-8", errors="surrogateescape") as file:
+        os.chmod(fresh, os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o600)
+        file.write("".join(f"{line}\n" for line in lines))
+    os.replace(fresh, path)

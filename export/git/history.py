@@ -1,0 +1,128 @@
+"""What commits added to `bus.jsonl`, read from git's history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...schema import BUS_DIRECTORY, TypePattern
+from .lines import records
+from .repository import Repository
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+#: How a commit's line begins: no line of a difference begins with this character.
+_MARK = b"\x01"
+
+#: What `git log` prints of a commit, and how it is not to be led astray by a configuration.
+_LOG = (
+    *("-c", "log.showRoot=true", "-c", "log.follow=false", "log", "--no-show-signature"),
+    *("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--text", "--encoding=UTF-8"),
+    *("--patch", "--unified=0", "--format=%x01%H%x00%h%x00%an%x00%aI%x00%s"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit, and the messages that it added.
+
+    Attributes:
+        hash, short: its name, in full and as git abbreviates it.
+        author, date, subject: what git says of it; the date in RFC 3339.
+        messages: the fields of each message, as in `bus.jsonl`, in order.
+    """
+
+    hash: str
+    short: str
+    author: str
+    date: str
+    subject: str
+    messages: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which messages to show; None for all.
+
+    Attributes:
+        conversation: only of this conversation.
+        agent: only from or to this agent.
+        type: only those that fit this pattern.
+    """
+
+    conversation: str | None = None
+    agent: str | None = None
+    type: TypePattern | None = field(default=None)
+
+    def match(self, record: dict[str, Any]) -> bool:
+        """Whether a message fits."""
+        if self.agent is not None and self.agent not in (record.get("from"), record.get("to")):
+            return False
+        if self.conversation not in (None, record.get("correlation_id", record["id"])):
+            return False
+        return self.type is None or self.type.matches(str(record.get("type")))
+
+
+def traffic(
+    folder: str, revision: str = "HEAD", *, everywhere: bool = True, filters: Filters
+) -> Iterator[Commit]:
+    """Yield the commits of a range that added messages, newest first, and only those messages.
+
+    A merge adds nothing: what came with it is shown where it was first committed. A line that only
+    moved into another file, or changed its form, is not new.
+
+    Args:
+        folder: a folder in the repository.
+        everywhere: whether of every `.worker-state/` in the repository; else the folder is the
+            bus directory.
+        revision: a revision, whose history is read, or a range such as `main..topic`.
+        filters: which messages are wanted.
+
+    Raises:
+        GitFailed: git is not installed, there is no repository, or git failed.
+        NotFound: there is no such revision, or no commit at all.
+    """
+    repository = Repository(folder)
+    repository.check()
+    repository.check_revision(revision)
+    inside = f":(top,glob)**/{BUS_DIRECTORY}/" if everywhere else ":(glob)"
+    paths = [inside + name for name in ("bus.jsonl", "bus-*.jsonl")]
+    lines = repository.lines(*_LOG, "--end-of-options", revision, "--", *paths)
+    for header, difference in _commits(lines):
+        added = [record for record in _added(difference) if filters.match(record)]
+        if added:
+            hash, short, author, date, subject = header
+            yield Commit(hash, short, author, date, subject, added)
+
+
+def _commits(lines: Iterable[bytes]) -> Iterator[tuple[list[str], list[bytes]]]:
+    """Yield the header of each commit, and the lines of its difference."""
+    header: list[str] = []
+    difference: list[bytes] = []
+    for line in lines:
+        if line.startswith(_MARK):
+            if header:
+                yield header, difference
+            text = line[1:].decode("utf-8", "replace").removesuffix("\n")
+            header, difference = text.split("\0", 4), []
+        elif line.startswith((b"+{", b"-{")):
+            difference.append(line)
+    if header:
+        yield header, difference
+
+
+def _added(difference: list[bytes]) -> list[dict[str, Any]]:
+    """Return the messages that are in the added lines and not in the removed ones."""
+    removed = {
+        record["id"]
+        for _, record in records(line[1:] for line in difference if line.startswith(b"-"))
+        if record is not None
+    }
+    added = {
+        record["id"]: record
+        for _, record in records(line[1:] for line in difference if line.startswith(b"+"))
+        if record is not None and record["id"] not in removed
+    }
+    return list(added.values())

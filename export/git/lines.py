@@ -1,0 +1,93 @@
+"""Lines of messages as git holds them: without `seq`, each id once, in order of (ts, id)."""
+
+from __future__ import annotations
+
+import orjson
+
+from ...schema import InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    #: What a line sorts by, and the line itself without its newline: (ts, id, line).
+    Line = tuple[str, str, bytes]
+
+#: What every line of a bus begins with.
+_SEQ = b'{"seq":'
+
+
+def messages_in(lines: Iterable[bytes], name: str) -> dict[str, Line]:
+    """Return the lines of messages by id, each in the common form.
+
+    A torn last line is left out: whoever writes the file is about to end it. Of an id that comes
+    twice the earlier time stays.
+
+    Args:
+        lines: the lines of a file, with their newlines.
+        name: how to call the file in an error.
+
+    Raises:
+        InvalidInput: a line is no message.
+    """
+    found: dict[str, Line] = {}
+    for number, line in enumerate(lines, 1):
+        record = _record(line)
+        if record is not None:
+            add(found, _common(line, record))
+        elif line.endswith(b"\n") and not line.isspace():
+            raise InvalidInput(f"line {number} of {name} is no message: {line[:40]!r}")
+    return found
+
+
+def known_messages_in(data: bytes) -> dict[str, Line]:
+    """Do the same with what git has already, of which lines that are no message are left out."""
+    found: dict[str, Line] = {}
+    for line in data.splitlines():
+        record = _record(line)
+        if record is not None:
+            add(found, _common(line, record))
+    return found
+
+
+def add(found: dict[str, Line], line: Line) -> None:
+    """Add a line; where its id is there already, the one that sorts first stays."""
+    there = found.get(line[1])
+    if there is None or line < there:
+        found[line[1]] = line
+
+
+def in_order(found: dict[str, Line]) -> Iterator[bytes]:
+    """Yield the lines as they stand in git, with their newlines."""
+    for _, _, line in sorted(found.values()):
+        yield line + b"\n"
+
+
+def records(lines: Iterable[bytes]) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+    """Yield each line with its fields, None for one that is no message."""
+    for line in lines:
+        yield line, _record(line)
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """Return the fields of a message, or None.
+
+    The line itself is kept, so a number that is rounded here is not in git.
+    """
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(record, dict):
+        return None
+    has_key = isinstance(record.get("id"), str) and isinstance(record.get("ts"), str)
+    return record if has_key else None
+
+
+def _common(line: bytes, record: dict[str, Any]) -> Line:
+    """Return the line without `seq`, which is the place in one bus only; the rest as it stands."""
+    line = line.strip()
+    if line.startswith(_SEQ):
+        line = b"{" + line[line.index(b",") + 1 :]
+    return record["ts"], record["id"], line

@@ -1,0 +1,78 @@
+"""The merge of two files by id, whatever they hold."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ackbus import InvalidInput
+from ackbus.export import git
+
+
+def line(id: str, ts: int = 0, /, **fields: object) -> bytes:
+    stamp = f"2026-01-10T14:00:00.{ts:03}Z"
+    record = {"id": id, "ts": stamp, "from": "a", "type": "t"} | fields
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+#: Files of a few messages: an id always has the same content, its time and its place may differ.
+FILES = st.lists(
+    st.tuples(st.integers(0, 8), st.integers(0, 3), st.booleans()).map(
+        lambda drawn: (
+            line(f"m{drawn[0]}", drawn[1], payload=drawn[0])
+            if drawn[2]
+            else b'{"seq":%d,' % (drawn[1] + 1)
+            + line(f"m{drawn[0]}", drawn[1], payload=drawn[0])[1:]
+        )
+    )
+)
+
+
+def merged(*files: list[bytes]) -> list[bytes]:
+    result: list[bytes] = []
+    for file in files:
+        outcome = git.merge(result, file)
+        assert outcome.conflicts == []
+        result = outcome.lines
+    return result
+
+
+@given(FILES, FILES, FILES)
+def test_merging_is_a_union(a: list[bytes], b: list[bytes], c: list[bytes]) -> None:
+    """Pitfall 19: no id twice, none lost; order and repetition make no difference."""
+    union = merged(a, b)
+    ids = [json.loads(each)["id"] for each in union]
+    assert sorted(ids) == sorted({json.loads(each)["id"] for each in a + b})
+    assert union == merged(b, a) == merged(union, a) == merged(b, union)
+    assert merged(union, c) == merged(a, merged(b, c))
+    keys = [(json.loads(each)["ts"], json.loads(each)["id"]) for each in union]
+    assert keys == sorted(keys)
+    assert not any("seq" in json.loads(each) for each in union)
+
+
+def test_spelling_is_no_conflict() -> None:
+    left = line("a", payload={"x": 1, "y": 2})
+    right = line("a", payload={"y": 2, "x": 1})
+    assert git.merge([left], [right]).conflicts == []
+    assert git.merge([left], [right]).lines == git.merge([right], [left]).lines
+
+
+@pytest.mark.parametrize("field", ["payload", "to", "in_reply_to", "headers"])
+def test_other_content_is_a_conflict(field: str) -> None:
+    """Pitfall 17."""
+    outcome = git.merge([line("a"), line("b")], [line("a", 0, **{field: {"x": 1}}), line("c")])
+    assert outcome.conflicts == ["a"]
+    assert [json.loads(each)["id"] for each in outcome.lines if each[:1] == b"{"] == [*"aabc"]
+
+
+@pytest.mark.parametrize("bad", [b"<<<<<<< ours\n", b"[]\n", b'{"id":1}\n', b"half a li\n"])
+def test_what_is_no_message_is_not_merged(bad: bytes) -> None:
+    with pytest.raises(InvalidInput, match="line 2 of our side is no message"):
+        git.merge([line("a"), bad], [line("b")])
+
+
+def test_a_number_beyond_64_bits_stays_as_it_is() -> None:
+    """Pitfall 21: another program stored it; the line is text to git."""
+    huge = line("a")[:-2] + b',"payload":123456789012345678901234567890}\n'
+    assert git.merge([huge], [line("b")]).lines[0] == huge
