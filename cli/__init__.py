@@ -1,7 +1,8 @@
 """The `bus` command: parses a line, calls the library, prints. Data on stdout, all else on stderr.
 
 typer defines the command line, in `app.py`. Loading it takes longer than publishing, so `hot.py`
-takes the plain forms of publish, poll and ack, and hands everything else to it.
+takes the plain forms of publish, poll and ack, and hands everything else to it. What git runs
+(`git_drivers.py`) is no command for people, and is not in it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ def main() -> int:
     call = hot.parse(arguments)
     if call is not None:
         leave(guarded(call))
+    if arguments and arguments[0] in ("git-clean", "git-merge", "git-textconv"):
+        from .git_drivers import driver
+
+        leave(guarded(driver(arguments)))
     from .app import run
 
     return guarded(lambda: run(arguments))

@@ -14,6 +14,7 @@ from . import (
     dead,
     directory,
     files,
+    git,
     inboxes,
     jobs,
     leases,
@@ -87,6 +88,7 @@ for _group in (
     blobs,
     archiving,
     files,
+    git,
 ):
     _commands: Commands = _group.commands
     _commands.add_to(app)
