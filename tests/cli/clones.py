@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +57,10 @@ class Clone:
 
     def publish(self, body: str, *args: str, agent: str = "ann") -> str:
         return self.bus("publish", "note", body, "--from", agent, *args).strip()
+
+    def publish_all(self, bodies: Iterable[str]) -> None:
+        lines = [json.dumps({"type": "note", "from": "ann", "payload": body}) for body in bodies]
+        self.bus("publish", "--jsonl", "-", stdin="\n".join(lines))
 
     def export(self) -> None:
         self.bus("export")

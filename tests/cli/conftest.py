@@ -97,8 +97,7 @@ def two_clones(tmp_path: Path, repository: Clone) -> tuple[Clone, Clone]:
     first.git("init", "-q", "--bare", str(tmp_path / "hub.git"))
     first.git("remote", "add", "origin", str(tmp_path / "hub.git"))
     first.bus("setup", "git")
-    for number in range(3):
-        first.publish(f"begun {number}")
+    first.publish_all(f"begun {number}" for number in range(3))
     first.commit("begin")
     first.push()
     first.git("clone", "-q", "--branch", "main", str(tmp_path / "hub.git"), str(second.path))

@@ -91,3 +91,32 @@ def test_export_and_import_give_the_same_log(run_bus: RunBus, bus: Bus, tmp_path
     run_bus("import", Path(bus.layout.jsonl), "--dir", other)
     first = run_bus("replay", "--from", "1", "--json").out
     assert run_bus("replay", "--from", "1", "--json", "--dir", other).out == first
+
+
+def test_rotation_is_asked_for_once(run_bus: RunBus, bus: Bus, bus_dir: Path) -> None:
+    """Issue 4, item 3: the option is kept; a plain export follows it."""
+    assert run_bus("export", "--rotate", "5kB").out.startswith("exported 0 messages")
+    for _ in range(30):
+        bus.publish("t", "x" * 400, from_agent="a")
+    assert run_bus("export").code == 0
+    sizes = [path.stat().st_size for path in bus_dir.glob("bus-*.jsonl")]
+    assert len(sizes) == 3
+    assert max(sizes) <= 5000
+    assert run_bus("export", "--rotate", "off").out.startswith("exported 30 messages")
+    assert not list(bus_dir.glob("bus-*")) + list(bus_dir.glob("bus.index*"))
+
+
+@pytest.mark.parametrize("size", ["", "0x10", "10 MB", "-1", "1.5MB", "ten", "10TB", "100", "4kB"])
+def test_a_size_that_is_none_changes_nothing(size: str, run_bus: RunBus, bus: Bus) -> None:
+    bus.publish("t", from_agent="a")
+    ended = run_bus("export", f"--rotate={size}")
+    assert_error(ended, 2)
+    assert not Path(bus.layout.jsonl).exists()
+    assert_error(run_bus("export", "--rotate", "5MB", "--rebuild"), 2, "give one of")
+
+
+def test_import_without_a_file_reads_the_buss_own(run_bus: RunBus, bus: Bus) -> None:
+    assert_error(run_bus("import"), 4, "bus.jsonl is not there")
+    Path(bus.layout.jsonl).write_text('{"id":"1","from":"a","type":"t"}\n')
+    assert run_bus("import").out == "stored 1, already there 0, skipped 0\n"
+    assert run_bus("import").out == "stored 0, already there 1, skipped 0\n"

@@ -200,10 +200,10 @@ def test_a_number_beyond_64_bits_in_the_last_line_stops_nothing(bus: Bus) -> Non
     """Pitfall 21: another program stored it; the exporter writes it as it is and goes on after."""
     huge = "1234567890" * 3
     with bus.transaction() as connection:
-        connection.execute(  # type: ignore[attr-defined]
-            "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES ('h', 0, 'a', 't', ?)",
-            (huge,),
+        sql = (
+            "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES (?, 0, 'a', 't', ?)"
         )
+        connection.execute(sql, ("h", huge))  # type: ignore[attr-defined]
     Exporter(bus).export_once()
     publish_some(bus, 1)
     assert Exporter(bus).export_once() == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter, FieldMap, ImportReport, Inbox, InvalidInput, import_jsonl
+from ackbus.export import ConflictMarkers
 from ackbus.export.importer import BATCH_BYTES
 
 from ..conftest import ROOT, RunBus
@@ -106,6 +107,45 @@ def test_an_interrupted_import_goes_on_where_it_was(bus: Bus) -> None:
     report = import_jsonl(bus, io.BytesIO(whole))
     assert (report.stored, report.duplicates) == (2500 - stored, stored)
     assert [message.payload for message in bus.read()] == list(range(2500))
+
+
+def test_doubled_and_reordered_lines_are_stored_once(bus: Bus) -> None:
+    """Pitfall 19, issue 4: it goes by id; an answer may stand before what it answers."""
+    answer = record("b", in_reply_to="a", correlation_id="a")
+    report = import_jsonl(bus, lines(answer, record("a"), answer, record("a"), record("a")))
+    assert (report.stored, report.duplicates, report.skipped) == (2, 3, 0)
+    assert [message.id for message in bus.read()] == ["b", "a"]
+
+
+def test_a_torn_last_line_is_told_from_a_bad_one(bus: Bus) -> None:
+    """Pitfall 22."""
+    whole = lines(record("a"), record("b")).getvalue()
+    report = import_jsonl(bus, io.BytesIO(whole[:-9]))
+    assert (report.stored, report.skipped) == (1, 1)
+    assert report.reasons[0][1].startswith("the file ends within the line: ")
+    assert import_jsonl(bus, io.BytesIO(whole)).stored == 1
+
+
+@pytest.mark.parametrize("marker", ["<<<<<<< HEAD", "||||||| 1a2b3c4", ">>>>>>> topic"])
+@pytest.mark.parametrize("place", [0, 1, 1500])
+def test_conflict_markers_store_nothing(marker: str, place: int, bus: Bus) -> None:
+    """Issue 4: one clear line, and nothing is changed, however far down the marker stands."""
+    many = lines(*(record(str(n)) for n in range(1500))).getvalue().splitlines(keepends=True)
+    many.insert(place, marker.encode() + b"\n")
+    with pytest.raises(ConflictMarkers, match=f"line {place + 1} is a conflict marker") as refused:
+        import_jsonl(bus, io.BytesIO(b"".join(many)))
+    assert refused.value.number == place + 1
+    assert bus.log.newest_seq() == 0
+
+
+def test_a_pipe_ends_at_a_conflict_marker(bus: Bus) -> None:
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+    data = lines(record("a")).getvalue() + b"<<<<<<< HEAD\n"
+    with pytest.raises(ConflictMarkers, match="line 2"):
+        import_jsonl(bus, Pipe(data))
 
 
 def test_progress_counts_bytes(bus: Bus) -> None:
