@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 
 from ...schema import AckbusError, NotFound, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import IO
 
 
 class GitFailed(AckbusError):
@@ -17,6 +19,14 @@ class GitFailed(AckbusError):
 
 class NoRepository(GitFailed):
     """The folder is in no git repository."""
+
+
+class _Failed(GitFailed):
+    """Git ended with an error; `reason` is the first line of what it said."""
+
+    def __init__(self, command: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"git {command} failed: {reason}")
 
 
 class Repository:
@@ -38,7 +48,7 @@ class Repository:
         done = self._start(arguments)
         out, err = done.communicate()
         if done.returncode not in codes:
-            raise GitFailed(f"git {arguments[0]} failed: {_first_line(err)}")
+            raise _Failed(arguments[0], _first_line(err))
         return out
 
     def lines(self, *arguments: str) -> Iterator[bytes]:
@@ -47,32 +57,34 @@ class Repository:
         Raises:
             GitFailed: git is not installed, or it failed.
         """
-        process = self._start(arguments)
-        assert process.stdout is not None
-        assert process.stderr is not None
-        ended = False
-        try:
-            yield from process.stdout
-            ended = True
-        finally:
-            if not ended:
-                process.kill()
-            err = process.stderr.read()
-            process.stdout.close()
-            process.stderr.close()
-            process.wait()
-        if process.returncode:
-            raise GitFailed(f"git {arguments[0]} failed: {_first_line(err)}")
+        # A file for what git complains of: a pipe that nobody reads meanwhile would stop it.
+        with tempfile.TemporaryFile() as err:
+            process = self._start(arguments, stderr=err)
+            assert process.stdout is not None
+            ended = False
+            try:
+                yield from process.stdout
+                ended = True
+            finally:
+                if not ended:
+                    process.kill()
+                process.stdout.close()
+                process.wait()
+            if process.returncode:
+                err.seek(0)
+                raise _Failed(arguments[0], _first_line(err.read()))
 
     def check(self) -> None:
         """Make sure that there is a repository.
 
         Raises:
             GitFailed: git is not installed.
-            NoRepository: the folder is in no repository.
+            NoRepository: the folder is in no repository, or git refuses to use it.
         """
-        if self._code("rev-parse", "--git-dir"):
-            raise NoRepository(f"{self.folder} is not in a git repository")
+        try:
+            self.run("rev-parse", "--git-dir")
+        except _Failed as error:
+            raise NoRepository(f"{self.folder} is in no git repository: {error.reason}") from error
 
     def check_work_tree(self) -> None:
         """Make sure that there is a repository with files.
@@ -124,7 +136,9 @@ class Repository:
         process.communicate()
         return process.returncode
 
-    def _start(self, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    def _start(
+        self, arguments: tuple[str, ...], stderr: int | IO[bytes] = subprocess.PIPE
+    ) -> subprocess.Popen[bytes]:
         command = ["git", "-c", "core.quotePath=false", *arguments]
         try:
             return subprocess.Popen(
@@ -132,7 +146,7 @@ class Repository:
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stderr=stderr,
             )
         except FileNotFoundError as error:
             if error.filename == self.folder:

@@ -210,7 +210,7 @@ def test_log_of_nothing_says_why(repository: Clone, tmp_path: Path) -> None:
     assert_error(repository.try_bus("log", "--dir", "not-there"), 1, "is not there")
     assert_error(repository.try_bus("log", "--type", "a..b*"), 2)
     apart = Clone(tmp_path, repository.run_bus, repository.env)
-    assert_error(apart.try_bus("log"), 1, "not in a git repository")
+    assert_error(apart.try_bus("log"), 1, "is in no git repository")
     alone = Clone(repository.path, repository.run_bus, {**repository.env, "PATH": "/nowhere"})
     assert_error(alone.try_bus("log"), 1, "git is not installed")
     assert not (repository.path / "x").exists()

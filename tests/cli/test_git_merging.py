@@ -213,7 +213,9 @@ def test_setup_needs_files_and_a_repository(tmp_path: Path, repository: Clone) -
     """Bad input: no repository, a bare one, no git: one line, a code, nothing changed."""
     apart = tmp_path / "apart"
     repository.bus("init", "--dir", str(apart))
-    assert_error(repository.try_bus("setup", "git", "--dir", str(apart)), 1, "not in a git repos")
+    assert_error(
+        repository.try_bus("setup", "git", "--dir", str(apart)), 1, "is in no git repository"
+    )
     bare = tmp_path / "bare.git"
     repository.git("init", "-q", "--bare", str(bare))
     inside = bare / "state"
