@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .heartbeats import Liveness as Liveness
     from .leases import Lease as Lease
     from .leases import Leases as Leases
+    from .maintenance import Maintenance as Maintenance
     from .search import SEARCH_LIMIT as SEARCH_LIMIT
     from .search import Found as Found
     from .search import Search as Search
@@ -36,6 +37,7 @@ __all__ = [
     "Leases",
     "Listener",
     "Liveness",
+    "Maintenance",
     "Search",
     "Segment",
     "SegmentMissing",
@@ -54,6 +56,7 @@ _HOMES = {
     "Lease": "leases",
     "Leases": "leases",
     "Liveness": "heartbeats",
+    "Maintenance": "maintenance",
     "SEARCH_LIMIT": "search",
     "Search": "search",
     "Segment": "archive",

@@ -167,3 +167,47 @@ def _record(bus: Bus, segment: Segment, verify: bool) -> dict[str, object]:
         "archived_at": segment.archived_at_ms,
     }
     return record | {"state": bus.archive.state_of(segment)} if verify else record
+
+
+@commands.command("maintain", example="bus maintain")
+def maintain(
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Tidy the files of the bus, in steps so short that publishers hardly notice.
+
+    Collects blobs that no message names and nobody used for a day, forgets what handlers had
+    finished among archived messages, gives free pages of the file back to the system, and empties
+    the write-ahead log. Run it after `bus archive`, or from cron.
+    """
+    from ..bus import Maintenance
+    from ..subscribers import Deliveries
+
+    with actions.open_bus(directory, user) as bus:
+        upkeep = Maintenance(bus)
+        blobs, blob_bytes = bus.collect_blobs()
+        forgotten = Deliveries(bus.database).forget_finished()
+        with progress("giving back pages", None) as move:
+            given_back = upkeep.give_back(on_progress=move)
+        wal_before, wal_after = upkeep.checkpoint()
+    record: dict[str, object] = {
+        "blobs": blobs,
+        "blob_bytes": blob_bytes,
+        "forgotten": forgotten,
+        "bytes_given_back": given_back,
+        "wal_bytes_before": wal_before,
+        "wal_bytes": wal_after,
+    }
+    if json:
+        output.json_line(record)
+        return 0
+    output.line(f"collected {output.counted(blobs, 'blob')}, {output.counted(blob_bytes, 'byte')}")
+    output.line(f"forgot {output.counted(forgotten, 'finished message')} of the archive")
+    if given_back is None:
+        output.line("gave back nothing: an older version made the file, and uses free pages again")
+    else:
+        output.line(f"gave back {output.counted(given_back, 'byte')} of the file")
+    output.line(f"the write-ahead log went from {wal_before:,} to {wal_after:,} bytes")
+    return 0

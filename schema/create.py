@@ -81,6 +81,8 @@ def _create_tables(layout: Layout) -> bool:
             os.unlink(leftover)
     connection = apsw.Connection(fresh)
     try:
+        # So that pages can be given back to the system after archiving, some at a time.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         ddl = os.path.join(os.path.dirname(__file__), "schema.sql")
         with open(ddl, encoding="utf-8") as file, connection:
             connection.execute(file.read())

@@ -36,6 +36,10 @@ class Parked:
         return f"<Parked {self.agent} seq={self.seq} attempts={self.attempts}: {self.error}>"
 
 
+#: How many notes of finished messages are looked at in one transaction.
+_FORGET_BATCH = 500
+
+
 class Deliveries:
     """The tables `deliveries`, `loops` and `finished`: what became of what was delivered."""
 
@@ -124,3 +128,19 @@ class Deliveries:
     def is_finished(self, agent: str, message_id: str) -> bool:
         """Whether an agent has finished a message."""
         return bool(self._database.value(SQL["is_finished"], (agent, message_id)))
+
+    def forget_finished(self) -> int:
+        """Forget which archived messages were finished; a few hundred in a transaction.
+
+        Those that are parked or requeued may be delivered again, and stay.
+
+        Returns:
+            How many were forgotten.
+        """
+        count = 0
+        after = ("", "")
+        while page := self._database.rows(SQL["finished_after"], (*after, _FORGET_BATCH)):
+            last = page[-1]
+            count += len(self._database.change(SQL["forget_finished"], (*after, *last)))
+            after = last
+        return count

@@ -84,3 +84,16 @@ ON CONFLICT DO NOTHING RETURNING message_id;
 
 -- name: is_finished
 SELECT EXISTS (SELECT 1 FROM finished WHERE agent_id = ? AND message_id = ?);
+
+-- name: finished_after
+SELECT agent_id, message_id FROM finished WHERE (agent_id, message_id) > (?, ?)
+ ORDER BY agent_id, message_id LIMIT ?;
+
+-- name: forget_finished
+-- Of a range, those whose messages are archived and will not be delivered again.
+DELETE FROM finished
+ WHERE (agent_id, message_id) > (?1, ?2) AND (agent_id, message_id) <= (?3, ?4) AND EXISTS (
+       SELECT 1 FROM archived_ids WHERE id = message_id AND NOT EXISTS (
+              SELECT 1 FROM deliveries
+               WHERE deliveries.agent_id = finished.agent_id AND deliveries.seq = archived_ids.seq))
+RETURNING 1;

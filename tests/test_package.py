@@ -96,7 +96,7 @@ def test_public_classes_are_documented() -> None:
 
 
 def test_dependencies_are_the_chosen_ones() -> None:
-    """C-01: the five of the card are there; one more is for people's output, one for inotify."""
+    """C-01: the five of the card; one for people's output, one for inotify, one for the archive."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     names = {line.partition(">")[0].strip() for line in project["dependencies"]}
     assert names == {
@@ -107,6 +107,7 @@ def test_dependencies_are_the_chosen_ones() -> None:
         "tenacity",
         "rich",
         "inotify-simple",
+        "zstandard",
     }
     assert project["version"] == ackbus.__version__
 

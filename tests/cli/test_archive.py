@@ -80,3 +80,16 @@ def test_segments_are_listed_and_verified(run_bus: RunBus, filled: Bus) -> None:
     assert replay.err.startswith(f"bus: messages 1 to 5 are in {listed['file']}, which can't be")
     assert replay.err.endswith("put it back, or go on after 5\n")
     assert run_bus("replay", "--from", "6").code == 0
+
+
+def test_maintain_tells_what_it_did(run_bus: RunBus, filled: Bus) -> None:
+    run_bus("archive", "--before", "6")
+    ended = run_bus("maintain")
+    assert ended.code == 0
+    assert ended.out.splitlines()[:3] == [
+        "collected 0 blobs, 0 bytes",
+        "forgot 0 finished messages of the archive",
+        "gave back 0 bytes of the file",
+    ]
+    assert json.loads(run_bus("maintain", "--json").out)["wal_bytes"] == 0
+    assert len(list(filled.read())) == 10

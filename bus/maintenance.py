@@ -1,0 +1,73 @@
+"""Upkeep of the file: short steps beside everybody else, each of which may be the last."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .bus import Bus
+
+#: What SQLite says of a file that can give pages back.
+_INCREMENTAL = 2
+
+#: How many pages of 4 KiB are given back in one transaction: a few milliseconds.
+_PAGES_AT_A_TIME = 256
+
+#: How many free pages are left for the messages to come.
+SPARE_PAGES = 1024
+
+
+class Maintenance:
+    """Keeps the file and its write-ahead log small. Safe to repeat, and in several processes."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._database = bus.database
+
+    def checkpoint(self) -> tuple[int, int]:
+        """Bring what the write-ahead log holds into the file, and empty it where nobody reads it.
+
+        Writers go on meanwhile. A reader in a long transaction keeps the log from being emptied.
+
+        Returns:
+            The size of the write-ahead log before and after, in bytes.
+        """
+        before = self._wal_bytes()
+        with closing(self._database.connect()) as connection:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            connection.set_busy_timeout(0)  # to wait for readers would hold up writers
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return before, self._wal_bytes()
+
+    def give_back(self, on_progress: Callable[[int], object] | None = None) -> int | None:
+        """Give pages of the file that are free back to the system, but for a few.
+
+        Args:
+            on_progress: told after each short transaction how many pages were given back.
+
+        Returns:
+            How many bytes that are; None where the file was made by a version that did not
+            prepare it for this: its free pages are used again, and it does not shrink.
+        """
+        if self._database.value("PRAGMA auto_vacuum") != _INCREMENTAL:
+            return None
+        begun = self._database.value("PRAGMA page_count")
+        count = 0
+        while (spare := self._database.value("PRAGMA freelist_count") - SPARE_PAGES) > 0:
+            pages = min(spare, _PAGES_AT_A_TIME)
+            with self._database.write():
+                self._database.rows(f"PRAGMA incremental_vacuum({pages})")
+            count += pages
+            if on_progress is not None:
+                on_progress(count)
+        fewer: int = begun - self._database.value("PRAGMA page_count")
+        return fewer * int(self._database.value("PRAGMA page_size"))
+
+    def _wal_bytes(self) -> int:
+        try:
+            return os.stat(self._database.layout.database + "-wal").st_size
+        except FileNotFoundError:
+            return 0
