@@ -1,4 +1,4 @@
--- The bus in one SQLite file, schema version 2. docs/protocol.md explains every table.
+-- The bus in one SQLite file, schema version 3. docs/protocol.md explains every table.
 -- Any program may take part with plain SQL, so the rules that keep the log whole are in here,
 -- not only in our own code.
 
@@ -382,4 +382,23 @@ CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta (key, value) VALUES ('schema_version', '2');
+INSERT INTO meta (key, value) VALUES ('schema_version', '3');
+
+-- File reservations: who edits which files until when. A path or glob from the root of the project;
+-- it holds for all below it too. Every grant draws a new fencing token, also for a plain INSERT.
+CREATE TABLE reservations (
+  path           TEXT NOT NULL CHECK (path <> ''),
+  agent_id       TEXT NOT NULL CHECK (agent_id <> ''),
+  mode           TEXT NOT NULL DEFAULT 'exclusive' CHECK (mode IN ('exclusive', 'shared')),
+  reason         TEXT,
+  reserved_at_ms INTEGER NOT NULL,
+  until_ms       INTEGER NOT NULL,
+  token          INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (path, agent_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER reservations_draw_a_token AFTER INSERT ON reservations BEGIN
+  UPDATE fencing SET last_token = last_token + 1;
+  UPDATE reservations SET token = (SELECT last_token FROM fencing)
+   WHERE path = NEW.path AND agent_id = NEW.agent_id;
+END;

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from ackbus import Bus, Draft, Exporter, Inbox
+from ackbus import Bus, Draft, Exporter, Inbox, JobControl, Queue
 from ackbus.schema import SCHEMA_VERSION
+from ackbus.subscribers import Notices
+from ackbus.workers import WorkerStates
 
 #: 2026-01-02 03:04:05 UTC; each look at the clock is one millisecond later.
 BEGINNING_MS = 1_767_323_045_000
@@ -27,6 +29,7 @@ def fill(directory: Path) -> None:
     with Bus.init(directory, clock=lambda: next(clock)) as bus:
         publish(bus)
         read(bus)
+        work(bus)
         bus.heartbeats.beat("alice", "working", task="review", progress=0.25)
         bus.heartbeats.beat("bob", "idle")
         for task in ("review", "deploy", "review-2"):
@@ -41,7 +44,7 @@ def fill(directory: Path) -> None:
 
 def publish(bus: Bus) -> None:
     """Publishes a message of every form."""
-    bus.publish("task.assign", {"path": "src/a.py"}, from_agent="lead", to_agent="alice", id="m-1")
+    bus.publish("task.request", {"path": "src/a.py"}, from_agent="lead", to_agent="alice", id="m-1")
     bus.publish("task.done", {"ok": True}, from_agent="alice", in_reply_to="m-1", id="m-2")
     bus.publish("note", "ein 'Zitat', ünïcödé, 🚌", from_agent="bob", id="m-3")
     bus.publish("note", [2**53 + 1, 1.5, None], from_agent="bob", correlation_id="talk", id="m-4")
@@ -62,6 +65,22 @@ def read(bus: Bus) -> None:
         carol.fail(carol.poll(1)[0], error)
     carol.requeue(10)
     Inbox(bus, "dave").begin()
+
+
+def work(bus: Bus) -> None:
+    """Leaves behind what workers and people can leave: a job in each state, limits, a notice."""
+    queue = Queue.create(bus, "steps", "work.*", max_attempts=2, backoff_s=0.001, retry="asked")
+    done, failed, delayed, dropped, running = queue.claim("w-1", group="crew", limit=5, lease_s=30)
+    queue.complete(done, result={"ok": True})
+    queue.fail(failed, "an answer too")
+    queue.fail(delayed, "not yet", retry=True, after_s=3600)
+    people = JobControl(queue)
+    people.cancel(dropped.message.seq)
+    queue.renew(running, lease_s=30)
+    people.limit(50)
+    bus.limits.set_for_inbox("carol", 100)
+    WorkerStates(bus.database).update("crew", {"last_run": 1})
+    assert [message.id for message in Notices(bus).news(first_since_ms=0)] == ["m-2"]
 
 
 def dump(directory: Path) -> Iterator[str]:
