@@ -1,4 +1,4 @@
-"""The log, leases, heartbeats, and the doorbell that wakes waiters."""
+"""The log, what of it is archived, searching it, leases, reservations, heartbeats, the doorbell."""
 
 from .bus import COLLECT_AFTER_S, RECHECK_S, Bus
 from .doorbell import Listener
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from .leases import Lease as Lease
     from .leases import Leases as Leases
     from .maintenance import Maintenance as Maintenance
+    from .path_patterns import escape_path as escape_path
+    from .path_patterns import parse_pattern as parse_pattern
+    from .reservations import DEFAULT_RESERVATION_S as DEFAULT_RESERVATION_S
+    from .reservations import Conflict as Conflict
+    from .reservations import Reservation as Reservation
+    from .reservations import Reservations as Reservations
+    from .reservations import ReserveResult as ReserveResult
     from .search import SEARCH_LIMIT as SEARCH_LIMIT
     from .search import Found as Found
     from .search import Search as Search
@@ -25,9 +32,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLLECT_AFTER_S",
+    "DEFAULT_RESERVATION_S",
     "RECHECK_S",
     "SEARCH_LIMIT",
     "Bus",
+    "Conflict",
     "Found",
     "Frame",
     "Heart",
@@ -38,16 +47,24 @@ __all__ = [
     "Listener",
     "Liveness",
     "Maintenance",
+    "Reservation",
+    "Reservations",
+    "ReserveResult",
     "Search",
     "Segment",
     "SegmentMissing",
     "Stats",
     "WaitingLimit",
     "WaitingLimits",
+    "escape_path",
+    "parse_pattern",
     "segment_name",
 ]
 
 _HOMES = {
+    "DEFAULT_RESERVATION_S": "reservations",
+    "SEARCH_LIMIT": "search",
+    "Conflict": "reservations",
     "Found": "search",
     "Frame": "archive",
     "Heart": "heartbeats",
@@ -57,13 +74,17 @@ _HOMES = {
     "Leases": "leases",
     "Liveness": "heartbeats",
     "Maintenance": "maintenance",
-    "SEARCH_LIMIT": "search",
+    "Reservation": "reservations",
+    "Reservations": "reservations",
+    "ReserveResult": "reservations",
     "Search": "search",
     "Segment": "archive",
     "SegmentMissing": "archive",
     "Stats": "stats",
     "WaitingLimit": "waiting_limits",
     "WaitingLimits": "waiting_limits",
+    "escape_path": "path_patterns",
+    "parse_pattern": "path_patterns",
     "segment_name": "archive",
 }
 

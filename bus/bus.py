@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..schema import Layout, Message, Receipt
     from .heartbeats import Heart, Heartbeats
     from .leases import Leases
+    from .reservations import Reservations
     from .search import Found
     from .stats import Stats
     from .waiting_limits import WaitingLimits
@@ -106,6 +107,13 @@ class Bus:
         from .leases import Leases
 
         return Leases(self.database)
+
+    @property
+    def reservations(self) -> Reservations:
+        """Who edits which files."""
+        from .reservations import Reservations
+
+        return Reservations(self.database)
 
     @property
     def heartbeats(self) -> Heartbeats:

@@ -59,7 +59,7 @@ class Leases:
         """
         check_lease_name(name)
         check_agent(holder, "holder")
-        duration_ms = _duration_ms(ttl_s)
+        duration_ms = duration_of(ttl_s)
         try:
             with self._database.write():
                 now_ms = self._database.now_ms()
@@ -76,7 +76,7 @@ class Leases:
         Raises:
             LeaseLost: it has ended, was released, or is somebody else's; nothing was changed.
         """
-        duration_ms = _duration_ms(ttl_s)
+        duration_ms = duration_of(ttl_s)
         until_ms = self._change("renew_lease", lease, duration_ms) + duration_ms
         return Lease(lease.name, lease.holder, lease.token, lease.acquired_at_ms, until_ms)
 
@@ -136,7 +136,12 @@ class Leases:
         )
 
 
-def _duration_ms(ttl_s: float) -> int:
+def duration_of(ttl_s: float) -> int:
+    """Return how many milliseconds a lease lasts.
+
+    Raises:
+        InvalidInput: that is none, or more than a day.
+    """
     if not 0 < ttl_s <= MAX_LEASE_S:
         raise InvalidInput(f"a lease lasts more than 0 and at most {MAX_LEASE_S:g} s, not {ttl_s}")
     return max(1, round(ttl_s * 1000))

@@ -153,6 +153,42 @@ UPDATE task_claims SET lease_until_ms = ?
 DELETE FROM task_claims
  WHERE task_id = ? AND claimed_by = ? AND token = ? AND lease_until_ms > ? RETURNING token;
 
+-- reservations --------------------------------------------------------------------------------
+
+-- name: end_expired_reservations
+DELETE FROM reservations WHERE until_ms <= ?;
+
+-- name: live_reservations
+SELECT path, agent_id, mode, token, reserved_at_ms, until_ms, reason FROM reservations
+ WHERE until_ms > ? ORDER BY path, agent_id;
+
+-- name: reservation
+SELECT path, agent_id, mode, token, reserved_at_ms, until_ms, reason FROM reservations
+ WHERE path = ? AND agent_id = ?;
+
+-- name: reservation_of_token
+SELECT path, agent_id, mode, token, reserved_at_ms, until_ms, reason FROM reservations
+ WHERE token = ?;
+
+-- name: extend_reservation
+-- Reserving again what one has, in the same mode: it never ends sooner for that.
+UPDATE reservations SET until_ms = max(until_ms, ?4), reason = ifnull(?5, reason)
+ WHERE path = ?1 AND agent_id = ?2 AND mode = ?3 RETURNING token;
+
+-- name: grant_reservation
+INSERT INTO reservations (path, agent_id, mode, until_ms, reason, reserved_at_ms)
+VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: drop_reservation
+DELETE FROM reservations WHERE path = ? AND agent_id = ?;
+
+-- name: renew_reservation
+UPDATE reservations SET until_ms = ?
+ WHERE token = ? AND agent_id = ? AND until_ms > ? RETURNING path;
+
+-- name: release_reservation
+DELETE FROM reservations WHERE token = ? AND agent_id = ? AND until_ms > ? RETURNING path;
+
 -- heartbeats ----------------------------------------------------------------------------------
 
 -- name: beat

@@ -42,11 +42,13 @@ from .limits import (
     MAX_HEADERS_BYTES,
     MAX_ID_CHARS,
     MAX_LEASE_NAME_CHARS,
+    MAX_PATH_CHARS,
     MAX_PAYLOAD_BYTES,
+    MAX_REASON_CHARS,
     MAX_TYPE_CHARS,
 )
 from .message import COLUMNS, PRIORITY_NAMES, Message, Priority, Receipt, parse_priority
-from .names import check_agent, check_id, check_lease_name, check_queue_name, check_type
+from .names import check_agent, check_id, check_lease_name, check_line, check_queue_name, check_type
 from .patterns import TypePattern, check_pattern
 from .processes import is_running, leave_signals, start_thread
 from .queries import Queries
@@ -69,7 +71,9 @@ __all__ = [
     "MAX_HEADERS_BYTES",
     "MAX_ID_CHARS",
     "MAX_LEASE_NAME_CHARS",
+    "MAX_PATH_CHARS",
     "MAX_PAYLOAD_BYTES",
+    "MAX_REASON_CHARS",
     "MAX_TS_MS",
     "MAX_TYPE_CHARS",
     "PRIORITY_NAMES",
@@ -109,6 +113,7 @@ __all__ = [
     "check_agent",
     "check_id",
     "check_lease_name",
+    "check_line",
     "check_pattern",
     "check_queue_name",
     "check_type",

@@ -23,3 +23,9 @@ MAX_HEADERS_BYTES = 16 * 1024
 
 #: The longest lease name, in characters.
 MAX_LEASE_NAME_CHARS = 512
+
+#: The longest path or pattern of a reservation, in characters.
+MAX_PATH_CHARS = 1024
+
+#: The longest reason of a reservation, in characters: it is one line of what others are told.
+MAX_REASON_CHARS = 255

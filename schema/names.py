@@ -37,6 +37,14 @@ def check_type(name: object) -> None:
         )
 
 
+def check_line(text: str, what: str, max_chars: int) -> None:
+    """Refuse what is no single line of printable text, or too long a one."""
+    if not text or len(text) > max_chars:
+        raise InvalidInput(f"{what} must have 1 to {max_chars} characters, not {len(text)}")
+    if not text.isprintable():
+        raise InvalidInput(f"{what} {text!a} has control characters or is not valid Unicode text")
+
+
 def _check(name: object, what: str, max_chars: int) -> str:
     if not isinstance(name, str):
         raise InvalidInput(f"{what} must be text, not {type(name).__name__}")

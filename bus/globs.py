@@ -1,0 +1,186 @@
+"""Globs within one part of a path: what `*.py` or `test_[0-9]?` matches, and where two meet."""
+
+from __future__ import annotations
+
+import re
+
+from ..schema import InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    #: The characters that one place allows: ranges of code points, both ends included, in order.
+    Ranges = tuple[tuple[int, int], ...]
+    #: A place for one character, or None for any text, also none (`*`).
+    Token = Ranges | None
+
+_SLASH = ord("/")
+_LAST = 0x10FFFF
+#: What `?` allows: every character that a part of a path may have.
+_ANY: Ranges = ((1, _SLASH - 1), (_SLASH + 1, _LAST))
+
+#: The characters that mean something else than themselves; a backslash before one takes that away.
+SPECIAL = "*?[\\"
+
+
+class Glob:
+    """A part of a pattern that has wildcards.
+
+    The plain text at its ends settles most matches (`*.py`, `test_*`); a regular expression, which
+    takes long to compile, is made only for globs that have more, when it is first needed.
+
+    Attributes:
+        head, tail: the plain text at its beginning and at its end.
+    """
+
+    __slots__ = ("_is_simple", "_regex", "_tokens", "head", "tail")
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = tuple(tokens)
+        self.head = "".join(_plain_beginning(self._tokens))
+        self.tail = "".join(_plain_beginning(self._tokens[::-1]))[::-1]
+        middle = self._tokens[len(self.head) : len(self._tokens) - len(self.tail)]
+        self._is_simple = middle == (None,)
+        self._regex: re.Pattern[str] | None = None
+
+    def matches(self, text: str) -> bool:
+        """Say whether a part of a path fits."""
+        if len(text) < len(self.head) + len(self.tail):
+            return False
+        if not (text.startswith(self.head) and text.endswith(self.tail)):
+            return False
+        if self._is_simple:
+            return True
+        if self._regex is None:
+            self._regex = re.compile("".join(map(_as_regex, self._tokens)), re.DOTALL)
+        return self._regex.fullmatch(text) is not None
+
+    def meets(self, other: Glob) -> bool:
+        """Say whether there is a text that fits both.
+
+        Two globs are two small machines that read one text: a place in each is a state, and the
+        question is whether both ends can be reached together.
+        """
+        ours, theirs = self._tokens, other._tokens
+        seen = set()
+        states = [(0, 0)]
+        while states:
+            state = states.pop()
+            if state == (len(ours), len(theirs)):
+                return True
+            if state not in seen:
+                seen.add(state)
+                states += _next_states(ours, theirs, *state)
+        return False
+
+
+def part_of(text: str) -> str | Glob:
+    """Return what a part of a pattern stands for: a text as it is, or a glob.
+
+    Raises:
+        InvalidInput: a bracket is never closed, a range runs backwards, a class has no character,
+            or the text ends in a single backslash.
+    """
+    if not any(char in SPECIAL for char in text):
+        return text
+    tokens = list(_tokens(text))
+    plain = "".join(_plain_beginning(tokens))
+    return plain if len(plain) == len(tokens) else Glob(tokens)
+
+
+def _next_states(
+    ours: Sequence[Token], theirs: Sequence[Token], i: int, j: int
+) -> Iterator[tuple[int, int]]:
+    """Yield where two globs can be after one more step: a `*` ends, or a character is read."""
+    mine = ours[i] if i < len(ours) else ()
+    other = theirs[j] if j < len(theirs) else ()
+    if mine is None:
+        yield i + 1, j
+        if j < len(theirs):
+            yield i, j + 1
+    elif other is None:
+        yield i, j + 1
+        if mine:
+            yield i + 1, j
+    elif any(a <= d and c <= b for a, b in mine for c, d in other):
+        yield i + 1, j + 1
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    at = 0
+    while at < len(text):
+        char = text[at]
+        at += 1
+        if char == "*":
+            if text[at : at + 1] != "*":  # several are as one
+                yield None
+        elif char == "?":
+            yield _ANY
+        elif char == "[":
+            ranges, at = _class(text, at)
+            yield ranges
+        else:
+            if char == "\\":
+                char, at = _escaped(text, at)
+            yield ((ord(char), ord(char)),)
+
+
+def _class(text: str, at: int) -> tuple[Ranges, int]:
+    """Return what a class allows whose bracket has just been read, and where it ends."""
+    negated = text[at : at + 1] in ("!", "^")
+    first = at = at + negated
+    ranges = []
+    while text[at : at + 1] != "]" or at == first:
+        if text[at : at + 2] == "[:":
+            raise InvalidInput(f"{text!r}: classes like [:alpha:] are not known; write the range")
+        low, at = _member(text, at)
+        high = low
+        if text[at : at + 1] == "-" and text[at + 1 : at + 2] not in ("", "]"):
+            high, at = _member(text, at + 1)
+        if high < low:
+            raise InvalidInput(f"{text!r}: the range {low}-{high} runs backwards")
+        ranges.append((ord(low), ord(high)))
+    allowed = _without(_ANY, ranges) if negated else _without(ranges, [(0, 0), (_SLASH, _SLASH)])
+    if not allowed:
+        raise InvalidInput(f"{text!r}: a class allows no character")
+    return allowed, at + 1
+
+
+def _member(text: str, at: int) -> tuple[str, int]:
+    if at >= len(text):
+        raise InvalidInput(rf"{text!r}: a '[' is never closed; write \[ for the character itself")
+    return _escaped(text, at + 1) if text[at] == "\\" else (text[at], at + 1)
+
+
+def _escaped(text: str, at: int) -> tuple[str, int]:
+    if at >= len(text):
+        raise InvalidInput(rf"{text!r} ends in a single backslash; write \\ for the character")
+    return text[at], at + 1
+
+
+def _without(ranges: Sequence[tuple[int, int]], cut: Sequence[tuple[int, int]]) -> Ranges:
+    """Return ranges in order, without the code points of others."""
+    left = sorted(ranges)
+    for low, high in cut:
+        left = [
+            piece
+            for a, b in left
+            for piece in ((a, min(b, low - 1)), (max(a, high + 1), b))
+            if piece[0] <= piece[1]
+        ]
+    return tuple(left)
+
+
+def _plain_beginning(tokens: Sequence[Token]) -> Iterator[str]:
+    """Yield the characters up to the first place that allows more than one."""
+    for token in tokens:
+        if token is None or len(token) > 1 or token[0][0] != token[0][1]:
+            return
+        yield chr(token[0][0])
+
+
+def _as_regex(token: Token) -> str:
+    if token is None:
+        return ".*"
+    return "[" + "".join(rf"\U{low:08x}-\U{high:08x}" for low, high in token) + "]"

@@ -1,0 +1,237 @@
+"""Reservations: which agent edits which files until when, so that two never edit the same.
+
+They are leases on patterns of paths: the same clock, the same length at most, and fencing tokens
+from the same counter. A pattern holds for what it matches and for all below that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..schema import MAX_REASON_CHARS, InvalidInput, LeaseLost, check_agent, check_line
+from .leases import duration_of
+from .path_patterns import PathIndex, PathPattern, literal_pattern, parse_pattern
+from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..schema import Database
+
+#: How long a reservation lasts unless the caller says otherwise, in seconds: an hour.
+DEFAULT_RESERVATION_S = 3600.0
+
+#: The most paths that one call reserves: more would keep other writers waiting.
+MAX_PATHS = 1000
+
+#: The modes: nobody else may edit; those may who reserve it as shared too.
+EXCLUSIVE, SHARED = "exclusive", "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A granted reservation.
+
+    Attributes:
+        path: the pattern, from the root of the project.
+        agent: who edits.
+        mode: `exclusive` or `shared`.
+        token: the fencing token; a later grant of any lease or reservation has a larger one.
+        reserved_at_ms: when it was granted, in epoch milliseconds.
+        until_ms: when it ends unless it is renewed; at that very millisecond it has ended.
+        reason: why, for people, or None.
+    """
+
+    path: str
+    agent: str
+    mode: str
+    token: int
+    reserved_at_ms: int
+    until_ms: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A path that is wanted, and the reservation that stands against it."""
+
+    path: str
+    held: Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveResult:
+    """What became of a wish to reserve.
+
+    Attributes:
+        granted: whether all of it was; else nothing was changed.
+        reservations: what the agent has now of what it asked for, one for each path.
+        conflicts: what stands against it; empty when it was granted.
+    """
+
+    granted: bool
+    reservations: list[Reservation]
+    conflicts: list[Conflict]
+
+
+class Reservations:
+    """The table `reservations`. An ended reservation is as good as none."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def reserve(
+        self,
+        paths: Sequence[str],
+        agent: str,
+        *,
+        shared: bool = False,
+        ttl_s: float = DEFAULT_RESERVATION_S,
+        reason: str | None = None,
+    ) -> ReserveResult:
+        """Reserve all of these paths, or none. Checking and granting are one transaction.
+
+        An agent is never in its own way: what it has already lasts `ttl_s` from now, if that is
+        longer, and keeps its token; in another mode it is a new grant with a new token.
+
+        Args:
+            paths: paths and globs from the root of the project, at most 1,000.
+            agent: who edits.
+            shared: whether others may edit too, who say the same.
+            ttl_s: how long, in seconds; at most a day.
+            reason: why, for people.
+
+        Raises:
+            InvalidInput: an argument breaks a rule.
+            BusBusy: other writers kept the bus for too long; nothing was reserved.
+        """
+        wanted = list({each.text: each for each in map(parse_pattern, paths)}.values())
+        if not 1 <= len(wanted) <= MAX_PATHS:
+            raise InvalidInput(f"1 to {MAX_PATHS} paths can be reserved at once, not {len(wanted)}")
+        check_agent(agent)
+        if reason is not None:
+            check_line(reason, "a reason", MAX_REASON_CHARS)
+        duration_ms = duration_of(ttl_s)
+        mode = SHARED if shared else EXCLUSIVE
+        with self._database.write():
+            now_ms = self._database.now_ms()
+            self._database.rows(SQL["end_expired_reservations"], (now_ms,))
+            conflicts = [*self._conflicts(wanted, agent, mode, now_ms)]
+            if conflicts:
+                return ReserveResult(False, [], conflicts)
+            grants = [
+                self._grant((each.text, agent, mode, now_ms + duration_ms, reason), now_ms)
+                for each in wanted
+            ]
+        return ReserveResult(True, grants, [])
+
+    def renew(self, token: int, agent: str, *, ttl_s: float = DEFAULT_RESERVATION_S) -> Reservation:
+        """Let a reservation last `ttl_s` from now. Safe to repeat.
+
+        Raises:
+            LeaseLost: it has ended, was released, or is another agent's; nothing was changed.
+        """
+        duration_ms = duration_of(ttl_s)
+        with self._database.write():
+            now_ms = self._database.now_ms()  # here: waiting for the lock must not shorten it
+            key = (now_ms + duration_ms, token, agent, now_ms)
+            if not self._database.rows(SQL["renew_reservation"], key):
+                raise self._lost(token, agent, now_ms)
+            return Reservation(*self._database.rows(SQL["reservation_of_token"], (token,))[0])
+
+    def release(self, token: int, agent: str) -> None:
+        """Give a reservation back.
+
+        Raises:
+            LeaseLost: as for `renew`; also when it was released before.
+        """
+        with self._database.write():
+            now_ms = self._database.now_ms()
+            if not self._database.rows(SQL["release_reservation"], (token, agent, now_ms)):
+                raise self._lost(token, agent, now_ms)
+
+    def against(self, files: Iterable[str], agent: str | None) -> list[Conflict]:
+        """Return what stands against an agent that has edited files, in the order of the files.
+
+        A file that others share is in order only for an agent that has reserved it too.
+
+        Args:
+            files: their paths from the root of the project; they are no globs.
+            agent: who edited them; None: somebody without a reservation.
+        """
+        live = self._live(self._database.now_ms())
+        others = _index(each for each in live if each.agent != agent)
+        own = _index(each for each in live if each.agent == agent)
+        return [
+            Conflict(file, held)
+            for file in files
+            for held in others.matching(file)
+            if held.mode == EXCLUSIVE or not own.matching(file)
+        ]
+
+    def list(self, *, agent: str | None = None, path: str | None = None) -> list[Reservation]:
+        """Return the reservations that hold now, by path.
+
+        Args:
+            agent: only those of this agent.
+            path: only those that share a path with this path or glob.
+        """
+        live = self._live(self._database.now_ms())
+        if path is not None:
+            meeting = set(_index(live).meeting(parse_pattern(path)))
+            live = [each for each in live if each in meeting]
+        return [each for each in live if agent in (None, each.agent)]
+
+    def _live(self, now_ms: int) -> Sequence[Reservation]:
+        rows = self._database.rows(SQL["live_reservations"], (now_ms,))
+        return [Reservation(*row) for row in rows]
+
+    def _conflicts(
+        self, wanted: Sequence[PathPattern], agent: str, mode: str, now_ms: int
+    ) -> Sequence[Conflict]:
+        others = _index(
+            each
+            for each in self._live(now_ms)
+            if each.agent != agent and EXCLUSIVE in (mode, each.mode)
+        )
+        return [
+            Conflict(pattern.text, held)
+            for pattern in wanted
+            for held in sorted(others.meeting(pattern), key=lambda each: each.token)
+        ]
+
+    def _grant(self, grant: tuple[str, str, str, int, str | None], now_ms: int) -> Reservation:
+        if not self._database.rows(SQL["extend_reservation"], grant):
+            self._database.rows(SQL["drop_reservation"], grant[:2])  # it was of the other mode
+            self._database.rows(SQL["grant_reservation"], (*grant, now_ms))
+        return Reservation(*self._database.rows(SQL["reservation"], grant[:2])[0])
+
+    def _lost(self, token: int, agent: str, now_ms: int) -> LeaseLost:
+        rows = self._database.rows(SQL["reservation_of_token"], (token,))
+        held = Reservation(*rows[0]) if rows else None
+        if held is None:
+            state = "it was released, has expired, or was never granted"
+        elif held.agent != agent:
+            state = f"it is {held.agent}'s, for {held.path}"
+        else:
+            state = f"the one for {held.path} has expired"
+        return LeaseLost(
+            f"{agent} has no reservation with token {token}: {state};"
+            " see 'bus reservations list', and reserve again what you need"
+        )
+
+
+def _index(reservations: Iterable[Reservation]) -> PathIndex[Reservation]:
+    index: PathIndex[Reservation] = PathIndex()
+    for each in reservations:
+        index.add(_pattern_of(each.path), each)
+    return index
+
+
+def _pattern_of(path: str) -> PathPattern:
+    """Return what a stored path stands for; one that is no pattern of ours stands for itself."""
+    try:
+        return parse_pattern(path)
+    except InvalidInput:
+        return literal_pattern(path)  # some program wrote it with plain SQL

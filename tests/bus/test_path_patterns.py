@@ -1,0 +1,94 @@
+"""What a path or a glob of a reservation stands for, and what is none."""
+
+import pytest
+
+from ackbus import InvalidInput
+from ackbus.bus.path_patterns import PathIndex, parse_pattern
+
+#: A pattern, files in it, and files that are not: the table of docs/how-to/reserve-files.md.
+MEANINGS = [
+    ("src/a.py", ["src/a.py", "src/a.py/below"], ["a.py", "src/a.pyc", "x/src/a.py"]),
+    ("src", ["src", "src/a.py", "src/b/c.py"], ["src2", "lib/src/a.py"]),
+    ("src/", ["src/a.py"], ["srcs"]),
+    ("./src//b/", ["src/b/c"], ["src/c"]),
+    (".", ["a", "a/b", ".env"], []),
+    ("*.py", ["a.py", ".py"], ["src/a.py", "a.pyc"]),
+    ("src/*.py", ["src/a.py"], ["src/b/a.py", "src/a.pyc"]),
+    ("src/*/a", ["src/b/a", "src/b/a/c"], ["src/a", "src/b/c/a"]),
+    ("**/*.py", ["a.py", "src/a.py", "src/b/a.py"], ["a.pyc"]),
+    ("src/**/a", ["src/a", "src/b/a", "src/b/c/a"], ["a", "src/b"]),
+    ("src/**", ["src/a", "src/b/c"], ["src"]),
+    ("**", ["a", "a/b"], []),
+    ("a?c", ["abc", "aßc", "a\nc"], ["ac", "abbc", "a/c"]),
+    ("[a-c]x", ["ax", "cx"], ["dx", "-x", "Ax"]),
+    ("[!a-c]x", ["dx", "-x"], ["ax", "x"]),
+    ("[^a]x", ["bx"], ["ax"]),
+    ("[]a-]x", ["]x", "ax", "-x"], ["bx"]),
+    (r"[\]\\]x", ["]x", r"\x"], ["x"]),
+    (r"app/\[id\]/*.ts", ["app/[id]/page.ts"], ["app/i/page.ts"]),
+    (r"what\?", ["what?"], ["whatx"]),
+    ("a**b", ["ab", "axb"], ["a/b"]),
+    ("*a*b*", ["ab", "xaxbx"], ["ba"]),
+    ("bücher/*", ["bücher/ü"], ["bucher/u"]),
+]
+
+
+@pytest.mark.parametrize(("pattern", "inside", "outside"), MEANINGS)
+def test_pattern_stands_for_these_files(
+    pattern: str, inside: list[str], outside: list[str]
+) -> None:
+    index: PathIndex[str] = PathIndex()
+    index.add(parse_pattern(pattern), pattern)
+    assert [file for file in inside if not index.matching(file)] == []
+    assert [file for file in outside if index.matching(file)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "1 to 1024 characters"),
+        ("x" * 1025, "1 to 1024 characters"),
+        ("/etc/passwd", "lead down from the root"),
+        ("../x", "lead down from the root"),
+        ("a/../../x", "lead down from the root"),
+        ("src/[a-", "never closed"),
+        ("src/[", "never closed"),
+        ("src/[]", "never closed"),
+        ("src/[!]", "never closed"),
+        ("a[/]b", "never closed"),
+        ("[z-a]", "runs backwards"),
+        ("[[:alpha:]]", "not known"),
+        ("back\\", "single backslash"),
+        ("[a\\", "single backslash"),
+        ("a\nb", "control characters"),
+        ("a\udcff", "not valid Unicode"),
+    ],
+)
+def test_text_that_is_no_pattern_is_refused_in_one_line(text: str, why: str) -> None:
+    """Issue 4, bad input: a glob that can't be parsed, a path outside."""
+    with pytest.raises(InvalidInput, match=why) as refused:
+        parse_pattern(text)
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [
+        ("src", "src/a.py", True),
+        ("src/*.py", "src/test_*", True),
+        ("src/*.py", "src/*.c", False),
+        ("src/*.py", "**/a.*", True),
+        ("**/x", "a/**", True),
+        ("[a-m]*", "[n-z]*", False),
+        ("[a-m]*", "[!a-l]*", True),
+        ("*/a", "b", True),
+        ("src/a.py", "src/a.pyc", False),
+        ("*a*a*", "*b*b*", True),
+        ("?", "??", False),
+    ],
+)
+def test_patterns_meet_where_a_file_can_be_in_both(one: str, other: str, meet: bool) -> None:
+    for first, second in ((one, other), (other, one)):
+        index: PathIndex[str] = PathIndex()
+        index.add(parse_pattern(first), first)
+        assert index.meeting(parse_pattern(second)) == [first] * meet
