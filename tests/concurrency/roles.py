@@ -252,7 +252,7 @@ def reserver(directory: str, name: str, place: str, rounds: str, board: str, gat
         pass_gate(gate)
         for number in range(1, int(rounds) + 1):
             reached[int(place)] = number
-            while min(reached) < number:
+            while min(reached[:]) < number:
                 pass  # both begin a round in the same microsecond
             if bus.reservations.reserve([f"r{number}/{name}*", f"r{number}/*.py"], name).granted:
                 won.append(number)
