@@ -1,0 +1,74 @@
+"""Paths as people give them, as paths from the root of the project."""
+
+from __future__ import annotations
+
+import os
+
+from ..bus import escape_path, parse_pattern
+from ..schema import InvalidInput
+
+
+def project_root(bus_directory: str) -> str:
+    """Return the folder from which reserved paths count, for the working directory.
+
+    That is the work tree of git around it (git itself need not be asked), or else the folder that
+    holds the bus directory.
+
+    Raises:
+        InvalidInput: the working directory is in neither.
+    """
+    here = folder = os.getcwd()
+    while not os.path.exists(os.path.join(folder, ".git")):  # a file in linked work trees
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return _holder_of_the_bus(here, bus_directory)
+        folder = parent
+    return folder
+
+
+def path_from_root(text: str, root: str) -> str:
+    """Return a path or glob that somebody gave, from the root of the project.
+
+    It counts from the root already, wherever the command runs, unless it is absolute or begins
+    with `./` or `../`, which is from here. A folder or file that is there is meant as it is called,
+    though its name looks like a glob, as in `app/[id]/page.tsx`.
+
+    Raises:
+        InvalidInput: it is outside of the project, or can't be parsed.
+    """
+    if os.path.isabs(text):
+        path = _below(root, os.path.normpath(text))
+    elif text.split("/")[0] in (".", ".."):
+        path = _below(root, os.path.normpath(os.path.join(os.getcwd(), text)))
+    else:
+        path = text
+    if path is None:
+        raise InvalidInput(f"path {text!r} is outside of the project {root}")
+    parts = path.split("/")
+    reached = root
+    for number, part in enumerate(parts):
+        reached = os.path.join(reached, part)
+        if not os.path.lexists(reached):
+            break
+        parts[number] = escape_path(part)
+    return parse_pattern("/".join(parts)).text
+
+
+def _holder_of_the_bus(here: str, bus_directory: str) -> str:
+    holder = os.path.realpath(os.path.dirname(bus_directory))
+    if _below(holder, here) is None:
+        raise InvalidInput(
+            f"{here} is in no git repository and not beside the bus in {bus_directory}; run this"
+            " in the project whose files are meant"
+        )
+    return holder
+
+
+def _below(root: str, path: str) -> str | None:
+    """Return a path from a folder above it, or None when it is not below it."""
+    for base in (root, os.path.realpath(root)):
+        if path == base:
+            return "."
+        if path.startswith(base.rstrip("/") + "/"):
+            return path[len(base.rstrip("/")) + 1 :]
+    return None

@@ -1,0 +1,226 @@
+"""Who edits which files: reserve; reservations list, renew, release."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..schema import InvalidInput, Refused, format_ts
+from . import actions, output
+from .commands import Commands
+from .options import Directory, Json, User, Verbose
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus import Bus, Conflict, Reservation
+
+commands = Commands()
+
+Who = Annotated[
+    str | None,
+    typer.Option(
+        "--agent", metavar="A", help="Who edits. Default: $BUS_AGENT.", show_default=False
+    ),
+]
+Ttl = Annotated[
+    str, typer.Option(metavar="S", help="How long it lasts: seconds, or like 500ms, 10m, 2h.")
+]
+Tokens = Annotated[
+    list[int] | None,
+    typer.Argument(
+        metavar="[TOKEN]...", help="The tokens that bus reserve printed.", show_default=False
+    ),
+]
+All = Annotated[bool, typer.Option("--all", help="All that the agent has.")]
+
+
+@commands.command("reserve", example="bus reserve src/api 'docs/*.md' --reason 'new routes'")
+def reserve(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATHS...",
+            help="Files, folders with all below them, globs (*, ?, [a-z], **): from the root of "
+            "the project wherever you are; ./ and ../ are from here.",
+        ),
+    ],
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Others may edit them too, who reserve them shared.")
+    ] = False,
+    exclusive: Annotated[
+        bool, typer.Option("--exclusive", help="Nobody else may edit them; this is the default.")
+    ] = False,
+    ttl: Ttl = "1h",
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Why, for those who want them too.", show_default=False),
+    ] = None,
+    agent: Who = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Reserve files for editing: all of PATHS, or none.
+
+    Reserving again what one has lets it last longer. Exit code 3 when others have reserved what
+    shares a file with one of PATHS.
+    """
+    from .project_paths import path_from_root, project_root
+
+    if shared and exclusive:
+        raise InvalidInput("give --shared or --exclusive, not both")
+    editor, ttl_s = _editor(agent), actions.seconds(ttl, "--ttl")
+    with actions.open_bus(directory, user) as bus:
+        root = project_root(bus.layout.directory)
+        wanted = [path_from_root(path, root) for path in paths]
+        found = bus.reservations.reserve(wanted, editor, shared=shared, ttl_s=ttl_s, reason=reason)
+    if json:
+        record = {
+            "granted": found.granted,
+            "reservations": [record_of(each) for each in found.reservations],
+            "conflicts": [conflict_record(each) for each in found.conflicts],
+        }
+        output.json_line(record)
+    else:
+        for each in found.reservations:
+            _print(each)
+    if not found.granted:
+        more = len(found.conflicts) - 1
+        others = f" (and {output.counted(more, 'more conflict')})" if more else ""
+        raise Refused(f"{describe(found.conflicts[0])}{others}; nothing was reserved")
+    return 0
+
+
+group = commands.group("reservations", help="Who edits which files, until when.")
+
+
+@group.command("list", example="bus reservations list --path src")
+def show_list(
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="A", help="Only those of this agent.", show_default=False),
+    ] = None,
+    path: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P",
+            help="Only those that share a file with this path or glob.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """List the reservations that hold now.
+
+    Exit code 4 when there are none.
+    """
+    from .project_paths import path_from_root, project_root
+
+    with actions.open_bus(directory, user) as bus:
+        if path is not None:
+            path = path_from_root(path, project_root(bus.layout.directory))
+        records = [record_of(each) for each in bus.reservations.list(agent=agent, path=path)]
+    if json:
+        for record in records:
+            output.json_line(record)
+    elif records:
+        output.table(list(records[0]), [list(record.values()) for record in records])
+    return 0 if records else actions.NOTHING
+
+
+@group.command("renew", example="bus reservations renew 7 8 --ttl 2h")
+def renew(
+    tokens: Tokens = None,
+    everything: All = False,
+    ttl: Ttl = "1h",
+    agent: Who = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Let reservations last longer, from now: all that are named, or none.
+
+    Exit code 3 when the agent does not have one of them any more.
+    """
+    editor, ttl_s = _editor(agent), actions.seconds(ttl, "--ttl")
+    with actions.open_bus(directory, user) as bus, bus.transaction():
+        renewed = [
+            bus.reservations.renew(token, editor, ttl_s=ttl_s)
+            for token in _named(bus, tokens, everything, editor)
+        ]
+    for each in renewed:
+        if json:
+            output.json_line(record_of(each))
+        else:
+            _print(each)
+    return 0 if renewed else actions.NOTHING
+
+
+@group.command("release", example="bus reservations release 7")
+def release(
+    tokens: Tokens = None,
+    everything: All = False,
+    agent: Who = None,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Give reservations back: all that are named, or none.
+
+    Exit code 3 when the agent does not have one of them any more.
+    """
+    editor = _editor(agent)
+    with actions.open_bus(directory, user) as bus, bus.transaction():
+        for token in _named(bus, tokens, everything, editor):
+            bus.reservations.release(token, editor)
+    return 0
+
+
+def describe(conflict: Conflict) -> str:
+    """Return what stands against a path, in one line."""
+    held = conflict.held
+    within = "" if held.path == conflict.path else f" as {held.path}"
+    why = f", {held.reason!r}" if held.reason else ""
+    return (
+        f"{conflict.path} is reserved by {held.agent}{within} until {format_ts(held.until_ms)}"
+        f" ({held.mode}{why})"
+    )
+
+
+def record_of(held: Reservation) -> dict[str, object]:
+    """Return a reservation as `--json` prints it."""
+    return {
+        "path": held.path,
+        "agent": held.agent,
+        "mode": held.mode,
+        "token": held.token,
+        "reserved": format_ts(held.reserved_at_ms),
+        "until": format_ts(held.until_ms),
+        "reason": held.reason,
+    }
+
+
+def conflict_record(conflict: Conflict) -> dict[str, object]:
+    """Return a conflict as `--json` prints it."""
+    return {"path": conflict.path, "held": record_of(conflict.held)}
+
+
+def _editor(agent: str | None) -> str:
+    return actions.sender(agent, "--agent", "edits")
+
+
+def _named(bus: Bus, tokens: list[int] | None, everything: bool, editor: str) -> list[int]:
+    if bool(tokens) == everything:
+        raise InvalidInput("give either TOKENs or --all; see 'bus reservations list'")
+    return tokens or [each.token for each in bus.reservations.list(agent=editor)]
+
+
+def _print(held: Reservation) -> None:
+    until = format_ts(held.until_ms)
+    output.line(f"{held.path}  {held.agent}  {held.mode}  token {held.token}  until {until}")

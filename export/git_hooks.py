@@ -1,0 +1,162 @@
+"""The guard's hooks in a git repository: put in beside what is there, and taken out again.
+
+A hook that was there before keeps working: it is renamed, and the guard's runs it first, with the
+same arguments and input; where it fails, its exit code is the hook's.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+
+from ..schema import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .git_repository import GitRepository
+
+#: The hooks, and what of their arguments and input the guard needs.
+HOOKS = {"pre-commit": "", "pre-push": '--push="$1"'}
+
+#: What the name of a hook that was there before gets; git runs nothing of such a name.
+FORMER = ".before-guard"
+
+#: The second line of a hook of ours: this is how it is known again.
+_MARK = "# The guard of ackbus: 'bus guard remove' takes it out and puts back what was here before."
+
+# The interpreter that installed the hook knows ackbus; where it has gone, `bus` on the PATH may do.
+# -P keeps modules that lie in the repository out. Only exit code 3, a conflict, blocks: a guard
+# that can't look must not keep anybody from working.
+_SCRIPT = """\
+#!/bin/sh
+{mark}
+former="$(dirname -- "$0")/{name}{former}"
+{read}if [ -x "$former" ]; then
+    {give}"$former" "$@" || exit
+fi
+if [ -x {python} ]; then
+    set -- {python} -P -m ackbus.cli guard check --mode={mode} {options}
+elif command -v bus >/dev/null; then
+    set -- bus guard check --mode={mode} {options}
+else
+    echo "bus guard: ackbus is not installed here any more, so nothing was checked" >&2
+    exit 0
+fi
+{give}{bus_dir}"$@"
+case $? in
+    0) exit 0 ;;
+    3) exit 1 ;;
+    *) echo "bus guard: nothing was checked, and nothing blocked" >&2; exit 0 ;;
+esac
+"""
+
+# A pre-push hook reads what is pushed, and so does the one before it.
+_READ = """\
+input=$(cat)
+input() { [ -z "$input" ] || printf '%s\\n' "$input"; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardHook:
+    """A hook of ours.
+
+    Attributes:
+        name: `pre-commit` or `pre-push`.
+        path: its file.
+        former: the file of the hook that was there before, or None.
+    """
+
+    name: str
+    path: str
+    former: str | None
+
+
+class GuardHooks:
+    """The guard's hooks in one repository."""
+
+    def __init__(self, repository: GitRepository) -> None:
+        self._folder = repository.hooks
+        #: Whether the hooks serve other repositories too.
+        self.are_shared = not any(
+            self._folder.startswith(folder.rstrip("/") + "/")
+            for folder in (repository.root, repository.main_root)
+        )
+
+    def install(self, mode: str, bus_dir: str | None = None) -> list[GuardHook]:
+        """Put the hooks in, or bring those that are there up to date. Safe to repeat.
+
+        Args:
+            mode: `block` or `warn`.
+            bus_dir: the bus directory, where it can't be found from the repository; `BUS_DIR` in
+                the environment still wins.
+
+        Raises:
+            Refused: there is a hook, and one of before the guard too; nothing was changed.
+        """
+        for name in HOOKS:
+            hook = self._hook(name)
+            if hook.former and os.path.lexists(hook.path) and not _is_ours(hook.path):
+                raise Refused(
+                    f"{hook.path} is no hook of the guard, and {hook.former} is there as well;"
+                    " make one of the two, without that ending"
+                )
+        os.makedirs(self._folder, exist_ok=True)
+        for name in HOOKS:
+            path = self._hook(name).path
+            if os.path.lexists(path) and not _is_ours(path):
+                os.rename(path, path + FORMER)
+            _write(path, _script(name, mode, bus_dir))
+        return self.installed()
+
+    def remove(self) -> list[GuardHook]:
+        """Take the hooks out, and put back what was there before; returns what was taken out."""
+        found = self.installed()
+        for hook in found:
+            if hook.former:
+                os.replace(hook.former, hook.path)
+            else:
+                os.unlink(hook.path)
+        return found
+
+    def installed(self) -> list[GuardHook]:
+        """Return the hooks of ours that are there."""
+        return [hook for hook in map(self._hook, HOOKS) if _is_ours(hook.path)]
+
+    def _hook(self, name: str) -> GuardHook:
+        path = os.path.join(self._folder, name)
+        former = path + FORMER
+        return GuardHook(name, path, former if os.path.lexists(former) else None)
+
+
+def _is_ours(path: str) -> bool:
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return file.read(200).split(b"\n")[1:2] == [_MARK.encode()]
+
+
+def _script(name: str, mode: str, bus_dir: str | None) -> str:
+    reads = bool(HOOKS[name])
+    return _SCRIPT.format(
+        mark=_MARK,
+        name=name,
+        former=FORMER,
+        read=_READ if reads else "",
+        give="input | " if reads else "",
+        python=shlex.quote(sys.executable),
+        mode=mode,
+        options=HOOKS[name],
+        bus_dir="" if bus_dir is None else f"BUS_DIR=${{BUS_DIR:-{shlex.quote(bus_dir)}}} ",
+    )
+
+
+def _write(path: str, text: str) -> None:
+    """Write an executable beside its place and rename it: git never runs half a hook."""
+    fresh = path + ".new"
+    with open(fresh, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(fresh, 0o755)
+    os.replace(fresh, path)

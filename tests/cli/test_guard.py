@@ -1,0 +1,351 @@
+"""bus guard: real commits and pushes in real repositories, blocked and let through."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus
+
+from ..conftest import RunBus
+from .conftest import assert_error
+from .git import Git, git_env
+
+
+@pytest.fixture
+def env(bus_env: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    return git_env(bus_env, tmp_path)
+
+
+@pytest.fixture
+def git(project: Path, env: dict[str, str]) -> Git:
+    """A repository without commits, beside a bus."""
+    made = Git(project, env)
+    made.ok("init", "--quiet")
+    return made
+
+
+@pytest.fixture
+def guarded(git: Git, run_bus: RunBus, bus: Bus) -> Git:
+    """The repository with the guard, in which alice has reserved src and *.lock."""
+    assert run_bus("guard", "install").code == 0
+    bus.reservations.reserve(["src", "*.lock"], "alice", reason="rename")
+    return git
+
+
+def script(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}")
+    path.chmod(0o755)
+
+
+# What is committed.
+
+
+def test_commit_of_what_another_reserved_is_blocked_and_ones_own_is_let_through(
+    guarded: Git,
+) -> None:
+    """Issue 4, item 5: also the first commit of a repository."""
+    blocked = guarded.commit("src/a.py", "yarn.lock", "README.md", agent="bob")
+    assert (blocked.code, guarded.head) == (1, "")
+    first, second = blocked.err.splitlines()
+    assert first.startswith("bus: src/a.py is reserved by alice as src until 2")
+    assert first.endswith("Z (exclusive, 'rename'): ask alice, wait, or leave it out")
+    assert second.startswith("bus: yarn.lock is reserved by alice as *.lock until ")
+    guarded.ok("rm", "--cached", "--quiet", "src/a.py", "yarn.lock")
+    assert guarded.commit(agent="bob").code == 0
+    done = guarded.commit("src/a.py", "yarn.lock", agent="alice")
+    assert (done.code, done.err) == (0, "")
+    assert guarded.ok("ls-files").split() == ["README.md", "src/a.py", "yarn.lock"]
+
+
+def test_renames_count_with_both_names_and_deletions_count(guarded: Git, bus: Bus) -> None:
+    assert guarded.commit("src/a.py", "src/b.py", "c.py", text="x\n" * 99, agent="alice").code == 0
+    for change in (
+        ("mv", "src/a.py", "free.py"),
+        ("mv", "c.py", "src/c.py"),
+        ("rm", "--quiet", "src/b.py"),
+        ("update-index", "--chmod=+x", "src/a.py"),
+    ):
+        guarded.ok(*change)
+        blocked = guarded.commit(agent="bob")
+        assert (blocked.code, blocked.err.count("is reserved by alice as src")) == (1, 1), change
+        guarded.ok("reset", "--quiet", "--hard")
+
+
+def test_without_a_name_every_reservation_is_anothers(guarded: Git) -> None:
+    blocked = guarded.commit("src/a.py")
+    assert blocked.code == 1
+    assert "bus: BUS_AGENT is not set, so every reservation counts as another's" in blocked.err
+    assert guarded.commit("README.md", agent="").code == 1  # src/a.py is still staged
+    assert "not set" not in guarded.commit(agent="bob").err
+
+
+def test_shared_files_are_for_those_who_share_them(guarded: Git, bus: Bus) -> None:
+    bus.reservations.reserve(["docs"], "alice", shared=True)
+    blocked = guarded.commit("docs/a.md", agent="bob")
+    assert (blocked.code, blocked.err.count("reserve it --shared too")) == (1, 1)
+    bus.reservations.reserve(["docs/*.md"], "bob", shared=True)
+    assert guarded.commit(agent="bob").code == 0
+
+
+def test_ended_reservations_block_nobody(guarded: Git, bus: Bus) -> None:
+    for held in bus.reservations.list():
+        bus.reservations.renew(held.token, "alice", ttl_s=0.001)
+    assert guarded.commit("src/a.py", agent="bob").code == 0
+
+
+def test_strange_names_are_compared_as_they_are(guarded: Git, bus: Bus) -> None:
+    """PITFALLS 24: names with newlines, globs, and no UTF-8; shown in one line each."""
+    names = ["src/a\nb", "src/*", "src/:x", " src"]
+    blocked = guarded.commit(*names, os.fsdecode(b"src/\xff"), agent="bob")
+    assert blocked.code == 1
+    lines = blocked.err.splitlines()
+    assert len(lines) == 4
+    assert all(line.isprintable() and "reserved by alice as src until" in line for line in lines)
+
+
+def test_merge_counts_what_it_changes_itself(guarded: Git) -> None:
+    """What the other side of a merge had changed is no edit of who merges."""
+    assert guarded.commit("src/a.py", "both", "README", agent="alice").code == 0
+    guarded.ok("switch", "--quiet", "-c", "side")
+    assert guarded.commit("src/a.py", "both", text="side\n", agent="alice").code == 0
+    guarded.ok("switch", "--quiet", "main")
+    assert guarded.commit("both", text="main\n", agent="bob").code == 0
+    assert guarded("merge", "--quiet", "side").code == 1
+    merged = guarded.commit("both", text="merged\n", agent="bob")
+    assert (merged.code, merged.err) == (0, "")
+    guarded.ok("reset", "--quiet", "--hard", "HEAD^1")
+    assert guarded("merge", "--quiet", "side").code == 1
+    assert guarded.commit("both", "src/a.py", text="merged\n", agent="bob").code == 1
+
+
+def test_submodules_are_left_out(guarded: Git, env: dict[str, str], tmp_path: Path) -> None:
+    other = Git(tmp_path / "other", env)
+    other.path.mkdir()
+    other.ok("init", "--quiet")
+    assert other.commit("file").code == 0
+    guarded.ok("submodule", "--quiet", "add", other.path, "src/sub")
+    assert guarded.commit(agent="bob").code == 0
+
+
+def test_commit_of_some_files_is_compared_with_those(guarded: Git) -> None:
+    """`git commit FILE` uses an index of its own, which the hook is told of."""
+    assert guarded.commit("README", agent="bob").code == 0
+    guarded.write("src/a.py")
+    guarded.write("README", text="changed\n")
+    guarded.ok("commit", "--quiet", "-m", "one", "README", env={"BUS_AGENT": "bob"})
+    assert guarded.commit(agent="bob").code == 1
+
+
+def test_linked_work_trees_are_guarded_by_the_same_bus(guarded: Git, tmp_path: Path) -> None:
+    """Issue 4, item 5: worktrees, also one that lies outside of the folder with the bus."""
+    assert guarded.commit("README", agent="bob").code == 0
+    guarded.ok("worktree", "add", "--quiet", "-b", "side", tmp_path / "linked")
+    linked = Git(tmp_path / "linked", guarded.env)
+    assert "reserved by alice" in linked.commit("src/a.py", agent="bob").err
+    linked.ok("rm", "--cached", "--quiet", "src/a.py")
+    assert linked.commit("b.py", agent="bob").code == 0
+
+
+# What is pushed.
+
+
+def test_push_of_commits_that_change_reserved_files_is_blocked(
+    guarded: Git, run_bus: RunBus, bus: Bus, tmp_path: Path
+) -> None:
+    """Issue 4, item 5: new branches, changed ones, several at once, deletions, merges."""
+    remote = tmp_path / "remote.git"
+    guarded.ok("init", "--quiet", "--bare", remote)
+    guarded.ok("remote", "add", "origin", remote)
+    bob = {"BUS_AGENT": "bob"}
+    assert guarded.commit("README", "src/a.py", agent="alice").code == 0
+    assert "src/a.py is reserved" in guarded("push", "--quiet", "origin", "main", env=bob).err
+    guarded.ok("push", "--quiet", "origin", "main", env={"BUS_AGENT": "alice"})
+    assert guarded.commit("b.py", agent="bob").code == 0
+    guarded.ok("push", "--quiet", "origin", "main", "main:side", env=bob)
+    guarded.ok("rm", "--quiet", "src/a.py")
+    assert guarded.commit(agent="alice").code == 0
+    guarded.write("src/a.py")
+    assert guarded.commit(agent="alice").code == 0  # the tip has it, and yet two commits change it
+    pushed = guarded("push", "--quiet", "--all", "origin", env=bob)
+    assert (pushed.code, pushed.err.count("src/a.py is reserved by alice")) == (1, 1)
+    assert guarded.ok("rev-parse", "origin/main") == guarded.ok("rev-parse", "HEAD~2")
+    guarded.ok("push", "--quiet", "origin", ":side", env=bob)
+    guarded.ok("push", "--quiet", remote, "HEAD~2:refs/heads/other", env={"BUS_AGENT": "alice"})
+    guarded.ok("push", "--quiet", "--no-verify", "origin", "main", env=bob)
+
+
+def test_lines_that_git_would_not_write_are_refused(guarded: Git, run_bus: RunBus) -> None:
+    done = run_bus("guard", "check", "--push", "origin", stdin="main --help main 0\n")
+    assert_error(done, 2, "no line that git gives")
+
+
+# Modes.
+
+
+def test_guard_can_warn_only(guarded: Git, run_bus: RunBus) -> None:
+    assert run_bus("guard", "install", "--mode", "warn").code == 0
+    done = guarded.commit("src/a.py", agent="bob")
+    assert (done.code, done.err.startswith("bus: warning: src/a.py is reserved")) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "said"), [("warn", 0, 1), ("off", 0, 0), ("block", 1, 1)]
+)
+def test_environment_wins_over_the_hook(value: str, code: int, said: int, guarded: Git) -> None:
+    guarded.write("src/a.py")
+    done = guarded("commit", "-qm", "x", env={"BUS_AGENT": "bob", "BUS_GUARD": value})
+    assert (done.code, done.err.count("is reserved by")) == (code, said)
+
+
+def test_check_says_the_same_by_hand(guarded: Git, run_bus: RunBus) -> None:
+    guarded.write("src/a.py", "free")
+    done = run_bus("guard", "check", "--json", env={"BUS_AGENT": "bob"})
+    assert (done.code, done.err) == (3, "")
+    (conflict,) = map(json.loads, done.out.splitlines())
+    assert (conflict["path"], conflict["held"]["path"]) == ("src/a.py", "src")
+    assert (conflict["held"]["agent"], conflict["held"]["token"]) == ("alice", 1)
+    assert run_bus("guard", "check", "--agent", "alice").code == 0
+    assert_error(run_bus("guard", "check", "--mode", "off"), 2, "block or warn")
+    bad = run_bus("guard", "check", env={"BUS_GUARD": "wran"})
+    assert_error(bad, 2, "block or warn or off", "wran")
+
+
+# The hooks.
+
+
+def test_hook_that_was_there_runs_first_and_counts(git: Git, run_bus: RunBus, bus: Bus) -> None:
+    """Same arguments, same input, its exit code; `remove` puts it back, byte for byte."""
+    hooks = git.path / ".git" / "hooks"
+    script(hooks / "pre-commit", 'echo "former $#"; [ ! -e stop ] || exit 7\n')
+    script(hooks / "pre-push", 'echo "pushed $1 $(wc -l) $0"\n')
+    before = {path: path.read_bytes() for path in hooks.iterdir()}
+    for _ in range(2):  # the second changes nothing
+        done = run_bus("guard", "install")
+        assert done.out.splitlines() == [
+            f"{name}  block  {hooks / name}  (with {hooks / name}.before-guard)"
+            for name in ("pre-commit", "pre-push")
+        ]
+    bus.reservations.reserve(["src"], "alice")
+    blocked = git.commit("src/a.py", agent="bob")
+    assert (blocked.code, blocked.err.splitlines()[0]) == (1, "former 0")
+    git.ok("rm", "--cached", "--quiet", "src/a.py")
+    assert git.commit("a.py", agent="bob").code == 0
+    remote = git.path.parent / "remote.git"
+    git.ok("init", "--quiet", "--bare", remote)
+    pushed = git("push", remote, "main", env={"BUS_AGENT": "bob"})
+    assert f"pushed {remote} 1 " in pushed.err + pushed.out
+    git.write("stop")
+    assert git.commit(agent="bob").code == 1
+    assert git.path.joinpath("stop").exists()
+    assert [line.split()[1] for line in run_bus("guard", "remove").out.splitlines()] == [
+        "removed"
+    ] * 2
+    assert {path: path.read_bytes() for path in hooks.iterdir()} == before
+    assert os.access(hooks / "pre-commit", os.X_OK)
+    assert run_bus("guard", "remove").code == 4
+
+
+def test_hooks_go_where_git_looks(git: Git, run_bus: RunBus, bus: Bus, tmp_path: Path) -> None:
+    """Issue 4, item 5: `core.hooksPath`, relative to the root, and outside of the repository."""
+    git.ok("config", "core.hooksPath", ".githooks")
+    below = git.path / "deep"
+    below.mkdir()
+    assert run_bus("guard", "install", cwd=below).err == ""
+    assert sorted(path.name for path in (git.path / ".githooks").iterdir()) == [
+        "pre-commit",
+        "pre-push",
+    ]
+    bus.reservations.reserve(["src"], "alice")
+    assert git.commit("src/a.py", agent="bob").code == 1
+    run_bus("guard", "remove")
+    git.ok("config", "core.hooksPath", str(tmp_path / "everywhere"))
+    assert "run in others too" in run_bus("guard", "install").err
+    assert git.commit(agent="bob").code == 1
+
+
+def test_hook_is_never_lost_between_two_guards(git: Git, run_bus: RunBus, bus: Bus) -> None:
+    """Somebody replaced our hook: theirs and the one of before are both kept, and it is said."""
+    hook = git.path / ".git" / "hooks" / "pre-commit"
+    script(hook, "echo one\n")
+    assert run_bus("guard", "install").code == 0
+    script(hook, "echo two\n")
+    assert_error(run_bus("guard", "install"), 3, "is no hook of the guard", "before-guard")
+    assert hook.read_text().endswith("two\n")
+    assert hook.with_name("pre-commit.before-guard").read_text().endswith("one\n")
+    assert [line.split()[0] for line in run_bus("guard", "remove").out.splitlines()] == ["pre-push"]
+    assert hook.read_text().endswith("two\n")
+
+
+# What is not there.
+
+
+def test_missing_bus_blocks_no_commit(guarded: Git, bus_dir: Path) -> None:
+    shutil.rmtree(bus_dir)
+    done = guarded.commit("src/a.py", agent="bob")
+    assert done.code == 0
+    assert done.err.splitlines()[0].startswith("bus: no bus in ")
+    assert done.err.splitlines()[1] == "bus guard: nothing was checked, and nothing blocked"
+
+
+def test_missing_ackbus_blocks_no_commit(guarded: Git, tmp_path: Path) -> None:
+    """The interpreter of the installation has gone: `bus` on the PATH serves, or nothing."""
+    hook = guarded.path / ".git" / "hooks" / "pre-commit"
+    lines = hook.read_text().splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if line.startswith("if [ -x /"))
+    lines[at] = "if [ -x /gone/python ]; then\n"
+    hook.write_text("".join(lines))
+    assert guarded.commit("src/a.py", agent="bob").code == 1
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("git", "sh", "dirname", "cat"):
+        (tools / tool).symlink_to(shutil.which(tool) or "")
+    alone = Git(guarded.path, {**guarded.env, "PATH": str(tools)})
+    done = alone.commit(agent="bob")
+    assert done.code == 0
+    assert "ackbus is not installed here any more, so nothing was checked" in done.err
+
+
+def test_bus_elsewhere_is_remembered_and_the_environment_wins(
+    git: Git, run_bus: RunBus, tmp_path: Path
+) -> None:
+    git.path.joinpath("other").mkdir()
+    for place, agent in (("one", "alice"), ("two", "carol")):
+        with Bus.init(tmp_path / place) as bus:
+            bus.reservations.reserve(["src"], agent)
+    assert run_bus("guard", "install", "--dir", tmp_path / "one").code == 0
+    assert "reserved by alice" in git.commit("src/a", agent="bob").err
+    done = git("commit", "-qm", "x", env={"BUS_DIR": str(tmp_path / "two"), "BUS_AGENT": "bob"})
+    assert (done.code, "reserved by carol" in done.err) == (1, True)
+
+
+def test_modules_of_the_repository_are_not_taken_for_ours(guarded: Git) -> None:
+    for name in ("ackbus/__init__.py", "typing.py", "json.py"):
+        guarded.write(name, text="raise SystemExit(0)\n")
+    assert guarded.commit("src/a.py", agent="bob").code == 1
+
+
+@pytest.mark.usefixtures("bus_dir")
+def test_guard_needs_a_repository_with_files(
+    run_bus: RunBus, project: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    """Issue 4, bad input: not a repository, a bare one, inside of `.git`, no git, no bus."""
+    commands = (("install",), ("remove",), ("check",))
+    for command in commands:
+        assert_error(run_bus("guard", *command), 1, "is in no git repository; run this in one")
+    bare = Git(project, env)
+    bare.ok("init", "--quiet", "--bare", "bare.git")
+    bare.ok("init", "--quiet", "plain")
+    for command in commands:
+        done = run_bus("guard", *command, cwd=project / "bare.git")
+        assert_error(done, 1, "is a bare repository")
+        done = run_bus("guard", *command, cwd=project / "plain" / ".git")
+        assert_error(done, 1, "not in the work tree")
+    assert_error(run_bus("guard", "install", env={"PATH": "/nowhere"}), 1, "git is not installed")
+    Git(tmp_path, env).ok("init", "--quiet", "far")
+    assert_error(run_bus("guard", "install", cwd=tmp_path / "far"), 1, "no bus in")
+    assert sorted((tmp_path / "far" / ".git" / "hooks").glob("pre-[cp]*[!e]")) == []
+    assert_error(run_bus("guard", "install", "--mode", "off"), 2, "block or warn")

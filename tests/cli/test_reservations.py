@@ -1,0 +1,152 @@
+"""bus reserve, and bus reservations list, renew, release."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ackbus import Bus
+
+from ..conftest import RunBus
+from .conftest import assert_error
+
+pytestmark = pytest.mark.usefixtures("bus_dir")
+
+ALICE, BOB = {"BUS_AGENT": "alice"}, {"BUS_AGENT": "bob"}
+
+
+def reserve(run_bus: RunBus, *args: str, cwd: Path | None = None) -> list[str]:
+    """Reserves for alice; returns the paths that were granted."""
+    done = run_bus("reserve", *args, "--json", env=ALICE, cwd=cwd)
+    assert (done.code, done.err) == (0, "")
+    return [each["path"] for each in json.loads(done.out)["reservations"]]
+
+
+def listed(run_bus: RunBus, *args: str) -> list[dict[str, Any]]:
+    done = run_bus("reservations", "list", *args, "--json")
+    assert done.code == (0 if done.out else 4)
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_conflict_is_not_granted_and_has_an_exit_code_of_its_own(run_bus: RunBus) -> None:
+    """PITFALLS 15, issue 4: granted false, who holds what until when, exit code 3."""
+    first = run_bus("reserve", "src", "a.py", "--reason", "new routes", "--json", env=ALICE)
+    granted = json.loads(first.out)
+    assert (first.code, granted["granted"], granted["conflicts"]) == (0, True, [])
+    held = granted["reservations"][0]
+    assert list(held) == ["path", "agent", "mode", "token", "reserved", "until", "reason"]
+    second = run_bus("reserve", "src/*.py", "a.py", "b.py", "--json", env=BOB)
+    refused = json.loads(second.out)
+    assert (second.code, refused["granted"], refused["reservations"]) == (3, False, [])
+    assert refused["conflicts"][0] == {"path": "src/*.py", "held": held}
+    assert_error(
+        run_bus("reserve", "src/*.py", "a.py", "b.py", env=BOB),
+        3,
+        f"src/*.py is reserved by alice as src until {held['until']} (exclusive, 'new routes')",
+        "(and 1 more conflict); nothing was reserved",
+    )
+    assert [each["agent"] for each in listed(run_bus)] == ["alice", "alice"]
+
+
+def test_people_see_path_holder_mode_token_and_end(run_bus: RunBus) -> None:
+    done = run_bus("reserve", "docs/*.md", "--shared", "--ttl", "2h", "--agent", "alice")
+    assert done.code == 0
+    assert done.out.startswith("docs/*.md  alice  shared  token 1  until 2")
+    table = run_bus("reservations", "list").out.splitlines()
+    assert table[0].split() == ["path", "agent", "mode", "token", "reserved", "until", "reason"]
+    assert table[1].split()[:4] == ["docs/*.md", "alice", "shared", "1"]
+    assert run_bus("reserve", "docs/a.md", "--shared", "--agent", "bob").code == 0
+    assert [each["agent"] for each in listed(run_bus, "--agent", "bob")] == ["bob"]
+    assert [each["path"] for each in listed(run_bus, "--path", "docs/b.md")] == ["docs/*.md"]
+    assert run_bus("reservations", "list", "--path", "src").code == 4
+
+
+def test_reservations_are_renewed_and_released_by_their_tokens(run_bus: RunBus) -> None:
+    """Promise 6: all that are named, or none; a late or another's token changes nothing."""
+    reserve(run_bus, "a", "b", "c")
+    first = listed(run_bus)
+    renewed = run_bus("reservations", "renew", "1", "2", "--ttl", "5h", env=ALICE)
+    assert [line.split()[0] for line in renewed.out.splitlines()] == ["a", "b"]
+    after = listed(run_bus)
+    longer = [new["until"] > old["until"] for old, new in zip(first, after, strict=True)]
+    assert longer == [True, True, False]
+    for act in ("renew", "release"):
+        assert_error(run_bus("reservations", act, "1", env=BOB), 3, "it is alice's, for a")
+        assert_error(run_bus("reservations", act, "1", "99", env=ALICE), 3, "never granted")
+    assert listed(run_bus) == after
+    assert run_bus("reservations", "release", "1", env=ALICE).code == 0
+    assert [each["path"] for each in listed(run_bus)] == ["b", "c"]
+    assert run_bus("reservations", "renew", "--all", env=ALICE).out.count("\n") == 2
+    assert run_bus("reservations", "release", "--all", env=ALICE).code == 0
+    assert run_bus("reservations", "renew", "--all", env=ALICE).code == 4
+    assert listed(run_bus) == []
+
+
+def test_paths_count_from_the_root_wherever_one_is(run_bus: RunBus, project: Path) -> None:
+    """Issue 4, item 5: of the repository, or without git of the folder that has the bus."""
+    below = project / "src" / "[id]"
+    below.mkdir(parents=True)
+    (below / "page.ts").touch()
+    for _ in range(2):
+        given = ["a/b.py", "./c", "../d/", f"{project}/e/*", ".", "../../src/[id]/page.ts"]
+        assert reserve(run_bus, *given, cwd=below) == [
+            "a/b.py",
+            r"src/\[id]/c",
+            "src/d",
+            "e/*",
+            r"src/\[id]",
+            r"src/\[id]/page.ts",
+        ]
+        subprocess.run(["git", "init", "--quiet", project], check=True)
+    assert reserve(run_bus, ".") == ["**"]
+    subprocess.run(["git", "init", "--quiet", project / "src"], check=True)
+    assert reserve(run_bus, "x", "./y", cwd=below) == ["x", r"\[id]/y"]
+
+
+def test_what_is_there_is_meant_as_it_is_called(run_bus: RunBus, project: Path, bus: Bus) -> None:
+    """A file of a web framework, whose name is a glob that does not match it."""
+    (project / "app" / "[id]").mkdir(parents=True)
+    assert reserve(run_bus, "app/[id]/*.ts", "app/[xy]") == [r"app/\[id]/*.ts", "app/[xy]"]
+    found = bus.reservations.against(["app/[id]/a.ts", "app/i/a.ts", "app/x"], "bob")
+    assert [each.path for each in found] == ["app/[id]/a.ts", "app/x"]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (("a/[b",), 2, "never closed"),
+        (("../x",), 2, "outside of the project"),
+        (("/etc/passwd",), 2, "outside of the project"),
+        (("a/../../x",), 2, "must lead down"),
+        (("",), 2, "1 to 1024 characters"),
+        ((), 2, "PATHS"),
+        (("ok", "--shared", "--exclusive"), 2, "not both"),
+        (("ok", "--ttl", "2d"), 2, "86400"),
+        (("ok", "--ttl", "x"), 2, "--ttl"),
+        (("ok", "--reason", "a\nb"), 2, "control characters"),
+        (("ok", b"\xff"), 2, "not valid Unicode"),
+    ],
+)
+def test_bad_wish_gets_one_line_and_stores_nothing(
+    args: tuple[str, ...], code: int, words: str, run_bus: RunBus
+) -> None:
+    """Issue 4, bad input; promise 11."""
+    assert_error(run_bus("reserve", *args, env=ALICE), code, words)
+    assert listed(run_bus) == []
+
+
+def test_who_edits_has_to_be_said(run_bus: RunBus) -> None:
+    assert_error(run_bus("reserve", "a"), 2, "who edits?", "--agent", "BUS_AGENT")
+    assert_error(run_bus("reservations", "release", env=ALICE), 2, "TOKENs or --all")
+    assert_error(run_bus("reservations", "renew", "1", "--all", env=ALICE), 2, "TOKENs or --all")
+
+
+def test_outside_of_any_project_nothing_can_be_reserved(
+    run_bus: RunBus, bus_dir: Path, tmp_path: Path
+) -> None:
+    away = tmp_path / "away"
+    away.mkdir()
+    done = run_bus("reserve", "a", "--dir", bus_dir, env=ALICE, cwd=away)
+    assert_error(done, 2, "in no git repository and not beside the bus")
