@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Annotated
 
 import typer
 
-from ..schema import BUS_DIRECTORY, BusNotFound, InvalidInput, find_bus
-from . import actions, output
+from ..schema import BUS_DIRECTORY
+from . import actions, guard_check, output
 from .commands import Commands
+from .guard_check import BLOCK, WARN, check_mode, open_bus
 from .options import Directory, Json, User, Verbose
-from .reservations import conflict_record, describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..bus import Bus, Conflict
-    from ..export import GitRepository, GuardHook
+    from ..export import GuardHook
 
 commands = Commands()
 guard = commands.group("guard", help="Git hooks that look after the reservations of others.")
-
-#: The environment variable that says what the guard does, whatever the hooks say.
-GUARD_VARIABLE = "BUS_GUARD"
-
-#: What the guard does about a conflict; `off` it does not even look.
-BLOCK, WARN, OFF = "block", "warn", "off"
-
-#: The exit code for a conflict. The hooks block for it, and for no other.
-CONFLICT = 3
 
 Mode = Annotated[
     str,
@@ -53,9 +42,9 @@ def install(
     """
     from ..export import GitRepository, GuardHooks
 
-    _check_mode(mode, BLOCK, WARN)
+    check_mode(mode, BLOCK, WARN)
     repository = GitRepository.find()
-    with _open_bus(repository, directory, user) as bus:
+    with open_bus(repository, directory, user) as bus:
         found = bus.layout.directory
     beside = [os.path.join(r, BUS_DIRECTORY) for r in (repository.root, repository.main_root)]
     hooks = GuardHooks(repository)
@@ -106,59 +95,7 @@ def check(
     Both names of a rename count, and what is deleted. Exit code 3 for a conflict, 0 where it only
     warns.
     """
-    from ..export import GitRepository
-
-    _check_mode(mode, BLOCK, WARN)
-    mode = os.environ.get(GUARD_VARIABLE) or mode
-    _check_mode(mode, BLOCK, WARN, OFF)
-    if mode == OFF:
-        return 0
-    agent = agent or os.environ.get(actions.AGENT_VARIABLE) or None
-    repository = GitRepository.find()
-    if push is None:
-        files = repository.staged()
-    else:
-        files = repository.pushed(push, sys.stdin.buffer.read())
-    if not files:
-        return 0
-    with _open_bus(repository, directory, user) as bus:
-        conflicts = bus.reservations.against(files, agent)
-    for conflict in conflicts:
-        if json:
-            output.json_line(conflict_record(conflict))
-        else:
-            output.note(_line(conflict, mode))
-    if conflicts and agent is None:
-        output.note(
-            f"{actions.AGENT_VARIABLE} is not set, so every reservation counts as another's;"
-            " set it to your name"
-        )
-    return CONFLICT if conflicts and mode == BLOCK else 0
-
-
-def _line(conflict: Conflict, mode: str) -> str:
-    """Return what stands against a file, and what to do next."""
-    held = conflict.held
-    if held.mode == "shared":
-        todo = "reserve it --shared too, or leave it out"
-    else:
-        todo = f"ask {held.agent}, wait, or leave it out"
-    return f"{'warning: ' if mode == WARN else ''}{describe(conflict)}: {todo}"
-
-
-def _check_mode(mode: str, *modes: str) -> None:
-    if mode not in modes:
-        raise InvalidInput(f"the mode of the guard is {' or '.join(modes)}, not {mode!a}")
-
-
-def _open_bus(repository: GitRepository, directory: str | None, user: bool) -> Bus:
-    """Open the bus as other commands do; from a linked work tree also that of the main one."""
-    if directory is None and not user:
-        try:
-            directory = find_bus(repository.root)
-        except BusNotFound:
-            directory = find_bus(repository.main_root)
-    return actions.open_bus(directory, user)
+    return guard_check.check(mode, push, agent=agent, json=json, directory=directory, user=user)
 
 
 def _print_hook(hook: GuardHook, json: bool, state: str) -> None:

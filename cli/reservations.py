@@ -10,10 +10,11 @@ from ..schema import InvalidInput, Refused, format_ts
 from . import actions, output
 from .commands import Commands
 from .options import Directory, Json, User, Verbose
+from .reservation_records import conflict_record, describe, record_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..bus import Bus, Conflict, Reservation
+    from ..bus import Bus, Reservation
 
 commands = Commands()
 
@@ -180,35 +181,6 @@ def release(
         for token in _named(bus, tokens, everything, editor):
             bus.reservations.release(token, editor)
     return 0
-
-
-def describe(conflict: Conflict) -> str:
-    """Return what stands against a path, in one line."""
-    held = conflict.held
-    within = "" if held.path == conflict.path else f" as {held.path}"
-    why = f", {held.reason!r}" if held.reason else ""
-    return (
-        f"{conflict.path} is reserved by {held.agent}{within} until {format_ts(held.until_ms)}"
-        f" ({held.mode}{why})"
-    )
-
-
-def record_of(held: Reservation) -> dict[str, object]:
-    """Return a reservation as `--json` prints it."""
-    return {
-        "path": held.path,
-        "agent": held.agent,
-        "mode": held.mode,
-        "token": held.token,
-        "reserved": format_ts(held.reserved_at_ms),
-        "until": format_ts(held.until_ms),
-        "reason": held.reason,
-    }
-
-
-def conflict_record(conflict: Conflict) -> dict[str, object]:
-    """Return a conflict as `--json` prints it."""
-    return {"path": conflict.path, "held": record_of(conflict.held)}
 
 
 def _editor(agent: str | None) -> str:

@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .git_repository import GitRepository
 
-#: The hooks, and what of their arguments and input the guard needs.
-HOOKS = {"pre-commit": "", "pre-push": '--push="$1"'}
+#: The hooks.
+HOOKS = ("pre-commit", "pre-push")
 
 #: What the name of a hook that was there before gets; git runs nothing of such a name.
 FORMER = ".before-guard"
@@ -37,9 +37,9 @@ former="$(dirname -- "$0")/{name}{former}"
     {give}"$former" "$@" || exit
 fi
 if [ -x {python} ]; then
-    set -- {python} -P -m ackbus.cli guard check --mode={mode} {options}
+    set -- {python} -P -m ackbus.cli.guard_check {mode}{remote}
 elif command -v bus >/dev/null; then
-    set -- bus guard check --mode={mode} {options}
+    set -- bus guard check --mode={mode}{push}
 else
     echo "bus guard: ackbus is not installed here any more, so nothing was checked" >&2
     exit 0
@@ -139,7 +139,7 @@ def _is_ours(path: str) -> bool:
 
 
 def _script(name: str, mode: str, bus_dir: str | None) -> str:
-    reads = bool(HOOKS[name])
+    reads = name == "pre-push"
     return _SCRIPT.format(
         mark=_MARK,
         name=name,
@@ -148,7 +148,8 @@ def _script(name: str, mode: str, bus_dir: str | None) -> str:
         give="input | " if reads else "",
         python=shlex.quote(sys.executable),
         mode=mode,
-        options=HOOKS[name],
+        remote=' "$1"' if reads else "",
+        push=' --push="$1"' if reads else "",
         bus_dir="" if bus_dir is None else f"BUS_DIR=${{BUS_DIR:-{shlex.quote(bus_dir)}}} ",
     )
 

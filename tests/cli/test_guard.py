@@ -3,11 +3,14 @@
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from ackbus import Bus
+from ackbus.bus import parse_pattern
+from ackbus.export import GitRepository
 
 from ..conftest import RunBus
 from .conftest import assert_error
@@ -181,6 +184,32 @@ def test_push_of_commits_that_change_reserved_files_is_blocked(
 def test_lines_that_git_would_not_write_are_refused(guarded: Git, run_bus: RunBus) -> None:
     done = run_bus("guard", "check", "--push", "origin", stdin="main --help main 0\n")
     assert_error(done, 2, "no line that git gives")
+
+
+# Speed.
+
+
+def test_check_of_1000_files_against_1000_reservations_is_quick(guarded: Git, bus: Bus) -> None:
+    """Issue 4: under 200 ms on a quiet machine; bench/guard_check.py measures it."""
+    globs = [f"pkg{n % 40}/**/test_{n}*.[ch]" for n in range(500)]
+    bus.reservations.reserve([*globs, *(f"pkg{n % 40}/file{n}" for n in range(500))], "alice")
+    files = [f"pkg{n % 40}/below/test_{n}_x.py" for n in range(999)]
+    guarded.write(*files[:1])
+    for name in files[1:]:
+        (guarded.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (guarded.path / name).touch()
+    guarded.ok("add", ".")
+    guarded.write("pkg1/file1")
+    times_s = []
+    for _ in range(5):
+        parse_pattern.cache_clear()
+        began = time.perf_counter()
+        staged = GitRepository(str(guarded.path)).staged()
+        found = bus.reservations.against(staged, "bob")
+        times_s.append(time.perf_counter() - began)
+        assert len(staged) == 1001  # with the .gitignore of the bus
+        assert [each.path for each in found] == ["pkg1/file1"]
+    assert min(times_s) < 0.6
 
 
 # Modes.

@@ -1,0 +1,108 @@
+"""What `bus guard check` does, and what the guard's hooks run: a commit waits for it.
+
+It loads nothing that it does not need, and the hooks come to it without the command line's
+definition, whose loading takes several times as long as the check.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..schema import BusNotFound, InvalidInput, find_bus
+from . import actions, output
+from .reservation_records import conflict_record, describe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus import Bus, Conflict
+    from ..export import GitRepository
+
+#: The environment variable that says what the guard does, whatever the hooks say.
+GUARD_VARIABLE = "BUS_GUARD"
+
+#: What the guard does about a conflict; `off` it does not even look.
+BLOCK, WARN, OFF = "block", "warn", "off"
+
+#: The exit code for a conflict. The hooks block for it, and for no other.
+CONFLICT = 3
+
+
+def check(
+    mode: str,
+    push: str | None = None,
+    *,
+    agent: str | None = None,
+    json: bool = False,
+    directory: str | None = None,
+    user: bool = False,
+) -> int:
+    """Print what stands against what is staged, or pushed; 3 when that is to be blocked.
+
+    Args:
+        mode: `block` or `warn`; `BUS_GUARD` in the environment wins over it.
+        push: the remote that is pushed to, with git's lines about that on stdin.
+        agent: who edits; None is who `BUS_AGENT` says.
+        json: whether to print JSON.
+        directory, user: which bus.
+    """
+    from ..export import GitRepository
+
+    check_mode(mode, BLOCK, WARN)
+    mode = os.environ.get(GUARD_VARIABLE) or mode
+    check_mode(mode, BLOCK, WARN, OFF)
+    if mode == OFF:
+        return 0
+    agent = agent or os.environ.get(actions.AGENT_VARIABLE) or None
+    repository = GitRepository.find()
+    if push is None:
+        files = repository.staged()
+    else:
+        files = repository.pushed(push, sys.stdin.buffer.read())
+    if not files:
+        return 0
+    with open_bus(repository, directory, user) as bus:
+        conflicts = bus.reservations.against(files, agent)
+    for conflict in conflicts:
+        if json:
+            output.json_line(conflict_record(conflict))
+        else:
+            output.note(_line(conflict, mode))
+    if conflicts and agent is None:
+        output.note(
+            f"{actions.AGENT_VARIABLE} is not set, so every reservation counts as another's;"
+            " set it to your name"
+        )
+    return CONFLICT if conflicts and mode == BLOCK else 0
+
+
+def check_mode(mode: str, *modes: str) -> None:
+    """Refuse what is none of these modes."""
+    if mode not in modes:
+        raise InvalidInput(f"the mode of the guard is {' or '.join(modes)}, not {mode!a}")
+
+
+def open_bus(repository: GitRepository, directory: str | None, user: bool) -> Bus:
+    """Open the bus as other commands do; from a linked work tree also that of the main one."""
+    if directory is None and not user:
+        try:
+            directory = find_bus(repository.root)
+        except BusNotFound:
+            directory = find_bus(repository.main_root)
+    return actions.open_bus(directory, user)
+
+
+def _line(conflict: Conflict, mode: str) -> str:
+    """Return what stands against a file, and what to do next."""
+    held = conflict.held
+    if held.mode == "shared":
+        todo = "reserve it --shared too, or leave it out"
+    else:
+        todo = f"ask {held.agent}, wait, or leave it out"
+    return f"{'warning: ' if mode == WARN else ''}{describe(conflict)}: {todo}"
+
+
+if __name__ == "__main__":
+    from .run import guarded
+
+    sys.exit(guarded(lambda: check(*sys.argv[1:3])))

@@ -1,0 +1,38 @@
+"""Reservations and conflicts as the commands show them. Loads nothing that a hook doesn't need."""
+
+from __future__ import annotations
+
+from ..schema import format_ts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus import Conflict, Reservation
+
+
+def describe(conflict: Conflict) -> str:
+    """Return what stands against a path, in one line."""
+    held = conflict.held
+    within = "" if held.path == conflict.path else f" as {held.path}"
+    why = f", {held.reason!r}" if held.reason else ""
+    return (
+        f"{conflict.path} is reserved by {held.agent}{within} until {format_ts(held.until_ms)}"
+        f" ({held.mode}{why})"
+    )
+
+
+def record_of(held: Reservation) -> dict[str, object]:
+    """Return a reservation as `--json` prints it."""
+    return {
+        "path": held.path,
+        "agent": held.agent,
+        "mode": held.mode,
+        "token": held.token,
+        "reserved": format_ts(held.reserved_at_ms),
+        "until": format_ts(held.until_ms),
+        "reason": held.reason,
+    }
+
+
+def conflict_record(conflict: Conflict) -> dict[str, object]:
+    """Return a conflict as `--json` prints it."""
+    return {"path": conflict.path, "held": record_of(conflict.held)}
