@@ -53,7 +53,7 @@ class Glob:
         if self._is_simple:
             return True
         if self._regex is None:
-            self._regex = re.compile("".join(map(_as_regex, self._tokens)), re.DOTALL)
+            self._regex = re.compile(_as_regex(self._tokens), re.DOTALL)
         return self._regex.fullmatch(text) is not None
 
     def meets(self, other: Glob) -> bool:
@@ -180,7 +180,19 @@ def _plain_beginning(tokens: Sequence[Token]) -> Iterator[str]:
         yield chr(token[0][0])
 
 
-def _as_regex(token: Token) -> str:
-    if token is None:
-        return ".*"
-    return "[" + "".join(rf"\U{low:08x}-\U{high:08x}" for low, high in token) + "]"
+def _as_regex(tokens: Sequence[Token]) -> str:
+    """Return a regular expression that never goes back over a `*` that it has left behind.
+
+    What stands between two stars may match as early as it can, so no other place need be tried
+    (`(?>…)`); only the last star takes what is left. Else `*a*a*a*a*[bc]` would run for minutes.
+    """
+    between = [""]  # what stands before, between and after the stars
+    for token in tokens:
+        if token is None:
+            between.append("")
+        else:
+            ranges = (rf"\U{low:08x}-\U{high:08x}" for low, high in token)
+            between[-1] += f"[{''.join(ranges)}]"
+    first, *middle = between
+    last = [".*" + middle.pop()] if middle else []
+    return "".join([first, *(f"(?>.*?{part})" for part in middle), *last])

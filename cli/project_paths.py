@@ -54,6 +54,20 @@ def path_from_root(text: str, root: str) -> str:
     return parse_pattern("/".join(parts)).text
 
 
+def note_for(text: str, root: str) -> str | None:
+    """Return what to tell who may have meant a file of this folder, or None.
+
+    In a folder below the root, `a.py` is taken for one at the root. Where that is not there, and
+    one here is, it was most likely meant; the shell writes it so for `*.py`, too.
+    """
+    here = os.getcwd()
+    if here == root or text.split("/")[0] in ("", ".", ".."):
+        return None
+    if os.path.lexists(os.path.join(root, text)) or not os.path.lexists(text):
+        return None
+    return f"warning: {text} counts from {root}, where it is not; for the one here write ./{text}"
+
+
 def _holder_of_the_bus(here: str, bus_directory: str) -> str:
     holder = os.path.realpath(os.path.dirname(bus_directory))
     if _below(holder, here) is None:

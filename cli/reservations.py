@@ -68,7 +68,7 @@ def reserve(
     Reserving again what one has lets it last longer. Exit code 3 when others have reserved what
     shares a file with one of PATHS.
     """
-    from .project_paths import path_from_root, project_root
+    from .project_paths import note_for, path_from_root, project_root
 
     if shared and exclusive:
         raise InvalidInput("give --shared or --exclusive, not both")
@@ -77,6 +77,8 @@ def reserve(
         root = project_root(bus.layout.directory)
         wanted = [path_from_root(path, root) for path in paths]
         found = bus.reservations.reserve(wanted, editor, shared=shared, ttl_s=ttl_s, reason=reason)
+    for note in filter(None, (note_for(path, root) for path in paths)):
+        output.note(note)
     if json:
         record = {
             "granted": found.granted,

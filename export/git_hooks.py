@@ -94,8 +94,11 @@ class GuardHooks:
                 the environment still wins.
 
         Raises:
-            Refused: there is a hook, and one of before the guard too; nothing was changed.
+            Refused: there is a hook, and one of before the guard too, or hooks are turned off by
+                a `core.hooksPath` that is no folder; nothing was changed.
         """
+        if os.path.lexists(self._folder) and not os.path.isdir(self._folder):
+            raise Refused(f"{self._folder} is no folder: core.hooksPath turns hooks off here")
         for name in HOOKS:
             hook = self._hook(name)
             if hook.former and os.path.lexists(hook.path) and not _is_ours(hook.path):

@@ -1,5 +1,7 @@
 """What a path or a glob of a reservation stands for, and what is none."""
 
+import time
+
 import pytest
 
 from ackbus import InvalidInput
@@ -92,3 +94,16 @@ def test_patterns_meet_where_a_file_can_be_in_both(one: str, other: str, meet: b
         index: PathIndex[str] = PathIndex()
         index.add(parse_pattern(first), first)
         assert index.meeting(parse_pattern(second)) == [first] * meet
+
+
+def test_many_stars_take_no_time() -> None:
+    """A careless glob of one agent must not hold the commits of all others up."""
+    pattern = parse_pattern("*a" * 20 + "*[bc]")
+    index: PathIndex[str] = PathIndex()
+    index.add(pattern, "many")
+    began = time.perf_counter()
+    assert index.matching("a" * 200) == []
+    assert index.matching("a" * 200 + "c") == ["many"]
+    assert index.meeting(parse_pattern("*a" * 20 + "*[cd]")) == ["many"]
+    assert index.meeting(parse_pattern("*a" * 20 + "*[de]")) == []
+    assert time.perf_counter() - began < 1.0

@@ -294,6 +294,8 @@ def test_hooks_go_where_git_looks(git: Git, run_bus: RunBus, bus: Bus, tmp_path:
     git.ok("config", "core.hooksPath", str(tmp_path / "everywhere"))
     assert "run in others too" in run_bus("guard", "install").err
     assert git.commit(agent="bob").code == 1
+    git.ok("config", "core.hooksPath", "/dev/null")
+    assert_error(run_bus("guard", "install"), 3, "/dev/null is no folder")
 
 
 def test_hook_is_never_lost_between_two_guards(git: Git, run_bus: RunBus, bus: Bus) -> None:

@@ -105,6 +105,20 @@ def test_paths_count_from_the_root_wherever_one_is(run_bus: RunBus, project: Pat
     assert reserve(run_bus, "x", "./y", cwd=below) == ["x", r"\[id]/y"]
 
 
+def test_name_that_is_here_and_not_at_the_root_gets_a_warning(
+    run_bus: RunBus, project: Path
+) -> None:
+    """The shell writes `*.py` as names of this folder, which count from the root."""
+    below = project / "src"
+    below.mkdir()
+    for path in (below / "a.py", below / "b.py", project / "b.py"):
+        path.touch()
+    done = run_bus("reserve", "a.py", "b.py", "c.py", "./a.py", "../b.py", env=ALICE, cwd=below)
+    assert done.code == 0
+    why = f"a.py counts from {project}, where it is not; for the one here write ./a.py"
+    assert done.err == f"bus: warning: {why}\n"
+
+
 def test_what_is_there_is_meant_as_it_is_called(run_bus: RunBus, project: Path, bus: Bus) -> None:
     """A file of a web framework, whose name is a glob that does not match it."""
     (project / "app" / "[id]").mkdir(parents=True)

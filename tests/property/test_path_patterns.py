@@ -77,6 +77,21 @@ def test_patterns_meet_exactly_where_a_path_is_in_both(texts: list[str], wanted:
     assert set(index_of(texts).meeting(parse_pattern(wanted))) == expected
 
 
+#: Every name that two globs of four places can need to share one.
+LONG_NAMES = ["".join(letters) for n in range(1, 9) for letters in product("ab", repeat=n)]
+globs = st.lists(letters, min_size=1, max_size=4).map("".join)
+
+
+@given(globs, globs)
+def test_globs_match_and_meet_exactly(one: str, other: str) -> None:
+    """Within one part of a path, with more places: stars between letters, several stars."""
+    index = index_of([one])
+    inside = {name for name in LONG_NAMES if name_fits(one, name)}
+    assert {name for name in LONG_NAMES if index.matching(name)} == inside
+    expected = any(name_fits(other, name) for name in inside)
+    assert (index.meeting(parse_pattern(other)) != []) == expected
+
+
 @given(patterns(), patterns())
 def test_meeting_does_not_depend_on_who_comes_first(one: str, other: str) -> None:
     meets = [index_of([a]).meeting(parse_pattern(b)) != [] for a, b in ((one, other), (other, one))]
