@@ -73,6 +73,8 @@ def test_every_command_has_help_with_an_example() -> None:
 
 def test_every_command_that_needs_a_bus_takes_the_same_options() -> None:
     for path, command in _commands():
+        if path == "bus guard remove":  # it needs none: hooks can be taken out after the bus
+            continue
         options = {option for parameter in command.params for option in parameter.opts}
         assert {"--dir", "--verbose", "-v"} <= options, path
         assert "--user" in options or path in ("bus demo", "bus log"), path
