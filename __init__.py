@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .bus import Lease as Lease
     from .bus import Listener as Listener
     from .bus import Liveness as Liveness
+    from .bus import Reservation as Reservation
     from .bus import Stats as Stats
     from .export import Exporter as Exporter
     from .export import ExporterRunning as ExporterRunning
@@ -85,7 +86,16 @@ __version__ = "0.1.0"
 #: The public names, by the room that they live in.
 _ROOMS = {
     "blobs": ("BlobStore",),
-    "bus": ("Bus", "Heart", "Heartbeat", "Lease", "Listener", "Liveness", "Stats"),
+    "bus": (
+        "Bus",
+        "Heart",
+        "Heartbeat",
+        "Lease",
+        "Listener",
+        "Liveness",
+        "Reservation",
+        "Stats",
+    ),
     "export": ("Exporter", "ExporterRunning", "FieldMap", "ImportReport", "import_jsonl"),
     "schema": (
         "ABSENT",

@@ -36,7 +36,7 @@ SURFACE = {
     "what a handler raises": {"NeverRetry", "RetryLater"},
     "conversations": {"Answer", "Request", "Trace", "check", "request"},
     "liveness": {"Heart", "Heartbeat", "Liveness"},
-    "parts": {"BlobStore", "Lease", "Listener", "Stats"},
+    "parts": {"BlobStore", "Lease", "Listener", "Reservation", "Stats"},
     "export": {"Exporter", "ExporterRunning", "FieldMap", "ImportReport", "import_jsonl"},
     "errors": {
         "AckPastEnd",
