@@ -46,9 +46,9 @@ def install(
     repository = GitRepository.find()
     with open_bus(repository, directory, user) as bus:
         found = bus.layout.directory
-    beside = [os.path.join(r, BUS_DIRECTORY) for r in (repository.root, repository.main_root)]
+    roots = (repository.root, repository.main_root)
     hooks = GuardHooks(repository)
-    for hook in hooks.install(mode, None if found in beside else found):
+    for hook in hooks.install(mode, None if any(_leads_to(r, found) for r in roots) else found):
         _print_hook(hook, json, mode)
     if hooks.are_shared:
         output.note("core.hooksPath is outside of this repository: the hooks run in others too")
@@ -96,6 +96,12 @@ def check(
     warns.
     """
     return guard_check.check(mode, push, agent=agent, json=json, directory=directory, user=user)
+
+
+def _leads_to(folder: str, bus_dir: str) -> bool:
+    """Say whether a bus stands where it is looked for from a folder upwards."""
+    holder, name = os.path.split(bus_dir)
+    return name == BUS_DIRECTORY and os.path.commonpath([holder, folder]) == holder
 
 
 def _print_hook(hook: GuardHook, json: bool, state: str) -> None:

@@ -349,8 +349,13 @@ def test_bus_elsewhere_is_remembered_and_the_environment_wins(
             bus.reservations.reserve(["src"], agent)
     assert run_bus("guard", "install", "--dir", tmp_path / "one").code == 0
     assert "reserved by alice" in git.commit("src/a", agent="bob").err
+    hook = git.path / ".git" / "hooks" / "pre-commit"
+    assert str(tmp_path / "one") in hook.read_text()
     done = git("commit", "-qm", "x", env={"BUS_DIR": str(tmp_path / "two"), "BUS_AGENT": "bob"})
     assert (done.code, "reserved by carol" in done.err) == (1, True)
+    Bus.init(tmp_path / ".worker-state").close()  # above the repository it is found, and may move
+    assert run_bus("guard", "install").code == 0
+    assert "BUS_DIR" not in hook.read_text()
 
 
 def test_modules_of_the_repository_are_not_taken_for_ours(guarded: Git) -> None:
