@@ -25,8 +25,8 @@ from . import (
     pictures,
     publishing,
     queues,
-    searching,
     reservations,
+    searching,
     tracing,
     working,
 )
