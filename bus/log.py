@@ -285,16 +285,17 @@ class Log:
                 continue  # from where the reader is: what has left is in the archive now
 
     def _matching(self, after: int, last: int, wanted: Wanted) -> Iterator[Message]:
-        archived = min(last, self._archive.upto())
-        if archived > after:
+        archived = self._archive.upto()
+        if after < archived:
             holding = orjson.dumps(wanted.conversation or "")[1:-1]  # as it stands in a line
-            for start, end in self._spans(after, archived, wanted):
+            for start, end in self._spans(after, min(last, archived), wanted):
                 yield from filter(wanted.fits, self._archive.read(start, end, holding))
             after = archived
-        for row in self._rows(after, last, wanted) if after < last else ():
-            message = Message(row, self._blobs)
-            if wanted.fits(message):
-                yield message
+        if last > archived or not archived:
+            for row in self._rows(after, last, wanted):
+                message = Message(row, self._blobs)
+                if wanted.fits(message):
+                    yield message
 
     def _rows(self, after: int, last: int, wanted: Wanted) -> Iterator[tuple[Any, ...]]:
         """Yield rows that hold all that is wanted, by the cheapest walk; some may not fit."""

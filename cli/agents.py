@@ -39,10 +39,7 @@ def agents(
         for record in records:
             output.json_line({key: value for key, value in record.items() if value is not None})
     elif records:
-        rows = [
-            list((record | {"age_s": _age(beats.get(str(record["agent"])))}).values())
-            for record in records
-        ]
+        rows = [list((record | {"age_s": _age(record["age_s"])}).values()) for record in records]
         output.table([key.replace("_s", "") for key in records[0]], rows)
     return 0 if records else actions.NOTHING
 
