@@ -18,7 +18,7 @@ from measure import Contender, compare, options, record, spread
 
 from ackbus import Bus
 from ackbus.bus import parse_pattern
-from ackbus.export import GitRepository
+from ackbus.export.git import WorkTree
 
 #: What the reserved globs look like; half of the reservations are such.
 GLOBS = ("src/pkg{0}/**/test_{0}*.py", "docs/ch{0}/*.md", "**/gen_{0}_?.c", "lib/[a-f]{0}/**")
@@ -78,7 +78,7 @@ def own(bus: Bus, count: int) -> Contender:
     def run() -> float:
         parse_pattern.cache_clear()
         started = time.perf_counter()
-        files = GitRepository.find().staged()
+        files = WorkTree.around(os.getcwd()).staged()
         assert len(files) == count
         assert bus.reservations.against(files, "bob") == []
         return time.perf_counter() - started

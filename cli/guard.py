@@ -15,7 +15,7 @@ from .options import Directory, Json, User, Verbose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..export import GuardHook
+    from ..export import git
 
 commands = Commands()
 guard = commands.group("guard", help="Git hooks that look after the reservations of others.")
@@ -40,14 +40,14 @@ def install(
 
     They go where git looks (core.hooksPath too), and run the hooks that are there first.
     """
-    from ..export import GitRepository, GuardHooks
+    from ..export import git
 
     check_mode(mode, BLOCK, WARN)
-    repository = GitRepository.find()
-    with open_bus(repository, directory, user) as bus:
+    tree = git.WorkTree.around(os.getcwd())
+    with open_bus(tree, directory, user) as bus:
         found = bus.layout.directory
-    roots = (repository.root, repository.main_root)
-    hooks = GuardHooks(repository)
+    roots = (tree.root, tree.main_root)
+    hooks = git.GuardHooks(tree)
     for hook in hooks.install(mode, None if any(_leads_to(r, found) for r in roots) else found):
         _print_hook(hook, json, mode)
     if hooks.are_shared:
@@ -61,9 +61,9 @@ def remove(json: Json = False, verbose: Verbose = False) -> int:
 
     Exit code 4 when there are none of the guard's.
     """
-    from ..export import GitRepository, GuardHooks
+    from ..export import git
 
-    removed = GuardHooks(GitRepository.find()).remove()
+    removed = git.GuardHooks(git.WorkTree.around(os.getcwd())).remove()
     for hook in removed:
         _print_hook(hook, json, "removed")
     return 0 if removed else actions.NOTHING
@@ -104,7 +104,7 @@ def _leads_to(folder: str, bus_dir: str) -> bool:
     return name == BUS_DIRECTORY and os.path.commonpath([holder, folder]) == holder
 
 
-def _print_hook(hook: GuardHook, json: bool, state: str) -> None:
+def _print_hook(hook: git.GuardHook, json: bool, state: str) -> None:
     if json:
         record = {"hook": hook.name, "path": hook.path, "state": state, "former": hook.former}
         output.json_line(record)

@@ -16,7 +16,7 @@ from .reservation_records import conflict_record, describe
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..bus import Bus, Conflict
-    from ..export import GitRepository
+    from ..export import git
 
 #: The environment variable that says what the guard does, whatever the hooks say.
 GUARD_VARIABLE = "BUS_GUARD"
@@ -46,7 +46,7 @@ def check(
         json: whether to print JSON.
         directory, user: which bus.
     """
-    from ..export import GitRepository
+    from ..export import git
 
     check_mode(mode, BLOCK, WARN)
     mode = os.environ.get(GUARD_VARIABLE) or mode
@@ -54,14 +54,11 @@ def check(
     if mode == OFF:
         return 0
     agent = agent or os.environ.get(actions.AGENT_VARIABLE) or None
-    repository = GitRepository.find()
-    if push is None:
-        files = repository.staged()
-    else:
-        files = repository.pushed(push, sys.stdin.buffer.read())
+    tree = git.WorkTree.around(os.getcwd())
+    files = tree.staged() if push is None else tree.pushed(push, sys.stdin.buffer.read())
     if not files:
         return 0
-    with open_bus(repository, directory, user) as bus:
+    with open_bus(tree, directory, user) as bus:
         conflicts = bus.reservations.against(files, agent)
     for conflict in conflicts:
         if json:
@@ -82,13 +79,13 @@ def check_mode(mode: str, *modes: str) -> None:
         raise InvalidInput(f"the mode of the guard is {' or '.join(modes)}, not {mode!a}")
 
 
-def open_bus(repository: GitRepository, directory: str | None, user: bool) -> Bus:
+def open_bus(tree: git.WorkTree, directory: str | None, user: bool) -> Bus:
     """Open the bus as other commands do; from a linked work tree also that of the main one."""
     if directory is None and not user:
         try:
-            directory = find_bus(repository.root)
+            directory = find_bus(tree.root)
         except BusNotFound:
-            directory = find_bus(repository.main_root)
+            directory = find_bus(tree.main_root)
     return actions.open_bus(directory, user)
 
 

@@ -11,10 +11,6 @@ if TYPE_CHECKING:
     from . import pictures as pictures
     from .archiver import Archiver as Archiver
     from .archiver import ArchiverRunning as ArchiverRunning
-    from .git_hooks import GuardHook as GuardHook
-    from .git_hooks import GuardHooks as GuardHooks
-    from .git_repository import GitRepository as GitRepository
-    from .git_repository import GitUnusable as GitUnusable
 
 __all__ = [
     "Archiver",
@@ -23,10 +19,6 @@ __all__ = [
     "Exporter",
     "ExporterRunning",
     "FieldMap",
-    "GitRepository",
-    "GitUnusable",
-    "GuardHook",
-    "GuardHooks",
     "ImportReport",
     "NotImported",
     "exported_files",
@@ -35,15 +27,6 @@ __all__ = [
     "pictures",
 ]
 
-_HOMES = {
-    "Archiver": "archiver",
-    "ArchiverRunning": "archiver",
-    "GitRepository": "git_repository",
-    "GitUnusable": "git_repository",
-    "GuardHook": "git_hooks",
-    "GuardHooks": "git_hooks",
-}
-
 
 def __getattr__(name: str) -> object:
     """Load what few commands need only when it is asked for."""
@@ -51,6 +34,6 @@ def __getattr__(name: str) -> object:
 
     if name in ("git", "pictures"):
         return import_module(f".{name}", __name__)
-    if name in _HOMES:
-        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    if name in ("Archiver", "ArchiverRunning"):
+        return getattr(import_module(".archiver", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,25 +1,62 @@
-"""`bus.jsonl` in git: the set of all messages there, each bus's own file in the folder.
+"""All that runs git: `bus.jsonl` in it, and the guard of reserved files.
 
 Git knows the messages without `seq`, by id, in order of time. Drivers stand between the two forms:
-`clean` on the way in, `merge` between branches. `History` reads what commits have added.
+`clean` on the way in, `merge` between branches. `traffic` reads what commits have added.
+
+Git and its hooks start a process for each file and each commit, so a name is loaded when it is
+asked for. No module may have the name of what is in it.
 """
 
-from .clean import clean
-from .drivers import Setup
-from .history import Commit, Filters, traffic
-from .lines import messages_in, records
-from .merge import Merged, merge
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .clean_filter import clean as clean
+    from .drivers import Setup as Setup
+    from .history import Commit as Commit
+    from .history import Filters as Filters
+    from .history import traffic as traffic
+    from .hooks import GuardHook as GuardHook
+    from .hooks import GuardHooks as GuardHooks
+    from .lines import records as records
+    from .merge_driver import Merged as Merged
+    from .merge_driver import merge as merge
+    from .work_tree import WorkTree as WorkTree
 
 __all__ = [
     # what git runs
     "Merged",
     "clean",
     "merge",
-    "messages_in",
     "records",
     # what people run
     "Commit",
     "Filters",
     "Setup",
     "traffic",
+    # the guard
+    "GuardHook",
+    "GuardHooks",
+    "WorkTree",
 ]
+
+_HOMES = {
+    "Commit": "history",
+    "Filters": "history",
+    "GuardHook": "hooks",
+    "GuardHooks": "hooks",
+    "Merged": "merge_driver",
+    "Setup": "drivers",
+    "WorkTree": "work_tree",
+    "clean": "clean_filter",
+    "merge": "merge_driver",
+    "records": "lines",
+    "traffic": "history",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what few commands need only when it is asked for."""
+    from importlib import import_module
+
+    if name in _HOMES:
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 
-from .repository import Repository
+from .repository import CommandFailed, Repository
+from .work_tree import WorkTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,13 +38,12 @@ class Setup:
         program: the path of the command that git is to run: `bus`.
 
     Raises:
-        GitFailed: git is not installed, or the directory is in no repository.
-        Refused: the repository is bare.
+        GitFailed: git is not installed, or the directory is in no work tree of a repository.
     """
 
     def __init__(self, layout: Layout, program: str) -> None:
+        WorkTree.around(layout.directory)
         self._repository = Repository(layout.directory)
-        self._repository.check_work_tree()
         self._files = {
             os.path.join(layout.directory, ".gitignore"): _IGNORED,
             os.path.join(layout.directory, ".gitattributes"): _ATTRIBUTES,
@@ -92,7 +92,7 @@ class Setup:
         for path, wanted in self._files.items():
             done += [f"removed {path}: {line}" for line in _take_out(path, wanted)]
         for name in self._config:
-            if self._repository.config(name) is not None:
+            if self._configured(name) is not None:
                 self._repository.run("config", "--local", "--unset-all", name)
                 done.append(f"removed git config {name}")
         return done
@@ -102,10 +102,16 @@ class Setup:
         listed = self._repository.run("ls-files", "-z", "--", ":(glob)bus-*.jsonl")
         return listed.decode().split("\0")[:-1]
 
+    def _configured(self, name: str) -> str | None:
+        """Return a value of the repository's own configuration; None when it is not set."""
+        try:
+            value = self._repository.run("config", "--local", "--null", "--get", name)
+        except CommandFailed:
+            return None
+        return os.fsdecode(value[:-1])
+
     def _unset(self) -> list[str]:
-        return [
-            name for name, value in self._config.items() if self._repository.config(name) != value
-        ]
+        return [name for name, value in self._config.items() if self._configured(name) != value]
 
 
 def _lines(path: str) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...schema import BUS_DIRECTORY, TypePattern
+from ...schema import BUS_DIRECTORY, NotFound, TypePattern
 from .lines import records
-from .repository import Repository
+from .repository import CommandFailed, Repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def traffic(
         NotFound: there is no such revision, or no commit at all.
     """
     repository = Repository(folder)
-    repository.check()
-    repository.check_revision(revision)
+    repository.describe("--git-dir")
+    _check(revision, repository)
     inside = f":(top,glob)**/{BUS_DIRECTORY}/" if everywhere else ":(glob)"
     paths = [inside + name for name in ("bus.jsonl", "bus-*.jsonl")]
     lines = repository.lines(*_LOG, "--end-of-options", revision, "--", *paths)
@@ -95,6 +95,16 @@ def traffic(
         if added:
             hash, short, author, date, subject = header
             yield Commit(hash, short, author, date, subject, added)
+
+
+def _check(revision: str, repository: Repository) -> None:
+    """Make sure that a revision, or a range of them, is there."""
+    if revision == "HEAD" and repository.commit(revision) is None:
+        raise NotFound("the repository has no commits yet")
+    try:
+        repository.run("rev-list", "--max-count=0", "--end-of-options", revision, "--")
+    except CommandFailed as error:
+        raise NotFound(f"no revision {revision!a} in the repository; see 'git log'") from error
 
 
 def _commits(lines: Iterable[bytes]) -> Iterator[tuple[list[str], list[bytes]]]:

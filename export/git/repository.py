@@ -1,32 +1,40 @@
-"""Git, as a process with fixed arguments. Nothing on the way of a message runs it."""
+"""Git, as a process with fixed arguments. Nothing on the way of a message runs it.
+
+No setting of a user, and no language, changes what is read of it here.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
-import tempfile
 
-from ...schema import AckbusError, NotFound, Refused
+from ...schema import AckbusError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO
 
+#: Names as they are, complaints in English, and no lock taken that git could do without.
+_SETTINGS = ("-c", "core.quotePath=false")
+_ENVIRONMENT = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+
 
 class GitFailed(AckbusError):
-    """Git is not there, or could not do what it was asked."""
+    """Git is not there, has no repository here, or could not do what it was asked."""
 
 
-class NoRepository(GitFailed):
-    """The folder is in no git repository."""
+class CommandFailed(GitFailed):
+    """Git ended with an error.
 
+    Attributes:
+        reason: the first line of what it said.
+    """
 
-class _Failed(GitFailed):
-    """Git ended with an error; `reason` is the first line of what it said."""
-
-    def __init__(self, command: str, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"git {command} failed: {reason}")
+    def __init__(self, command: str, said: bytes) -> None:
+        first = said.decode("utf-8", "replace").strip().partition("\n")[0]
+        self.reason = first.removeprefix("fatal: ")
+        super().__init__(f"git {command} failed: {self.reason}")
 
 
 class Repository:
@@ -39,120 +47,75 @@ class Repository:
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
-    def run(self, *arguments: str, codes: tuple[int, ...] = (0,)) -> bytes:
+    def run(self, *arguments: str, stdin: bytes = b"") -> bytes:
         """Run git and return what it printed.
 
         Raises:
-            GitFailed: git is not installed, or its exit code is not one of `codes`.
+            GitFailed: git is not installed.
+            CommandFailed: it ended with an error.
         """
-        done = self._start(arguments)
-        out, err = done.communicate()
-        if done.returncode not in codes:
-            raise _Failed(arguments[0], _first_line(err))
+        with self._start(arguments, subprocess.PIPE, subprocess.PIPE) as process:
+            out, err = process.communicate(stdin)
+        if process.returncode:
+            raise CommandFailed(arguments[0], err)
         return out
 
     def lines(self, *arguments: str) -> Iterator[bytes]:
         """Run git and yield what it prints line by line; it ends when the caller stops reading.
 
         Raises:
-            GitFailed: git is not installed, or it failed.
+            GitFailed: git is not installed.
+            CommandFailed: it ended with an error.
         """
+        import tempfile
+
         # A file for what git complains of: a pipe that nobody reads meanwhile would stop it.
-        with tempfile.TemporaryFile() as err:
-            process = self._start(arguments, stderr=err)
+        with (
+            tempfile.TemporaryFile() as err,
+            self._start(arguments, subprocess.DEVNULL, err) as process,
+        ):
             assert process.stdout is not None
-            ended = False
             try:
                 yield from process.stdout
-                ended = True
-            finally:
-                if not ended:
-                    process.kill()
-                process.stdout.close()
-                process.wait()
-            if process.returncode:
+            except GeneratorExit:
+                process.kill()
+                raise
+            if process.wait():
                 err.seek(0)
-                raise _Failed(arguments[0], _first_line(err.read()))
+                raise CommandFailed(arguments[0], err.read())
 
-    def check(self) -> None:
-        """Make sure that there is a repository.
+    def describe(self, *questions: str) -> list[str]:
+        """Return what git says of the repository, a line for each question to `rev-parse`.
 
         Raises:
-            GitFailed: git is not installed.
-            NoRepository: the folder is in no repository, or git refuses to use it.
+            GitFailed: git is not installed, there is no repository, or git refuses to use it.
         """
         try:
-            self.run("rev-parse", "--git-dir")
-        except _Failed as error:
-            raise NoRepository(f"{self.folder} is in no git repository: {error.reason}") from error
+            return os.fsdecode(self.run("rev-parse", *questions)).splitlines()
+        except CommandFailed as error:
+            raise GitFailed(f"{self.folder} is in no git repository: {error.reason}") from error
 
-    def check_work_tree(self) -> None:
-        """Make sure that there is a repository with files.
-
-        Raises:
-            GitFailed, NoRepository: as for `check`.
-            Refused: it is a bare repository.
-        """
-        self.check()
-        if self.run("rev-parse", "--is-inside-work-tree").strip() != b"true":
-            raise Refused(f"{self.folder} is in a bare repository, which has no files")
-
-    def check_revision(self, revision: str) -> None:
-        """Make sure that a revision, or a range of them, is there.
-
-        Raises:
-            NotFound: there is no commit yet, or the revision is not known.
-        """
-        if self._code("rev-parse", "--verify", "--quiet", "HEAD^{commit}") and revision == "HEAD":
-            raise NotFound("the repository has no commits yet")
-        if self._code("rev-list", "--max-count=0", "--end-of-options", revision, "--"):
-            raise NotFound(f"no revision {revision!a} in the repository; see 'git log'")
-
-    def staged(self, path: str) -> list[bytes]:
-        """Return what the index has of a path: one content, or those of both sides of a conflict.
-
-        Args:
-            path: relative to the root of the repository.
-
-        Raises:
-            GitFailed: git can't tell.
-        """
-        listed = self.run("ls-files", "--stage", "-z", "--", f":(top,literal){path}")
-        contents = []
-        for entry in listed.split(b"\0")[:-1]:
-            _mode, name, stage = entry.partition(b"\t")[0].split()
-            if stage != b"1":  # what both sides began from
-                contents.append(self.run("cat-file", "blob", name.decode()))
-        return contents
-
-    def config(self, name: str) -> str | None:
-        """Return a value of the repository's own configuration; None when it is not set."""
-        out = self.run("config", "--local", "--get", name, codes=(0, 1))
-        return out.decode("utf-8", "surrogateescape").removesuffix("\n") if out else None
-
-    def _code(self, *arguments: str) -> int:
-        """Return the exit code of a question."""
-        process = self._start(arguments)
-        process.communicate()
-        return process.returncode
+    def commit(self, name: str) -> str | None:
+        """Return the id of a commit, or None when there is none of this name."""
+        try:
+            found = self.run("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
+        except CommandFailed:
+            return None
+        return found.decode().strip()
 
     def _start(
-        self, arguments: tuple[str, ...], stderr: int | IO[bytes] = subprocess.PIPE
+        self, arguments: tuple[str, ...], stdin: int, stderr: int | IO[bytes]
     ) -> subprocess.Popen[bytes]:
-        command = ["git", "-c", "core.quotePath=false", *arguments]
         try:
             return subprocess.Popen(
-                command,
+                ["git", *_SETTINGS, *arguments],
                 cwd=self.folder,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
+                env=os.environ | _ENVIRONMENT,
             )
         except FileNotFoundError as error:
             if error.filename == self.folder:
-                raise NoRepository(f"{self.folder} is not there") from error
+                raise GitFailed(f"{self.folder} is not there") from error
             raise GitFailed("git is not installed, or not on the PATH") from error
-
-
-def _first_line(err: bytes) -> str:
-    return err.decode("utf-8", "replace").strip().partition("\n")[0].removeprefix("fatal: ")

@@ -10,7 +10,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.bus import parse_pattern
-from ackbus.export import GitRepository
+from ackbus.export.git import WorkTree
 
 from ..conftest import RunBus
 from .conftest import assert_error
@@ -204,7 +204,7 @@ def test_check_of_1000_files_against_1000_reservations_is_quick(guarded: Git, bu
     for _ in range(5):
         parse_pattern.cache_clear()
         began = time.perf_counter()
-        staged = GitRepository(str(guarded.path)).staged()
+        staged = WorkTree(str(guarded.path)).staged()
         found = bus.reservations.against(staged, "bob")
         times_s.append(time.perf_counter() - began)
         assert len(staged) == 1001  # with the .gitignore of the bus
@@ -371,13 +371,13 @@ def test_guard_needs_a_repository_with_files(
     """Issue 4, bad input: not a repository, a bare one, inside of `.git`, no git, no bus."""
     commands = (("install",), ("remove",), ("check",))
     for command in commands:
-        assert_error(run_bus("guard", *command), 1, "is in no git repository; run this in one")
+        assert_error(run_bus("guard", *command), 1, "is in no git repository")
     bare = Git(project, env)
     bare.ok("init", "--quiet", "--bare", "bare.git")
     bare.ok("init", "--quiet", "plain")
     for command in commands:
         done = run_bus("guard", *command, cwd=project / "bare.git")
-        assert_error(done, 1, "is a bare repository")
+        assert_error(done, 1, "is in a bare repository, which has no files")
         done = run_bus("guard", *command, cwd=project / "plain" / ".git")
         assert_error(done, 1, "not in the work tree")
     assert_error(run_bus("guard", "install", env={"PATH": "/nowhere"}), 1, "git is not installed")

@@ -11,11 +11,11 @@ import shlex
 import sys
 from dataclasses import dataclass
 
-from ..schema import Refused
+from ...schema import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .git_repository import GitRepository
+    from .work_tree import WorkTree
 
 #: The hooks.
 HOOKS = ("pre-commit", "pre-push")
@@ -77,12 +77,12 @@ class GuardHook:
 class GuardHooks:
     """The guard's hooks in one repository."""
 
-    def __init__(self, repository: GitRepository) -> None:
-        self._folder = repository.hooks
+    def __init__(self, tree: WorkTree) -> None:
+        self._folder = tree.hooks
         #: Whether the hooks serve other repositories too.
         self.are_shared = not any(
             self._folder.startswith(folder.rstrip("/") + "/")
-            for folder in (repository.root, repository.main_root)
+            for folder in (tree.root, tree.main_root)
         )
 
     def install(self, mode: str, bus_dir: str | None = None) -> list[GuardHook]:

@@ -35,6 +35,16 @@ def clean(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
             with open(part, "rb") as file:
                 for line in messages_in(file, part).values():
                     add(found, line)
-    for staged in Repository(os.getcwd()).staged(path):
+    for staged in _staged(path):
         found.update(known_messages_in(staged))
     return in_order(found)
+
+
+def _staged(path: str) -> Iterator[bytes]:
+    """Yield what the index has of a file: one content, or those of both sides of a conflict."""
+    repository = Repository(os.getcwd())
+    listed = repository.run("ls-files", "--stage", "-z", "--", f":(top,literal){path}")
+    for entry in listed.split(b"\0")[:-1]:
+        _mode, name, stage = entry.partition(b"\t")[0].split()
+        if stage != b"1":  # what both sides began from
+            yield repository.run("cat-file", "blob", name.decode())

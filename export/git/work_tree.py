@@ -1,0 +1,135 @@
+"""The files of a repository, as the guard asks for them: the root, the hooks, which files changed.
+
+Only git's plumbing is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ...schema import InvalidInput
+from .repository import GitFailed, Repository
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: What `--raw` shows of a change; a rename is shown as what went and what came.
+_RAW = ("--raw", "-z", "--no-renames")
+
+#: The modes of a submodule, and of what is not there.
+_NO_FILES = {b"160000", b"000000"}
+
+#: A line that git gives a pre-push hook: local ref, local id, remote ref, remote id.
+_PUSHED = re.compile(rb"[^ ]+ ([0-9a-f]{40,64}) [^ ]+ ([0-9a-f]{40,64})")
+
+
+class WorkTree:
+    """The work tree of a repository. Make one with `WorkTree.around`.
+
+    Attributes:
+        root: its top.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._repository = Repository(root)
+
+    @classmethod
+    def around(cls, folder: str) -> WorkTree:
+        """Return the work tree that a folder is in.
+
+        Raises:
+            GitFailed: git is not installed, there is no repository, it is bare, or the folder is
+                inside of its `.git`.
+        """
+        questions = ("--is-bare-repository", "--is-inside-work-tree", "--show-cdup")
+        bare, inside, *up = Repository(folder).describe(*questions)
+        if bare == "true":
+            raise GitFailed(f"{folder} is in a bare repository, which has no files")
+        if inside != "true":
+            raise GitFailed(f"{folder} is not in the work tree of its git repository")
+        return cls(os.path.realpath(os.path.join(folder, *up)))
+
+    @property
+    def main_root(self) -> str:
+        """The folder that holds the `.git` which this work tree shares with others."""
+        return os.path.dirname(self._path("--git-common-dir"))
+
+    @property
+    def hooks(self) -> str:
+        """The folder where git looks for hooks: `core.hooksPath`, or else that of the repository.
+
+        Linked work trees share it.
+        """
+        return self._path("--git-path", "hooks")
+
+    def staged(self) -> list[str]:
+        """Return the files that the next commit would change: new, changed, gone, both of a rename.
+
+        Where it concludes a merge, only those that it would have otherwise than every parent: what
+        the other side had changed is no edit of ours. Submodules are left out.
+        """
+        head = self._repository.commit("HEAD")
+        changed = self._staged_since(head or self._empty_tree())
+        merged = self._repository.commit("MERGE_HEAD")
+        if merged is None:
+            return changed
+        since_merged = set(self._staged_since(merged))
+        return [file for file in changed if file in since_merged]
+
+    def pushed(self, remote: str, refs: bytes) -> list[str]:
+        """Return the files that the commits of a push changed which the remote does not have yet.
+
+        Args:
+            remote: the first argument of a pre-push hook, the name or the address of the remote.
+            refs: what git gives the hook to read.
+
+        Raises:
+            InvalidInput: that is nothing that git would write.
+        """
+        changed: dict[str, None] = {}
+        for line in refs.splitlines():
+            match = _PUSHED.fullmatch(line)
+            if match is None:
+                raise InvalidInput(f"{line!a} is no line that git gives to a pre-push hook")
+            local, theirs = (part.decode() for part in match.groups())
+            if local.strip("0"):  # all zeros: the remote's branch is to be deleted
+                changed |= dict.fromkeys(self._changed_by_push(remote, local, theirs))
+        return list(changed)
+
+    def _changed_by_push(self, remote: str, local: str, theirs: str) -> Iterator[str]:
+        """Yield what each commit up to `local` changed that the remote does not have yet.
+
+        Of a merge, what differs from every parent.
+        """
+        known = [f"^{theirs}"] if self._repository.commit(theirs) else []
+        new = ("rev-list", local, *known, "--not", f"--remotes={remote}", "--")
+        changes = ("diff-tree", "--stdin", "--root", "--no-commit-id", "-r", "-c", *_RAW)
+        return _files(self._repository.run(*changes, stdin=self._repository.run(*new)))
+
+    def _staged_since(self, tree: str) -> list[str]:
+        return list(_files(self._repository.run("diff-index", "--cached", *_RAW, tree, "--")))
+
+    def _empty_tree(self) -> str:
+        """Return the id of the tree without files: what the first commit is compared with."""
+        return self._repository.run("hash-object", "-t", "tree", "--stdin").decode().strip()
+
+    def _path(self, *question: str) -> str:
+        answer = os.fsdecode(self._repository.run("rev-parse", *question)).removesuffix("\n")
+        return os.path.normpath(os.path.join(self.root, answer))
+
+
+def _files(raw: bytes) -> Iterator[str]:
+    """Yield the files of raw changes: `:mode mode id id letter`, NUL, path, NUL.
+
+    A merge has a colon and a mode for each parent.
+    """
+    fields = iter(raw.split(b"\0"))
+    for head in fields:
+        parents = len(head) - len(head.lstrip(b":"))
+        if parents:
+            path = next(fields)
+            if not _NO_FILES.issuperset(head[parents:].split(b" ")[: parents + 1]):
+                yield os.fsdecode(path)
