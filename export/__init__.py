@@ -1,16 +1,19 @@
 """The log in other forms: `bus.jsonl`, its importer and its way through git, archive, pictures."""
 
-from .exporter import Exporter, ExporterRunning
-from .field_map import FieldMap
-from .importer import ConflictMarkers, ImportReport, import_jsonl
-from .replaced import NotImported, exported_files
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import git as git
     from . import pictures as pictures
     from .archiver import Archiver as Archiver
     from .archiver import ArchiverRunning as ArchiverRunning
+    from .exporter import Exporter as Exporter
+    from .exporter import ExporterRunning as ExporterRunning
+    from .field_map import FieldMap as FieldMap
+    from .importer import ConflictMarkers as ConflictMarkers
+    from .importer import ImportReport as ImportReport
+    from .importer import import_jsonl as import_jsonl
+    from .replaced import NotImported as NotImported
+    from .replaced import exported_files as exported_files
 
 __all__ = [
     "Archiver",
@@ -27,13 +30,26 @@ __all__ = [
     "pictures",
 ]
 
+_HOMES = {
+    "Archiver": "archiver",
+    "ArchiverRunning": "archiver",
+    "ConflictMarkers": "importer",
+    "Exporter": "exporter",
+    "ExporterRunning": "exporter",
+    "FieldMap": "field_map",
+    "ImportReport": "importer",
+    "NotImported": "replaced",
+    "exported_files": "replaced",
+    "import_jsonl": "importer",
+}
+
 
 def __getattr__(name: str) -> object:
-    """Load what few commands need only when it is asked for."""
+    """Load what is asked for: the guard's hooks need nothing but `git`."""
     from importlib import import_module
 
     if name in ("git", "pictures"):
         return import_module(f".{name}", __name__)
-    if name in ("Archiver", "ArchiverRunning"):
-        return getattr(import_module(".archiver", __name__), name)
+    if name in _HOMES:
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

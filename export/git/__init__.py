@@ -3,8 +3,8 @@
 Git knows the messages without `seq`, by id, in order of time. Drivers stand between the two forms:
 `clean` on the way in, `merge` between branches. `traffic` reads what commits have added.
 
-Git and its hooks start a process for each file and each commit, so a name is loaded when it is
-asked for. No module may have the name of what is in it.
+Git starts a process for each file and each commit, so a name is loaded when it is asked for. That
+only works while no module here has the same name as what it offers.
 """
 
 TYPE_CHECKING = False
@@ -54,9 +54,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load what few commands need only when it is asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    if name in _HOMES:
-        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -210,6 +212,33 @@ def test_check_of_1000_files_against_1000_reservations_is_quick(guarded: Git, bu
         assert len(staged) == 1001  # with the .gitignore of the bus
         assert [each.path for each in found] == ["pkg1/file1"]
     assert min(times_s) < 0.6
+
+
+def test_hook_loads_little(guarded: Git) -> None:
+    """ADR 36: a commit waits for it. No command line, no exporter, none of what git runs."""
+    guarded.write("src/a.py")
+    program = (
+        "import sys; from ackbus.cli import guard_check\n"
+        "assert guard_check.check('block') == 3; print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        cwd=guarded.path,
+        env=guarded.env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(done.stdout.split())
+    ours = {name for name in loaded if name.startswith("ackbus.export")}
+    assert ours == {
+        "ackbus.export",
+        "ackbus.export.git",
+        "ackbus.export.git.repository",
+        "ackbus.export.git.work_tree",
+    }
+    assert {"subprocess", "apsw"} <= loaded
+    assert not loaded & {"typer", "rich", "pathlib", "tempfile", "shutil", "argparse", "asyncio"}
 
 
 # Modes.
