@@ -107,3 +107,20 @@ def test_many_stars_take_no_time() -> None:
     assert index.meeting(parse_pattern("*a" * 20 + "*[cd]")) == ["many"]
     assert index.meeting(parse_pattern("*a" * 20 + "*[de]")) == []
     assert time.perf_counter() - began < 1.0
+
+
+@pytest.mark.parametrize("glob", ["*a{0}*/**/x?y*", "*a*/**/x?y_{0}*", "**/*[a-z]_{0}[!0-9]*"])
+def test_globs_without_plain_ends_are_told_apart_by_what_is_within(glob: str) -> None:
+    """Issue 4, speed: 1,000 files and 1,000 of one kind, in 50 to 100 ms on a quiet machine."""
+    files = [f"pkg{n % 40}a{n % 300}/below/mod{n}/xqy_{n}.py" for n in range(1000)]
+    patterns = [parse_pattern(glob.format(n)) for n in range(1000)]
+    times_s = []
+    for _ in range(3):
+        began = time.perf_counter()
+        index: PathIndex[str] = PathIndex()
+        for pattern in patterns:
+            index.add(pattern, pattern.text)
+        found = {file: index.matching(file) for file in files}
+        times_s.append(time.perf_counter() - began)
+    assert glob.format(7) in found["pkg7a7/below/mod7/xqy_7.py"]
+    assert min(times_s) < 0.6
