@@ -218,7 +218,7 @@ class Reservations:
             state = f"the one for {held.path} has expired"
         return LeaseLost(
             f"{agent} has no reservation with token {token}: {state};"
-            " see 'bus reservations list', and reserve again what you need"
+            " see 'bus reservations', and reserve again what you need"
         )
 
 

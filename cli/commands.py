@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 F = TypeVar("F", bound=Callable[..., int])
 
@@ -15,8 +16,16 @@ F = TypeVar("F", bound=Callable[..., int])
 class Commands:
     """The commands of one file, under a name of their own (`bus lease …`) or at the top."""
 
-    def __init__(self, name: str | None = None, help: str | None = None) -> None:
-        self._typer = typer.Typer(name=name, help=help, no_args_is_help=True, rich_markup_mode=None)
+    def __init__(
+        self, name: str | None = None, help: str | None = None, default: str | None = None
+    ) -> None:
+        self._typer = typer.Typer(
+            name=name,
+            help=help,
+            cls=TyperGroup if default is None else _group_with(default),
+            no_args_is_help=True,
+            rich_markup_mode=None,
+        )
         self._within: list[Commands] = []
 
     def command(self, name: str, *, example: str) -> Callable[[F], F]:
@@ -35,9 +44,9 @@ class Commands:
 
         return command
 
-    def group(self, name: str, help: str) -> Commands:
-        """Define a group of commands within these."""
-        group = Commands(name, help)
+    def group(self, name: str, help: str, *, default: str | None = None) -> Commands:
+        """Define a group of commands within these; `default` is run where none of it is named."""
+        group = Commands(name, help, default)
         self._within.append(group)
         return group
 
@@ -46,6 +55,15 @@ class Commands:
         for group in self._within:
             group.add_to(self._typer)
         app.add_typer(self._typer)
+
+
+def _group_with(default: str) -> type[TyperGroup]:
+    class Group(TyperGroup):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            is_option = args and args[0].startswith("-") and args[0] not in ctx.help_option_names
+            return super().parse_args(ctx, [default, *args] if is_option or not args else args)
+
+    return Group
 
 
 def _with_plain_parameters(function: Callable[..., int]) -> Callable[..., int]:

@@ -1,4 +1,4 @@
-"""Who edits which files: reserve; reservations list, renew, release."""
+"""Who edits which files: reserve, reservations; reservations renew, release."""
 
 from __future__ import annotations
 
@@ -96,10 +96,14 @@ def reserve(
     return 0
 
 
-group = commands.group("reservations", help="Who edits which files, until when.")
+group = commands.group(
+    "reservations",
+    help="Who edits which files, until when. Without a command: list.",
+    default="list",
+)
 
 
-@group.command("list", example="bus reservations list --path src")
+@group.command("list", example="bus reservations --path src")
 def show_list(
     agent: Annotated[
         str | None,
@@ -118,7 +122,7 @@ def show_list(
     user: User = False,
     verbose: Verbose = False,
 ) -> int:
-    """List the reservations that hold now.
+    """List the reservations that hold now; the word 'list' may be left out.
 
     Exit code 4 when there are none.
     """
@@ -191,7 +195,7 @@ def _editor(agent: str | None) -> str:
 
 def _named(bus: Bus, tokens: list[int] | None, everything: bool, editor: str) -> list[int]:
     if bool(tokens) == everything:
-        raise InvalidInput("give either TOKENs or --all; see 'bus reservations list'")
+        raise InvalidInput("give either TOKENs or --all; see 'bus reservations'")
     return tokens or [each.token for each in bus.reservations.list(agent=editor)]
 
 

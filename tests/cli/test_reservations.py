@@ -1,4 +1,4 @@
-"""bus reserve, and bus reservations list, renew, release."""
+"""bus reserve, and bus reservations, renew, release."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ def reserve(run_bus: RunBus, *args: str, cwd: Path | None = None) -> list[str]:
 
 
 def listed(run_bus: RunBus, *args: str) -> list[dict[str, Any]]:
-    done = run_bus("reservations", "list", *args, "--json")
+    done = run_bus("reservations", *args, "--json")
     assert done.code == (0 if done.out else 4)
     return [json.loads(line) for line in done.out.splitlines()]
 
@@ -54,13 +54,25 @@ def test_people_see_path_holder_mode_token_and_end(run_bus: RunBus) -> None:
     done = run_bus("reserve", "docs/*.md", "--shared", "--ttl", "2h", "--agent", "alice")
     assert done.code == 0
     assert done.out.startswith("docs/*.md  alice  shared  token 1  until 2")
-    table = run_bus("reservations", "list").out.splitlines()
+    table = run_bus("reservations").out.splitlines()
     assert table[0].split() == ["path", "agent", "mode", "token", "reserved", "until", "reason"]
     assert table[1].split()[:4] == ["docs/*.md", "alice", "shared", "1"]
     assert run_bus("reserve", "docs/a.md", "--shared", "--agent", "bob").code == 0
     assert [each["agent"] for each in listed(run_bus, "--agent", "bob")] == ["bob"]
     assert [each["path"] for each in listed(run_bus, "--path", "docs/b.md")] == ["docs/*.md"]
-    assert run_bus("reservations", "list", "--path", "src").code == 4
+    assert run_bus("reservations", "--path", "src").code == 4
+
+
+def test_listing_is_what_the_group_does_unless_told_otherwise(run_bus: RunBus) -> None:
+    """Issue 4, item 5: `bus reservations`; its help, and words that are no command, are as ever."""
+    assert run_bus("reservations").code == 4
+    reserve(run_bus, "a")
+    assert run_bus("reservations") == run_bus("reservations", "list")
+    shown = run_bus("reservations", "--help")
+    assert shown.code == 0
+    assert {"list", "renew", "release"} <= set(shown.out.split())
+    assert_error(run_bus("reservations", "src"), 2, "No such command 'src'")
+    assert_error(run_bus("reservations", "--pth", "src"), 2, "--pth")
 
 
 def test_reservations_are_renewed_and_released_by_their_tokens(run_bus: RunBus) -> None:
