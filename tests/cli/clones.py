@@ -1,23 +1,12 @@
-"""Git repositories for tests: real ones, with nobody's configuration but their own."""
+"""Git repositories with a bus each, for tests."""
 
 import json
-import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..conftest import Ended, RunBus
-
-#: What isolates git from the machine, and says who commits.
-GIT_ENV = {
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_AUTHOR_NAME": "Ann",
-    "GIT_AUTHOR_EMAIL": "ann@example.org",
-    "GIT_COMMITTER_NAME": "Ann",
-    "GIT_COMMITTER_EMAIL": "ann@example.org",
-    "GIT_MERGE_AUTOEDIT": "no",
-}
+from .git import Git
 
 
 @dataclass(frozen=True)
@@ -36,16 +25,11 @@ class Clone:
     def jsonl(self) -> Path:
         return self.bus_dir / "bus.jsonl"
 
-    def try_git(self, *args: str) -> subprocess.CompletedProcess[str]:
-        command = ["git", "-c", "init.defaultBranch=main", *args]
-        return subprocess.run(
-            command, cwd=self.path, env=self.env, text=True, capture_output=True, check=False
-        )
+    def try_git(self, *args: str) -> Ended:
+        return Git(self.path, self.env)(*args)
 
     def git(self, *args: str) -> str:
-        done = self.try_git(*args)
-        assert done.returncode == 0, (args, done.stdout, done.stderr)
-        return done.stdout
+        return Git(self.path, self.env).ok(*args)
 
     def try_bus(self, *args: str, stdin: str = "") -> Ended:
         return self.run_bus(*args, stdin=stdin, cwd=self.path, env=self.env)
@@ -118,8 +102,3 @@ def assert_file_is_the_logs_own(clone: Clone) -> None:
     names = [*sorted(path.name for path in clone.bus_dir.glob("bus-*.jsonl")), "bus.jsonl"]
     exported = "".join((clone.bus_dir / name).read_text() for name in names)
     assert exported == clone.bus("replay", "--from", "1", "--json")
-
-
-def isolated(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which git knows only what a test tells it."""
-    return {key: value for key, value in env.items() if not key.startswith("GIT_")} | GIT_ENV

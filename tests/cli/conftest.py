@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from ..conftest import Ended, RunBus
-from .clones import Clone, isolated
+from .clones import Clone
+from .git import git_env
 
 BUS = Path(sysconfig.get_path("scripts"), "bus")
 
@@ -84,7 +85,7 @@ def on_terminal(project: Path, bus_env: dict[str, str]) -> Callable[..., str]:
 @pytest.fixture
 def repository(project: Path, run_bus: RunBus, bus_env: dict[str, str]) -> Clone:
     """A git repository with a bus and no commit."""
-    made = Clone(project, run_bus, isolated(bus_env))
+    made = Clone(project, run_bus, git_env(bus_env))
     made.git("init", "-q")
     made.bus("init")
     return made

@@ -53,13 +53,22 @@ class Git:
         return self("rev-parse", "--quiet", "--verify", "HEAD").out.strip()
 
 
-def git_env(bus_env: Mapping[str, str], home: Path) -> dict[str, str]:
+def git_env(bus_env: Mapping[str, str]) -> dict[str, str]:
     """An environment in which git knows nobody's settings."""
-    config = home / "gitconfig"
-    config.write_text('[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n')
-    who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in WHO}
-    kept = {key: value for key, value in bus_env.items() if not key.startswith("GIT_")}
-    return kept | who | {"GIT_CONFIG_GLOBAL": str(config), "GIT_CONFIG_NOSYSTEM": "1"}
+    return {key: value for key, value in bus_env.items() if not key.startswith("GIT_")} | _ALONE
 
 
-WHO = (("NAME", "a tester"), ("EMAIL", "tester@example.org"))
+_ALONE = {
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "init.defaultBranch",
+    "GIT_CONFIG_VALUE_0": "main",
+    "GIT_CONFIG_KEY_1": "protocol.file.allow",
+    "GIT_CONFIG_VALUE_1": "always",
+    "GIT_AUTHOR_NAME": "Ann",
+    "GIT_AUTHOR_EMAIL": "ann@example.org",
+    "GIT_COMMITTER_NAME": "Ann",
+    "GIT_COMMITTER_EMAIL": "ann@example.org",
+    "GIT_MERGE_AUTOEDIT": "no",
+}

@@ -28,7 +28,7 @@ def test_setup_adds_what_is_missing_and_keeps_what_is_there(repository: Clone) -
     assert len(lines) == len(set(lines))
     assert {"bus.db", "mine", "bus.index.json", "bus-*.jsonl"} <= set(lines)
     assert attributes.read_text().splitlines()[0] == "mine -text"
-    assert repository.git("check-attr", "merge", ".worker-state/bus.jsonl").endswith(": ackbus\n")
+    assert repository.git("check-attr", "merge", ".worker-state/bus.jsonl").endswith(": ackbus")
     before = ignore.read_bytes(), attributes.read_bytes(), repository.git("config", "--list")
     assert repository.bus("setup", "git") == "nothing to do\n"
     assert before == (ignore.read_bytes(), attributes.read_bytes(), repository.git("config", "-l"))

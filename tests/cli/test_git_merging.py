@@ -85,8 +85,8 @@ def test_one_id_with_two_contents_is_a_conflict(two_clones: Clones) -> None:
     second.commit()
     first.push()
     pulled = second.try_git("pull", "--no-rebase", "origin", "main")
-    assert pulled.returncode != 0
-    assert "message 'build-1' has another content on each side" in pulled.stderr
+    assert pulled.code != 0
+    assert "message 'build-1' has another content on each side" in pulled.err
     before = second.jsonl.read_bytes(), second.ids_in_log()
     assert_error(second.try_bus("import"), 3, "conflict marker", "line 4")
     assert_error(second.try_bus("export"), 3, "line 4", "was not written by a bus")
@@ -110,7 +110,7 @@ def test_a_clone_without_drivers_is_told_what_to_do(two_clones: Clones) -> None:
     second.publish("from the second")
     second.commit()
     assert '"seq":' in second.in_git()[-1]
-    assert second.try_git("pull", "-q", "--no-rebase", "origin", "main").returncode != 0
+    assert second.try_git("pull", "-q", "--no-rebase", "origin", "main").code != 0
     told = second.try_bus("import")
     assert_error(told, 3, "conflict marker", "'bus setup git'", "git checkout --merge")
     assert len(second.ids_in_log()) == 4

@@ -20,8 +20,8 @@ from .git import Git, git_env
 
 
 @pytest.fixture
-def env(bus_env: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    return git_env(bus_env, tmp_path)
+def env(bus_env: dict[str, str]) -> dict[str, str]:
+    return git_env(bus_env)
 
 
 @pytest.fixture
