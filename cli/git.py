@@ -17,13 +17,41 @@ from .git_lines import readable
 from .options import TYPE_HELP, Directory, Json, User, Verbose
 
 commands = Commands()
-_setup = commands.group("setup", "Set up other programs for the bus.")
+setup = commands.group("setup", "Set up other programs for the bus.")
 
 #: How many commits `bus log` shows of a history that has no beginning of its own.
 LOG_COMMITS = 20
 
+_FIELDS = ("hash", "short", "author", "date", "subject", "messages")
 
-@_setup.command("git", example="bus setup git")
+Revision = Annotated[
+    str,
+    typer.Argument(metavar="[REV|REV..REV]", help="Where to begin, or a range, as git log has it."),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        "-n",
+        "--limit",
+        metavar="N",
+        min=1,
+        help="At most so many commits. Default: all of a range, else 20.",
+        show_default=False,
+    ),
+]
+OneBus = Annotated[
+    str | None,
+    typer.Option(
+        "--dir",
+        metavar="DIR",
+        help="Only of this bus directory. Default: $BUS_DIR, else every .worker-state/ of the "
+        "repository.",
+        show_default=False,
+    ),
+]
+
+
+@setup.command("git", example="bus setup git")
 def setup_git(
     check: Annotated[
         bool,
@@ -44,12 +72,12 @@ def setup_git(
     if check and remove:
         raise InvalidInput("give --check or --remove, not both")
     with actions.open_bus(directory, user) as bus:
-        setup = git.Setup(bus.layout, _program())
+        drivers = git.Drivers(bus.layout, _program())
     if check:
-        lines = setup.missing()
+        lines = drivers.missing()
         _print_setup("missing", lines, json)
         return Refused.exit_code if lines else 0
-    lines = setup.remove() if remove else setup.install()
+    lines = drivers.remove() if remove else drivers.install()
     _print_setup("done", lines, json)
     if lines and not remove:
         output.note("every other clone runs 'bus setup git' too: drivers are no part of a commit")
@@ -58,12 +86,7 @@ def setup_git(
 
 @commands.command("log", example="bus log main..topic --agent alice")
 def log(
-    revision: Annotated[
-        str,
-        typer.Argument(
-            metavar="[REV|REV..REV]", help="Where to begin, or a range, as git log has it."
-        ),
-    ] = "HEAD",
+    revision: Revision = "HEAD",
     conversation: Annotated[
         str | None,
         typer.Option(
@@ -77,28 +100,9 @@ def log(
     type: Annotated[
         str | None, typer.Option("--type", metavar="P", help=TYPE_HELP, show_default=False)
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "-n",
-            "--limit",
-            metavar="N",
-            min=1,
-            help="At most so many commits. Default: all of a range, else 20.",
-            show_default=False,
-        ),
-    ] = None,
+    limit: Limit = None,
     json: Json = False,
-    directory: Annotated[
-        str | None,
-        typer.Option(
-            "--dir",
-            metavar="DIR",
-            help="Only of this bus directory. Default: $BUS_DIR, else every .worker-state/ of the "
-            "repository.",
-            show_default=False,
-        ),
-    ] = None,
+    directory: OneBus = None,
     verbose: Verbose = False,
 ) -> int:
     """Print the messages that commits added to bus.jsonl, newest commit first.
@@ -116,23 +120,21 @@ def log(
         if count == most:
             output.detail(f"there is more; see --limit {most * 10}")
             break
-        _print_json(commit) if json else _print(commit, count == 0)
+        if json:
+            output.json_line({name: getattr(commit, name) for name in _FIELDS})
+        else:
+            _print(commit, first=count == 0)
         count += 1
     return 0 if count else actions.NOTHING
 
 
-def _print(commit: git.Commit, first: bool) -> None:
+def _print(commit: git.Commit, *, first: bool) -> None:
     if not first:
         output.line("")
     head = (commit.short, commit.date, commit.author, commit.subject)
     output.branch("", "  ".join(head), "yellow")
     for record in commit.messages:
         output.branch("  ", readable(record), "")
-
-
-def _print_json(commit: git.Commit) -> None:
-    fields = ("hash", "short", "author", "date", "subject", "messages")
-    output.json_line({name: getattr(commit, name) for name in fields})
 
 
 def _print_setup(what: str, lines: list[str], json: bool) -> None:

@@ -45,10 +45,10 @@ def install(
     check_mode(mode, BLOCK, WARN)
     tree = git.WorkTree.around(os.getcwd())
     with open_bus(tree, directory, user) as bus:
-        found = bus.layout.directory
-    roots = (tree.root, tree.main_root)
+        bus_dir = bus.layout.directory
+    is_found = any(_leads_to(root, bus_dir) for root in (tree.root, tree.main_root))
     hooks = git.GuardHooks(tree)
-    for hook in hooks.install(mode, None if any(_leads_to(r, found) for r in roots) else found):
+    for hook in hooks.install(mode, None if is_found else bus_dir):
         _print_hook(hook, json, mode)
     if hooks.are_shared:
         output.note("core.hooksPath is outside of this repository: the hooks run in others too")

@@ -10,7 +10,7 @@ only works while no module here has the same name as what it offers.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .clean_filter import clean as clean
-    from .drivers import Setup as Setup
+    from .drivers import Drivers as Drivers
     from .history import Commit as Commit
     from .history import Filters as Filters
     from .history import traffic as traffic
@@ -30,7 +30,7 @@ __all__ = [
     # what people run
     "Commit",
     "Filters",
-    "Setup",
+    "Drivers",
     "traffic",
     # the guard
     "GuardHook",
@@ -40,11 +40,11 @@ __all__ = [
 
 _HOMES = {
     "Commit": "history",
+    "Drivers": "drivers",
     "Filters": "history",
     "GuardHook": "hooks",
     "GuardHooks": "hooks",
     "Merged": "merge_driver",
-    "Setup": "drivers",
     "WorkTree": "work_tree",
     "clean": "clean_filter",
     "merge": "merge_driver",

@@ -6,6 +6,7 @@ import os
 import shlex
 
 from .repository import CommandFailed, Repository
+from .text_file import replace_text
 from .work_tree import WorkTree
 
 TYPE_CHECKING = False
@@ -30,7 +31,7 @@ _NAME = "messages by id"
 _UNTRACKED = "out of git's index:"
 
 
-class Setup:
+class Drivers:
     """The drivers of a bus in the repository that its directory is in.
 
     Args:
@@ -145,9 +146,5 @@ def _take_out(path: str, wanted: tuple[str, ...]) -> list[str]:
 
 
 def _write(path: str, lines: list[str]) -> None:
-    """Replace a file at once: git may read it at any moment."""
-    fresh = path + ".new"
-    with open(fresh, "w", encoding="utf-8", errors="surrogateescape") as file:
-        os.chmod(fresh, os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o600)
-        file.write("".join(f"{line}\n" for line in lines))
-    os.replace(fresh, path)
+    mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o600
+    replace_text(path, "".join(f"{line}\n" for line in lines), mode)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ...schema import BUS_DIRECTORY, NotFound, TypePattern
+from ...schema import BUS_DIRECTORY, NotFound
 from .lines import records
 from .repository import CommandFailed, Repository
 
@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
+
+    from ...schema import TypePattern
 
 #: How a commit's line begins: no line of a difference begins with this character.
 _MARK = b"\x01"
@@ -54,7 +56,7 @@ class Filters:
 
     conversation: str | None = None
     agent: str | None = None
-    type: TypePattern | None = field(default=None)
+    type: TypePattern | None = None
 
     def match(self, record: dict[str, Any]) -> bool:
         """Whether a message fits."""
@@ -75,9 +77,9 @@ def traffic(
 
     Args:
         folder: a folder in the repository.
+        revision: a revision, whose history is read, or a range such as `main..topic`.
         everywhere: whether of every `.worker-state/` in the repository; else the folder is the
             bus directory.
-        revision: a revision, whose history is read, or a range such as `main..topic`.
         filters: which messages are wanted.
 
     Raises:

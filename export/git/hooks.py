@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 
 from ...schema import Refused
+from .text_file import replace_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class GuardHooks:
             path = self._hook(name).path
             if os.path.lexists(path) and not _is_ours(path):
                 os.rename(path, path + FORMER)
-            _write(path, _script(name, mode, bus_dir))
+            replace_text(path, _script(name, mode, bus_dir), 0o755)
         return self.installed()
 
     def remove(self) -> list[GuardHook]:
@@ -155,12 +156,3 @@ def _script(name: str, mode: str, bus_dir: str | None) -> str:
         push=' --push="$1"' if reads else "",
         bus_dir="" if bus_dir is None else f"BUS_DIR=${{BUS_DIR:-{shlex.quote(bus_dir)}}} ",
     )
-
-
-def _write(path: str, text: str) -> None:
-    """Write an executable beside its place and rename it: git never runs half a hook."""
-    fresh = path + ".new"
-    with open(fresh, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(fresh, 0o755)
-    os.replace(fresh, path)

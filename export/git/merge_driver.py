@@ -38,27 +38,24 @@ def merge(ours: Iterable[bytes], theirs: Iterable[bytes]) -> Merged:
         InvalidInput: a line is no message.
     """
     left, right = messages_in(ours, "our side"), messages_in(theirs, "their side")
-    merged = left | right
-    conflicts = []
-    for id in sorted(left.keys() & right.keys()):
-        if left[id] == right[id]:
-            continue
-        if _content(left[id]) == _content(right[id]):
-            merged[id] = min(left[id], right[id])
-        else:
-            conflicts.append(id)
+    both = left.keys() & right.keys()
+    conflicts = {id for id in both if not _are_same(left[id], right[id])}
+    merged = left | right | {id: min(left[id], right[id]) for id in both}
     lines: list[bytes] = []
-    for line in sorted(merged.values()):
-        id = line[1]
+    for _, id, line in sorted(merged.values()):
         if id in conflicts:
-            both = (b"<<<<<<< ours", left[id][2], b"=======", right[id][2], b">>>>>>> theirs")
-            lines += [part + b"\n" for part in both]
+            both_lines = (b"<<<<<<< ours", left[id][2], b"=======", right[id][2], b">>>>>>> theirs")
+            lines += [part + b"\n" for part in both_lines]
         else:
-            lines.append(line[2] + b"\n")
-    return Merged(lines, conflicts)
+            lines.append(line + b"\n")
+    return Merged(lines, sorted(conflicts))
+
+
+def _are_same(left: Line, right: Line) -> bool:
+    """Whether two lines are one message, known with two times perhaps, or in two spellings."""
+    return left == right or _content(left) == _content(right)
 
 
 def _content(line: Line) -> object:
-    """Return what makes two messages the same: all but the time, whatever the spelling."""
     record: dict[str, object] = orjson.loads(line[2])
     return {name: value for name, value in record.items() if name not in ("seq", "ts")}
