@@ -7,15 +7,12 @@ from typing import Annotated
 
 import typer
 
+from ..export import git
 from ..schema import BUS_DIRECTORY
 from . import actions, guard_check, output
 from .commands import Commands
 from .guard_check import BLOCK, WARN, check_mode, open_bus
 from .options import Directory, Json, User, Verbose
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..export import git
 
 commands = Commands()
 guard = commands.group("guard", help="Git hooks that look after the reservations of others.")
@@ -40,8 +37,6 @@ def install(
 
     They go where git looks (core.hooksPath too), and run the hooks that are there first.
     """
-    from ..export import git
-
     check_mode(mode, BLOCK, WARN)
     tree = git.WorkTree.around(os.getcwd())
     with open_bus(tree, directory, user) as bus:
@@ -61,8 +56,6 @@ def remove(json: Json = False, verbose: Verbose = False) -> int:
 
     Exit code 4 when there are none of the guard's.
     """
-    from ..export import git
-
     removed = git.GuardHooks(git.WorkTree.around(os.getcwd())).remove()
     for hook in removed:
         _print_hook(hook, json, "removed")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
+from ..export import git
 from ..schema import BusNotFound, InvalidInput, find_bus
 from . import actions, output
 from .reservation_records import conflict_record, describe
@@ -16,7 +17,6 @@ from .reservation_records import conflict_record, describe
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..bus import Bus, Conflict
-    from ..export import git
 
 #: The environment variable that says what the guard does, whatever the hooks say.
 GUARD_VARIABLE = "BUS_GUARD"
@@ -46,8 +46,6 @@ def check(
         json: whether to print JSON.
         directory, user: which bus.
     """
-    from ..export import git
-
     check_mode(mode, BLOCK, WARN)
     mode = os.environ.get(GUARD_VARIABLE) or mode
     check_mode(mode, BLOCK, WARN, OFF)

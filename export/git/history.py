@@ -20,9 +20,9 @@ _MARK = b"\x01"
 
 #: What `git log` prints of a commit, and how it is not to be led astray by a configuration.
 _LOG = (
-    *("-c", "log.showRoot=true", "-c", "log.follow=false", "log", "--no-show-signature"),
-    *("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--text", "--encoding=UTF-8"),
-    *("--patch", "--unified=0", "--format=%x01%H%x00%h%x00%an%x00%aI%x00%s"),
+    *("log", "--no-show-signature", "--no-color", "--no-ext-diff", "--no-textconv"),
+    *("--no-renames", "--text", "--encoding=UTF-8", "--patch", "--unified=0"),
+    "--format=%x01%H%x00%h%x00%an%x00%aI%x00%s",
 )
 
 

@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO
 
-#: Names as they are, complaints in English, and no lock taken that git could do without.
-_SETTINGS = ("-c", "core.quotePath=false")
+#: Names as they are, every commit in full, complaints in English, and no lock taken that git
+#: could do without.
+_SETTINGS = (
+    *("-c", "core.quotePath=false"),
+    *("-c", "log.showRoot=true"),
+    *("-c", "log.follow=false"),
+)
 _ENVIRONMENT = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
 
 
