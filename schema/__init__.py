@@ -2,7 +2,6 @@
 
 from .create import create, keep_out_of_git
 from .database import BUSY_TIMEOUT_MS, SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, pages
-from .draft import ABSENT, Draft, Row
 from .errors import (
     AckbusError,
     AckPastEnd,
@@ -26,8 +25,6 @@ from .errors import (
     WrongProcess,
 )
 from .file_lock import FileLock
-from .ids import new_id
-from .json import decode, encode
 from .layout import (
     BUS_DIR_VARIABLE,
     BUS_DIRECTORY,
@@ -52,13 +49,36 @@ from .names import check_agent, check_id, check_lease_name, check_line, check_qu
 from .patterns import TypePattern, check_pattern
 from .processes import is_running, leave_signals, start_thread
 from .queries import Queries
+from .sqlite import check_sqlite_version
 from .times import MAX_TS_MS, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .copying import copy_database as copy_database
+    from .draft import ABSENT as ABSENT
+    from .draft import Draft as Draft
+    from .draft import Row as Row
+    from .file_checks import checks_of_file as checks_of_file
+    from .health import Finding as Finding
+    from .health import bad as bad
+    from .health import examine as examine
+    from .health import ok as ok
+    from .health import warn as warn
+    from .ids import new_id as new_id
+    from .json import decode as decode
+    from .json import encode as encode
     from .lines import message_of_line as message_of_line
+    from .lock_holders import holders as holders
+    from .message import COLUMNS as COLUMNS
+    from .message import PRIORITY_NAMES as PRIORITY_NAMES
+    from .message import Message as Message
+    from .message import Priority as Priority
+    from .message import Receipt as Receipt
+    from .message import parse_priority as parse_priority
     from .migrate import Upgrade as Upgrade
     from .migrate import upgrade as upgrade
+    from .patterns import TypePattern as TypePattern
+    from .place_checks import checks_of_place as checks_of_place
 
 __all__ = [
     "ABSENT",
@@ -89,6 +109,7 @@ __all__ = [
     "Database",
     "Draft",
     "FileLock",
+    "Finding",
     "IdConflict",
     "InvalidInput",
     "Layout",
@@ -110,24 +131,32 @@ __all__ = [
     "UnknownRecipientWarning",
     "Upgrade",
     "WrongProcess",
+    "bad",
     "check_agent",
     "check_id",
     "check_lease_name",
     "check_line",
     "check_pattern",
     "check_queue_name",
+    "check_sqlite_version",
     "check_type",
+    "checks_of_file",
+    "checks_of_place",
+    "copy_database",
     "create",
     "decode",
     "encode",
+    "examine",
     "find_bus",
     "format_ts",
+    "holders",
     "is_running",
     "keep_out_of_git",
     "leave_signals",
     "message_of_line",
     "new_id",
     "now_ms",
+    "ok",
     "pages",
     "parse_duration_ms",
     "parse_priority",
@@ -137,16 +166,46 @@ __all__ = [
     "sync_directory",
     "upgrade",
     "user_bus",
+    "warn",
 ]
 
 
-_HOMES = {"Upgrade": "migrate", "message_of_line": "lines", "upgrade": "migrate"}
+#: Where the names are that reading one number from a bus doesn't need.
+_HOMES = {
+    "ABSENT": "draft",
+    "COLUMNS": "message",
+    "Draft": "draft",
+    "Finding": "health",
+    "Message": "message",
+    "PRIORITY_NAMES": "message",
+    "Priority": "message",
+    "Receipt": "message",
+    "Row": "draft",
+    "TypePattern": "patterns",
+    "Upgrade": "migrate",
+    "bad": "health",
+    "checks_of_file": "file_checks",
+    "checks_of_place": "place_checks",
+    "copy_database": "copying",
+    "decode": "json",
+    "encode": "json",
+    "examine": "health",
+    "holders": "lock_holders",
+    "message_of_line": "lines",
+    "new_id": "ids",
+    "ok": "health",
+    "parse_priority": "message",
+    "upgrade": "migrate",
+    "warn": "health",
+}
 
 
 def __getattr__(name: str) -> object:
-    """Load what only few commands need (upgrades, archives) when it is asked for."""
+    """Load what is about messages, and what only few commands need, when it is asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value

@@ -102,13 +102,18 @@ def refuse_network_filesystem(directory: str) -> None:
     """
     if os.major(os.stat(directory).st_dev) != 0 or not sys.platform.startswith("linux"):
         return  # a block device is local; only anonymous devices need a closer look
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
-        kind = filesystem_of(os.path.realpath(directory), mounts)
+    kind = filesystem_kind(directory)
     if kind in NETWORK_FILESYSTEMS:
         raise BusUnusable(
             f"{directory} is on a network filesystem ({kind}), where SQLite can lose data;"
             " put the bus on a local disk (--dir, or BUS_DIR)"
         )
+
+
+def filesystem_kind(directory: str) -> str:
+    """Return the type of the filesystem under a directory, such as `ext4`. Linux only."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        return filesystem_of(os.path.realpath(directory), mounts)
 
 
 def filesystem_of(path: str, mountinfo: Iterable[str]) -> str:

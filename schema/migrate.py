@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-import apsw
-
+from .copying import copy_database
 from .create import keep_out_of_git
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, other_version
 from .errors import BusUnusable
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
-
-#: How much of the file is copied at a time, in pages of 4 KiB: Ctrl-C is heard between two parts.
-_PAGES_AT_A_TIME = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +104,6 @@ def _back_up(database: Database, version: int) -> str:
     try:
         keep_out_of_git(database.layout, "bus.db.v*")
         _remove(fresh)  # of a process that died here
-        os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         try:
             _copy(database, fresh)
             os.rename(fresh, path)
@@ -124,25 +119,10 @@ def _back_up(database: Database, version: int) -> str:
 
 
 def _copy(database: Database, path: str) -> None:
-    """Copy with SQLite's backup, which leaves all on the disk, and read the copy from end to end.
-
-    The connection that holds the write lock can't be the source: SQLite refuses that.
-    """
-    source = database.connect()
-    copy = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        with copy.backup("main", source, "main") as backup:
-            while not backup.done:
-                backup.step(_PAGES_AT_A_TIME)
-        copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, without a log beside it
-        found = copy.execute("PRAGMA integrity_check(1)").get
-    finally:
-        copy.close()
-        source.close()
-    if found != "ok":
-        raise BusUnusable(
-            f"the file {database.layout.database} is damaged: {found}; nothing was changed"
-        )
+        copy_database(database, path)
+    except BusUnusable as error:
+        raise BusUnusable(f"{error}; nothing was changed") from error
 
 
 def _remove(path: str) -> None:

@@ -1,0 +1,77 @@
+"""A copy of the bus file, made by SQLite while others use it."""
+
+from __future__ import annotations
+
+import os
+
+import apsw
+
+from .errors import BusUnusable
+from .layout import Layout
+from .sqlite import translate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .database import Database
+
+#: How much is copied at a time, in pages of 4 KiB: Ctrl-C is heard between two parts.
+_PAGES_AT_A_TIME = 4096
+
+
+def copy_database(
+    database: Database, path: str, *, on_progress: Callable[[int], object] | None = None
+) -> None:
+    """Copy the file as it is at this moment, onto the disk, and read the copy from end to end.
+
+    Publishers go on meanwhile: the copy is made inside one read transaction, so nothing that they
+    commit makes SQLite begin again. Only the write-ahead log grows until it is done. The source is
+    a connection of its own, since one inside a write transaction can't be it.
+
+    Args:
+        database: the bus.
+        path: where to; nothing may be there.
+        on_progress: told now and then how many bytes are copied.
+
+    Raises:
+        BusUnusable: the file is damaged, or the copy can't be written; what is at `path` is of no
+            use then.
+    """
+    source = database.connect()
+    try:
+        source.execute("BEGIN")
+        page_bytes = source.pragma("page_size")
+        with_progress = on_progress or (lambda done: None)
+        _copy(source, path, lambda pages: with_progress(pages * page_bytes))
+        found = _examine(path)
+    except apsw.Error as error:
+        is_full = isinstance(error, apsw.FullError)  # it is the copy's disk that is written to
+        where = Layout(os.path.dirname(path)) if is_full else database.layout
+        raise translate(error, where) from error
+    finally:
+        source.close()
+    if found != "ok":
+        raise BusUnusable(f"the file {database.layout.database} is damaged: {found}")
+
+
+def _copy(source: apsw.Connection, path: str, on_progress: Callable[[int], object]) -> None:
+    copy = apsw.Connection(path)
+    try:
+        os.chmod(path, 0o600)
+        with copy.backup("main", source, "main") as backup:
+            while not backup.done:
+                backup.step(_PAGES_AT_A_TIME)
+                on_progress(backup.page_count - backup.remaining)
+        copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, without a log beside it
+    finally:
+        copy.close()
+
+
+def _examine(path: str) -> str:
+    """Return `ok`, or what is wrong with a file."""
+    copy = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        return str(copy.execute("PRAGMA integrity_check(1)").get)
+    finally:
+        copy.close()

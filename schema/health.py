@@ -1,0 +1,64 @@
+"""What an examination of a bus finds: one finding for each thing that was looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from .errors import AckbusError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    #: Looks at one thing, and changes nothing.
+    Check = Callable[[], "Finding"]
+
+#: How things are: `warn` works, and wants attention; `bad` does not work, or loses something.
+OK, WARN, BAD = "ok", "warn", "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found about one thing.
+
+    Attributes:
+        state: `ok`, `warn` or `bad`.
+        text: what was found.
+        advice: what to do about it; empty where it is ok.
+        check: the name of what was looked at; `examine` fills it in.
+    """
+
+    state: str
+    text: str
+    advice: str = ""
+    check: str = ""
+
+
+def ok(text: str) -> Finding:
+    """Return that a thing is as it should be."""
+    return Finding(OK, text)
+
+
+def warn(text: str, advice: str) -> Finding:
+    """Return that a thing works, and wants attention."""
+    return Finding(WARN, text, advice)
+
+
+def bad(text: str, advice: str) -> Finding:
+    """Return that a thing does not work, or that something is lost."""
+    return Finding(BAD, text, advice)
+
+
+def examine(checks: Mapping[str, Check]) -> Iterator[Finding]:
+    """Run checks by their names, one after the other; one that fails is a finding too.
+
+    On a damaged bus anything may be where something else belongs, so any error counts.
+    """
+    for name, check in checks.items():
+        try:
+            found = check()
+        except (AckbusError, OSError) as error:
+            found = bad(str(error), "see what else is bad")
+        except Exception as error:
+            found = bad(f"what is stored makes no sense: {error!r}", "see what else is bad")
+        yield replace(found, check=name)

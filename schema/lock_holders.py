@@ -1,0 +1,79 @@
+"""Who holds a lock on a file, as the kernel tells it; no lock is taken for that."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+#: The byte ranges of SQLite's locks in the shared memory of a write-ahead log: one for each mark
+#: up to which a reader reads. https://sqlite.org/walformat.html names them.
+_READ_MARKS = range(123, 128)
+
+_LOCKS = "/proc/locks"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that holds a lock.
+
+    Attributes:
+        pid: its id; 0 for one that can't be seen from here.
+        command: its command line; empty when it can't be seen.
+        is_stopped: whether it was stopped (Ctrl-Z, SIGSTOP): it gives nothing back till it goes on.
+    """
+
+    pid: int
+    command: str
+    is_stopped: bool
+
+    def __str__(self) -> str:
+        what = f" ({self.command})" if self.command else ""
+        return f"process {self.pid}{what}{', which is stopped' if self.is_stopped else ''}"
+
+
+def is_known() -> bool:
+    """Whether this system tells who holds locks."""
+    return os.path.exists(_LOCKS)
+
+
+def holders(path: str) -> list[Holder]:
+    """Return who holds a lock of the kind that `FileLock` takes."""
+    return [_holder(pid) for pid, kind, _ in _locks_on(path) if kind == "FLOCK"]
+
+
+def readers(shared_memory: str) -> list[Holder]:
+    """Return who is inside a read transaction, by the shared memory of the log (`bus.db-shm`)."""
+    pids = {
+        pid
+        for pid, kind, first in _locks_on(shared_memory)
+        if kind in ("POSIX", "OFDLCK") and first in _READ_MARKS
+    }
+    return [_holder(pid) for pid in sorted(pids)]
+
+
+def _locks_on(path: str) -> list[tuple[int, str, int]]:
+    """Return the process, the kind and the first byte of each lock that is held on a file."""
+    try:
+        found = os.stat(path)
+        with open(_LOCKS, encoding="ascii") as lines:
+            fields = [line.split() for line in lines]
+    except FileNotFoundError:
+        return []
+    name = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    # `1: FLOCK ADVISORY WRITE 4711 fe:00:1234 0 EOF`; one who waits has `->` for a second field.
+    return [(int(line[4]), line[1], int(line[6])) for line in fields if line[5:6] == [name]]
+
+
+def _holder(pid: int) -> Holder:
+    command = _read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
+    # The name, in parentheses, may hold anything; the state is the first field after it.
+    state = _read(f"/proc/{pid}/stat").rpartition(")")[2].strip()[:1]
+    return Holder(pid, command, state in ("T", "t"))
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:  # it has ended, or is another user's
+        return ""

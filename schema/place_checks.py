@@ -1,0 +1,126 @@
+"""Checks of where a bus is: its directory, the modes of its files, the disk, the locks."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+
+from .health import Finding, bad, ok, warn
+from .layout import BUS_DIRECTORY, Layout, filesystem_kind, refuse_network_filesystem
+from .lock_holders import Holder, holders, is_known
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .health import Check
+
+#: With less room than this on the disk a bus soon stops, or hardly starts, in bytes.
+_LITTLE_ROOM, _NO_ROOM = 256 * 1024**2, 8 * 1024**2
+
+#: A process that has a lock which is wanted all the time for longer than this is in the way, in
+#: seconds: a transaction takes milliseconds.
+_LONG_S = 1.0
+
+
+def checks_of_place(layout: Layout) -> dict[str, Check]:
+    """Return the checks that need no bus in the directory."""
+    directory: dict[str, Check] = {"directory": lambda: _directory(layout)}
+    if not os.path.isdir(layout.directory):
+        return directory
+    return directory | {
+        "modes": lambda: _modes(layout),
+        "filesystem": lambda: _filesystem(layout),
+        "disk": lambda: _disk(layout),
+        "write lock": lambda: _write_lock(layout),
+    }
+
+
+def _directory(layout: Layout) -> Finding:
+    where = layout.directory
+    if not os.path.isdir(where):
+        return bad(f"{where} is no directory", "make a bus with 'bus init', or name another")
+    if not os.access(where, os.R_OK | os.W_OK | os.X_OK):
+        return bad(f"{where} can't be read or written by this user", "ask its owner, or chmod it")
+    if os.path.exists(layout.database):
+        return ok(where)
+    inside = os.path.join(where, BUS_DIRECTORY)
+    if os.path.exists(Layout(inside).database):
+        return bad(f"no bus in {where}", f"did you mean {inside}?")
+    if os.path.exists(layout.database + "-wal"):
+        return bad(f"bus.db is missing in {where}, its log is there", "put bus.db back")
+    return bad(f"no bus in {where}", "make one with 'bus init', or put a backup there")
+
+
+def _modes(layout: Layout) -> Finding:
+    open_to_others, foreign = [], []
+    for path in (layout.directory, *_private_files(layout)):
+        found = os.lstat(path)
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            open_to_others.append(f"{os.path.basename(path)} {stat.S_IMODE(found.st_mode):04o}")
+        if found.st_uid != os.geteuid():
+            foreign.append(f"{os.path.basename(path)} (user {found.st_uid})")
+    if foreign:
+        return warn(
+            f"of another user: {', '.join(foreign)}", "let one user have all of it, with chown"
+        )
+    if open_to_others:
+        return warn(
+            f"others may read what is meant for you: {', '.join(open_to_others)}",
+            "chmod 0700 the directory, 0600 the files",
+        )
+    return ok("nobody else can read it")
+
+
+def _private_files(layout: Layout) -> list[str]:
+    """Return what ackbus makes for its user alone; git may bring bus.jsonl and blobs otherwise."""
+    names = (
+        layout.database,
+        layout.database + "-wal",
+        layout.database + "-shm",
+        layout.search,
+        layout.archive,
+    )
+    return [path for path in names if os.path.exists(path)]
+
+
+def _filesystem(layout: Layout) -> Finding:
+    refuse_network_filesystem(layout.directory)
+    if not sys.platform.startswith("linux"):
+        return ok("its kind is not known on this system")
+    return ok(f"{filesystem_kind(layout.directory)}, on this machine")
+
+
+def _disk(layout: Layout) -> Finding:
+    found = os.statvfs(layout.directory)
+    free = found.f_bavail * found.f_frsize
+    text = f"{free / 1024**2:,.0f} MiB free"
+    if free < _NO_ROOM:
+        return bad(text, "make room: publishing is about to fail")
+    if free < _LITTLE_ROOM:
+        return warn(text, "make room before it is full")
+    return ok(text)
+
+
+def _write_lock(layout: Layout) -> Finding:
+    """Look at who writes, and again for a moment: nobody should for long."""
+    if not is_known():
+        return ok("this system does not tell who holds locks")
+    deadline = time.monotonic() + _LONG_S
+    while found := holders(layout.write_lock):
+        first = found[0]
+        if first.is_stopped:
+            return _in_the_way(first, "is stopped")
+        if time.monotonic() > deadline:
+            return _in_the_way(first, f"has written for over {_LONG_S:g} s")
+        time.sleep(0.02)
+        if [each.pid for each in holders(layout.write_lock)] != [first.pid]:
+            return ok(f"in use: last by {first}")
+    return ok("free")
+
+
+def _in_the_way(holder: Holder, what: str) -> Finding:
+    return warn(
+        f"{holder} holds it and {what}; all other writers wait",
+        "let it go on, or end it: what it has not committed is undone",
+    )
