@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .archive import Segment as Segment
     from .archive import SegmentMissing as SegmentMissing
     from .archive import segment_name as segment_name
+    from .health import checks as checks
     from .heartbeats import Heart as Heart
     from .heartbeats import Heartbeat as Heartbeat
     from .heartbeats import Heartbeats as Heartbeats
@@ -58,6 +59,7 @@ __all__ = [
     "WaitingLimits",
     "escape_path",
     "parse_pattern",
+    "checks",
     "segment_name",
 ]
 
@@ -85,6 +87,7 @@ _HOMES = {
     "WaitingLimits": "waiting_limits",
     "escape_path": "path_patterns",
     "parse_pattern": "path_patterns",
+    "checks": "health",
     "segment_name": "archive",
 }
 

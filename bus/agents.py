@@ -30,6 +30,10 @@ class Agents:
     def names(self) -> list[str]:
         """Return the names of all known agents, sorted."""
         self._catalog.catch_up(self._log.newest_seq())
+        return self.recorded()
+
+    def recorded(self) -> list[str]:
+        """Return the names that are known without counting what has come since the last count."""
         return [name for (name,) in self._database.rows(SQL["known_agents"])]
 
     def knows(self, agent: str) -> bool:

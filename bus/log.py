@@ -193,11 +193,6 @@ class Log:
         rows = self._database.rows(SQL["addressed_to"], (agent, after_seq, limit))
         return [Message(row, self._blobs) for row in rows]
 
-    def count_addressed_to(self, agent: str, after_seq: int, limit: int) -> int:
-        """Return how many messages `addressed_to` would give, counted up to `limit`."""
-        count: int = self._database.value(SQL["count_addressed_to"], (agent, after_seq, limit))
-        return count
-
     def between(self, after_seq: int, upto_seq: int, *, type: str | None = None) -> list[Message]:
         """Return the messages of a short range, without the first and with the last seq.
 
@@ -230,6 +225,13 @@ class Log:
             SQL["first_to" if by_name else "first_for"], (agent, after_seq)
         )
         return seq
+
+    def named_blobs(self) -> Iterator[str]:
+        """Yield the names of the blobs that messages name, archived ones too, in their order."""
+        ref = ""
+        while page := self._database.rows(SQL["named_blobs"], (ref, PAGE_MESSAGES)):
+            yield from (ref for (ref,) in page)
+            ref = page[-1][0]
 
     def recipients(self) -> list[str]:
         """Return every name that messages in the log are addressed to."""

@@ -17,6 +17,13 @@ SELECT {columns} FROM messages WHERE seq = ?;
 -- Also right when the newest messages have left the log.
 SELECT seq FROM sqlite_sequence WHERE name = 'messages';
 
+-- name: named_blobs
+-- The next names after ?1 of blobs that messages name, in the log or the archive.
+SELECT payload_ref FROM messages WHERE payload_ref > ?1
+UNION
+SELECT payload_ref FROM archived_blobs WHERE payload_ref > ?1
+ORDER BY payload_ref LIMIT ?2;
+
 -- name: conversation_of
 -- The conversation that a reply joins.
 SELECT ifnull(correlation_id, id) FROM messages WHERE id = ?;
@@ -30,14 +37,6 @@ SELECT {columns} FROM messages WHERE to_agent = ?1 AND seq > ?2
 UNION ALL
 SELECT {columns} FROM messages WHERE to_agent IS NULL AND seq > ?2
 ORDER BY seq LIMIT ?3;
-
--- name: count_addressed_to
--- How many messages an inbox holds after a seq, counted up to a limit.
-SELECT count(*) FROM (
-  SELECT seq FROM messages WHERE to_agent = ?1 AND seq > ?2
-  UNION ALL
-  SELECT seq FROM messages WHERE to_agent IS NULL AND seq > ?2
-  LIMIT ?3);
 
 -- name: in_conversation
 SELECT {columns} FROM messages WHERE correlation_id = ?1 AND seq > ?2 AND seq <= ?3

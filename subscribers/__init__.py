@@ -1,12 +1,5 @@
 """Reading with acknowledgement: inboxes, what failed in them, queues of work, conversations."""
 
-from .cursors import Cursors
-from .deliveries import Deliveries, Parked
-from .inbox import MAX_DELIVERIES, POLL_LIMIT, Inbox
-from .pace import Pace
-from .rules import Rules
-from .session import Session
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .answers import CONTEXT as CONTEXT
@@ -24,7 +17,10 @@ if TYPE_CHECKING:
     from .conversations import Request as Request
     from .conversations import check as check
     from .conversations import request as request
+    from .cursors import Cursors as Cursors
     from .dead_letters import DeadLetters as DeadLetters
+    from .deliveries import Deliveries as Deliveries
+    from .deliveries import Parked as Parked
     from .errors import ClaimLost as ClaimLost
     from .errors import JobNotFound as JobNotFound
     from .errors import NeverRetry as NeverRetry
@@ -32,6 +28,10 @@ if TYPE_CHECKING:
     from .errors import QueueNotFound as QueueNotFound
     from .errors import RetryLater as RetryLater
     from .errors import WrongJobState as WrongJobState
+    from .health import checks as checks
+    from .inbox import MAX_DELIVERIES as MAX_DELIVERIES
+    from .inbox import POLL_LIMIT as POLL_LIMIT
+    from .inbox import Inbox as Inbox
     from .job_control import JobControl as JobControl
     from .job_lists import list_jobs as list_jobs
     from .jobs import ENDED_BADLY as ENDED_BADLY
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .jobs import Job as Job
     from .jobs import Jobs as Jobs
     from .notices import Notices as Notices
+    from .pace import Pace as Pace
     from .policy import POLICY_FIELDS as POLICY_FIELDS
     from .policy import Policy as Policy
     from .queue import DEFAULT_LEASE_S as DEFAULT_LEASE_S
@@ -55,11 +56,14 @@ if TYPE_CHECKING:
     from .retention import Hold as Hold
     from .retention import Plan as Plan
     from .retention import Retention as Retention
+    from .rules import Rules as Rules
+    from .session import Session as Session
     from .trace import Step as Step
     from .trace import Trace as Trace
     from .trace import Work as Work
     from .trace import WorkHistory as WorkHistory
     from .trace import find_message as find_message
+    from .unread import count_unread as count_unread
     from .wishes import DEDUPE_KEY as DEDUPE_KEY
     from .wishes import WorkHeaders as WorkHeaders
     from .wishes import work_headers as work_headers
@@ -75,6 +79,7 @@ __all__ = [
     "Parked",
     "Rules",
     "Session",
+    "count_unread",
     # queues
     "DEDUPE_KEY",
     "DEFAULT_LEASE_S",
@@ -109,6 +114,8 @@ __all__ = [
     "WrongJobState",
     "list_jobs",
     "work_headers",
+    # health
+    "checks",
     # retention
     "IDLE_AFTER_S",
     "Hold",
@@ -134,34 +141,38 @@ __all__ = [
     "request",
 ]
 
-#: Where the names for queues are: the hot commands don't need them.
+#: Where each name is: no command needs them all.
 _HOMES = {
-    "CONTEXT": "answers",
-    "DEDUPE_KEY": "wishes",
-    "DEFAULT_LEASE_S": "queue",
-    "DEFAULT_WINDOW_S": "queue_stats",
-    "ENDED_BADLY": "jobs",
-    "MAX_CLAIMS": "queue",
-    "MAX_LEASE_S": "queue",
-    "POLICY_FIELDS": "policy",
-    "STATES": "jobs",
-    "TRACE_PARENT": "answers",
-    "TRACE_STATE": "answers",
     "Answer": "conversations",
+    "CONTEXT": "answers",
     "Claim": "claims",
     "ClaimLost": "errors",
     "ClaimRecord": "claims",
     "Claims": "claims",
+    "Cursors": "cursors",
+    "DEDUPE_KEY": "wishes",
+    "DEFAULT_LEASE_S": "queue",
+    "DEFAULT_WINDOW_S": "queue_stats",
     "DeadLetters": "dead_letters",
+    "Deliveries": "deliveries",
+    "ENDED_BADLY": "jobs",
     "Hold": "retention",
     "IDLE_AFTER_S": "retention",
+    "Inbox": "inbox",
     "Job": "jobs",
     "JobControl": "job_control",
     "JobNotFound": "errors",
     "Jobs": "jobs",
+    "MAX_CLAIMS": "queue",
+    "MAX_DELIVERIES": "inbox",
+    "MAX_LEASE_S": "queue",
     "NeverRetry": "errors",
     "Notices": "notices",
     "Outcome": "claims",
+    "POLICY_FIELDS": "policy",
+    "POLL_LIMIT": "inbox",
+    "Pace": "pace",
+    "Parked": "deliveries",
     "Plan": "retention",
     "Policy": "policy",
     "Queue": "queue",
@@ -174,8 +185,13 @@ _HOMES = {
     "Request": "conversations",
     "Retention": "retention",
     "RetryLater": "errors",
+    "Rules": "rules",
+    "STATES": "jobs",
+    "Session": "session",
     "Spread": "queue_stats",
     "Step": "trace",
+    "TRACE_PARENT": "answers",
+    "TRACE_STATE": "answers",
     "Trace": "trace",
     "Work": "trace",
     "WorkHeaders": "wishes",
@@ -184,7 +200,9 @@ _HOMES = {
     "answer_to": "answers",
     "carried_on": "answers",
     "check": "conversations",
+    "checks": "health",
     "child_trace": "answers",
+    "count_unread": "unread",
     "find_message": "trace",
     "last_words": "answers",
     "list_jobs": "job_lists",
@@ -194,9 +212,11 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load what only workers need when it is asked for."""
+    """Load a name from its module when it is asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value

@@ -18,6 +18,7 @@ from .cursors import Cursors
 from .deliveries import Deliveries, Parked
 from .pace import Pace
 from .rules import Rules
+from .unread import count_unread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,9 +120,7 @@ class Inbox:
         """Return how many messages wait, counted up to `limit`."""
         if not self.own_broadcasts:
             return len(self.poll(limit))
-        requeued = len(self._deliveries.requeued(self.agent, limit))
-        waiting = self.bus.log.count_addressed_to(self.agent, self.position, limit)
-        return min(limit, requeued + waiting)
+        return count_unread(self.bus.database, self.agent, limit)
 
     def ack(self, message: Message | int) -> int:
         """Acknowledge a message and all before it; safe to repeat.

@@ -24,6 +24,18 @@ ON CONFLICT DO UPDATE SET last_acked_seq = max(last_acked_seq, excluded.last_ack
                           updated_at_ms = excluded.updated_at_ms
 RETURNING last_acked_seq;
 
+-- name: unread
+-- How much is in an inbox after the cursor, or requeued, counted up to a limit.
+SELECT count(*) FROM (
+  SELECT seq FROM messages WHERE to_agent = ?1
+     AND seq > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
+  UNION ALL
+  SELECT seq FROM messages WHERE to_agent IS NULL
+     AND seq > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
+  UNION ALL
+  SELECT seq FROM deliveries WHERE agent_id = ?1 AND state = 'requeued'
+  LIMIT ?2);
+
 -- deliveries ----------------------------------------------------------------------------------
 
 -- name: count_failure

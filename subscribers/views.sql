@@ -69,3 +69,11 @@ SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ended_badly ON queues.id 
 -- A walk over the queue from its newest job on, for states that most jobs are in.
 SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
  WHERE queue_id = ?1 AND state = ?3 ORDER BY jobs.seq DESC LIMIT ?2;
+
+-- name: lost_claims
+-- How many of a queue's newest claims (?2 at most) ran out since ?3, noticed or not. What was
+-- handed back counts as lost too, but ended in time.
+SELECT count(*) FROM claims
+ WHERE token IN (SELECT token FROM claims INDEXED BY idx_claims_of_job
+                  WHERE queue_id = ?1 ORDER BY seq DESC LIMIT ?2)
+   AND (status = 'lost' AND ended_at_ms >= max(?3, lease_until_ms) OR status = 'active' AND lease_until_ms <= ?4);

@@ -1,0 +1,115 @@
+"""Checks of a bus that can be opened: its blobs, its archive, the index of words, its agents."""
+
+from __future__ import annotations
+
+import os
+from itertools import islice
+
+from ..schema import BlobAltered, BlobMissing, InvalidInput, bad, ok, warn
+from .heartbeats import Liveness
+from .search import Search
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..schema import Finding
+    from .bus import Bus
+
+#: How many blobs are looked for, unless all of them are to be read.
+_QUICK_BLOBS = 20_000
+
+#: A heart that stopped longer ago than this is history, in seconds: a day.
+_RECENT_S = 86_400.0
+
+#: How many names a line has.
+_NAMED = 5
+
+
+def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
+    """Return the checks of what this room owns.
+
+    Args:
+        bus: an open bus.
+        full: read everything, however long it takes.
+    """
+    return {
+        "blobs": lambda: _blobs(bus, full),
+        "archive": lambda: _archive(bus, full),
+        "search": lambda: _search(bus),
+        "hearts": lambda: _hearts(bus),
+    }
+
+
+def _blobs(bus: Bus, full: bool) -> Finding:
+    named = bus.log.named_blobs()
+    looked_at = 0
+    lacking = []
+    for ref in named if full else islice(named, _QUICK_BLOBS):
+        looked_at += 1
+        if not _is_there(bus, ref, full):
+            lacking.append(ref)
+    if lacking:
+        what = "missing or altered" if full else "missing"
+        text = f"{len(lacking)} of {looked_at} are {what}: {_names(lacking)}"
+        return bad(text, "copy them from a backup, or from another clone")
+    if full:
+        return ok(f"{looked_at} are named, and whole")
+    more = ", the first of them" if looked_at == _QUICK_BLOBS else ""
+    return ok(f"{looked_at} are named, and there{more}; --full reads them")
+
+
+def _is_there(bus: Bus, ref: str, full: bool) -> bool:
+    if not full:
+        return ref in bus.blobs
+    try:
+        bus.blobs.verify(ref)
+    except (BlobMissing, BlobAltered, InvalidInput):
+        return False
+    return True
+
+
+def _archive(bus: Bus, full: bool) -> Finding:
+    segments = bus.archive.segments()
+    harmed = []
+    for segment in segments:
+        path = bus.archive.path(segment)
+        if full:
+            state = bus.archive.state_of(segment)
+        elif not os.path.exists(path):
+            state = "missing"
+        else:
+            state = "ok" if os.stat(path).st_size == segment.bytes else "altered"
+        if state != "ok":
+            harmed.append(f"{os.path.basename(path)} is {state}")
+    if harmed:
+        return bad(_names(harmed), "copy it from a backup")
+    if not segments:
+        return ok("nothing is archived")
+    how = "whole" if full else "there; --full reads them"
+    return ok(f"{len(segments)} segments up to {segments[-1].last_seq}, all {how}")
+
+
+def _search(bus: Bus) -> Finding:
+    if not os.path.exists(bus.layout.search):
+        return ok("no index yet; the first search makes it")
+    behind = Search(bus).behind()
+    return ok(f"{behind:,} messages to index at the next search")
+
+
+def _hearts(bus: Bus) -> Finding:
+    beats = bus.heartbeats.list()
+    silent = [
+        beat
+        for beat in beats
+        if beat.liveness in (Liveness.STALE, Liveness.DEAD) and beat.age_s < _RECENT_S
+    ]
+    if silent:
+        who = _names([f"{beat.agent} ({beat.age_s:,.0f} s ago)" for beat in silent])
+        return warn(f"stopped without a word: {who}", "see what became of them")
+    alive = sum(beat.liveness in (Liveness.ALIVE, Liveness.WARN) for beat in beats)
+    return ok(f"{alive} beat")
+
+
+def _names(found: list[str]) -> str:
+    return ", ".join(found[:_NAMED]) + (" …" if len(found) > _NAMED else "")

@@ -1,0 +1,63 @@
+"""Checks of what is read: queues and their claims, dead letters, parked messages."""
+
+from __future__ import annotations
+
+from ..schema import ok, warn
+from .deliveries import Deliveries
+from .jobs import DEAD, Jobs
+from .queues import Queues
+from .work_statements import VIEWS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..bus import Bus
+    from ..schema import Finding
+
+#: What was lost longer ago than this is history, in milliseconds: a day.
+_RECENT_MS = 86_400_000
+
+#: Among how many of a queue's newest claims lost ones are looked for.
+_MAX_WALKED = 10_000
+
+
+def checks(bus: Bus) -> dict[str, Callable[[], Finding]]:
+    """Return the checks of what this room owns."""
+    return {
+        "claims": lambda: _claims(bus),
+        "dead letters": lambda: _dead_letters(bus),
+        "parked": lambda: _parked(bus),
+    }
+
+
+def _claims(bus: Bus) -> Finding:
+    """Look for workers that died, or took longer than their lease."""
+    since_ms = bus.database.now_ms() - _RECENT_MS
+    lost = {}
+    for queue in Queues(bus).list():
+        values = (queue.id, _MAX_WALKED, since_ms, bus.database.now_ms())
+        lost[queue.name] = bus.database.value(VIEWS["lost_claims"], values)
+    found = {name: count for name, count in lost.items() if count}
+    if found:
+        which = ", ".join(f"{count} of {name}" for name, count in found.items())
+        return warn(f"lost within a day: {which}", "see 'bus queue show', and what the workers say")
+    return ok(f"none lost within a day, in {len(lost)} queues")
+
+
+def _dead_letters(bus: Bus) -> Finding:
+    jobs = Jobs(bus.database)
+    dead = {queue.name: jobs.counts(queue).get(DEAD, 0) for queue in Queues(bus).list()}
+    found = {name: count for name, count in dead.items() if count}
+    if found:
+        which = ", ".join(f"{count} of {name}" for name, count in found.items())
+        return warn(which, "see 'bus dead list'; then requeue or drop them")
+    return ok("none")
+
+
+def _parked(bus: Bus) -> Finding:
+    found = Deliveries(bus.database).parked()
+    if found:
+        agents = ", ".join(sorted({each.agent for each in found}))
+        return warn(f"{len(found)} messages of {agents}", "see 'bus parked'")
+    return ok("none")
