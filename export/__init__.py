@@ -1,4 +1,9 @@
 """The log in other forms: `bus.jsonl`, its importer and its way through git, archive, pictures."""
+"""The log in other forms: `bus.jsonl` and its importer, the archive, backups, pictures."""
+
+from .exporter import Exporter, ExporterRunning
+from .field_map import FieldMap
+from .importer import ImportReport, import_jsonl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,11 +19,16 @@ if TYPE_CHECKING:
     from .importer import import_jsonl as import_jsonl
     from .replaced import NotImported as NotImported
     from .replaced import exported_files as exported_files
+    from .backup import Backup as Backup
+    from .backup import back_up as back_up
+    from .backup import bytes_to_copy as bytes_to_copy
+    from .health import checks as checks
 
 __all__ = [
     "Archiver",
     "ArchiverRunning",
     "ConflictMarkers",
+    "Backup",
     "Exporter",
     "ExporterRunning",
     "FieldMap",
@@ -26,6 +36,9 @@ __all__ = [
     "NotImported",
     "exported_files",
     "git",
+    "back_up",
+    "bytes_to_copy",
+    "checks",
     "import_jsonl",
     "pictures",
 ]
@@ -41,6 +54,10 @@ _HOMES = {
     "NotImported": "replaced",
     "exported_files": "replaced",
     "import_jsonl": "importer",
+    "Backup": "backup",
+    "back_up": "backup",
+    "bytes_to_copy": "backup",
+    "checks": "health",
 }
 
 
@@ -50,6 +67,8 @@ def __getattr__(name: str) -> object:
 
     if name in ("git", "pictures"):
         return import_module(f".{name}", __name__)
+    if name == "pictures":
+        return import_module(".pictures", __name__)
     if name in _HOMES:
         return getattr(import_module(f".{_HOMES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

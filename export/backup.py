@@ -1,0 +1,245 @@
+"""A backup: another bus directory, whole, that is opened with --dir as any other.
+
+First the file, as it is at one moment; then the archive and the blobs that this copy names. So
+nothing is missing that the copy needs: a blob is on the disk before the message that names it, a
+segment before the bus knows it, and neither is ever removed or changed while it is named.
+
+All is made in a directory beside the place, which gets its name when everything in it is on the
+disk. What a process leaves behind that dies on the way never has the name of a backup.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ..bus import Bus
+from ..schema import (
+    BlobAltered,
+    BusUnusable,
+    FileLock,
+    InvalidInput,
+    Layout,
+    Refused,
+    copy_database,
+    encode,
+    keep_out_of_git,
+    sync_directory,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: The file that says of a directory that it is a backup, and of what. Only such a directory may
+#: be replaced by a later one.
+MARK = "backup.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What a backup holds.
+
+    Attributes:
+        directory: where it is.
+        messages: how many messages it has, without those in the archive.
+        newest_seq: the newest of them.
+        blobs, segments: how many of each were copied.
+        lacking: the names of blobs and segments that the bus itself lacks, or has altered.
+    """
+
+    directory: str
+    messages: int
+    newest_seq: int
+    blobs: int
+    segments: int
+    lacking: list[str]
+
+
+def back_up(
+    bus: Bus,
+    directory: str | os.PathLike[str],
+    *,
+    replace: bool = False,
+    on_progress: Callable[[int], object] | None = None,
+) -> Backup:
+    """Copy a whole bus into a new directory, while others use it, and check the copy.
+
+    Args:
+        bus: an open bus.
+        directory: where to; its parent must be there.
+        replace: put it in the place of an earlier backup.
+        on_progress: told now and then how many bytes are copied.
+
+    Raises:
+        InvalidInput: the place is within the bus, or its parent is not there.
+        Refused: something is there that is not to be replaced, or another backup is being made.
+        BusUnusable: the bus is damaged, or the copy can't be written; nothing is left at the place.
+    """
+    target = os.path.abspath(os.fspath(directory))
+    _check_place(bus.layout, target, replace)
+    fresh = target + ".new"
+    try:
+        os.makedirs(fresh, mode=0o700, exist_ok=True)
+        lock = _lock(fresh)
+        try:
+            _clear(fresh)  # of a process that died here
+            backup = _Copier(bus, Layout(fresh), on_progress).run(target)
+            _put_in_place(fresh, target)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        finally:
+            lock.close()
+    except OSError as error:
+        raise BusUnusable(f"{target} can't be written: {error.strerror}") from error
+    return backup
+
+
+def bytes_to_copy(bus: Bus) -> int:
+    """Return about how much a backup copies: what the files and blobs of a bus take."""
+    layout = bus.layout
+    segments = sum(segment.bytes for segment in bus.archive.segments())
+    return os.stat(layout.database).st_size + segments + sum(map(bus.blobs.size, bus.blobs))
+
+
+def _check_place(layout: Layout, target: str, replace: bool) -> None:
+    real, bus = os.path.realpath(target), os.path.realpath(layout.directory)
+    if real == bus or real.startswith(bus + os.sep) or bus.startswith(real + os.sep):
+        raise InvalidInput(f"{target} is within the bus, or holds it; choose another place")
+    if not os.path.isdir(os.path.dirname(target)):
+        raise InvalidInput(f"there is no directory {os.path.dirname(target)}")
+    if not os.path.lexists(target):
+        return
+    if not os.path.exists(os.path.join(target, MARK)):
+        raise Refused(f"{target} is there, and is no backup; choose another place")
+    if not replace:
+        raise Refused(
+            f"{target} is a backup already; choose another place, or replace it (--force)"
+        )
+
+
+def _lock(fresh: str) -> FileLock:
+    lock = FileLock(Layout(fresh).write_lock)
+    # Once it is had, the directory may have been given its name: then the lock is of that.
+    if not lock.try_acquire() or not os.path.exists(Layout(fresh).write_lock):
+        lock.close()
+        raise Refused(f"another process is making {fresh.removesuffix('.new')}; wait for it")
+    return lock
+
+
+def _clear(fresh: str) -> None:
+    for entry in list(os.scandir(fresh)):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        elif entry.path != Layout(fresh).write_lock:
+            os.unlink(entry.path)
+
+
+def _put_in_place(fresh: str, target: str) -> None:
+    """Give the directory its name; an earlier backup keeps a name until that is done."""
+    parent = os.path.dirname(target)
+    earlier = target + ".old"
+    if os.path.exists(target):
+        if os.path.exists(earlier):  # of a process that died at the end of this
+            shutil.rmtree(earlier)
+        os.rename(target, earlier)
+    os.rename(fresh, target)
+    sync_directory(parent)
+    if os.path.exists(earlier):
+        shutil.rmtree(earlier)
+
+
+class _Copier:
+    """Copies the parts of a bus, one after the other, and counts."""
+
+    def __init__(
+        self, bus: Bus, layout: Layout, on_progress: Callable[[int], object] | None
+    ) -> None:
+        self._bus = bus
+        self._layout = layout
+        self._on_progress = on_progress or (lambda done: None)
+        self._done = 0
+        self._lacking: list[str] = []
+
+    def run(self, target: str) -> Backup:
+        """Copy everything, and leave it on the disk."""
+        copy_database(self._bus.database, self._layout.database, on_progress=self._on_progress)
+        self._done = os.stat(self._layout.database).st_size
+        with Bus.open(self._layout.directory) as copy:
+            segments = sum(self._segments(copy))
+            blobs = sum(self._blobs(copy))
+            newest = copy.log.newest_seq()
+            messages = copy.log.count(0, newest)
+        backup = Backup(target, messages, newest, blobs, segments, self._lacking)
+        keep_out_of_git(self._layout, "archive/")
+        self._mark(backup)
+        for path in (self._layout.blobs, self._layout.archive, self._layout.directory):
+            if os.path.exists(path):
+                sync_directory(path)
+        return backup
+
+    def _segments(self, copy: Bus) -> Iterator[bool]:
+        """Copy the segments that the copy knows, each checked; yield whether it was."""
+        os.makedirs(self._layout.archive, mode=0o700, exist_ok=True)
+        for segment in copy.archive.segments():
+            source, path = self._bus.archive.path(segment), copy.archive.path(segment)
+            with suppress(FileNotFoundError):
+                shutil.copyfile(source, path)
+                _sync(path)
+            is_whole = copy.archive.state_of(segment) == "ok"
+            if not is_whole:
+                self._lacking.append(os.path.basename(path))
+            self._moved(segment.bytes)
+            yield is_whole
+
+    def _blobs(self, copy: Bus) -> Iterator[bool]:
+        """Copy the blobs that messages of the copy name, each checked; yield whether it was."""
+        os.makedirs(self._layout.blobs, mode=0o700, exist_ok=True)
+        for ref in copy.log.named_blobs():
+            is_whole = ref in self._bus.blobs and self._copy_blob(ref)
+            if not is_whole:
+                self._lacking.append(ref)
+            yield is_whole
+
+    def _copy_blob(self, ref: str) -> bool:
+        path = os.path.join(self._layout.blobs, ref)
+        try:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+                size = self._bus.blobs.copy(ref, file)
+                file.flush()
+                os.fsync(file.fileno())
+        except BlobAltered:
+            os.unlink(path)
+            return False
+        self._moved(size)
+        return True
+
+    def _moved(self, size: int) -> None:
+        self._done += size
+        self._on_progress(self._done)
+
+    def _mark(self, backup: Backup) -> None:
+        record = {
+            "of": self._bus.layout.directory,
+            "made_at_ms": self._bus.database.now_ms(),
+            "messages": backup.messages,
+            "newest_seq": backup.newest_seq,
+            "lacking": backup.lacking,
+        }
+        path = os.path.join(self._layout.directory, MARK)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+            file.write(encode(record, MARK) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _sync(path: str) -> None:
+    fd = os.open(path, os.O_RDWR)
+    try:
+        os.fchmod(fd, 0o600)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
