@@ -6,19 +6,24 @@ import os
 import time
 
 from ..bus import Bus
-from ..schema import InvalidInput, parse_duration_ms, parse_priority, user_bus
+from ..schema import (
+    BUS_DIR_VARIABLE,
+    InvalidInput,
+    find_bus,
+    parse_duration_ms,
+    parse_priority,
+    user_bus,
+)
 from ..subscribers import POLL_LIMIT, Inbox, Pace
 from . import output
 from .payloads import payload_of
+from .prompt import AGENT_VARIABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..schema import Message, Receipt
-
-#: The environment variable that names the agent who runs the command.
-AGENT_VARIABLE = "BUS_AGENT"
 
 #: The headers that queues look at.
 AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW = "available_at_ms", "dedupe_key", "dedupe_window_ms"
@@ -29,11 +34,21 @@ NOTHING = 4
 
 def open_bus(directory: str | None, user: bool) -> Bus:
     """Open the bus that --dir, --user, BUS_DIR or the working directory name."""
-    if directory is not None and user:
-        raise InvalidInput("give --dir or --user, not both")
-    bus = Bus.open(user_bus() if user else directory)
+    bus = Bus.open(find(directory, user)[0])
     output.detail(f"the bus is in {bus.layout.directory}")
     return bus
+
+
+def find(directory: str | None, user: bool) -> tuple[str, str]:
+    """Return the directory of the bus, and by what it is found."""
+    if directory is not None and user:
+        raise InvalidInput("give --dir or --user, not both")
+    if directory is not None:
+        return os.path.abspath(directory), "--dir"
+    if user:
+        return user_bus(), "--user"
+    by_name = bool(os.environ.get(BUS_DIR_VARIABLE))
+    return find_bus(), BUS_DIR_VARIABLE if by_name else "looking upwards from here"
 
 
 def sender(name: str | None, option: str = "--from", act: str = "sends") -> str:

@@ -19,7 +19,7 @@ from ..schema import (
     user_bus,
 )
 from . import output
-from .actions import open_bus
+from .actions import find, open_bus
 from .commands import Commands
 from .options import Directory, Json, User, Verbose
 
@@ -80,11 +80,12 @@ def _named(directory: str | None, user: bool) -> str | None:
 def where(
     directory: Directory = None, user: User = False, json: Json = False, verbose: Verbose = False
 ) -> int:
-    """Print the directory of the bus that commands use here."""
-    with open_bus(directory, user) as bus:
-        found = bus.layout.directory
+    """Print the directory of the bus that commands use here; with -v or --json also why."""
+    found, found_by = find(directory, user)
+    with open_bus(directory, user):  # there is one, and it can be used
+        output.detail(f"it was found by {found_by}")
     if json:
-        output.json_line({"dir": found})
+        output.json_line({"dir": found, "found_by": found_by})
     else:
         output.line(found)
     return 0

@@ -1,4 +1,4 @@
-"""The fast way in for the plain forms of publish, poll and ack.
+"""The fast way in for the plain forms of publish, poll, ack and prompt.
 
 It understands words, exact long options, and `--option=value`, as typer does; a test runs many
 lines through both. Everything else (help, mistakes, rare options) it leaves to typer.
@@ -31,10 +31,16 @@ OPTIONS = {
     },
     "poll": {**_COMMON, "--limit": "limit", "--type": "type", "--wait": "wait"},
     "ack": {**_COMMON},
+    "prompt": {**_COMMON, "--format": "format"},
 }
 
 #: The positional parameters of each command, and how many of them it needs.
-WORDS = {"publish": (("type", "body"), 1), "poll": (("agent",), 1), "ack": (("agent", "seq"), 2)}
+WORDS = {
+    "publish": (("type", "body"), 1),
+    "poll": (("agent",), 1),
+    "ack": (("agent", "seq"), 2),
+    "prompt": (("agent",), 0),
+}
 
 _FLAGS = {"user", "json", "strict"}
 _NUMBERS = {"limit", "seq"}
@@ -46,10 +52,20 @@ def parse(arguments: Sequence[str]) -> Callable[[], int] | None:
     values = parse_values(arguments)
     if values is None:
         return None
+    call = action(arguments[0])
+    return lambda: call(**values)
+
+
+def action(command: str) -> Callable[..., int]:
+    """Return what a command calls."""
+    if command == "prompt":  # a shell waits for it before every line: it loads even less
+        from .prompt import prompt
+
+        return prompt
     from . import actions
 
-    action: Callable[..., int] = getattr(actions, arguments[0])
-    return lambda: action(**values)
+    found: Callable[..., int] = getattr(actions, command)
+    return found
 
 
 def parse_values(arguments: Sequence[str]) -> dict[str, Any] | None:

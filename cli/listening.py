@@ -11,7 +11,7 @@ from contextlib import nullcontext, suppress
 from ..schema import BUS_DIR_VARIABLE, InvalidInput
 from ..subscribers import Inbox, Session
 from . import output
-from .actions import AGENT_VARIABLE
+from .prompt import AGENT_VARIABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,9 +7,7 @@ import sys
 import warnings
 from contextlib import suppress
 
-import orjson
-
-from ..schema import AckbusError, BlobMissing, InvalidInput, Message, format_ts
+from ..schema import AckbusError, BlobMissing, InvalidInput, format_ts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
 
     from ..blobs import BlobStore
     from ..bus import Found
+    from ..schema import Message
 
     #: Seq, time, route, type, payload.
     Parts = tuple[str, str, str, str, str]
@@ -61,7 +60,7 @@ def line(text: str) -> None:
 
 def json_line(data: bytes | Mapping[str, object]) -> None:
     """Print one JSON object as a line."""
-    data = data if isinstance(data, bytes) else orjson.dumps(data)
+    data = data if isinstance(data, bytes) else _json(data)
     if is_terminal():
         data = _visible_json(data.decode()).encode()
     _write(data + b"\n")
@@ -89,7 +88,7 @@ def messages(
     blobs: BlobStore,
     *,
     json: bool,
-    form: Callable[[Message], bytes] = Message.to_json,
+    form: Callable[[Message], bytes] | None = None,
     live: bool = False,
 ) -> int:
     """Print messages, one a line, and return how many there were.
@@ -98,14 +97,14 @@ def messages(
         found: the messages.
         blobs: where their large payloads are.
         json: whether to print JSON.
-        form: which JSON.
+        form: which JSON; None for that of the log.
         live: whether each line is to be seen at once, by a reader who waits for the next.
     """
     count = 0
     show = _message_printer()
     for count, message in enumerate(found, 1):  # noqa: B007
         if json:
-            json_line(form(message))
+            json_line(message.to_json() if form is None else form(message))
         else:
             show(message_parts(message, blobs))
         if live:
@@ -149,6 +148,8 @@ def preview(message: Message, blobs: BlobStore) -> str:
 def preview_of(payload: object) -> str:
     """Return the first line of a payload, cut where it is long."""
     text = payload if isinstance(payload, str) else orjson.dumps(payload).decode()
+    payload = message.payload
+    text = payload if isinstance(payload, str) else _json(payload).decode()
     first = text[: PREVIEW_CHARS + 1].partition("\n")[0].removesuffix("\r")
     cut = len(first) > PREVIEW_CHARS or len(text.rstrip("\r\n")) > len(first)
     return first[:PREVIEW_CHARS] + "…" if cut else first
@@ -218,7 +219,7 @@ def note(text: str) -> None:
 
 def json_note(record: Mapping[str, object]) -> None:
     """Tell it to a program that reads stderr."""
-    _complain(_visible_json(orjson.dumps(record).decode()))
+    _complain(_visible_json(_json(record).decode()))
 
 
 def bell() -> None:
@@ -321,6 +322,12 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return _escape(text, lambda char: char.encode("unicode_escape").decode())
+
+
+def _json(value: object) -> bytes:
+    import orjson  # slow to load, and a shell's prompt prints none
+
+    return orjson.dumps(value)
 
 
 def _visible_json(text: str) -> str:

@@ -42,7 +42,13 @@ def test_bus_is_found_upwards_named_or_the_users_own(
     assert run_bus("where", cwd=below, env=variable).out == f"{env}\n"
     assert run_bus("where", "--dir", named, env=variable).out == f"{named}\n"
     assert run_bus("where", "--user", env=variable).out == f"{own}\n"
-    assert json.loads(run_bus("where", "--json").out) == {"dir": str(project / ".worker-state")}
+    upwards = {"dir": str(project / ".worker-state"), "found_by": "looking upwards from here"}
+    assert json.loads(run_bus("where", "--json").out) == upwards
+    found_by = {"--dir": ("--dir", named), "--user": ("--user",), "BUS_DIR": ()}
+    for name, options in found_by.items():
+        told = run_bus("where", "--json", *options, env=variable)
+        assert json.loads(told.out)["found_by"] == name
+        assert run_bus("where", "-v", *options, env=variable).err.endswith(f"found by {name}\n")
     for command in (("init",), ("where",), ("poll", "a")):
         assert_error(run_bus(*command, "--user", "--dir", "x"), 2, "--user")
 
@@ -76,6 +82,8 @@ def test_every_command_that_needs_a_bus_takes_the_same_options() -> None:
         if path == "bus guard remove":  # it needs none: hooks can be taken out after the bus
             continue
         options = {option for parameter in command.params for option in parameter.opts}
+        if path.startswith("bus completion "):  # these are about the command line, not a bus
+            continue
         assert {"--dir", "--verbose", "-v"} <= options, path
         assert "--user" in options or path in ("bus demo", "bus log"), path
 
@@ -92,13 +100,6 @@ def test_usage_errors_are_2_and_print_no_data(line: str, run_bus: RunBus) -> Non
     assert "│" not in done.err
     if line and line != "lease":
         assert_error(done, 2, line.split()[-2] if line.endswith("5") else line.split()[-1])
-
-
-def test_shells_complete_commands(run_bus: RunBus) -> None:
-    """Issue 2, item 10: shell completion."""
-    assert "--install-completion" in run_bus("--help").out
-    words = {"_BUS_COMPLETE": "complete_bash", "COMP_WORDS": "bus pub", "COMP_CWORD": "1"}
-    assert run_bus(env=words).out.split() == ["publish"]
 
 
 def _commands() -> list[tuple[str, Any]]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ackbus import InvalidInput
-from ackbus.cli import actions, app, hot
+from ackbus.cli import actions, app, hot, prompt
 
 from ..conftest import RunBus
 
@@ -21,7 +21,7 @@ from ..conftest import RunBus
 DEFAULTS: dict[str, dict[str, Any]] = {
     command: {
         name: parameter.default
-        for name, parameter in inspect.signature(getattr(actions, command)).parameters.items()
+        for name, parameter in inspect.signature(hot.action(command)).parameters.items()
         if parameter.default is not parameter.empty
     }
     for command in hot.OPTIONS
@@ -42,6 +42,9 @@ LINES = [
     "ack a 7",
     "ack a 7 --json --dir=d",
     "ack --user a 7",
+    "prompt",
+    "prompt a --format=[{}] --dir d",
+    "prompt --json --user a",
 ]
 
 
@@ -102,6 +105,8 @@ def test_whatever_the_hot_way_takes_typer_takes_in_the_same_way(data: st.DataObj
         "poll a b",
         "poll a --limit x",
         "poll a --limit -1",
+        "prompt a b",
+        "prompt a -v",
         "ack a",
         "ack a seven",
         "ack a -7",
@@ -152,6 +157,31 @@ def test_hot_commands_load_little(
     assert not {name for name in done.stderr.split() if "ackbus.export" in name}
 
 
+def test_a_prompt_loads_even_less(bus_dir: Path, bus_env: dict[str, str], run_bus: RunBus) -> None:
+    """Issue 4, item 6: a prompt costs at most three bare Pythons; orjson alone would be one."""
+    run_bus("publish", "t", "body", "--from", "a")
+    program = (
+        "import os, sys; sys.stdout.reconfigure(line_buffering=True)\n"
+        "os._exit = lambda code: sys.exit(code)\n"
+        "sys.argv = ['bus', 'prompt', 'a']\n"
+        "from ackbus.cli import main\n"
+        "try: main()\n"
+        "finally: print('\\n'.join(sorted(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=bus_dir.parent,
+        env=bus_env,
+        check=True,
+    )
+    loaded = set(done.stderr.split())
+    assert done.stdout == "1\n"
+    assert not loaded & {"orjson", "dataclasses", "inspect", "json", "uuid", "typer", "typing"}
+    assert not loaded & {"ackbus.bus", "ackbus.blobs", "ackbus.schema.message"}
+
+
 def _parameters(command: str) -> dict[str, Any]:
     import typer
 
@@ -170,7 +200,8 @@ def _as_typer_reads(
         called.append({**dict(zip(names, words, strict=False)), **values})
         return 0
 
-    monkeypatch.setattr(actions, arguments[0], record)
+    home = prompt if arguments[0] == "prompt" else actions
+    monkeypatch.setattr(home, arguments[0], record)
     with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(InvalidInput):
         app.run(arguments)
     return _filled(arguments[0], called[0]) if called else None

@@ -1,0 +1,118 @@
+"""How a bus is doing, thing by thing, with what to do where one is not well."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import closing
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Annotated
+
+import apsw
+import typer
+
+from .. import __version__, bus, export, subscribers
+from ..bus import Bus
+from ..schema import (
+    SCHEMA_VERSION,
+    AckbusError,
+    Database,
+    Finding,
+    Layout,
+    bad,
+    check_sqlite_version,
+    checks_of_file,
+    checks_of_place,
+    examine,
+    ok,
+)
+from . import actions, output
+from .commands import Commands
+from .options import Directory, Json, User, Verbose
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+commands = Commands()
+
+
+@commands.command("doctor", example="bus doctor --full")
+def doctor(
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Read every page, blob and segment, however long it takes."),
+    ] = False,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Examine the bus, and print a line for each thing: ok, warn or bad, and what to do.
+
+    Takes a few seconds at most, unless --full reads everything. Nothing is changed. Exit code 1
+    when something is bad.
+    """
+    is_bad = False
+    for finding in _findings(directory, user, full):
+        is_bad = is_bad or finding.state == "bad"
+        if json:
+            output.json_line({"check": finding.check, **asdict(finding)})
+        else:
+            advice = f"; {finding.advice}" if finding.advice else ""
+            output.line(f"{finding.state:<4}  {finding.check}: {finding.text}{advice}")
+        output.flush()  # some checks take their time
+    return 1 if is_bad else 0
+
+
+def _findings(directory: str | None, user: bool, full: bool) -> Iterator[Finding]:
+    yield from examine({"versions": _versions})
+    try:
+        where, found_by = actions.find(directory, user)
+    except AckbusError as error:
+        yield Finding("bad", str(error), "name another with --dir", "bus")
+        return
+    yield Finding("ok", f"{where}, found by {found_by}", check="bus")
+    layout = Layout(where)
+    yield from examine(checks_of_place(layout))
+    try:
+        database = Database(where, any_version=True)
+    except AckbusError as error:
+        yield Finding("bad", str(error), _advice(error), "file")
+        return
+    with closing(database):
+        yield from _of_file(database, full)
+
+
+def _advice(error: AckbusError) -> str:
+    if isinstance(error.__cause__, (apsw.CorruptError, apsw.NotADBError)):
+        return "put a backup in its place"
+    return "see above"
+
+
+def _of_file(database: Database, full: bool) -> Iterator[Finding]:
+    yield from examine(checks_of_file(database, full=full))
+    found = database.schema_version()
+    if found != SCHEMA_VERSION:
+        return  # what the tables hold can't be told
+    opened = Bus(database)
+    yield from examine(
+        {
+            **bus.checks(opened, full=full),
+            **subscribers.checks(opened),
+            **export.checks(opened),
+        }
+    )
+
+
+def _versions() -> Finding:
+    sqlite = apsw.sqlite_lib_version()
+    text = (
+        f"ackbus {__version__}, Python {platform.python_version()}, SQLite {sqlite},"
+        f" apsw {version('apsw')}, orjson {version('orjson')}"
+    )
+    try:
+        check_sqlite_version(sqlite)
+    except AckbusError as error:
+        return bad(text, str(error))
+    return ok(f"{text}; without the WAL-reset bug")

@@ -1,0 +1,55 @@
+"""How much waits for an agent, for a shell's prompt. Loads next to nothing, and never complains."""
+
+from __future__ import annotations
+
+import os
+
+from ..schema import AckbusError, Database, InvalidInput, check_agent, find_bus, user_bus
+from ..subscribers import count_unread
+from . import output
+
+#: The environment variable that names the agent who runs the command.
+AGENT_VARIABLE = "BUS_AGENT"
+
+#: Messages are counted up to this, so that a prompt costs the same however much waits.
+_MAX_COUNTED = 1000
+
+#: How long SQLite may wait for a lock, in seconds. Reading waits only in rare moments.
+_PATIENCE_S = 0.1
+
+
+def prompt(
+    agent: str | None = None,
+    *,
+    format: str = "{}",
+    json: bool = False,
+    directory: str | None = None,
+    user: bool = False,
+) -> int:
+    """Print how many messages wait for an agent; nothing when none do, or it can't be known."""
+    if directory is not None and user:
+        raise InvalidInput("give --dir or --user, not both")
+    agent = agent or os.environ.get(AGENT_VARIABLE)
+    if not agent:
+        output.detail(f"no AGENT is given, and {AGENT_VARIABLE} is not set")
+        return 0
+    check_agent(agent)
+    try:
+        count = _unread(agent, user_bus() if user else directory)
+    except (AckbusError, OSError) as error:  # a prompt is no place for it
+        output.detail(str(error))
+        return 0
+    if json:
+        output.json_line({"agent": agent, "unread": count})
+    elif count:
+        output.body(format.replace("{}", str(count) if count < _MAX_COUNTED else f"{count}+"))
+    return 0
+
+
+def _unread(agent: str, directory: str | None) -> int:
+    found = find_bus() if directory is None else directory
+    database = Database(found, write_timeout_s=_PATIENCE_S)
+    try:
+        return count_unread(database, agent, _MAX_COUNTED)
+    finally:
+        database.close()

@@ -1,0 +1,80 @@
+"""What a shell is set up with: completion, and a part of its prompt."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from . import output
+from . import prompt as action
+from .commands import Commands
+from .options import Directory, Json, User, Verbose
+
+commands = Commands()
+completion = commands.group("completion", help="Let the shell complete commands, options, names.")
+
+
+@commands.command("prompt", example="PS1='$(bus prompt alice --format \"[{}] \")\\$ '")
+def prompt(
+    agent: Annotated[
+        str | None,
+        typer.Argument(metavar="[AGENT]", help="Whose. Default: $BUS_AGENT.", show_default=False),
+    ] = None,
+    format: Annotated[
+        str, typer.Option(metavar="TEXT", help="What to print; {} stands for the number.")
+    ] = "{}",
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Print how many messages wait for an agent, for a shell's prompt.
+
+    Prints nothing when none do, when there is no bus, and in any trouble, and ends with 0; -v says
+    why. Counted up to 1,000. It starts in about two bare Pythons.
+    """
+    return action.prompt(agent, format=format, json=json, directory=directory, user=user)
+
+
+@completion.command("bash", example='eval "$(bus completion bash)"')
+def bash(verbose: Verbose = False) -> int:
+    """Print what bash needs. Put the example into ~/.bashrc."""
+    from .completion import BASH
+
+    output.body(BASH)
+    return 0
+
+
+@completion.command("zsh", example='eval "$(bus completion zsh)"')
+def zsh(verbose: Verbose = False) -> int:
+    """Print what zsh needs. Put the example into ~/.zshrc, after compinit."""
+    from .completion import ZSH
+
+    output.body(ZSH)
+    return 0
+
+
+@completion.command("words", example='bus completion words "bus publish --to al"')
+def words(
+    line: Annotated[str, typer.Argument(metavar="LINE", help="The line up to the cursor.")],
+    verbose: Verbose = False,
+) -> int:
+    """Print what may stand in place of the last word of a line, for shells of other kinds.
+
+    Prints nothing when there is no bus. Exit code 4 when there is nothing to offer.
+    """
+    from . import actions
+    from .completion import words
+
+    command: Any = typer.main.get_command(_program())
+    found = words(command, line)
+    for word in found:
+        output.line(word)
+    return 0 if found else actions.NOTHING
+
+
+def _program() -> typer.Typer:
+    from .app import app  # which imports this module
+
+    return app

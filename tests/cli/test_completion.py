@@ -1,0 +1,146 @@
+"""Completion: what the shells themselves put into the line."""
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Draft
+
+from ..conftest import RunBus
+
+Type = Callable[[str], str]
+
+#: How a shell is made ready: in it, `bus` shows its words, but for those of the completion.
+_READY = """eval "$(command bus completion {name})"
+bus() {{ if [ "$1" = completion ]; then command bus "$@"; else printf '<%s>' "$@"; echo .; fi; }}
+echo rea"dy"
+"""
+_SHELLS = {
+    "bash": (["--norc", "--noprofile", "-i"], "bind 'set bell-style none'\n"),
+    "zsh": (["-f", "-i"], "autoload -U compinit && compinit -u -D\n"),
+}
+
+
+@pytest.fixture
+def offered(run_bus: RunBus) -> Callable[[str], list[str]]:
+    """What is offered for the last word of a line."""
+
+    def words(line: str) -> list[str]:
+        done = run_bus("completion", "words", "--", line)
+        assert done.err == ""
+        assert done.code == (0 if done.out else 4)
+        return done.out.splitlines()
+
+    return words
+
+
+def test_commands_options_and_names_are_offered(
+    bus: Bus, offered: Callable[[str], list[str]], run_bus: RunBus
+) -> None:
+    """Issue 4, item 6: commands, options, and values that are cheap to know."""
+    bus.heartbeats.beat("bob")
+    bus.publish_many(
+        [
+            Draft("review.request", from_agent="alice", to_agent="bob"),
+            Draft("task.done", from_agent="carol"),
+        ]
+    )
+    run_bus("queue", "create", "builds", "--type", "build.>")
+    bus.leases.acquire("deploy:prod", "alice")
+    assert offered("bus pub") == ["publish"]
+    assert offered("bus queue cr") == ["create"]
+    assert offered("bus publish --prio") == ["--priority"]
+    assert offered("bus publish --priority ") == ["background", "interactive", "normal"]
+    assert offered("bus poll ") == ["alice", "bob", "carol"]
+    assert offered("bus publish t --to c") == ["carol"]
+    assert offered("bus publish t --to=c") == ["--to=carol"]
+    assert offered("bus publish rev") == ["review.request"]
+    assert offered("bus search x --type t") == ["task.done"]
+    assert offered("bus job list --queue ") == ["builds"]
+    assert offered("bus queue show b") == ["builds"]
+    assert offered("bus lease release ") == ["deploy:prod"]
+
+
+@pytest.mark.parametrize("line", ["bus poll ", "bus publish t --to ", "bus queue show ", "bus x "])
+def test_nothing_is_offered_without_a_bus(
+    line: str, offered: Callable[[str], list[str]], project: Path
+) -> None:
+    """Issue 4, item 6: never an error message into the line."""
+    assert "bus:" not in offered(line)
+    if line != "bus x ":
+        assert offered(line) == []
+
+
+def test_a_named_bus_gives_the_names(
+    offered: Callable[[str], list[str]], tmp_path: Path, project: Path
+) -> None:
+    with Bus.init(tmp_path / "other") as other:
+        other.publish("note", from_agent="zoe")
+    assert offered(f"bus poll --dir {tmp_path / 'other'} ") == ["zoe"]
+
+
+@pytest.fixture(params=sorted(_SHELLS))
+def type_in(request: pytest.FixtureRequest, project: Path, bus_env: dict[str, str]) -> Type:
+    """Types a line into an interactive shell, and returns the words that `bus` then got."""
+    path = shutil.which(request.param, path=bus_env["PATH"])
+    if path is None:
+        pytest.skip(f"no {request.param} here")
+    args, begin = _SHELLS[request.param]
+
+    def type_in(keys: str) -> str:
+        ours, theirs = pty.openpty()
+        shell = subprocess.Popen(
+            [path, *args],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=project,
+            env=bus_env | {"PS1": "$ "},
+            start_new_session=True,
+        )
+        os.close(theirs)
+        try:
+            os.write(ours, (begin + _READY.format(name=request.param)).encode())
+            _read_until(ours, "\nready")
+            os.write(ours, f"{keys}\n".encode())
+            shown = _read_until(ours, ">.\r\n").partition(">.\r\n")[0]
+            return shown.rpartition("\n<")[2]
+        finally:
+            shell.kill()
+            shell.wait()
+            os.close(ours)
+
+    return type_in
+
+
+def test_tab_completes_in_a_real_shell(bus: Bus, type_in: Type) -> None:
+    """Issue 4, item 6: in bash and zsh, with names that a shell would take apart."""
+    bus.publish("review.request", from_agent="alice")
+    bus.leases.acquire("deploy:prod x", "alice")
+    assert type_in("bus pub\trev\t--from al\t--prio\tback\t") == "><".join(
+        ["publish", "review.request", "--from", "alice", "--priority", "background"]
+    )
+    assert type_in("bus lease release dep\t") == "lease><release><deploy:prod x"
+    assert type_in("bus lease release deploy:pr\t") == "lease><release><deploy:prod x"
+    assert type_in("bus publish --from=al\tz") == "publish><--from=alice><z"
+
+
+def test_tab_leaves_the_line_alone_where_there_is_no_bus(type_in: Type) -> None:
+    assert type_in("bus poll al\tx") == "poll><alx"
+
+
+def _read_until(fd: int, end: str) -> str:
+    shown = ""
+    deadline = time.monotonic() + 20
+    while end not in shown:
+        assert time.monotonic() < deadline, shown
+        if select.select([fd], [], [], 0.1)[0]:
+            shown += os.read(fd, 65536).decode()
+    return shown

@@ -1,0 +1,300 @@
+"""bus doctor: what is well, what is not, and never a traceback, whatever a bus looks like."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from ackbus import Bus, Draft, Exporter, Inbox, Queue
+from ackbus.export import Archiver
+
+from ..conftest import RunBus, wait_until
+from ..programs import raw_sql, running_program
+from .conftest import StartBus
+
+Found = dict[str, tuple[str, str]]
+Doctor = Callable[..., Found]
+
+
+@pytest.fixture
+def doctor(run_bus: RunBus) -> Doctor:
+    """Runs the doctor, and returns state and text of each check; the code must fit them."""
+
+    def run(*options: str | Path) -> Found:
+        done = run_bus("doctor", "--json", *options)
+        assert done.err == ""
+        records = [json.loads(line) for line in done.out.splitlines()]
+        found = {each["check"]: (each["state"], each["text"]) for each in records}
+        assert len(found) == len(records)
+        assert done.code == (1 if "bad" in {state for state, _ in found.values()} else 0)
+        assert all(bool(each["advice"]) == (each["state"] != "ok") for each in records)
+        return found
+
+    return run
+
+
+def not_ok(found: Found) -> dict[str, str]:
+    return {check: state for check, (state, _) in found.items() if state != "ok"}
+
+
+def test_a_bus_that_is_well(bus: Bus, doctor: Doctor, run_bus: RunBus) -> None:
+    """Issue 4, item 6: versions, modes, filesystem, lock holders, export and WAL, integrity."""
+    bus.publish("note", "x" * 5000, from_agent="ann")
+    bus.search("x*")
+    assert not_ok(doctor()) == {}
+    found = doctor("--full")
+    assert not_ok(found) == {}
+    assert {"versions", "modes", "filesystem", "disk", "write lock", "pages"} <= found.keys()
+    assert {"log", "export", "blobs", "archive", "search", "claims"} <= found.keys()
+    assert f"SQLite {apsw.sqlite_lib_version()}" in found["versions"][1]
+    lines = run_bus("doctor").out.splitlines()
+    assert all(line.startswith("ok    ") for line in lines)
+    assert len(lines) == len(found)
+
+
+def test_examining_changes_nothing(bus: Bus, bus_dir: Path, doctor: Doctor) -> None:
+    bus.publish("note", from_agent="ann")
+    before = sorted(os.listdir(bus_dir)), bus.database.value("PRAGMA data_version")
+    doctor("--full")
+    assert (sorted(os.listdir(bus_dir)), bus.database.value("PRAGMA data_version")) == before
+
+
+# Damage: pitfalls 27 and 28 -------------------------------------------------------------------
+
+
+def overwritten(bus_dir: Path) -> None:
+    (bus_dir / "bus.db").write_bytes(b"overwritten " * 20_000)
+
+
+def truncated(bus_dir: Path) -> None:
+    os.truncate(bus_dir / "bus.db", (bus_dir / "bus.db").stat().st_size // 2)
+
+
+def truncated_within_a_page(bus_dir: Path) -> None:
+    os.truncate(bus_dir / "bus.db", 5000)
+
+
+def emptied(bus_dir: Path) -> None:
+    os.truncate(bus_dir / "bus.db", 0)
+
+
+def removed(bus_dir: Path) -> None:
+    (bus_dir / "bus.db").unlink()
+
+
+def scribbled(bus_dir: Path) -> None:
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek((bus_dir / "bus.db").stat().st_size // 8192 * 4096)
+        file.write(b"\xff" * 40_960)
+
+
+def made_a_folder(bus_dir: Path) -> None:
+    (bus_dir / "bus.db").unlink()
+    (bus_dir / "bus.db").mkdir()
+
+
+def without_meta(bus_dir: Path) -> None:
+    raw_sql(bus_dir, "DROP TABLE meta")
+
+
+def without_claims(bus_dir: Path) -> None:
+    raw_sql(bus_dir, "DROP TABLE claims")
+
+
+def without_a_trigger(bus_dir: Path) -> None:
+    raw_sql(bus_dir, "DROP TRIGGER messages_are_never_changed")
+
+
+def of_a_later_version(bus_dir: Path) -> None:
+    raw_sql(bus_dir, "UPDATE meta SET value = '99'")
+
+
+def of_no_version(bus_dir: Path) -> None:
+    raw_sql(bus_dir, "UPDATE meta SET value = 'two'")
+
+
+def with_a_broken_reference(bus_dir: Path) -> None:
+    raw_sql(bus_dir, "INSERT INTO archive_frames VALUES (1, 777, 0, 10)")
+
+
+def with_half_an_export_state(bus_dir: Path) -> None:
+    raw_sql(bus_dir, "DELETE FROM export_state")
+
+
+DAMAGE: dict[Callable[[Path], None], str] = {
+    overwritten: "file",
+    truncated: "file",
+    truncated_within_a_page: "file",
+    emptied: "file",
+    removed: "directory",
+    scribbled: "pages",
+    made_a_folder: "file",
+    without_meta: "file",
+    without_claims: "schema",
+    without_a_trigger: "schema",
+    of_a_later_version: "schema",
+    of_no_version: "file",
+    with_a_broken_reference: "references",
+    with_half_an_export_state: "export",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("full", [False, True])
+def test_damage_is_found(
+    damage: Callable[[Path], None], full: bool, bus_dir: Path, doctor: Doctor
+) -> None:
+    """Pitfall 27: health asks the store; a line for each thing, and no traceback."""
+    with Bus.open(bus_dir) as bus:
+        bus.publish_many([Draft("note", "x" * 1000, from_agent="ann") for _ in range(500)])
+        Queue.create(bus, "work", "note")
+    damage(bus_dir)
+    found = doctor("--dir", bus_dir, *(["--full"] if full else []))
+    assert not_ok(found).get(DAMAGE[damage]) == "bad", found
+
+
+@pytest.mark.parametrize("place", ["nowhere", "empty", "file", "parent"])
+def test_a_place_without_a_bus_is_bad(place: str, tmp_path: Path, doctor: Doctor) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    Bus.init(tmp_path / "parent" / ".worker-state").close()
+    found = doctor("--dir", tmp_path / place)
+    assert found["directory"][0] == "bad"
+    assert not_ok(doctor()) == {"bus": "bad"}
+
+
+def test_a_directory_that_cannot_be_read_is_bad(bus_dir: Path, doctor: Doctor) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root reads everything")
+    bus_dir.chmod(0)
+    try:
+        assert doctor("--dir", bus_dir)["directory"][0] == "bad"
+    finally:
+        bus_dir.chmod(0o700)
+
+
+# What wants attention -------------------------------------------------------------------------
+
+
+def test_modes_that_let_others_read_are_told(bus_dir: Path, doctor: Doctor) -> None:
+    """DESIGN: directories 0700, files 0600."""
+    (bus_dir / "bus.db").chmod(0o644)
+    assert doctor()["modes"] == ("warn", "others may read what is meant for you: bus.db 0644")
+
+
+def test_lost_blobs_and_segments_are_named(bus: Bus, bus_dir: Path, doctor: Doctor) -> None:
+    bus.publish_many([Draft("note", f"{n}" * 5000, from_agent="ann") for n in range(5)])
+    first, second, *_ = bus.log.named_blobs()
+    Archiver(bus).archive(2)
+    (bus_dir / "blobs" / first).unlink()
+    (bus_dir / "blobs" / second).write_bytes(b"altered")
+    (segment,) = bus.archive.segments()
+    path = Path(bus.archive.path(segment))
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(data)
+    found = doctor()
+    assert not_ok(found) == {"blobs": "bad"}
+    assert found["blobs"][1] == f"1 of 5 are missing: {first}"
+    found = doctor("--full")
+    assert not_ok(found) == {"blobs": "bad", "archive": "bad"}
+    assert found["blobs"][1] == f"2 of 5 are missing or altered: {first}, {second}"
+    assert found["archive"][1] == f"{path.name} is altered"
+    path.unlink()
+    assert doctor()["archive"] == ("bad", f"{path.name} is missing")
+
+
+HOLD = """
+import sys
+from ackbus import Bus
+bus = Bus.open(sys.argv[1])
+with bus.transaction():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_who_holds_the_write_lock_is_told(bus_dir: Path, doctor: Doctor) -> None:
+    """Issue 4, item 6: lock holders, with process and command."""
+    with running_program(HOLD, bus_dir) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        state, text = doctor()["write lock"]
+        assert state == "warn"
+        assert f"process {process.pid} (" in text
+        assert "has written for over 1 s" in text
+        process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: "stopped" in doctor()["write lock"][1])
+        process.send_signal(signal.SIGCONT)
+    assert doctor()["write lock"] == ("ok", "free")
+
+
+READ = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1] + "/bus.db", isolation_level=None)
+connection.execute("BEGIN")
+connection.execute("SELECT count(*) FROM messages").fetchall()
+print("reading", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_long_reader_that_keeps_the_log_growing_is_told(
+    bus: Bus, bus_dir: Path, doctor: Doctor
+) -> None:
+    with running_program(READ, bus_dir) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for _ in range(9):
+            bus.publish_many([Draft("note", "x" * 4000, from_agent="ann") for _ in range(1000)])
+        state, text = doctor()["log"]
+        assert state == "warn"
+        assert f"process {process.pid} (" in text
+    assert doctor()["log"][0] == "ok"
+
+
+def test_the_export_is_followed(bus: Bus, doctor: Doctor, start_bus: StartBus) -> None:
+    bus.publish("note", from_agent="ann")
+    assert doctor()["export"][1] == "nothing was exported, and no exporter runs"
+    Exporter(bus).export_once()
+    bus.publish("note", from_agent="ann")
+    assert doctor()["export"] == (
+        "warn",
+        "bus.jsonl is 1 messages behind, and no exporter runs",
+    )
+    process = start_bus("export", "--follow")
+    wait_until(lambda: Exporter(bus).position == 2)
+    state, text = doctor()["export"]
+    assert (state, f"process {process.pid} (" in text, text[-10:]) == ("ok", True, ", 0 behind")
+    process.send_signal(signal.SIGSTOP)
+    bus.publish("note", from_agent="ann")
+    state, text = doctor()["export"]
+    assert (state, "does not get on: 1 behind" in text) == ("warn", True)
+
+
+def test_failed_work_and_silent_agents_are_counted(bus: Bus, bus_dir: Path, doctor: Doctor) -> None:
+    queue = Queue.create(bus, "work", "task", max_attempts=1)
+    for _ in range(2):
+        bus.publish("task", from_agent="ann")
+    queue.fail(queue.claim("w")[0], "no")
+    assert queue.claim("w")
+    bus.publish("note", from_agent="ann")
+    message = bus.get(3)
+    assert message is not None
+    Inbox(bus, "bob", max_deliveries=1).fail(message, "no")
+    bus.heartbeats.beat("zed")
+    raw_sql(
+        bus_dir,
+        "UPDATE heartbeats SET ts_ms = ts_ms - 600000",
+        "UPDATE claims SET lease_until_ms = claimed_at_ms WHERE status = 'active'",
+    )
+    found = doctor()
+    assert not_ok(found) == dict.fromkeys(("hearts", "claims", "dead letters", "parked"), "warn")
+    assert found["claims"][1] == "lost within a day: 1 of work"
+    assert found["dead letters"][1] == "1 of work"
+    assert found["parked"][1] == "1 messages of bob"
+    assert "zed" in found["hearts"][1]
