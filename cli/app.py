@@ -9,10 +9,12 @@ import typer
 from . import (
     agents,
     archiving,
+    backups,
     blobs,
     conversations,
     dead,
     directory,
+    doctor,
     files,
     git,
     guard,
@@ -27,6 +29,7 @@ from . import (
     queues,
     reservations,
     searching,
+    shell,
     tracing,
     working,
 )
@@ -44,7 +47,7 @@ app = typer.Typer(
     help=_HELP,
     epilog="Example:\n\n\b\n  bus init",
     no_args_is_help=True,
-    add_completion=True,
+    add_completion=False,  # it would write to people's files; 'bus completion' prints
     context_settings={"help_option_names": ["-h", "--help"]},  # commands inherit it
     rich_markup_mode=None,  # plain help reads the same in a pipe, and loads in half the time
     pretty_exceptions_enable=False,
@@ -93,6 +96,9 @@ for _group in (
     archiving,
     files,
     git,
+    backups,
+    doctor,
+    shell,
 ):
     _commands: Commands = _group.commands
     _commands.add_to(app)
