@@ -44,8 +44,7 @@ _HEAD = """\
 
 Every command also takes `-v`, `--verbose` and `-h`, `--help`; those that need a bus take
 `--dir DIR` and `--user`. They are left out below. `bus --version` prints the version,
-`bus --install-completion` teaches the shell to complete commands, and `bus --show-completion`
-prints what it would install.
+`bus completion bash` and `bus completion zsh` print what lets these shells complete commands.
 """
 
 #: Options of every command, described once above.

@@ -11,6 +11,7 @@ import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
 from ackbus.export import Archiver
+from ackbus.schema import checks_of_file
 
 from ..conftest import RunBus, wait_until
 from ..programs import raw_sql, running_program
@@ -175,6 +176,14 @@ def test_a_directory_that_cannot_be_read_is_bad(bus_dir: Path, doctor: Doctor) -
         assert doctor("--dir", bus_dir)["directory"][0] == "bad"
     finally:
         bus_dir.chmod(0o700)
+
+
+def test_looking_at_a_large_file_ends_in_time(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 4, item 6: quick unless --full is given."""
+    bus.publish_many([Draft("note", "x" * 4000, from_agent="ann") for _ in range(3000)])
+    monkeypatch.setattr("ackbus.schema.file_checks._QUICK_S", 0.0)
+    assert "no damage within" in checks_of_file(bus.database)["pages"]().text
+    assert checks_of_file(bus.database, full=True)["pages"]().text == "undamaged"
 
 
 # What wants attention -------------------------------------------------------------------------
