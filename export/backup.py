@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from ..bus import Bus
 from ..schema import (
     BlobAltered,
+    BlobMissing,
     BusUnusable,
     FileLock,
     InvalidInput,
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 #: The file that says of a directory that it is a backup, and of what. Only such a directory may
 #: be replaced by a later one.
 MARK = "backup.json"
+
+#: What the name of a backup has at its end while it is made, and while a later one takes its place.
+UNFINISHED, REPLACED = ".unfinished", ".replaced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ def back_up(
     """
     target = os.path.abspath(os.fspath(directory))
     _check_place(bus.layout, target, replace)
-    fresh = target + ".new"
+    fresh = target + UNFINISHED
     try:
         os.makedirs(fresh, mode=0o700, exist_ok=True)
         lock = _lock(fresh)
@@ -102,7 +106,15 @@ def bytes_to_copy(bus: Bus) -> int:
     """Return about how much a backup copies: what the files and blobs of a bus take."""
     layout = bus.layout
     segments = sum(segment.bytes for segment in bus.archive.segments())
-    return os.stat(layout.database).st_size + segments + sum(map(bus.blobs.size, bus.blobs))
+    blobs = sum(_size(bus, ref) for ref in bus.blobs)
+    return os.stat(layout.database).st_size + segments + blobs
+
+
+def _size(bus: Bus, ref: str) -> int:
+    try:
+        return bus.blobs.size(ref)
+    except BlobMissing:  # it was collected since its name was read
+        return 0
 
 
 def _check_place(layout: Layout, target: str, replace: bool) -> None:
@@ -111,6 +123,13 @@ def _check_place(layout: Layout, target: str, replace: bool) -> None:
         raise InvalidInput(f"{target} is within the bus, or holds it; choose another place")
     if not os.path.isdir(os.path.dirname(target)):
         raise InvalidInput(f"there is no directory {os.path.dirname(target)}")
+    # Both are cleared on the way: they must be what their names say, not somebody's folder.
+    for path, has in ((target + UNFINISHED, Layout(target).write_lock), (target + REPLACED, MARK)):
+        inside = os.path.join(path, os.path.basename(has))
+        if os.path.lexists(path) and os.listdir(path) and not os.path.exists(inside):
+            raise Refused(
+                f"{path} is in the way, and of no backup; move it, or choose another place"
+            )
     if not os.path.lexists(target):
         return
     if not os.path.exists(os.path.join(target, MARK)):
@@ -126,7 +145,7 @@ def _lock(fresh: str) -> FileLock:
     # Once it is had, the directory may have been given its name: then the lock is of that.
     if not lock.try_acquire() or not os.path.exists(Layout(fresh).write_lock):
         lock.close()
-        raise Refused(f"another process is making {fresh.removesuffix('.new')}; wait for it")
+        raise Refused(f"another process is making {fresh.removesuffix(UNFINISHED)}; wait for it")
     return lock
 
 
@@ -141,7 +160,7 @@ def _clear(fresh: str) -> None:
 def _put_in_place(fresh: str, target: str) -> None:
     """Give the directory its name; an earlier backup keeps a name until that is done."""
     parent = os.path.dirname(target)
-    earlier = target + ".old"
+    earlier = target + REPLACED
     if os.path.exists(target):
         if os.path.exists(earlier):  # of a process that died at the end of this
             shutil.rmtree(earlier)

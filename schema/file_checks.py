@@ -109,7 +109,7 @@ def _log(database: Database) -> Finding:
     text = f"{pages:,} pages not yet reused, {size:,.1f} MiB"
     if pages - moved < _MANY_PAGES:
         return ok(text)
-    who = ", ".join(map(str, readers(database.layout.database + "-shm"))) or "a reader"
+    who = ", ".join(map(str, readers(database.layout.database))) or "a reader"
     return warn(
         f"{text}; it grows, since {who} has been reading for long",
         "let it end its transaction, or end it",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-#: The byte ranges of SQLite's locks in the shared memory of a write-ahead log: one for each mark
-#: up to which a reader reads. https://sqlite.org/walformat.html names them.
-_READ_MARKS = range(123, 128)
+#: The bytes of SQLite's locks in the shared memory of a write-ahead log: of the one who writes, and
+#: of each mark up to which somebody reads. https://sqlite.org/walformat.html names them.
+_WRITER, _READ_MARKS = range(120, 121), range(123, 128)
 
 _LOCKS = "/proc/locks"
 
@@ -41,14 +41,19 @@ def holders(path: str) -> list[Holder]:
     return [_holder(pid) for pid, kind, _ in _locks_on(path) if kind == "FLOCK"]
 
 
-def readers(shared_memory: str) -> list[Holder]:
-    """Return who is inside a read transaction, by the shared memory of the log (`bus.db-shm`)."""
-    pids = {
-        pid
-        for pid, kind, first in _locks_on(shared_memory)
-        if kind in ("POSIX", "OFDLCK") and first in _READ_MARKS
-    }
-    return [_holder(pid) for pid in sorted(pids)]
+def writers(database: str) -> list[Holder]:
+    """Return who is inside a write transaction of a database; programs of others count too."""
+    return _in_transaction(database, _WRITER)
+
+
+def readers(database: str) -> list[Holder]:
+    """Return who is inside a read transaction of a database."""
+    return _in_transaction(database, _READ_MARKS)
+
+
+def _in_transaction(database: str, marks: range) -> list[Holder]:
+    locks = _locks_on(database + "-shm")
+    return [_holder(pid) for pid in sorted({pid for pid, _, first in locks if first in marks})]
 
 
 def _locks_on(path: str) -> list[tuple[int, str, int]]:
@@ -57,7 +62,7 @@ def _locks_on(path: str) -> list[tuple[int, str, int]]:
         found = os.stat(path)
         with open(_LOCKS, encoding="ascii") as lines:
             fields = [line.split() for line in lines]
-    except FileNotFoundError:
+    except OSError:  # there is no such file, or the system does not tell
         return []
     name = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     # `1: FLOCK ADVISORY WRITE 4711 fe:00:1234 0 EOF`; one who waits has `->` for a second field.

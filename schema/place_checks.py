@@ -9,7 +9,7 @@ import time
 
 from .health import Finding, bad, ok, warn
 from .layout import BUS_DIRECTORY, Layout, filesystem_kind, refuse_network_filesystem
-from .lock_holders import Holder, holders, is_known
+from .lock_holders import Holder, holders, is_known, writers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,16 +107,21 @@ def _write_lock(layout: Layout) -> Finding:
     if not is_known():
         return ok("this system does not tell who holds locks")
     deadline = time.monotonic() + _LONG_S
-    while found := holders(layout.write_lock):
+    while found := _writing(layout):
         first = found[0]
         if first.is_stopped:
             return _in_the_way(first, "is stopped")
         if time.monotonic() > deadline:
             return _in_the_way(first, f"has written for over {_LONG_S:g} s")
         time.sleep(0.02)
-        if [each.pid for each in holders(layout.write_lock)] != [first.pid]:
+        if first.pid not in {each.pid for each in _writing(layout)}:
             return ok(f"in use: last by {first}")
     return ok("free")
+
+
+def _writing(layout: Layout) -> list[Holder]:
+    """Return who has the write lock, or else who writes without knowing of it."""
+    return holders(layout.write_lock) or writers(layout.database)
 
 
 def _in_the_way(holder: Holder, what: str) -> Finding:

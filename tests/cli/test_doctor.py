@@ -14,7 +14,7 @@ from ackbus.export import Archiver
 from ackbus.schema import checks_of_file
 
 from ..conftest import RunBus, wait_until
-from ..programs import raw_sql, running_program
+from ..programs import held_write_lock, raw_sql, running_program
 from .conftest import StartBus
 
 Found = dict[str, tuple[str, str]]
@@ -240,6 +240,13 @@ def test_who_holds_the_write_lock_is_told(bus_dir: Path, doctor: Doctor) -> None
         wait_until(lambda: "stopped" in doctor()["write lock"][1])
         process.send_signal(signal.SIGCONT)
     assert doctor()["write lock"] == ("ok", "free")
+
+
+def test_a_program_that_writes_without_the_lock_is_told(bus_dir: Path, doctor: Doctor) -> None:
+    """DESIGN: the file is a protocol: any program with SQLite may take part."""
+    with held_write_lock(bus_dir) as process:
+        state, text = doctor()["write lock"]
+        assert (state, f"process {process.pid} (" in text) == ("warn", True)
 
 
 READ = """

@@ -106,6 +106,19 @@ def test_nothing_that_is_there_is_replaced_but_an_earlier_backup(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "file", "mine", "project"]
 
 
+@pytest.mark.parametrize("ending", ["unfinished", "replaced"])
+def test_a_folder_in_the_way_of_a_backup_is_left_alone(
+    ending: str, full_bus: Bus, tmp_path: Path
+) -> None:
+    mine = tmp_path / f"copy.{ending}" / "mine"
+    mine.parent.mkdir()
+    mine.touch()
+    with pytest.raises(Refused, match="is in the way"):
+        back_up(full_bus, tmp_path / "copy", replace=True)
+    assert mine.exists()
+    assert not (tmp_path / "copy").exists()
+
+
 @pytest.mark.parametrize("place", [".", "sub", ".."])
 def test_a_place_in_or_around_the_bus_is_refused(place: str, bus: Bus, bus_dir: Path) -> None:
     with pytest.raises(InvalidInput, match="within the bus, or holds it"):
@@ -184,16 +197,16 @@ def test_a_killed_backup_leaves_nothing_that_looks_like_one(
             if ended != -signal.SIGKILL:
                 assert ended == 0
                 break
-            found = [path for path in (target, tmp_path / "copy.old") if path.exists()]
+            found = [path for path in (target, tmp_path / "copy.replaced") if path.exists()]
             assert bool(found) or not with_earlier
             for path in found:
                 with Bus.open(path) as copy:
                     assert lines(copy) == lines(full_bus)
-                if path.name == "copy.old" and not target.exists():
+                if path.name == "copy.replaced" and not target.exists():
                     path.rename(target)
         assert step > 10
         shutil.rmtree(target)
-        shutil.rmtree(tmp_path / "copy.new", ignore_errors=True)
+        shutil.rmtree(tmp_path / "copy.unfinished", ignore_errors=True)
 
 
 def test_a_backup_restores_a_bus_that_is_really_damaged(
