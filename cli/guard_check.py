@@ -12,6 +12,7 @@ import sys
 from ..export import git
 from ..schema import BusNotFound, InvalidInput, find_bus
 from . import actions, output
+from .prompt import AGENT_VARIABLE
 from .reservation_records import conflict_record, describe
 
 TYPE_CHECKING = False
@@ -51,7 +52,7 @@ def check(
     check_mode(mode, BLOCK, WARN, OFF)
     if mode == OFF:
         return 0
-    agent = agent or os.environ.get(actions.AGENT_VARIABLE) or None
+    agent = agent or os.environ.get(AGENT_VARIABLE) or None
     tree = git.WorkTree.around(os.getcwd())
     files = tree.staged() if push is None else tree.pushed(push, sys.stdin.buffer.read())
     if not files:
@@ -65,7 +66,7 @@ def check(
             output.note(_line(conflict, mode))
     if conflicts and agent is None:
         output.note(
-            f"{actions.AGENT_VARIABLE} is not set, so every reservation counts as another's;"
+            f"{AGENT_VARIABLE} is not set, so every reservation counts as another's;"
             " set it to your name"
         )
     return CONFLICT if conflicts and mode == BLOCK else 0

@@ -147,8 +147,6 @@ def preview(message: Message, blobs: BlobStore) -> str:
 
 def preview_of(payload: object) -> str:
     """Return the first line of a payload, cut where it is long."""
-    text = payload if isinstance(payload, str) else orjson.dumps(payload).decode()
-    payload = message.payload
     text = payload if isinstance(payload, str) else _json(payload).decode()
     first = text[: PREVIEW_CHARS + 1].partition("\n")[0].removesuffix("\r")
     cut = len(first) > PREVIEW_CHARS or len(text.rstrip("\r\n")) > len(first)

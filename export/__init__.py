@@ -1,9 +1,4 @@
-"""The log in other forms: `bus.jsonl`, its importer and its way through git, archive, pictures."""
-"""The log in other forms: `bus.jsonl` and its importer, the archive, backups, pictures."""
-
-from .exporter import Exporter, ExporterRunning
-from .field_map import FieldMap
-from .importer import ImportReport, import_jsonl
+"""The log in other forms: `bus.jsonl`, its way through git, the archive, backups, pictures."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,34 +6,34 @@ if TYPE_CHECKING:
     from . import pictures as pictures
     from .archiver import Archiver as Archiver
     from .archiver import ArchiverRunning as ArchiverRunning
+    from .backup import Backup as Backup
+    from .backup import back_up as back_up
+    from .backup import bytes_to_copy as bytes_to_copy
     from .exporter import Exporter as Exporter
     from .exporter import ExporterRunning as ExporterRunning
     from .field_map import FieldMap as FieldMap
+    from .health import checks as checks
     from .importer import ConflictMarkers as ConflictMarkers
     from .importer import ImportReport as ImportReport
     from .importer import import_jsonl as import_jsonl
     from .replaced import NotImported as NotImported
     from .replaced import exported_files as exported_files
-    from .backup import Backup as Backup
-    from .backup import back_up as back_up
-    from .backup import bytes_to_copy as bytes_to_copy
-    from .health import checks as checks
 
 __all__ = [
     "Archiver",
     "ArchiverRunning",
-    "ConflictMarkers",
     "Backup",
+    "ConflictMarkers",
     "Exporter",
     "ExporterRunning",
     "FieldMap",
     "ImportReport",
     "NotImported",
-    "exported_files",
-    "git",
     "back_up",
     "bytes_to_copy",
     "checks",
+    "exported_files",
+    "git",
     "import_jsonl",
     "pictures",
 ]
@@ -46,18 +41,18 @@ __all__ = [
 _HOMES = {
     "Archiver": "archiver",
     "ArchiverRunning": "archiver",
+    "Backup": "backup",
     "ConflictMarkers": "importer",
     "Exporter": "exporter",
     "ExporterRunning": "exporter",
     "FieldMap": "field_map",
     "ImportReport": "importer",
     "NotImported": "replaced",
-    "exported_files": "replaced",
-    "import_jsonl": "importer",
-    "Backup": "backup",
     "back_up": "backup",
     "bytes_to_copy": "backup",
     "checks": "health",
+    "exported_files": "replaced",
+    "import_jsonl": "importer",
 }
 
 
@@ -67,8 +62,6 @@ def __getattr__(name: str) -> object:
 
     if name in ("git", "pictures"):
         return import_module(f".{name}", __name__)
-    if name == "pictures":
-        return import_module(".pictures", __name__)
     if name in _HOMES:
         return getattr(import_module(f".{_HOMES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -44,9 +44,7 @@ from .limits import (
     MAX_REASON_CHARS,
     MAX_TYPE_CHARS,
 )
-from .message import COLUMNS, PRIORITY_NAMES, Message, Priority, Receipt, parse_priority
 from .names import check_agent, check_id, check_lease_name, check_line, check_queue_name, check_type
-from .patterns import TypePattern, check_pattern
 from .processes import is_running, leave_signals, start_thread
 from .queries import Queries
 from .sqlite import check_sqlite_version
@@ -78,6 +76,7 @@ if TYPE_CHECKING:
     from .migrate import Upgrade as Upgrade
     from .migrate import upgrade as upgrade
     from .patterns import TypePattern as TypePattern
+    from .patterns import check_pattern as check_pattern
     from .place_checks import checks_of_place as checks_of_place
 
 __all__ = [
@@ -184,6 +183,7 @@ _HOMES = {
     "TypePattern": "patterns",
     "Upgrade": "migrate",
     "bad": "health",
+    "check_pattern": "patterns",
     "checks_of_file": "file_checks",
     "checks_of_place": "place_checks",
     "copy_database": "copying",
