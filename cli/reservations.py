@@ -103,7 +103,7 @@ group = commands.group(
 )
 
 
-@group.command("list", example="bus reservations --path src")
+@group.command("list", example="bus reservations list --path src")
 def show_list(
     agent: Annotated[
         str | None,
