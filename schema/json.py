@@ -9,8 +9,15 @@ import orjson
 
 from .errors import InvalidInput
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 #: What may be an integer that does not fit, or stand in a string or a fraction.
 _LONG_NUMBER = re.compile(rb"\d{19}")
+
+#: With fewer brackets than this nothing is nested too deep for orjson to write, which writes 254.
+_NEVER_TOO_DEEP = 250
 
 #: More digits, and a sign, than any integer of 64 bits has.
 _MAX_DIGITS = 20
@@ -27,6 +34,8 @@ def encode(value: object, what: str = "payload") -> bytes:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except (orjson.JSONEncodeError, RecursionError) as error:
         raise InvalidInput(f"{what} can't be written as JSON: {error}") from error
+    if _is_too_deep(value, data):
+        raise InvalidInput(f"{what} is nested too deep")
     # orjson writes NaN and infinities as null; a changed value must not pass in silence. Looking
     # for them is needed only where there is a null at all.
     if b"null" in data and _has_non_finite(value):
@@ -48,6 +57,32 @@ def decode(data: str | bytes, what: str = "payload") -> object:
     if _LONG_NUMBER.search(data.encode() if isinstance(data, str) else data):
         _refuse_long_integers(data, what)
     return value
+
+
+def decode_stored(text: str | bytes) -> Any:
+    """Return the value of JSON text that any program may have stored.
+
+    Raises:
+        orjson.JSONDecodeError: it is not JSON, or nested too deep to be written again.
+    """
+    value = orjson.loads(text)
+    if _is_too_deep(value, text if isinstance(text, bytes) else text.encode()):
+        raise orjson.JSONDecodeError("nested too deep to be written", "", 0)
+    return value
+
+
+def _is_too_deep(value: object, data: bytes) -> bool:
+    """Whether orjson, which reads what is nested deeper than it writes, can't write a value.
+
+    With room for what a line has around a payload.
+    """
+    if data.count(b"[") + data.count(b"{") < _NEVER_TOO_DEEP:
+        return False
+    try:
+        orjson.dumps([[[[value]]]])
+    except orjson.JSONEncodeError:
+        return True
+    return False
 
 
 def _refuse_long_integers(data: str | bytes, what: str) -> None:

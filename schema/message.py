@@ -11,6 +11,7 @@ from enum import IntEnum
 import orjson
 
 from .errors import BlobAltered, BlobMissing, BusUnusable, InvalidInput
+from .json import decode_stored
 from .limits import MAX_PAYLOAD_BYTES
 from .times import format_ts
 
@@ -159,7 +160,7 @@ class Message:
         if not self.raw_headers:
             return {}
         try:
-            headers: dict[str, Any] = orjson.loads(self.raw_headers)
+            headers: dict[str, Any] = decode_stored(self.raw_headers)
             return headers
         except orjson.JSONDecodeError:
             # SQLite lets text pass as JSON that is none here, such as half a surrogate pair.
@@ -201,12 +202,12 @@ class Message:
         """Return the payload, and why it can't be had."""
         try:
             if self.raw_payload is not None:
-                return orjson.loads(self.raw_payload), None
+                return decode_stored(self.raw_payload), None
             if self.payload_ref is None:
                 return None, None
             if self._blobs.size(self.payload_ref) > MAX_PAYLOAD_BYTES:
                 return None, "too_large"
-            return orjson.loads(self._blobs.read(self.payload_ref)), None
+            return decode_stored(self._blobs.read(self.payload_ref)), None
         except orjson.JSONDecodeError:
             return None, "decode_failed"
         except (BlobMissing, InvalidInput):  # what is no blob's name names no blob
@@ -295,7 +296,7 @@ def _payload_as_stored(raw: str) -> dict[str, object]:
     Programs with their own SQL can store text that is no JSON, or JSON over several lines.
     """
     try:
-        value = orjson.loads(raw)
+        value = decode_stored(raw)
     except orjson.JSONDecodeError:
         return {"payload": raw, "payload_error": "decode_failed"}
     return {"payload": orjson.Fragment(raw) if "\n" not in raw and "\r" not in raw else value}

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ackbus import ABSENT, Bus, Draft, Inbox, InvalidInput, Priority
+from ackbus import ABSENT, Bus, Draft, Exporter, Inbox, InvalidInput, Priority
 from ackbus.schema import limits, parse_duration_ms, parse_since, parse_ts
 from ackbus.schema.ids import new_id
 from ackbus.schema.json import decode, encode
@@ -370,3 +370,41 @@ def test_long_digits_that_are_no_such_integer_are_read() -> None:
     """Pitfall 21: in strings, in fractions, and up to the very edge of 64 bits."""
     text = f'["{"1" * 40}", 0.{"1" * 40}, {2**64 - 1}, {-(2**63)}]'
     assert decode(text) == ["1" * 40, float(f"0.{'1' * 40}"), 2**64 - 1, -(2**63)]
+
+
+@pytest.mark.parametrize("depth", [*range(246, 258), 1000])
+def test_json_that_is_nested_too_deep_to_be_written_is_text(
+    bus: Bus, bus_dir: Path, depth: int
+) -> None:
+    """Another program may store it; it must not end a reader, an exporter or a worker."""
+    deep = '{"a":' * depth + "1" + "}" * depth
+    insert = (
+        "INSERT INTO messages (id, ts_ms, from_agent, type, payload, headers)"
+        " VALUES ('deep', 1, 'x', 'n', ?, ?)"
+    )
+    bus.database.change(insert, (deep, deep))
+    message = bus.get("deep")
+    assert message is not None
+    Exporter(bus).export_once()
+    line = json.loads((bus_dir / "bus.jsonl").read_text())
+    assert json.loads(message.to_json())["id"] == line["id"] == "deep"
+    if depth > 250:
+        assert message.payload_error == "decode_failed"
+        assert (line["payload"], line["headers"]) == (deep, {"decode_failed": deep})
+    else:
+        assert json.dumps(line["payload"], separators=(",", ":")) == deep
+
+
+@pytest.mark.parametrize("depth", range(246, 258))
+def test_what_can_be_published_can_be_read_and_written(bus: Bus, depth: int) -> None:
+    deep: object = 1
+    for _ in range(depth):
+        deep = [deep]
+    if depth > 250:
+        with pytest.raises(InvalidInput, match=r"nested too deep|Recursion"):
+            bus.publish("n", deep, from_agent="x")
+    else:
+        bus.publish("n", deep, from_agent="x")
+        (message,) = bus.read()
+        assert message.payload == deep
+        assert json.loads(message.to_json())["payload"] == deep
