@@ -86,7 +86,8 @@ class Moved:
             shutil.rmtree(self._folder)
         shutil.copytree(self._source, self._folder)
         self._bus = Bus.open(self._folder)
-        return self._timed(lambda: Archiver(self.bus).archive(self._count))
+        with Archiver(self.bus) as archiver:
+            return self._timed(lambda: archiver.archive(self._count))
 
     def read(self) -> float:
         """Read it out of the archive, as lines."""

@@ -208,7 +208,7 @@ class Log:
         archived = self._archive.upto()
         if archived <= after_seq:
             return [Message(row, self._blobs) for row in rows]
-        left = self._archive.read(after_seq, upto_seq)
+        left = self._archive.read(after_seq, min(upto_seq, archived))
         return [message for message in left if type in (None, message.type)] + [
             Message(row, self._blobs) for row in rows if row[0] > archived
         ]
@@ -217,7 +217,7 @@ class Log:
         """Return the seq of the first message to an agent above a seq; None when there is none.
 
         Args:
-            agent: whose; its own messages are not among them.
+            agent: whose; its own broadcasts are not among them.
             after_seq: the seq.
             by_name: whether only what is addressed to it counts, and not broadcasts.
         """

@@ -64,18 +64,17 @@ SELECT {columns} FROM messages WHERE seq > ?1 AND seq <= ?2
 ORDER BY seq DESC LIMIT ?3;
 
 -- name: first_for
--- The first message above ?2 that somebody else sent to an agent, or to all.
+-- The first message above ?2 that is for an agent: to it, or to all from another.
 SELECT min(seq) FROM (
   SELECT * FROM (SELECT seq FROM messages
-                  WHERE to_agent = ?1 AND seq > ?2 AND from_agent <> ?1 ORDER BY seq LIMIT 1)
+                  WHERE to_agent = ?1 AND seq > ?2 ORDER BY seq LIMIT 1)
   UNION ALL
   SELECT * FROM (SELECT seq FROM messages
                   WHERE to_agent IS NULL AND seq > ?2 AND from_agent <> ?1 ORDER BY seq LIMIT 1));
 
 -- name: first_to
 -- The same, without what is to all.
-SELECT seq FROM messages WHERE to_agent = ?1 AND seq > ?2 AND from_agent <> ?1
- ORDER BY seq LIMIT 1;
+SELECT seq FROM messages WHERE to_agent = ?1 AND seq > ?2 ORDER BY seq LIMIT 1;
 
 -- name: recipients
 -- Every name that messages are addressed to: one step in the index for each.

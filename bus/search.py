@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
+from itertools import islice
 
 from ..schema import InvalidInput
+from .archive import SegmentMissing
 from .search_index import SearchIndex
 from .search_text import Words, as_phrase, has_words, payload_text
 from .wanted import Wanted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from ..schema import Message
     from .bus import Bus
 
-#: How many of the newest messages with the words are rated, to find those that fit best.
+#: How many messages with the words are rated together, the newest first, to find the best.
 RATED = 1000
 
 #: How many messages a search returns unless it is told otherwise.
@@ -49,7 +52,8 @@ class Search:
     def __init__(self, bus: Bus) -> None:
         self._log = bus.log
         self._catalog = bus.catalog
-        self._index = SearchIndex(bus.layout, bus.log)
+        self._blobs = bus.blobs
+        self._index = SearchIndex(bus.layout, bus.log, bus.blobs)
 
     def behind(self) -> int:
         """Return how far the index is behind the log, in seqs: what the next search makes up."""
@@ -72,17 +76,31 @@ class Search:
         asked = Words.of(words)
         filters = Wanted.of(type, conversation, agent, since_ms)
         expression = _expression(asked, filters)
-        first = self._first_since(since_ms)
-        rated = self._index.newest(expression, first, max(RATED, limit), on_progress)
-        found: list[Found] = []
-        for seq, _ in sorted(rated, key=lambda pair: (pair[1], -pair[0])):
-            message = self._log.at(seq)
-            if message is None or not filters.fits(message):
-                continue
-            found.append(Found(message, *asked.snippet(payload_text(message))))
-            if len(found) == limit:
-                break
-        return found
+        found = (
+            Found(message, *asked.snippet(payload_text(message, self._blobs)))
+            for seq in self._best(expression, self._first_since(since_ms), on_progress)
+            if (message := self._message(seq)) is not None and filters.fits(message)
+        )
+        return list(islice(found, limit))
+
+    def _best(
+        self, expression: str, after: int, on_progress: Callable[[int], object] | None
+    ) -> Iterator[int]:
+        """Yield what fits: the best of the newest first, then the best of those before them."""
+        before = self._log.newest_seq() + 1
+        while True:
+            rated = self._index.newest(expression, after, before, RATED, on_progress)
+            yield from (seq for seq, _ in sorted(rated, key=lambda pair: (pair[1], -pair[0])))
+            if len(rated) < RATED:
+                return
+            before = min(seq for seq, _ in rated)
+
+    def _message(self, seq: int) -> Message | None:
+        try:
+            return self._log.at(seq)
+        except SegmentMissing as error:
+            logging.getLogger("ackbus.search").warning("%s; what is found in it is left out", error)
+            return None
 
     def _first_since(self, since_ms: int | None) -> int:
         """Return a seq with nothing of that time or later below it."""

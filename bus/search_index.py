@@ -7,6 +7,7 @@ Where it is missing, damaged, of another form or of another log, it is built aga
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import closing, suppress
 from itertools import islice
@@ -14,6 +15,7 @@ from itertools import islice
 import apsw
 
 from ..schema import BUSY_TIMEOUT_MS, AckbusError, BusBusy, BusUnusable, keep_out_of_git
+from .archive import SegmentMissing
 from .search_text import payload_text
 
 TYPE_CHECKING = False
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from ..blobs import BlobStore
     from ..schema import Layout, Message
     from .log import Log
 
@@ -48,31 +51,37 @@ _ADD = "INSERT INTO words (rowid, text, type, agents, conversation) VALUES (?, ?
 #: newest that have it are found at once.
 _NEWEST = """
 SELECT rowid, bm25(words, 1.0, 0.0, 0.0, 0.0) FROM words
- WHERE words MATCH ? AND rowid > ? ORDER BY rowid DESC LIMIT ?
+ WHERE words MATCH ? AND rowid > ? AND rowid < ? ORDER BY rowid DESC LIMIT ?
 """
+
+_log = logging.getLogger("ackbus.search")
 
 
 class SearchIndex:
     """Where words are in the log. Opens its file for each call: threads may share it."""
 
-    def __init__(self, layout: Layout, log: Log) -> None:
+    def __init__(self, layout: Layout, log: Log, blobs: BlobStore) -> None:
         self._layout = layout
         self._log = log
+        self._blobs = blobs
 
     def newest(
         self,
         expression: str,
         after_seq: int,
+        before_seq: int,
         limit: int,
         on_progress: Callable[[int], object] | None = None,
     ) -> list[tuple[int, float]]:
         """Bring the index up to date, and return the newest messages that fit an expression.
 
+        What a lost segment of the archive had is left out, with a warning.
+
         Safe to repeat, and in several processes at once.
 
         Args:
             expression: in the language of FTS5, over `text`, `type`, `agents`, `conversation`.
-            after_seq: only messages above it.
+            after_seq, before_seq: only messages between these two.
             limit: how many at most.
             on_progress: told now and then up to which seq the log is indexed.
 
@@ -88,7 +97,7 @@ class SearchIndex:
                 with closing(self._open()) as connection:
                     self._catch_up(connection, on_progress)
                     newest: list[Any] = connection.execute(
-                        _NEWEST, (expression, after_seq, limit)
+                        _NEWEST, (expression, after_seq, before_seq, limit)
                     ).fetchall()
                     return newest
             except (apsw.CorruptError, apsw.NotADBError) as error:
@@ -101,8 +110,9 @@ class SearchIndex:
 
     def position(self) -> int:
         """Return the seq up to which the log is indexed; 0 where there is no usable index."""
-        with suppress(apsw.Error), closing(self._open()) as connection:
-            return _position(connection)[0]
+        with suppress(apsw.Error), closing(self._connect()) as connection:
+            if self._is_usable(connection):
+                return _position(connection)[0]
         return 0
 
     def _catch_up(
@@ -110,9 +120,8 @@ class SearchIndex:
     ) -> None:
         newest = self._log.newest_seq()
         while (position := _position(connection)[0]) < newest:
-            page = list(islice(self._log.read(after_seq=position, upto_seq=newest), PAGE_MESSAGES))
-            rows = [_row(message) for message in page]
-            last = (page[-1].seq, page[-1].id) if page else (newest, None)
+            page, last = self._page(position, newest)
+            rows = [self._row(message) for message in page]
             with connection:
                 if _position(connection)[0] == position:  # else another process has indexed them
                     connection.executemany(_ADD, rows)
@@ -120,15 +129,37 @@ class SearchIndex:
             if on_progress is not None:
                 on_progress(last[0])
 
+    def _page(self, after: int, newest: int) -> tuple[list[Message], tuple[int, str | None]]:
+        """Return some messages, and the seq and id up to which they go."""
+        page: list[Message] = []
+        try:
+            page.extend(islice(self._log.read(after_seq=after, upto_seq=newest), PAGE_MESSAGES))
+        except SegmentMissing as error:
+            if not page:
+                _log.warning("%s; what was in it is not found by searching", error)
+                return [], (error.last_seq, None)
+        return page, (page[-1].seq, page[-1].id) if page else (newest, None)
+
+    def _row(self, message: Message) -> tuple[object, ...]:
+        text = payload_text(message, self._blobs)
+        agents = f"{message.from_agent}\n{message.to_agent or ''}"
+        return (message.seq, text, message.type, agents, message.conversation)
+
+    def _connect(self) -> apsw.Connection:
+        """Open the file if it is there, whatever is in it."""
+        connection = apsw.Connection(self._layout.search, flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        connection.transaction_mode = "IMMEDIATE"
+        return connection
+
     def _open(self) -> apsw.Connection:
+        """Open the index; make it where there is none that is usable."""
         path = self._layout.search
         if not os.path.exists(path):
             keep_out_of_git(self._layout, "search.db*")
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        connection = self._connect()
         try:
-            connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-            connection.transaction_mode = "IMMEDIATE"
             connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL").fetchall()
             if not self._is_usable(connection):
                 with connection:
@@ -166,8 +197,3 @@ def _position(connection: apsw.Connection) -> tuple[int, str | None]:
     rows: list[Any] = connection.execute("SELECT seq, id FROM position").fetchall()
     ((seq, id),) = rows
     return seq, id
-
-
-def _row(message: Message) -> tuple[object, ...]:
-    agents = f"{message.from_agent}\n{message.to_agent or ''}"
-    return (message.seq, payload_text(message), message.type, agents, message.conversation)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..schema import InvalidInput
+from ..schema import InvalidInput, check_unicode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..blobs import BlobStore
     from ..schema import Message
 
 #: How much of a payload's text is searched, in characters.
@@ -42,12 +43,18 @@ def text_of(value: object, max_chars: int = MAX_TEXT_CHARS) -> str:
     return "\n".join(parts)
 
 
-def payload_text(message: Message) -> str:
+def payload_text(message: Message, blobs: BlobStore) -> str:
     """Return the text of a message's payload; of one that is no JSON, as it is stored."""
     value = message.payload  # first: it finds out whether there is an error
     if message.payload_error is None:
         return text_of(value)
-    return (message.raw_payload or "")[:MAX_TEXT_CHARS]
+    if message.payload_ref is None:
+        return (message.raw_payload or "")[:MAX_TEXT_CHARS]
+    if message.payload_error == "decode_failed":  # it was read, and checked
+        return blobs.read(message.payload_ref)[: 4 * MAX_TEXT_CHARS].decode(errors="replace")[
+            :MAX_TEXT_CHARS
+        ]
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,7 @@ class Words:
         Raises:
             InvalidInput: there is no letter or digit in them.
         """
-        terms = tuple(word for word in words if has_words(word))
+        terms = tuple(word for word in words if has_words(check_unicode(word)))
         if not terms:
             raise InvalidInput("search for at least one word, such as 'bus search timeout'")
         return cls(terms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..schema import TypePattern
+from ..schema import TypePattern, check_unicode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,9 +38,12 @@ class Wanted:
         """Take the filters as readers give them.
 
         Raises:
-            InvalidInput: `type` is no type pattern.
+            InvalidInput: `type` is no type pattern, or a name is no Unicode text.
         """
         pattern = None if type is None else TypePattern(type)
+        for name in (conversation, agent):
+            if name is not None:
+                check_unicode(name)
         return cls(pattern, conversation, agent, since_ms)
 
     def fits(self, message: Message) -> bool:

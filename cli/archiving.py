@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Annotated
 
@@ -101,14 +102,15 @@ def _archive(
     from ..subscribers import Retention
 
     retention = Retention(bus, idle_after_s=idle_s)
-    plan = retention.plan(wanted)
-    begin = bus.archive.upto()
-    count = bus.log.count(begin, plan.upto_seq)
-    if dry_run or not count:
-        return plan, count, []
-    retention.pass_over(plan)
-    with progress("archiving", plan.upto_seq - begin) as move:
-        made = Archiver(bus).archive(plan.upto_seq, on_progress=lambda seq: move(seq - begin))
+    with Archiver(bus) if not dry_run else nullcontext() as archiver:
+        plan = retention.plan(wanted)
+        begin = bus.archive.upto()
+        count = bus.log.count(begin, plan.upto_seq)
+        if archiver is None or not count:
+            return plan, count, []
+        retention.pass_over(plan)
+        with progress("archiving", plan.upto_seq - begin) as move:
+            made = archiver.archive(plan.upto_seq, on_progress=lambda seq: move(seq - begin))
     return plan, count, made
 
 

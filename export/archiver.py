@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 
 from ..bus import Frame, Segment, segment_name
 from ..schema import BusUnusable, FileLock, Refused, keep_out_of_git, sync_directory
@@ -37,11 +38,28 @@ class ArchiverRunning(Refused):
 
 
 class Archiver:
-    """Moves messages into the archive. For each bus, one works at a time."""
+    """Moves messages into the archive: `with Archiver(bus) as archiver: …`.
+
+    For each bus, one works at a time; what may be moved is to be found out within the block.
+
+    Raises:
+        ArchiverRunning: another process is at it.
+        BusUnusable: the lock can't be had.
+    """
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._archive = bus.archive
+        self._lock: FileLock | None = None
+
+    def __enter__(self) -> Archiver:
+        self._lock = self._locked()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def archive(
         self, upto_seq: int, *, on_progress: Callable[[int], object] | None = None
@@ -59,21 +77,18 @@ class Archiver:
             The segments that were made; none when there was nothing to move.
 
         Raises:
-            ArchiverRunning: another process is at it.
             BusUnusable: a segment can't be written; what moved before stays moved.
         """
-        lock = self._lock()
-        try:
-            self._remove(on_progress)  # of a run that died
-            self._bus.catalog.catch_up(self._bus.log.newest_seq())  # it can't count them later
-            made = []
-            for segment, frames in self._segments(upto_seq):
-                self._archive.add(segment, frames)
-                made.append(segment)
-                self._remove(on_progress)
-            return made
-        finally:
-            lock.close()
+        assert self._lock is not None, "an archiver works within its block"
+        self._remove(on_progress)  # of a run that died
+        newest = self._bus.log.newest_seq()
+        self._bus.catalog.catch_up(newest)  # what has left the log it could not count
+        made = []
+        for segment, frames in self._segments(min(upto_seq, newest)):
+            self._archive.add(segment, frames)
+            made.append(segment)
+            self._remove(on_progress)
+        return made
 
     def _segments(self, upto_seq: int) -> Iterator[tuple[Segment, list[Frame]]]:
         """Write one segment after the other."""
@@ -81,8 +96,6 @@ class Archiver:
             last = self._bus.log.last_of(after, SEGMENT_MESSAGES, upto_seq)
             if last is None:
                 return
-            # From where the last one ends, and up to where messages were asked for when there are
-            # no more: what is missing in between was never there.
             yield self._write(after, last)
 
     def _write(self, after: int, last: int) -> tuple[Segment, list[Frame]]:
@@ -93,6 +106,7 @@ class Archiver:
         try:
             keep_out_of_git(self._bus.layout, "archive/")
             os.makedirs(folder, mode=0o700, exist_ok=True)
+            sync_directory(self._bus.layout.directory)  # else the folder itself may be lost
             with open(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b") as file:
                 messages = self._bus.log.read(after_seq=after, upto_seq=last)
                 frames, count = _write_frames(file, messages, first)
@@ -104,6 +118,8 @@ class Archiver:
             os.rename(fresh, path)
             sync_directory(folder)
         except OSError as error:
+            with suppress(FileNotFoundError):
+                os.unlink(fresh)
             raise BusUnusable(f"{path} can't be written: {error.strerror}") from error
         segment = Segment(first, last, count, size, digest, self._bus.database.now_ms())
         return segment, frames
@@ -113,7 +129,7 @@ class Archiver:
             if on_progress is not None:
                 on_progress(self._archive.upto())
 
-    def _lock(self) -> FileLock:
+    def _locked(self) -> FileLock:
         path = self._bus.layout.archive_lock
         try:
             lock = FileLock(path)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
 from dataclasses import dataclass
 
 from ..bus import Bus
@@ -205,10 +204,11 @@ class _Copier:
         os.makedirs(self._layout.archive, mode=0o700, exist_ok=True)
         for segment in copy.archive.segments():
             source, path = self._bus.archive.path(segment), copy.archive.path(segment)
-            with suppress(FileNotFoundError):
+            is_whole = _is_readable(source)
+            if is_whole:
                 shutil.copyfile(source, path)
                 _sync(path)
-            is_whole = copy.archive.state_of(segment) == "ok"
+                is_whole = copy.archive.state_of(segment) == "ok"
             if not is_whole:
                 self._lacking.append(os.path.basename(path))
             self._moved(segment.bytes)
@@ -230,7 +230,7 @@ class _Copier:
                 size = self._bus.blobs.copy(ref, file)
                 file.flush()
                 os.fsync(file.fileno())
-        except BlobAltered:
+        except (BlobAltered, BlobMissing, BusUnusable):  # what can't be read keeps nothing back
             os.unlink(path)
             return False
         self._moved(size)
@@ -253,6 +253,15 @@ class _Copier:
             file.write(encode(record, MARK) + b"\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def _is_readable(path: str) -> bool:
+    """Whether there is a file that can be read: what can't keeps nothing else from being saved."""
+    try:
+        with open(path, "rb") as file:
+            return os.path.isfile(path) and file.readable()
+    except OSError:
+        return False
 
 
 def _sync(path: str) -> None:

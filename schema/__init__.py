@@ -44,7 +44,15 @@ from .limits import (
     MAX_REASON_CHARS,
     MAX_TYPE_CHARS,
 )
-from .names import check_agent, check_id, check_lease_name, check_line, check_queue_name, check_type
+from .names import (
+    check_agent,
+    check_id,
+    check_lease_name,
+    check_line,
+    check_queue_name,
+    check_type,
+    check_unicode,
+)
 from .processes import is_running, leave_signals, start_thread
 from .queries import Queries
 from .sqlite import check_sqlite_version
@@ -139,6 +147,7 @@ __all__ = [
     "check_queue_name",
     "check_sqlite_version",
     "check_type",
+    "check_unicode",
     "checks_of_file",
     "checks_of_place",
     "copy_database",

@@ -45,6 +45,15 @@ def check_line(text: str, what: str, max_chars: int) -> None:
         raise InvalidInput(f"{what} {text!a} has control characters or is not valid Unicode text")
 
 
+def check_unicode(text: str) -> str:
+    """Refuse text that a command line gave which is no UTF-8; return any other."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{text!a} is not valid Unicode text") from error
+    return text
+
+
 def _check(name: object, what: str, max_chars: int) -> str:
     if not isinstance(name, str):
         raise InvalidInput(f"{what} must be text, not {type(name).__name__}")

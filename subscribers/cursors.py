@@ -21,16 +21,17 @@ class Cursors:
         seq: int | None = self._database.value(SQL["cursor"], (agent,))
         return seq or 0
 
-    def start(self, agent: str) -> int:
-        """Return the seq after which the agent's mail begins: what `position` does.
+    def check(self, agent: str) -> None:
+        """Make sure that no mail of an agent was archived before the agent had acknowledged it.
+
+        To be called after its mail was read: what leaves the log is noted before it leaves.
 
         Raises:
-            MailArchived: some of it was archived before the agent had acknowledged it.
+            MailArchived: some was.
         """
         ((position, passed_over),) = self._database.rows(SQL["cursor_and_passed_over"], (agent,))
         if position < passed_over:
             raise MailArchived(agent, position, passed_over)
-        return int(position)
 
     def pass_over(self, agent: str, last_seq: int) -> None:
         """Note that an agent's mail up to a seq is archived, acknowledged or not."""

@@ -105,6 +105,10 @@ class Deliveries:
             *_, agent, seq = values
             raise NotFound(f"message {seq} is not parked for {agent}; see 'bus parked list'")
 
+    def loops(self) -> dict[str, int]:
+        """Return the process of each delivery loop that has not ended in good order, by agent."""
+        return dict(self._database.rows(SQL["loops"]))
+
     def begin_loop(self, agent: str) -> int | None:
         """Note that this process delivers to an agent now.
 

@@ -107,13 +107,14 @@ class Inbox:
         size = max(limit, _FILTERED_PAGE) if filtered else limit
         requeued = self._requeued(_NO_LIMIT if filtered else limit)
         found = [message for message in requeued if self._shows(message, wanted)]
-        after = self._cursors.start(self.agent)
+        after = self.position
         while len(found) < limit:
             page = self.bus.log.addressed_to(self.agent, after, size)
             found += [message for message in page if self._shows(message, wanted)]
             if len(page) < size:
                 break
             after = page[-1].seq
+        self._cursors.check(self.agent)
         return found[:limit]
 
     def unread(self, limit: int = 1000) -> int:
@@ -294,7 +295,18 @@ class Inbox:
 
     def _requeued(self, limit: int) -> list[Message]:
         seqs = self._deliveries.requeued(self.agent, limit)
-        return [message for seq in seqs if (message := self.bus.log.at(seq)) is not None]
+        return [message for seq in seqs if (message := self._message(seq)) is not None]
+
+    def _message(self, seq: int) -> Message | None:
+        from ..bus import SegmentMissing  # requeued messages are few
+
+        try:
+            return self.bus.log.at(seq)
+        except SegmentMissing as error:  # it must not keep other mail back
+            import logging
+
+            logging.getLogger("ackbus.inbox").warning("requeued message %s: %s", seq, error)
+            return None
 
     def _shows(self, message: Message, wanted: TypePattern | None) -> bool:
         if wanted is not None and not wanted.matches(message.type):

@@ -67,10 +67,22 @@ class Notices:
         after = self._unasked.get(key, 0)
         if self._database.value(SQL["is_news"], (*key, after, message.seq)):
             return True
+        if self._was_asked_in_archive(*key, message):
+            return True
         if len(self._unasked) >= _REMEMBERED:
             self._unasked.clear()
         self._unasked[key] = message.seq
         return False
+
+    def _was_asked_in_archive(self, conversation: str, request_type: str, answer: Message) -> bool:
+        """Whether the request is archived: the message that is answered tells, if it names one."""
+        if self._database.value(SQL["is_told"], (conversation,)) or answer.in_reply_to is None:
+            return False
+        asked = self._bus.get(answer.in_reply_to)
+        return asked is not None and (asked.type, asked.conversation) == (
+            request_type,
+            conversation,
+        )
 
     def _note(self, message: Message) -> bool:
         """Note that people are told of a conversation; False when another process did so."""

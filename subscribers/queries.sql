@@ -6,13 +6,16 @@
 SELECT last_acked_seq FROM cursors WHERE agent_id = ?;
 
 -- name: cursor_and_passed_over
--- The cursor of an agent, and up to where mail of it was archived unread.
+-- The cursor of an agent, and up to where mail of it is archived unread: what was noted, as far as
+-- it has left the log.
 SELECT ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0),
-       ifnull((SELECT last_seq FROM passed_over WHERE agent_id = ?1), 0);
+       ifnull((SELECT min(passed_over.last_seq, archive_state.last_seq)
+                 FROM passed_over, archive_state WHERE agent_id = ?1), 0);
 
 -- name: pass_over
 INSERT INTO passed_over (agent_id, last_seq, archived_at_ms) VALUES (?, ?, ?)
-ON CONFLICT DO UPDATE SET last_seq = excluded.last_seq, archived_at_ms = excluded.archived_at_ms;
+ON CONFLICT DO UPDATE SET last_seq = max(last_seq, excluded.last_seq),
+                          archived_at_ms = excluded.archived_at_ms;
 
 -- name: cursors
 SELECT agent_id, last_acked_seq, updated_at_ms FROM cursors ORDER BY agent_id;
@@ -25,7 +28,8 @@ ON CONFLICT DO UPDATE SET last_acked_seq = max(last_acked_seq, excluded.last_ack
 RETURNING last_acked_seq;
 
 -- name: unread
--- How much is in an inbox after the cursor, or requeued, counted up to a limit.
+-- How much is in an inbox after the cursor, or requeued, counted up to a limit; what was archived
+-- unread counts as one.
 SELECT count(*) FROM (
   SELECT seq FROM messages WHERE to_agent = ?1
      AND seq > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
@@ -34,6 +38,10 @@ SELECT count(*) FROM (
      AND seq > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
   UNION ALL
   SELECT seq FROM deliveries WHERE agent_id = ?1 AND state = 'requeued'
+  UNION ALL
+  SELECT passed_over.last_seq FROM passed_over, archive_state
+   WHERE agent_id = ?1 AND min(passed_over.last_seq, archive_state.last_seq)
+         > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
   LIMIT ?2);
 
 -- deliveries ----------------------------------------------------------------------------------
@@ -77,6 +85,9 @@ SELECT agent_id, seq, attempts, error, updated_at_ms FROM deliveries
  WHERE state = 'parked' ORDER BY agent_id, seq;
 
 -- loops ---------------------------------------------------------------------------------------
+
+-- name: loops
+SELECT agent_id, pid FROM loops;
 
 -- name: running_loop
 SELECT pid FROM loops WHERE agent_id = ?;

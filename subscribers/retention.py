@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..bus import Heartbeats
-from ..schema import InvalidInput
+from ..schema import InvalidInput, is_running
 from .claims import Claims
 from .cursors import Cursors
+from .deliveries import Deliveries
 from .jobs import Jobs
 from .queues import Queues
 
@@ -33,8 +34,8 @@ class Hold:
         kind: `inbox` or `queue`.
         name: whose.
         seq: the first message that it needs.
-        seen_ms: when it was last seen to do something, in epoch milliseconds; of an agent that
-            never did, when that message was sent.
+        seen_ms: when it was last seen to do something, in epoch milliseconds, or that message was
+            sent, whichever is later.
         is_living: whether that is not too long ago.
     """
 
@@ -63,8 +64,8 @@ class Plan:
 class Retention:
     """Says what of the log is still needed.
 
-    An inbox needs its first message that is not acknowledged and was sent by another; broadcasts
-    count for agents that have acknowledged something before. A queue needs the first message that
+    An inbox needs its first message that is not acknowledged; broadcasts of others count for agents
+    that have acknowledged something before, or have a loop. A queue needs the first message that
     is not a job yet, or is a job that is not over. Who has not been seen for `idle_after_s` is
     waited for no longer.
 
@@ -111,17 +112,19 @@ class Retention:
         return Hold(kind, name, seq, seen_ms, is_living)
 
     def _inboxes(self) -> Iterator[Hold]:
-        log = self._bus.log
+        log, now_ms = self._bus.log, self._bus.database.now_ms()
         moved = self._cursors.seen()
         beats = {beat.agent: beat.ts_ms for beat in Heartbeats(self._bus.database).list()}
-        for name in sorted({*moved, *log.recipients()}):
+        loops = Deliveries(self._bus.database).loops()
+        for name in sorted({*moved, *loops, *log.recipients()}):
             cursor, moved_ms = moved.get(name, (0, 0))
-            seq = log.first_for(name, cursor, by_name=name not in moved)
-            if seq is None:
-                continue
-            seen_ms = max(moved_ms, beats.get(name, 0))
-            message = None if seen_ms else log.at(seq)
-            yield self._hold(INBOX, name, seq, seen_ms if message is None else message.ts_ms)
+            seq = log.first_for(name, cursor, by_name=name not in moved and name not in loops)
+            if seq is not None:
+                message = log.at(seq)
+                sent_ms = 0 if message is None else message.ts_ms
+                looped_ms = now_ms if name in loops and is_running(loops[name]) else 0
+                seen_ms = max(moved_ms, beats.get(name, 0), looped_ms, sent_ms)
+                yield self._hold(INBOX, name, seq, seen_ms)
 
     def _queues(self) -> Iterator[Hold]:
         for info in Queues(self._bus).list():

@@ -245,6 +245,9 @@ SELECT NOT EXISTS (SELECT 1 FROM notices WHERE conversation = ?1)
        SELECT 1 FROM messages
         WHERE id = ?1 AND correlation_id IS NULL AND type = ?2 AND seq < ?4);
 
+-- name: is_told
+SELECT EXISTS (SELECT 1 FROM notices WHERE conversation = ?);
+
 -- name: add_notice
 -- Returns nothing where another process told of the conversation.
 INSERT INTO notices (conversation, seq, notified_at_ms) VALUES (?, ?, ?)

@@ -56,10 +56,30 @@ CREATE TABLE passed_over (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER archive_has_segments BEFORE UPDATE ON archive_state
-WHEN NEW.last_seq < OLD.last_seq
+WHEN NEW.id <> 1 OR NEW.last_seq < OLD.last_seq
   OR NEW.last_seq > ifnull((SELECT max(last_seq) FROM archive_segments), 0)
 BEGIN
   SELECT RAISE(ABORT, 'messages leave the log only for a segment of the archive');
+END;
+
+CREATE TRIGGER archive_state_is_one_row BEFORE INSERT ON archive_state BEGIN
+  SELECT RAISE(ABORT, 'archive_state has one row');
+END;
+
+CREATE TRIGGER archive_state_is_kept BEFORE DELETE ON archive_state BEGIN
+  SELECT RAISE(ABORT, 'archive_state has one row');
+END;
+
+CREATE TRIGGER archived_ids_are_never_changed BEFORE UPDATE ON archived_ids BEGIN
+  SELECT RAISE(ABORT, 'the ids of archived messages stay taken');
+END;
+
+CREATE TRIGGER archived_ids_are_never_deleted BEFORE DELETE ON archived_ids BEGIN
+  SELECT RAISE(ABORT, 'the ids of archived messages stay taken');
+END;
+
+CREATE TRIGGER archived_blobs_are_never_deleted BEFORE DELETE ON archived_blobs BEGIN
+  SELECT RAISE(ABORT, 'archived messages name their blobs for ever');
 END;
 
 -- Messages may leave the file for the archive, and their ids and seqs stay taken.

@@ -22,7 +22,8 @@ def archived(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> Bus:
     """A bus whose messages have nearly all left the file."""
     monkeypatch.setattr(maintenance, "SPARE_PAGES", 10)
     bus.publish_many(Draft("note", "x" * 1000, from_agent="planner") for _ in range(5000))
-    Archiver(bus).archive(4990)
+    with Archiver(bus) as archiver:
+        archiver.archive(4990)
     return bus
 
 
@@ -80,9 +81,11 @@ def test_finished_messages_of_the_archive_are_forgotten_but_for_parked_ones(bus:
     deliveries.finish("worker", ids[3])
     inbox.fail(bus.log.at(4), "broken")  # type: ignore[arg-type]
     assert deliveries.forget_finished() == 0
-    Archiver(bus).archive(2)
+    with Archiver(bus) as archiver:
+        archiver.archive(2)
     assert deliveries.forget_finished() == 2
-    Archiver(bus).archive(4)
+    with Archiver(bus) as archiver:
+        archiver.archive(4)
     assert deliveries.forget_finished() == 1
     assert [deliveries.is_finished("worker", id) for id in ids] == [False, False, False, True]
 

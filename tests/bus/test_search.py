@@ -69,6 +69,27 @@ def test_large_payloads_are_searched_up_to_their_limit(bus: Bus) -> None:
     assert seqs(bus, "needle") == [1]
 
 
+def test_blob_of_plain_text_is_searched(bus: Bus) -> None:
+    ref = bus.blobs.put(b"a log with a needle\n" * 1000)
+    bus.publish("log", payload_ref=ref, from_agent="builder")
+    assert seqs(bus, "needle") == [1]
+
+
+def test_filter_finds_what_is_older_than_the_newest_thousand(bus: Bus) -> None:
+    """Words tell worker and worker-1 apart only on the message itself."""
+    bus.publish("build.failed", "timeout", from_agent="worker")
+    bus.publish_many(Draft("note", "timeout", from_agent="worker-1") for _ in range(1100))
+    assert seqs(bus, "timeout", agent="worker") == [1]
+    assert seqs(bus, "timeout", type="*.failed") == [1]
+    assert len(bus.search("timeout", limit=1101)) == 1101
+
+
+def test_text_that_is_no_unicode_is_refused(bus: Bus) -> None:
+    for words, filters in ((("a\udcff",), {}), (("a",), {"conversation": "\udcff"})):
+        with pytest.raises(InvalidInput, match="not valid Unicode"):
+            bus.search(*words, **filters)
+
+
 def test_payload_that_is_no_json_is_searched_as_it_is_stored(bus: Bus) -> None:
     """Another program may store any text."""
     insert = (
@@ -214,6 +235,16 @@ def test_index_of_another_log_is_built_again(bus: Bus, tmp_path: Path, count: in
         Path(bus.layout.search).rename(other.layout.search)
         assert seqs(other, "same") == []
         assert len(seqs(other, "new")) == count
+
+
+def test_looking_how_far_it_is_changes_nothing(bus: Bus) -> None:
+    publish(bus, "same")
+    assert Search(bus).behind() == 1
+    assert not Path(bus.layout.search).exists()
+    bus.search("same")
+    Path(bus.layout.search).write_bytes(b"no database" * 1000)
+    assert Search(bus).behind() == 1
+    assert Path(bus.layout.search).read_bytes() == b"no database" * 1000
 
 
 def test_index_is_for_its_owner_alone_and_out_of_git(bus: Bus) -> None:

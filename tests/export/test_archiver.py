@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, Exporter, IdConflict, Queue, UnknownParent, Worker
-from ackbus.bus import SegmentMissing
+from ackbus import Bus, Draft, Exporter, IdConflict, Inbox, Queue, UnknownParent, Worker
+from ackbus.bus import Segment, SegmentMissing
 from ackbus.export import Archiver, ArchiverRunning, archiver
+from ackbus.subscribers import Notices
 
 from ..conftest import wait_until
 
@@ -34,6 +35,11 @@ def filled(bus: Bus) -> Bus:
         )
     bus.publish("last", from_agent="planner")
     return bus
+
+
+def archive(bus: Bus, upto: int) -> list[Segment]:
+    with Archiver(bus) as archiver:
+        return archiver.archive(upto)
 
 
 def lines(bus: Bus, **filters: object) -> list[bytes]:
@@ -67,7 +73,7 @@ def test_log_reads_the_same_after_archiving(
     before = [lines(filled, **look) for look in looks]
     newest = [m.seq for m in filled.log.newest(25)]
     notes = [m.seq for m in filled.log.newest(4, type="note")]
-    made = Archiver(filled).archive(upto)
+    made = archive(filled, upto)
     assert sum(segment.messages for segment in made) == min(upto, 30)
     assert [lines(filled, **look) for look in looks] == before
     assert [m.seq for m in filled.log.newest(25)] == newest
@@ -86,7 +92,7 @@ def test_segments_are_plain_jsonl_for_zstd(filled: Bus) -> None:
     import zstandard
 
     before = lines(filled)
-    (segment,) = Archiver(filled).archive(30)
+    (segment,) = archive(filled, 30)
     path = filled.archive.path(segment)
     with open(path, "rb") as file:
         reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
@@ -100,7 +106,7 @@ def test_export_and_rebuild_give_the_same_bytes(filled: Bus, bus_dir: Path) -> N
     exporter = Exporter(filled)
     exporter.export_once()
     before = (bus_dir / "bus.jsonl").read_bytes()
-    Archiver(filled).archive(20)
+    archive(filled, 20)
     assert exporter.export_once() == 0
     exporter.rebuild()
     assert (bus_dir / "bus.jsonl").read_bytes() == before
@@ -108,7 +114,7 @@ def test_export_and_rebuild_give_the_same_bytes(filled: Bus, bus_dir: Path) -> N
 
 def test_exporter_that_is_behind_the_archive_reads_it(filled: Bus, bus_dir: Path) -> None:
     before = lines(filled)
-    Archiver(filled).archive(30)
+    archive(filled, 30)
     assert Exporter(filled).export_once() == 30
     assert (bus_dir / "bus.jsonl").read_bytes().splitlines() == before
 
@@ -117,7 +123,7 @@ def test_search_finds_what_was_archived(filled: Bus) -> None:
     """Q-05: the index survives compaction, and can be built again after it."""
     filled.publish("note", "needle", from_agent="planner")
     assert [found.message.seq for found in filled.search("needle")] == [31]
-    Archiver(filled).archive(31)
+    archive(filled, 31)
     assert [found.message.seq for found in filled.search("needle")] == [31]
     Path(filled.layout.search).unlink()
     assert [found.message.seq for found in filled.search("needle")] == [31]
@@ -132,7 +138,7 @@ def test_reader_in_the_middle_of_the_log_goes_on_in_the_archive(
     for upto in (2, 4, 11, 30):
         reading = filled.read()
         read = [next(reading).to_line() for _ in range(6)]
-        Archiver(filled).archive(upto)
+        archive(filled, upto)
         assert read + [message.to_line() for message in reading] == before
 
 
@@ -140,7 +146,7 @@ def test_reader_in_the_middle_of_the_log_goes_on_in_the_archive(
 
 
 def test_seq_goes_on_when_all_is_archived(filled: Bus) -> None:
-    Archiver(filled).archive(30)
+    archive(filled, 30)
     assert filled.publish("note", from_agent="planner").seq == 31
     assert filled.log.newest_seq() == 31
 
@@ -148,7 +154,7 @@ def test_seq_goes_on_when_all_is_archived(filled: Bus) -> None:
 def test_archived_id_stays_taken(filled: Bus) -> None:
     """Promise 3: the same id and content is stored once, other content is refused."""
     first = filled.publish("note", "same", from_agent="planner", id="mine")
-    Archiver(filled).archive(31)
+    archive(filled, 31)
     again = filled.publish("note", "same", from_agent="planner", id="mine")
     assert (again.seq, again.duplicate) == (first.seq, True)
     with pytest.raises(IdConflict, match="seq 31, with another payload"):
@@ -156,7 +162,7 @@ def test_archived_id_stays_taken(filled: Bus) -> None:
 
 
 def test_archived_message_can_be_answered(filled: Bus) -> None:
-    Archiver(filled).archive(30)
+    archive(filled, 30)
     receipt = filled.publish("task.done", from_agent="worker", in_reply_to="root")
     assert filled.get(receipt.seq).conversation == "root"  # type: ignore[union-attr]
     with pytest.raises(UnknownParent):
@@ -165,21 +171,21 @@ def test_archived_message_can_be_answered(filled: Bus) -> None:
 
 def test_blob_of_an_archived_message_is_never_collected(filled: Bus) -> None:
     """Promise 9."""
-    Archiver(filled).archive(30)
+    archive(filled, 30)
     assert filled.collect_blobs(older_than_s=-1) == (0, 0)
     assert filled.get(7).payload == "x" * 10_000  # type: ignore[union-attr]
 
 
 def test_counts_stay_what_they_were(filled: Bus) -> None:
     before = filled.stats()
-    Archiver(filled).archive(20)
+    archive(filled, 20)
     assert filled.stats() == before
 
 
 def test_queue_that_begins_in_the_archive_takes_it_in(filled: Bus) -> None:
     """A new queue from the beginning gets all messages of its type."""
     wanted = [message.seq for message in filled.read(type="task.done")]
-    Archiver(filled).archive(20)
+    archive(filled, 20)
     seen: list[int] = []
     Worker(filled, Queue.create(filled, "late", "task.done")).run(
         lambda message: seen.append(message.seq), drain=True
@@ -190,20 +196,42 @@ def test_queue_that_begins_in_the_archive_takes_it_in(filled: Bus) -> None:
 def test_queue_that_is_near_the_archive_takes_it_in(filled: Bus) -> None:
     wanted = [message.seq for message in filled.read(type="task.done", from_seq=15)]
     queue = Queue.create(filled, "near", "task.done", start=15)
-    Archiver(filled).archive(20)
+    archive(filled, 20)
     assert [claim.message.seq for claim in queue.claim("w", limit=100)] == wanted
+
+
+def test_place_beyond_the_end_is_the_end(filled: Bus) -> None:
+    """What comes meanwhile is counted later, as it stays in the log."""
+    archive(filled, 10**9)
+    filled.publish("rare.type", from_agent="planner")
+    assert [message.seq for message in filled.read(type="rare.type")] == [31]
+    assert filled.stats().messages == 31
+
+
+def test_answer_to_an_archived_request_is_news(bus: Bus) -> None:
+    asked = bus.publish("review.request", from_agent="boss")
+    assert list(Notices(bus).news(first_since_ms=0)) == []
+    archive(bus, 1)
+    bus.publish("review.done", from_agent="w", in_reply_to=asked.id)
+    assert [message.seq for message in Notices(bus).news(first_since_ms=0)] == [2]
+    assert list(Notices(bus).news(first_since_ms=0)) == []
 
 
 # The file keeps the rules.
 
 
 def test_plain_sql_can_not_take_messages_out(filled: Bus, bus_dir: Path) -> None:
-    Archiver(filled).archive(10)
+    archive(filled, 10)
     connection = sqlite3.connect(bus_dir / "bus.db")
     for statement in (
         "DELETE FROM messages WHERE seq = 11",
         "UPDATE archive_state SET last_seq = 11",
         "UPDATE archive_state SET last_seq = 9",
+        "INSERT OR REPLACE INTO archive_state VALUES (1, 20)",
+        "DELETE FROM archive_state",
+        "DELETE FROM archived_ids",
+        "UPDATE archived_ids SET id = 'other'",
+        "DELETE FROM archived_blobs",
         "INSERT INTO messages (id, ts_ms, from_agent, type) VALUES ('root', 1, 'x', 'x')",
         "INSERT INTO messages (seq, id, ts_ms, from_agent, type) VALUES (3, 'x', 1, 'x', 'x')",
     ):
@@ -221,7 +249,7 @@ def test_missing_or_damaged_segment_says_so(
 ) -> None:
     """Bad input: a segment that is truncated; a range whose segment is missing."""
     small_parts(monkeypatch)
-    second = Archiver(filled).archive(30)[1]
+    second = archive(filled, 30)[1]
     path = Path(filled.archive.path(second))
     if harm == "missing":
         path.unlink()
@@ -239,18 +267,32 @@ def test_missing_or_damaged_segment_says_so(
 
 
 def test_one_archiver_at_a_time(filled: Bus) -> None:
-    first = Archiver(filled)
-    lock = first._lock()
-    with pytest.raises(ArchiverRunning, match="another process is archiving"):
-        Archiver(filled).archive(10)
-    lock.close()
-    assert Archiver(filled).archive(10)
+    with Archiver(filled), pytest.raises(ArchiverRunning, match="another process is archiving"):
+        archive(filled, 10)
+    assert archive(filled, 10)
+
+
+def test_lost_segment_keeps_search_and_mail_from_nobody(
+    filled: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    small_parts(monkeypatch)
+    inbox = Inbox(filled, "reader", max_deliveries=1)
+    inbox.fail(filled.log.at(1), "broken")  # type: ignore[arg-type]
+    inbox.ack(30)
+    filled.publish("note", "needle", from_agent="planner")
+    first = archive(filled, 30)[0]
+    os.unlink(filled.archive.path(first))
+    assert [found.message.seq for found in filled.search("needle")] == [31]
+    assert "messages 1 to 8 are in" in caplog.text
+    inbox.requeue(1)
+    assert [message.seq for message in inbox.poll()] == [31]
+    assert "requeued message 1" in caplog.text
 
 
 def test_nothing_to_move_makes_nothing(filled: Bus) -> None:
-    assert Archiver(filled).archive(0) == []
-    Archiver(filled).archive(10)
-    assert Archiver(filled).archive(10) == []
+    assert archive(filled, 0) == []
+    archive(filled, 10)
+    assert archive(filled, 10) == []
     assert len(filled.archive.segments()) == 1
 
 
@@ -282,7 +324,8 @@ def archive_until(step):
     sys.addaudithook(
         lambda event, _: event in ("open", "os.rename", "os.mkdir", "os.remove") and count()
     )
-    Archiver(bus).archive(30)
+    with Archiver(bus) as archiver:
+        archiver.archive(30)
     os._exit(0)
 
 before = all_lines()
@@ -329,7 +372,7 @@ def test_publishers_and_readers_go_on_while_messages_are_archived(bus: Bus) -> N
     try:
         reading = bus.read()
         first = [next(reading).seq for _ in range(10)]
-        Archiver(bus).archive(20_000)
+        archive(bus, 20_000)
         assert first + [message.seq for message in reading][: 20_000 - 10] == [*range(1, 20_001)]
         wait_until(lambda: len(slowest) > 10)
     finally:

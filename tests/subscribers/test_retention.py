@@ -69,7 +69,32 @@ def test_agent_that_never_came_holds_what_is_to_it_by_name(bus: Bus) -> None:
     assert holds(bus) == [("inbox", "stranger", 4, True)]
 
 
-def test_own_messages_hold_nothing(bus: Bus) -> None:
+def test_agent_whose_loop_runs_holds_broadcasts_before_it_acknowledged(bus: Bus) -> None:
+    publish(bus, 2)
+    inbox = Inbox(bus, "loops")
+    inbox.begin()
+    assert holds(bus) == [("inbox", "loops", 1, True)]
+    inbox.end()
+    assert holds(bus) == []
+
+
+def test_mail_to_oneself_is_mail(bus: Bus) -> None:
+    publish(bus, 1)
+    Inbox(bus, "planner").ack(1)
+    publish(bus, 2, to="planner")
+    assert holds(bus) == [("inbox", "planner", 2, True)]
+
+
+def test_fresh_mail_of_a_quiet_agent_waits(bus: Bus, clock: Clock) -> None:
+    """It may be waiting for just this."""
+    publish(bus, 1)
+    Inbox(bus, "quiet").ack(1)
+    clock.now_ms += 8 * DAY_MS
+    publish(bus, 1, to="quiet")
+    assert holds(bus) == [("inbox", "quiet", 2, True)]
+
+
+def test_own_broadcasts_hold_nothing(bus: Bus) -> None:
     publish(bus, 1)
     Inbox(bus, "planner").ack(1)
     publish(bus, 3)
@@ -96,10 +121,9 @@ def test_queue_holds_what_it_has_not_taken_in_and_what_is_not_over(bus: Bus) -> 
 
 def test_agent_that_acts_is_living_and_one_that_nobody_saw_is_not(bus: Bus, clock: Clock) -> None:
     """Q-02: a dead or idle agent must not pin the log for ever."""
-    publish(bus, 1)
+    publish(bus, 2)
     for name in ("beats", "acks", "sleeps"):
         Inbox(bus, name).ack(1)
-    publish(bus, 1)
     clock.now_ms += 8 * DAY_MS
     bus.heartbeats.beat("beats")
     Inbox(bus, "acks").ack(1)
@@ -133,10 +157,10 @@ def test_negative_patience_is_refused(bus: Bus) -> None:
 
 
 def test_plan_ends_before_the_first_hold_of_the_living(bus: Bus, clock: Clock) -> None:
-    publish(bus, 1)
+    publish(bus, 3)
     Inbox(bus, "sleeps").ack(1)
     clock.now_ms += 8 * DAY_MS
-    publish(bus, 9)
+    publish(bus, 7)
     Inbox(bus, "works").ack(6)
     plan = Retention(bus).plan(9)
     sleeps = Hold("inbox", "sleeps", 2, clock.now_ms - 8 * DAY_MS, is_living=False)
@@ -149,9 +173,10 @@ def test_plan_ends_before_the_first_hold_of_the_living(bus: Bus, clock: Clock) -
 
 def archive(bus: Bus, upto: int) -> None:
     retention = Retention(bus)
-    plan = retention.plan(upto)
-    retention.pass_over(plan)
-    Archiver(bus).archive(plan.upto_seq)
+    with Archiver(bus) as archiver:
+        plan = retention.plan(upto)
+        retention.pass_over(plan)
+        archiver.archive(plan.upto_seq)
 
 
 def test_agent_that_comes_back_is_told_what_was_archived_unread(bus: Bus, clock: Clock) -> None:
@@ -168,6 +193,41 @@ def test_agent_that_comes_back_is_told_what_was_archived_unread(bus: Bus, clock:
     assert [message.seq for message in bus.read(from_seq=2, to_seq=3)] == [2, 3]
     inbox.ack(3)
     assert [message.seq for message in inbox.poll()] == [4, 5]
+
+
+def test_two_archivers_tell_of_all_that_they_moved(bus: Bus, clock: Clock) -> None:
+    publish(bus, 1)
+    inbox = Inbox(bus, "sleeps")
+    inbox.ack(1)
+    publish(bus, 9)
+    clock.now_ms += 8 * DAY_MS
+    retention = Retention(bus)
+    retention.pass_over(retention.plan(8))
+    retention.pass_over(retention.plan(4))  # the smaller one comes later
+    assert len(inbox.poll()) == 9  # nothing has moved
+    with Archiver(bus) as archiver:
+        archiver.archive(8)
+    with pytest.raises(MailArchived, match="up to 8"):
+        inbox.poll()
+    assert inbox.unread() == 3  # what is left, and a hint
+
+
+def test_poll_that_reads_while_mail_is_moved_says_so(
+    bus: Bus, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(bus, 10)
+    inbox = Inbox(bus, "sleeps")
+    inbox.ack(1)
+    clock.now_ms += 8 * DAY_MS
+    read = bus.log.addressed_to
+
+    def read_late(*place: object) -> object:
+        archive(bus, 6)
+        return read(*place)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bus.log, "addressed_to", read_late)
+    with pytest.raises(MailArchived, match="up to 6"):
+        inbox.poll()
 
 
 def test_agent_that_never_came_is_told_too(bus: Bus, clock: Clock) -> None:
