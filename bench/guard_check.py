@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from contextlib import ExitStack
@@ -97,7 +98,9 @@ def main() -> None:
         python = (sys.executable, "-P")
         contenders = {
             "as the hook runs it": timed(*python, "-m", "ackbus.cli.guard_check", "block"),
-            "bus guard check": timed("bus", "guard", "check"),
+            "bus guard check": timed(
+                str(Path(sysconfig.get_path("scripts"), "bus")), "guard", "check"
+            ),
             "a bare Python": timed(*python, "-c", "pass"),
             "its own time": own(bus, count),
             "of that, comparing": comparing(bus, edited(count)),

@@ -198,7 +198,8 @@ def test_modes_that_let_others_read_are_told(bus_dir: Path, doctor: Doctor) -> N
 def test_lost_blobs_and_segments_are_named(bus: Bus, bus_dir: Path, doctor: Doctor) -> None:
     bus.publish_many([Draft("note", f"{n}" * 5000, from_agent="ann") for n in range(5)])
     first, second, *_ = bus.log.named_blobs()
-    Archiver(bus).archive(2)
+    with Archiver(bus) as archiver:
+        archiver.archive(2)
     (bus_dir / "blobs" / first).unlink()
     (bus_dir / "blobs" / second).write_bytes(b"altered")
     (segment,) = bus.archive.segments()

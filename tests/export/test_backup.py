@@ -31,7 +31,8 @@ def full_bus(bus: Bus) -> Bus:
         Draft("note", f"{n}" * 5000 if n % 10 == 0 else n, from_agent="ann") for n in range(99)
     ]
     bus.publish_many(drafts)
-    Archiver(bus).archive(40)
+    with Archiver(bus) as archiver:
+        archiver.archive(40)
     Inbox(bus, "bob").ack(50)
     bus.leases.acquire("deploy", "ann", ttl_s=3600)
     return bus
