@@ -24,6 +24,9 @@ from ackbus.export.git import WorkTree
 #: What the reserved globs look like; half of the reservations are such.
 GLOBS = ("src/pkg{0}/**/test_{0}*.py", "docs/ch{0}/*.md", "**/gen_{0}_?.c", "lib/[a-f]{0}/**")
 
+#: The command, installed beside the Python that asks.
+COMMAND = str(Path(sysconfig.get_path("scripts"), "bus"))
+
 
 def reserved(count: int) -> list[str]:
     """Return paths, every second of them a glob."""
