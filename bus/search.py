@@ -26,6 +26,11 @@ RATED = 1000
 #: How many messages a search returns unless it is told otherwise.
 SEARCH_LIMIT = 20
 
+#: Who says which files.
+_SEE = "see 'bus doctor'"
+
+_log = logging.getLogger("ackbus.search")
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -54,6 +59,7 @@ class Search:
         self._catalog = bus.catalog
         self._blobs = bus.blobs
         self._index = SearchIndex(bus.layout, bus.log, bus.blobs)
+        self._told: set[int] = set()  # the lost segments of which it was told
 
     def behind(self) -> int:
         """Return how far the index is behind the log, in seqs: what the next search makes up."""
@@ -75,21 +81,22 @@ class Search:
             raise InvalidInput(f"limit must be at least 1, not {limit}")
         asked = Words.of(words)
         filters = Wanted.of(type, conversation, agent, since_ms)
+        lacking = self._index.catch_up(on_progress)
+        if lacking:
+            _log.warning("%s messages can't be searched, some files are missing; %s", lacking, _SEE)
         expression = _expression(asked, filters)
         found = (
-            Found(message, *asked.snippet(payload_text(message, self._blobs)))
-            for seq in self._best(expression, self._first_since(since_ms), on_progress)
+            Found(message, *asked.snippet(payload_text(message, self._blobs) or ""))
+            for seq in self._best(expression, self._first_since(since_ms))
             if (message := self._message(seq)) is not None and filters.fits(message)
         )
         return list(islice(found, limit))
 
-    def _best(
-        self, expression: str, after: int, on_progress: Callable[[int], object] | None
-    ) -> Iterator[int]:
+    def _best(self, expression: str, after: int) -> Iterator[int]:
         """Yield what fits: the best of the newest first, then the best of those before them."""
         before = self._log.newest_seq() + 1
         while True:
-            rated = self._index.newest(expression, after, before, RATED, on_progress)
+            rated = self._index.newest(expression, after, before, RATED)
             yield from (seq for seq, _ in sorted(rated, key=lambda pair: (pair[1], -pair[0])))
             if len(rated) < RATED:
                 return
@@ -99,7 +106,9 @@ class Search:
         try:
             return self._log.at(seq)
         except SegmentMissing as error:
-            logging.getLogger("ackbus.search").warning("%s; what is found in it is left out", error)
+            if error.first_seq not in self._told:
+                self._told.add(error.first_seq)
+                _log.warning("%s; what is found in it is left out", error)
             return None
 
     def _first_since(self, since_ms: int | None) -> int:

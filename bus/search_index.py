@@ -7,7 +7,6 @@ Where it is missing, damaged, of another form or of another log, it is built aga
 
 from __future__ import annotations
 
-import logging
 import os
 from contextlib import closing, suppress
 from itertools import islice
@@ -21,25 +20,30 @@ from .search_text import payload_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar
 
     from ..blobs import BlobStore
     from ..schema import Layout, Message
     from .log import Log
 
+    Result = TypeVar("Result")
+
 #: How many messages are indexed in one transaction.
 PAGE_MESSAGES = 2000
 
 #: The form of the index; one of another form is built again.
-_FORM = 1
+_FORM = 2
 
 #: The text itself stays in the log: the index only has where its words are. And it has the id of
-#: the last message, by which it shows whether it is of this log.
+#: the last message, by which it shows whether it is of this log, and the ranges (after, seq] of
+#: messages that could not be had.
 _DDL = f"""
 DROP TABLE IF EXISTS words;
 DROP TABLE IF EXISTS position;
+DROP TABLE IF EXISTS lacking;
 CREATE VIRTUAL TABLE words USING fts5(
   text, type, agents, conversation, content = '', tokenize = 'unicode61 remove_diacritics 2');
+CREATE TABLE lacking (seq INTEGER PRIMARY KEY, after INTEGER NOT NULL);
 CREATE TABLE position (seq INTEGER NOT NULL, id TEXT);
 INSERT INTO position VALUES (0, NULL);
 PRAGMA user_version = {_FORM};
@@ -47,14 +51,16 @@ PRAGMA user_version = {_FORM};
 
 _ADD = "INSERT INTO words (rowid, text, type, agents, conversation) VALUES (?, ?, ?, ?, ?)"
 
+_ADD_LACKING = "INSERT INTO lacking (seq, after) VALUES (?, ?) ON CONFLICT DO NOTHING"
+_LACKING = "SELECT seq, after FROM lacking ORDER BY seq"
+_DELETE_LACKING = "DELETE FROM lacking WHERE seq = ? AND after = ? RETURNING seq"
+
 #: To rate everything that has a common word would take half a second in a million messages; the
 #: newest that have it are found at once.
 _NEWEST = """
 SELECT rowid, bm25(words, 1.0, 0.0, 0.0, 0.0) FROM words
  WHERE words MATCH ? AND rowid > ? AND rowid < ? ORDER BY rowid DESC LIMIT ?
 """
-
-_log = logging.getLogger("ackbus.search")
 
 
 class SearchIndex:
@@ -65,48 +71,44 @@ class SearchIndex:
         self._log = log
         self._blobs = blobs
 
-    def newest(
-        self,
-        expression: str,
-        after_seq: int,
-        before_seq: int,
-        limit: int,
-        on_progress: Callable[[int], object] | None = None,
-    ) -> list[tuple[int, float]]:
-        """Bring the index up to date, and return the newest messages that fit an expression.
-
-        What a lost segment of the archive had is left out, with a warning.
-
-        Safe to repeat, and in several processes at once.
+    def catch_up(self, on_progress: Callable[[int], object] | None = None) -> int:
+        """Index what the log holds and the index does not. Safe to repeat, and in parallel.
 
         Args:
-            expression: in the language of FTS5, over `text`, `type`, `agents`, `conversation`.
-            after_seq, before_seq: only messages between these two.
-            limit: how many at most.
             on_progress: told now and then up to which seq the log is indexed.
 
         Returns:
-            Pairs of a seq and a rating, the smaller the better; the newest message first.
+            How many messages can't be searched, counted as seqs: the segment of the archive, or the
+            blob, that holds them is missing. They are made up for as soon as it is there.
 
         Raises:
             BusUnusable: the file can't be written.
             BusBusy: other processes kept it locked.
         """
-        for is_last in (False, True):
-            try:
-                with closing(self._open()) as connection:
-                    self._catch_up(connection, on_progress)
-                    newest: list[Any] = connection.execute(
-                        _NEWEST, (expression, after_seq, before_seq, limit)
-                    ).fetchall()
-                    return newest
-            except (apsw.CorruptError, apsw.NotADBError) as error:
-                if is_last:
-                    raise self._translated(error) from error
-                self._discard()
-            except (apsw.Error, OSError) as error:
-                raise self._translated(error) from error
-        raise AssertionError("not reached")
+        return self._in_index(lambda connection: self._catch_up(connection, on_progress))
+
+    def newest(
+        self, expression: str, after_seq: int, before_seq: int, limit: int
+    ) -> list[tuple[int, float]]:
+        """Return the newest messages that fit an expression, of those that are indexed.
+
+        Args:
+            expression: in the language of FTS5, over `text`, `type`, `agents`, `conversation`.
+            after_seq, before_seq: only messages between these two.
+            limit: how many at most.
+
+        Returns:
+            Pairs of a seq and a rating, the smaller the better; the newest message first.
+
+        Raises:
+            As for `catch_up`.
+        """
+        values = (expression, after_seq, before_seq, limit)
+
+        def find(connection: apsw.Connection) -> list[Any]:
+            return connection.execute(_NEWEST, values).fetchall()
+
+        return self._in_index(find)
 
     def position(self) -> int:
         """Return the seq up to which the log is indexed; 0 where there is no usable index."""
@@ -115,35 +117,83 @@ class SearchIndex:
                 return _position(connection)[0]
         return 0
 
+    def _in_index(self, call: Callable[[apsw.Connection], Result]) -> Result:
+        """Do something with the index; if it is damaged, with one that was made anew."""
+        try:
+            with closing(self._open()) as connection:
+                return call(connection)
+        except (apsw.CorruptError, apsw.NotADBError):
+            self._discard()
+        except (apsw.Error, OSError) as error:
+            raise self._translated(error) from error
+        try:
+            with closing(self._open()) as connection:
+                self._catch_up(connection, None)
+                return call(connection)
+        except (apsw.Error, OSError) as error:
+            raise self._translated(error) from error
+
     def _catch_up(
         self, connection: apsw.Connection, on_progress: Callable[[int], object] | None
-    ) -> None:
+    ) -> int:
         newest = self._log.newest_seq()
         while (position := _position(connection)[0]) < newest:
             page, last = self._page(position, newest)
-            rows = [self._row(message) for message in page]
+            rows = self._rows(page)
             with connection:
                 if _position(connection)[0] == position:  # else another process has indexed them
-                    connection.executemany(_ADD, rows)
+                    _add(connection, rows)
+                    if not page:
+                        connection.execute(_ADD_LACKING, (last[0], position))
                     connection.execute("UPDATE position SET seq = ?, id = ?", last)
             if on_progress is not None:
                 on_progress(last[0])
+        lacking: list[Any] = connection.execute(_LACKING).fetchall()
+        for seq, after in lacking:
+            with suppress(SegmentMissing):
+                self._make_up(connection, seq, after)
+        ((count,),) = connection.execute("SELECT total(seq - after) FROM lacking").fetchall()
+        return int(count or 0)
 
     def _page(self, after: int, newest: int) -> tuple[list[Message], tuple[int, str | None]]:
-        """Return some messages, and the seq and id up to which they go."""
+        """Return some messages, and the seq and id up to which they go; none of a lost segment."""
         page: list[Message] = []
         try:
             page.extend(islice(self._log.read(after_seq=after, upto_seq=newest), PAGE_MESSAGES))
         except SegmentMissing as error:
             if not page:
-                _log.warning("%s; what was in it is not found by searching", error)
                 return [], (error.last_seq, None)
         return page, (page[-1].seq, page[-1].id) if page else (newest, None)
 
-    def _row(self, message: Message) -> tuple[object, ...]:
-        text = payload_text(message, self._blobs)
-        agents = f"{message.from_agent}\n{message.to_agent or ''}"
-        return (message.seq, text, message.type, agents, message.conversation)
+    def _make_up(self, connection: apsw.Connection, seq: int, after: int) -> None:
+        """Index what was missing, as far as it is there now."""
+        while after < seq:
+            messages = self._log.read(after_seq=after, upto_seq=seq)
+            page = list(islice(messages, PAGE_MESSAGES))
+            upto = page[-1].seq if len(page) == PAGE_MESSAGES else seq
+            rows = self._rows(page)
+            if seq == after + 1 and rows and rows[0][1] is None:
+                return  # a blob that is still missing
+            with connection:
+                gone = connection.execute(_DELETE_LACKING, (seq, after)).fetchall()
+                if not gone:
+                    return  # another process has made up for it
+                _add(connection, rows)
+                if upto < seq:
+                    connection.execute(_ADD_LACKING, (seq, upto))
+            after = upto
+
+    def _rows(self, page: list[Message]) -> list[tuple[Any, ...]]:
+        return [
+            (
+                message.seq,
+                payload_text(message, self._blobs),
+                message.type,
+                f"{message.from_agent}\n{message.to_agent or ''}",
+                message.conversation,
+            )
+            for message in page
+        ]
 
     def _connect(self) -> apsw.Connection:
         """Open the file if it is there, whatever is in it."""
@@ -190,6 +240,14 @@ class SearchIndex:
         if isinstance(error, apsw.BusyError):
             return BusBusy(f"another program has kept {path} locked; try again")
         return BusUnusable(f"the search index {path} can't be used: {error}")
+
+
+def _add(connection: apsw.Connection, rows: list[tuple[Any, ...]]) -> None:
+    """Index rows; those without a text are noted as lacking."""
+    connection.executemany(_ADD, [row for row in rows if row[1] is not None])
+    lacking = [(row[0], row[0] - 1) for row in rows if row[1] is None]
+    if lacking:
+        connection.executemany(_ADD_LACKING, lacking)
 
 
 def _position(connection: apsw.Connection) -> tuple[int, str | None]:

@@ -43,18 +43,21 @@ def text_of(value: object, max_chars: int = MAX_TEXT_CHARS) -> str:
     return "\n".join(parts)
 
 
-def payload_text(message: Message, blobs: BlobStore) -> str:
-    """Return the text of a message's payload; of one that is no JSON, as it is stored."""
+def payload_text(message: Message, blobs: BlobStore) -> str | None:
+    """Return the text of a message's payload, of one that is no JSON as it is stored.
+
+    None when it can't be had now; what is binary, or too large for a payload, has no text.
+    """
     value = message.payload  # first: it finds out whether there is an error
-    if message.payload_error is None:
+    error = message.payload_error
+    if error is None:
         return text_of(value)
     if message.payload_ref is None:
         return (message.raw_payload or "")[:MAX_TEXT_CHARS]
-    if message.payload_error == "decode_failed":  # it was read, and checked
-        return blobs.read(message.payload_ref)[: 4 * MAX_TEXT_CHARS].decode(errors="replace")[
-            :MAX_TEXT_CHARS
-        ]
-    return ""
+    if error == "decode_failed":  # it was read, and checked
+        data = blobs.read(message.payload_ref)[: 4 * MAX_TEXT_CHARS]
+        return "" if b"\0" in data else data.decode(errors="replace")[:MAX_TEXT_CHARS]
+    return None if error in ("blob_missing", "blob_unreadable") else ""
 
 
 @dataclass(frozen=True, slots=True)

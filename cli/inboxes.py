@@ -94,6 +94,7 @@ def inbox(
         if json:
             counts = {"unread": min(unread, _MAX_COUNTED), "parked": failed}
             output.json_line({"agent": agent, "cursor": cursor} | counts)
+            box.poll(1)  # which says so when mail was archived unread
             return 0
         shown = f"{_MAX_COUNTED}+" if unread > _MAX_COUNTED else unread
         output.line(f"cursor {cursor}, {shown} unread, {failed} parked")

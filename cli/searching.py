@@ -58,6 +58,7 @@ def search(
     """
     from ..bus import SEARCH_LIMIT, Search
 
+    output.show_logs()
     with actions.open_bus(directory, user) as bus:
         finder = Search(bus)
         behind = finder.behind()

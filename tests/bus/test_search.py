@@ -75,6 +75,25 @@ def test_blob_of_plain_text_is_searched(bus: Bus) -> None:
     assert seqs(bus, "needle") == [1]
 
 
+def test_blob_that_was_missing_is_searched_when_it_is_back(
+    bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus.publish("n", "needle " * 1000, from_agent="x")
+    publish(bus, "needle")
+    ref = bus.get(1).payload_ref  # type: ignore[union-attr]
+    blob = Path(bus.layout.blobs, str(ref))
+    blob.rename(f"{blob}.away")
+    assert seqs(bus, "needle") == [2]
+    assert "1 messages can't be searched" in caplog.text
+    Path(f"{blob}.away").rename(blob)
+    assert seqs(bus, "needle") == [1, 2]
+
+
+def test_binary_blob_has_no_text(bus: Bus) -> None:
+    bus.publish("n", payload_ref=bus.blobs.put(b"C\0needle" * 100), from_agent="x")
+    assert seqs(bus, "needle") == []
+
+
 def test_filter_finds_what_is_older_than_the_newest_thousand(bus: Bus) -> None:
     """Words tell worker and worker-1 apart only on the message itself."""
     bus.publish("build.failed", "timeout", from_agent="worker")

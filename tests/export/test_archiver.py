@@ -281,12 +281,18 @@ def test_lost_segment_keeps_search_and_mail_from_nobody(
     inbox.ack(30)
     filled.publish("note", "needle", from_agent="planner")
     first = archive(filled, 30)[0]
-    os.unlink(filled.archive.path(first))
+    path = Path(filled.archive.path(first))
+    path.rename(f"{path}.away")
     assert [found.message.seq for found in filled.search("needle")] == [31]
-    assert "messages 1 to 8 are in" in caplog.text
+    assert "8 messages can't be searched" in caplog.text
     inbox.requeue(1)
     assert [message.seq for message in inbox.poll()] == [31]
     assert "requeued message 1" in caplog.text
+    Path(f"{path}.away").rename(path)
+    caplog.clear()
+    assert [found.message.seq for found in filled.search("5")] == [5]
+    assert [message.seq for message in inbox.poll()] == [1, 31]
+    assert caplog.text == ""
 
 
 def test_nothing_to_move_makes_nothing(filled: Bus) -> None:
