@@ -290,7 +290,7 @@ def test_lost_segment_keeps_search_and_mail_from_nobody(
     assert "requeued message 1" in caplog.text
     Path(f"{path}.away").rename(path)
     caplog.clear()
-    assert [found.message.seq for found in filled.search("5")] == [5]
+    assert sorted(found.message.seq for found in filled.search("5")) == [1, 5]
     assert [message.seq for message in inbox.poll()] == [1, 31]
     assert caplog.text == ""
 
