@@ -34,7 +34,7 @@ def encode(value: object, what: str = "payload") -> bytes:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except (orjson.JSONEncodeError, RecursionError) as error:
         raise InvalidInput(f"{what} can't be written as JSON: {error}") from error
-    if _is_too_deep(value, data):
+    if _opened(data) >= _NEVER_TOO_DEEP and _is_too_deep(value):
         raise InvalidInput(f"{what} is nested too deep")
     # orjson writes NaN and infinities as null; a changed value must not pass in silence. Looking
     # for them is needed only where there is a null at all.
@@ -66,18 +66,22 @@ def decode_stored(text: str | bytes) -> Any:
         orjson.JSONDecodeError: it is not JSON, or nested too deep to be written again.
     """
     value = orjson.loads(text)
-    if _is_too_deep(value, text if isinstance(text, bytes) else text.encode()):
+    opened = text.count("[") + text.count("{") if isinstance(text, str) else _opened(text)
+    if opened >= _NEVER_TOO_DEEP and _is_too_deep(value):
         raise orjson.JSONDecodeError("nested too deep to be written", "", 0)
     return value
 
 
-def _is_too_deep(value: object, data: bytes) -> bool:
+def _opened(data: bytes) -> int:
+    """Return how many brackets there are: no value is nested deeper."""
+    return data.count(b"[") + data.count(b"{")
+
+
+def _is_too_deep(value: object) -> bool:
     """Whether orjson, which reads what is nested deeper than it writes, can't write a value.
 
     With room for what a line has around a payload.
     """
-    if data.count(b"[") + data.count(b"{") < _NEVER_TOO_DEEP:
-        return False
     try:
         orjson.dumps([[[[value]]]])
     except orjson.JSONEncodeError:
