@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .path_patterns import escape_path as escape_path
     from .path_patterns import parse_pattern as parse_pattern
     from .reservations import DEFAULT_RESERVATION_S as DEFAULT_RESERVATION_S
+    from .reservations import MAX_CONFLICTS as MAX_CONFLICTS
     from .reservations import Conflict as Conflict
     from .reservations import Reservation as Reservation
     from .reservations import Reservations as Reservations
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COLLECT_AFTER_S",
     "DEFAULT_RESERVATION_S",
+    "MAX_CONFLICTS",
     "RECHECK_S",
     "SEARCH_LIMIT",
     "Bus",
@@ -65,6 +67,7 @@ __all__ = [
 
 _HOMES = {
     "DEFAULT_RESERVATION_S": "reservations",
+    "MAX_CONFLICTS": "reservations",
     "SEARCH_LIMIT": "search",
     "Conflict": "reservations",
     "Found": "search",

@@ -8,7 +8,7 @@ from ..schema import InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     #: The characters that one place allows: ranges of code points, both ends included, in order.
     Ranges = tuple[tuple[int, int], ...]
@@ -35,7 +35,7 @@ class Glob:
         inside: the longest plain text anywhere in it: no text without it fits.
     """
 
-    __slots__ = ("_is_simple", "_regex", "_tokens", "head", "inside", "tail")
+    __slots__ = ("_is_open", "_is_simple", "_regex", "_tokens", "head", "inside", "tail")
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tuple(tokens)
@@ -44,6 +44,8 @@ class Glob:
         self.inside = max(_plain_runs(self._tokens), key=len)
         middle = self._tokens[len(self.head) : len(self._tokens) - len(self.tail)]
         self._is_simple = middle == (None,)
+        #: Whether a star is next to the plain text at either end.
+        self._is_open = middle[:1] == middle[-1:] == (None,)
         self._regex: re.Pattern[str] | None = None
 
     def matches(self, text: str) -> bool:
@@ -61,20 +63,12 @@ class Glob:
     def meets(self, other: Glob) -> bool:
         """Say whether there is a text that fits both.
 
-        Two globs are two small machines that read one text: a place in each is a state, and the
-        question is whether both ends can be reached together.
+        Few pairs are really tried: plain text at the ends rules most out, and where only stars
+        are next to that, any middle of one fits within a star of the other.
         """
-        ours, theirs = self._tokens, other._tokens
-        seen = set()
-        states = [(0, 0)]
-        while states:
-            state = states.pop()
-            if state == (len(ours), len(theirs)):
-                return True
-            if state not in seen:
-                seen.add(state)
-                states += _next_states(ours, theirs, *state)
-        return False
+        if not (_begin_alike(self.head, other.head) and _end_alike(self.tail, other.tail)):
+            return False
+        return (self._is_open and other._is_open) or _share_a_text(self._tokens, other._tokens)
 
 
 def part_of(text: str) -> str | Glob:
@@ -91,22 +85,46 @@ def part_of(text: str) -> str | Glob:
     return plain if len(plain) == len(tokens) else Glob(tokens)
 
 
-def _next_states(
-    ours: Sequence[Token], theirs: Sequence[Token], i: int, j: int
-) -> Iterator[tuple[int, int]]:
-    """Yield where two globs can be after one more step: a `*` ends, or a character is read."""
-    mine = ours[i] if i < len(ours) else ()
-    other = theirs[j] if j < len(theirs) else ()
-    if mine is None:
-        yield i + 1, j
-        if j < len(theirs):
-            yield i, j + 1
-    elif other is None:
-        yield i, j + 1
-        if mine:
-            yield i + 1, j
-    elif any(a <= d and c <= b for a, b in mine for c, d in other):
-        yield i + 1, j + 1
+def _begin_alike(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
+
+
+def _end_alike(one: str, other: str) -> bool:
+    return one.endswith(other) or other.endswith(one)
+
+
+def _share_a_text(ours: Sequence[Token], theirs: Sequence[Token]) -> bool:
+    """Say whether there is a text that fits both.
+
+    Their places are gone through in turn; a bit for each place in ours says whether it can be
+    reached so far. So a careless glob costs a few thousand steps, not the product of the lengths.
+    """
+    places: dict[Token, int] = {}  # where ours has a token
+    for at, token in enumerate(ours):
+        places[token] = places.get(token, 0) | 1 << at
+    stars = places.pop(None, 0)
+    allowing = {token: _places_allowing(token, places) for token in set(theirs) if token}
+    everywhere = (2 << len(ours)) - 1
+    reached = 1
+    for token in theirs:
+        reached |= (reached & stars) << 1  # a star of ours may read nothing
+        if token is None:  # it reads whatever ours wants: each later place can be reached
+            reached = everywhere & -(reached & -reached)
+        else:
+            reached = (reached & allowing[token]) << 1 | (reached & stars)
+        if not reached:
+            return False
+    reached |= (reached & stars) << 1
+    return bool(reached >> len(ours))
+
+
+def _places_allowing(token: Ranges, places: Mapping[Token, int]) -> int:
+    """Return the places of tokens that allow a character which this one allows too."""
+    found = 0
+    for other, at in places.items():
+        if other and any(a <= d and c <= b for a, b in token for c, d in other):
+            found |= at
+    return found
 
 
 def _tokens(text: str) -> Iterator[Token]:

@@ -88,20 +88,20 @@ class PathIndex(Generic[T]):
 
     def matching(self, path: str) -> list[T]:
         """Return the values whose pattern matches a file, given by its path from the root."""
-        return self._find(tuple(path.split("/")), and_below=False)
+        return list(self._find(tuple(path.split("/")), and_below=False))
 
-    def meeting(self, pattern: PathPattern) -> list[T]:
-        """Return the values whose pattern shares a path with this one."""
+    def meeting(self, pattern: PathPattern) -> Iterator[T]:
+        """Yield the values whose pattern shares a path with this one."""
         return self._find(pattern.parts, and_below=True)
 
-    def _find(self, parts: Sequence[Part], *, and_below: bool) -> list[T]:
+    def _find(self, parts: Sequence[Part], *, and_below: bool) -> Iterator[T]:
         """Walk the tree and the parts at once: a state is a place in each.
 
         Args:
             parts: what is looked for.
             and_below: whether it stands for all below it too.
         """
-        found: dict[_Node[T], None] = {}
+        found: set[_Node[T]] = set()
         seen = set()
         states = [(self._root, 0)]
         while states:
@@ -110,13 +110,13 @@ class PathIndex(Generic[T]):
                 continue
             seen.add(state)
             node, at = state
-            if node.values:
-                found[node] = None
+            if node.values and node not in found:
+                found.add(node)
+                yield from node.values
             if at < len(parts):
                 states += node.next_states(parts[at], at)
             elif and_below:
                 states += [(child, at) for child in node.all_children()]
-        return [value for node in found for value in node.values]
 
 
 class _Node(Generic[T]):

@@ -7,6 +7,7 @@ from the same counter. A pattern holds for what it matches and for all below tha
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from ..schema import MAX_REASON_CHARS, InvalidInput, LeaseLost, check_agent, check_line
 from .leases import duration_of
@@ -24,6 +25,9 @@ DEFAULT_RESERVATION_S = 3600.0
 
 #: The most paths that one call reserves: more would keep other writers waiting.
 MAX_PATHS = 1000
+
+#: The most conflicts that are looked for: thousands tell no more, and take long to find.
+MAX_CONFLICTS = 100
 
 #: The modes: nobody else may edit; those may who reserve it as shared too.
 EXCLUSIVE, SHARED = "exclusive", "shared"
@@ -67,7 +71,7 @@ class ReserveResult:
     Attributes:
         granted: whether all of it was; else nothing was changed.
         reservations: what the agent has now of what it asked for, one for each path.
-        conflicts: what stands against it; empty when it was granted.
+        conflicts: what stands against it, at most `MAX_CONFLICTS`; empty when it was granted.
     """
 
     granted: bool
@@ -90,7 +94,10 @@ class Reservations:
         ttl_s: float = DEFAULT_RESERVATION_S,
         reason: str | None = None,
     ) -> ReserveResult:
-        """Reserve all of these paths, or none. Checking and granting are one transaction.
+        """Reserve all of these paths, or none.
+
+        Globs are compared before the bus is locked for writing, which would hold all publishers
+        up; under the lock, only with what has been granted since. So nothing slips in between.
 
         An agent is never in its own way: what it has already lasts `ttl_s` from now, if that is
         longer, and keeps its token; in another mode it is a new grant with a new token.
@@ -114,11 +121,15 @@ class Reservations:
             check_line(reason, "a reason", MAX_REASON_CHARS)
         duration_ms = duration_of(ttl_s)
         mode = SHARED if shared else EXCLUSIVE
+        before = self._live(self._database.now_ms())
+        if conflicts := _conflicts(wanted, agent, mode, before):
+            return ReserveResult(False, [], conflicts)
         with self._database.write():
             now_ms = self._database.now_ms()
             self._database.rows(SQL["end_expired_reservations"], (now_ms,))
-            conflicts = [*self._conflicts(wanted, agent, mode, now_ms)]
-            if conflicts:
+            known = {_key(each) for each in before}
+            since = [each for each in self._live(now_ms) if _key(each) not in known]
+            if conflicts := _conflicts(wanted, agent, mode, since):
                 return ReserveResult(False, [], conflicts)
             grants = [
                 self._grant((each.text, agent, mode, now_ms + duration_ms, reason), now_ms)
@@ -187,20 +198,6 @@ class Reservations:
         rows = self._database.rows(SQL["live_reservations"], (now_ms,))
         return [Reservation(*row) for row in rows]
 
-    def _conflicts(
-        self, wanted: Sequence[PathPattern], agent: str, mode: str, now_ms: int
-    ) -> Sequence[Conflict]:
-        others = _index(
-            each
-            for each in self._live(now_ms)
-            if each.agent != agent and EXCLUSIVE in (mode, each.mode)
-        )
-        return [
-            Conflict(pattern.text, held)
-            for pattern in wanted
-            for held in sorted(others.meeting(pattern), key=lambda each: each.token)
-        ]
-
     def _grant(self, grant: tuple[str, str, str, int, str | None], now_ms: int) -> Reservation:
         if not self._database.rows(SQL["extend_reservation"], grant):
             self._database.rows(SQL["drop_reservation"], grant[:2])  # it was of the other mode
@@ -220,6 +217,23 @@ class Reservations:
             f"{agent} has no reservation with token {token}: {state};"
             " see 'bus reservations', and reserve again what you need"
         )
+
+
+def _conflicts(
+    wanted: Sequence[PathPattern], agent: str, mode: str, live: Sequence[Reservation]
+) -> list[Conflict]:
+    """Return what stands against a wish, up to `MAX_CONFLICTS`."""
+    others = _index(each for each in live if each.agent != agent and EXCLUSIVE in (mode, each.mode))
+    found: list[Conflict] = []
+    for pattern in wanted:
+        met = islice(others.meeting(pattern), MAX_CONFLICTS - len(found))
+        found += [Conflict(pattern.text, held) for held in sorted(met, key=lambda each: each.token)]
+    return found
+
+
+def _key(held: Reservation) -> tuple[str, str, str, int]:
+    """Return what a reservation meets others by; a new grant has a new token."""
+    return held.path, held.agent, held.mode, held.token
 
 
 def _index(reservations: Iterable[Reservation]) -> PathIndex[Reservation]:

@@ -68,6 +68,7 @@ def reserve(
     Reserving again what one has lets it last longer. Exit code 3 when others have reserved what
     shares a file with one of PATHS.
     """
+    from ..bus import MAX_CONFLICTS
     from .project_paths import note_for, path_from_root, project_root
 
     if shared and exclusive:
@@ -92,6 +93,8 @@ def reserve(
     if not found.granted:
         more = len(found.conflicts) - 1
         others = f" (and {output.counted(more, 'more conflict')})" if more else ""
+        if len(found.conflicts) == MAX_CONFLICTS:
+            others = f" (and {more} more conflicts, or still more)"
         raise Refused(f"{describe(found.conflicts[0])}{others}; nothing was reserved")
     return 0
 

@@ -1,6 +1,8 @@
 """Reservations: granted together or not at all, for a time, under tokens."""
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from ackbus import Bus, InvalidInput, LeaseLost
 from ackbus.bus import Reservation, ReserveResult
 
-from ..programs import raw_sql
+from ..programs import held_write_lock, raw_sql
 
 
 class Clock:
@@ -199,3 +201,25 @@ def test_bad_wishes_store_nothing(bus: Bus) -> None:
     with pytest.raises(InvalidInput):
         bus.reservations.reserve(["ok"], " alice")
     assert bus.reservations.list() == []
+
+
+def test_conflicts_are_found_up_to_a_hundred_and_without_the_lock(bus: Bus, bus_dir: Path) -> None:
+    """A wish of 1,000 globs that meet 1,000 others is refused while another program writes."""
+    bus.reservations.reserve([f"src/*mod*{n}.py" for n in range(1000)], "alice")
+    wanted = [f"src/*_{n}_*.py" for n in range(1000)]
+    with held_write_lock(bus_dir):
+        began = time.perf_counter()
+        refused = bus.reservations.reserve(wanted, "bob")
+        assert time.perf_counter() - began < 3.0
+    assert (refused.granted, len(refused.conflicts)) == (False, 100)
+
+
+def test_grant_during_the_comparison_is_seen(bus: Bus, bus_dir: Path) -> None:
+    """PITFALLS 5: what was granted between the look and the lock stands against it as well."""
+    with ThreadPoolExecutor(1) as pool:
+        with Bus.open(bus_dir) as other, other.transaction():
+            assert held(other.reservations.reserve(["src/a.py"], "alice"))
+            late = pool.submit(bus.reservations.reserve, ["src/*.py"], "bob")
+            with pytest.raises(TimeoutError):  # it has looked, found nothing, and waits
+                late.result(0.2)
+        assert against(late.result(10)) == [("src/*.py", "src/a.py", "alice")]
