@@ -27,15 +27,26 @@ FORMER = ".before-guard"
 #: The second line of a hook of ours: this is how it is known again.
 _MARK = "# The guard of ackbus: 'bus guard remove' takes it out and puts back what was here before."
 
-# The interpreter that installed the hook knows ackbus; where it has gone, `bus` on the PATH may do.
+# A hook that was there sees its own name in `$0`, for Husky's tell by that what they are: a script of
+# `sh` is read by one that is called so; no other interpreter can be told a name without harm.
+# A tool that keeps ours under another name, and runs it, would have it run again: the marker ends
+# that. The interpreter that installed the hook knows ackbus; where it has gone, `bus` on the PATH may do.
 # -P keeps modules that lie in the repository out. Only exit code 3, a conflict, blocks: a guard
 # that can't look must not keep anybody from working.
 _SCRIPT = """\
 #!/bin/sh
 {mark}
+[ "$ACKBUS_GUARD_RUNS" != "{name} $PWD" ] || exit 0
 former="$(dirname -- "$0")/{name}{former}"
 {read}if [ -x "$former" ]; then
-    {give}"$former" "$@" || exit
+    export ACKBUS_GUARD_RUNS="{name} $PWD"
+    IFS= read -r first <"$former"
+    case $first in
+        '#!/bin/sh' | '#! /bin/sh' | '#!/usr/bin/env sh' | '#!/bin/sh -e')
+            {give}${{first#*!}} -c 'hook=$1; shift; . "$hook"' "$0" "$former" "$@" || exit ;;
+        *) {give}"$former" "$@" || exit ;;
+    esac
+    unset ACKBUS_GUARD_RUNS
 fi
 if [ -x {python} ]; then
     set -- {python} -P -m ackbus.cli.guard_check {mode}{remote}
@@ -95,11 +106,13 @@ class GuardHooks:
                 the environment still wins.
 
         Raises:
-            Refused: there is a hook, and one of before the guard too, or hooks are turned off by
-                a `core.hooksPath` that is no folder; nothing was changed.
+            Refused: there is a hook, and one of before the guard too; another tool keeps one of
+                the guard's under another name; or hooks are turned off by a `core.hooksPath` that
+                is no folder. Nothing was changed.
         """
         if os.path.lexists(self._folder) and not os.path.isdir(self._folder):
             raise Refused(f"{self._folder} is no folder: core.hooksPath turns hooks off here")
+        self._refuse_renamed()
         for name in HOOKS:
             hook = self._hook(name)
             if hook.former and os.path.lexists(hook.path) and not _is_ours(hook.path):
@@ -128,6 +141,15 @@ class GuardHooks:
     def installed(self) -> list[GuardHook]:
         """Return the hooks of ours that are there."""
         return [hook for hook in map(self._hook, HOOKS) if _is_ours(hook.path)]
+
+    def _refuse_renamed(self) -> None:
+        names = os.listdir(self._folder) if os.path.isdir(self._folder) else []
+        for path in (os.path.join(self._folder, name) for name in names if name not in HOOKS):
+            if _is_ours(path):
+                raise Refused(
+                    f"{path} is a hook of the guard that another tool has renamed and may run;"
+                    " delete it first, or leave all as it is"
+                )
 
     def _hook(self, name: str) -> GuardHook:
         path = os.path.join(self._folder, name)

@@ -307,6 +307,54 @@ def test_hook_that_was_there_runs_first_and_counts(git: Git, run_bus: RunBus, bu
     assert run_bus("guard", "remove").code == 4
 
 
+@pytest.mark.parametrize("first", ["#!/bin/sh", "#!/usr/bin/env sh", "#!/bin/sh -e"])
+def test_hook_that_asks_for_its_name_still_knows_it(
+    first: str, git: Git, run_bus: RunBus, bus: Bus
+) -> None:
+    """Husky's hooks run the script beside them that is called as they are."""
+    git.ok("config", "core.hooksPath", ".husky/_")
+    for name in ("pre-commit", "pre-push"):
+        script(git.path / ".husky" / "_" / name, "")
+        (git.path / ".husky" / "_" / name).write_text(f'{first}\n. "$(dirname "$0")/h"\n')
+        script(git.path / ".husky" / name, f'echo "checks of {name} $#"; cat; [ ! -e stop ]\n')
+    own = 's="$(dirname "$(dirname "$0")")/$(basename "$0")"\n[ -f "$s" ] || exit 0\n'
+    script(git.path / ".husky" / "_" / "h", own + 'sh -e "$s" "$@"\nexit $?\n')
+    assert run_bus("guard", "install").code == 0
+    bus.reservations.reserve(["src"], "alice")
+    blocked = git.commit("src/a.py", agent="bob")
+    assert (blocked.code, blocked.err.splitlines()[0]) == (1, "checks of pre-commit 0")
+    git.path.joinpath("stop").touch()
+    assert git.commit(agent="alice").code == 1
+    git.path.joinpath("stop").unlink()
+    assert git.commit(agent="alice").code == 0
+    remote = git.path.parent / "remote.git"
+    git.ok("init", "--quiet", "--bare", remote)
+    pushed = git("push", remote, "main", env={"BUS_AGENT": "alice"})
+    assert (pushed.code, "checks of pre-push 2" in pushed.err + pushed.out) == (0, True)
+    assert f"refs/heads/main {git.head} refs/heads/main" in pushed.err + pushed.out
+
+
+def test_guard_that_another_tool_runs_does_not_run_for_ever(guarded: Git, run_bus: RunBus) -> None:
+    """A tool that keeps the old hook as `pre-commit.legacy`, and the guard before that again."""
+    hook = guarded.path / ".git" / "hooks" / "pre-commit"
+    hook.rename(hook.with_name("pre-commit.legacy"))
+    script(hook, 'echo tool >&2; "$0.legacy" "$@"\n')
+    assert_error(run_bus("guard", "install"), 3, "pre-commit.legacy", "another tool has renamed")
+    blocked = guarded.commit("src/a.py", agent="bob")  # the tool runs it
+    assert (blocked.code, blocked.err.count("is reserved by alice")) == (1, 1)
+    ours = hook.with_name("pre-commit.legacy").read_text()
+    script(hook, 'echo tool >&2; "$(dirname "$0")/pre-commit.legacy" "$@"\n')
+    hook.rename(hook.with_name("pre-commit.before-guard"))
+    hook.write_text(ours)
+    hook.chmod(0o755)
+    blocked = guarded.commit(agent="bob")
+    assert (blocked.code, blocked.err.count("tool"), blocked.err.count("is reserved by")) == (
+        1,
+        1,
+        1,
+    )
+
+
 def test_hooks_go_where_git_looks(git: Git, run_bus: RunBus, bus: Bus, tmp_path: Path) -> None:
     """Issue 4, item 5: `core.hooksPath`, relative to the root, and outside of the repository."""
     git.ok("config", "core.hooksPath", ".githooks")
