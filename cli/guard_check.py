@@ -48,13 +48,16 @@ def check(
         directory, user: which bus.
     """
     check_mode(mode, BLOCK, WARN)
-    mode = os.environ.get(GUARD_VARIABLE) or mode
-    check_mode(mode, BLOCK, WARN, OFF)
+    mode = _chosen(mode)
     if mode == OFF:
         return 0
     agent = agent or os.environ.get(AGENT_VARIABLE) or None
     tree = git.WorkTree.around(os.getcwd())
-    files = tree.staged() if push is None else tree.pushed(push, sys.stdin.buffer.read())
+    try:
+        files = tree.staged() if push is None else tree.pushed(sys.stdin.buffer.read())
+    except InvalidInput as error:  # what can't be read can't be let through
+        output.note(str(error))
+        return CONFLICT if mode == BLOCK else 0
     if not files:
         return 0
     with open_bus(tree, directory, user) as bus:
@@ -70,6 +73,15 @@ def check(
             " set it to your name"
         )
     return CONFLICT if conflicts and mode == BLOCK else 0
+
+
+def _chosen(mode: str) -> str:
+    """Return what the environment says that the guard does; a slip there must not turn it off."""
+    chosen = os.environ.get(GUARD_VARIABLE) or mode
+    if chosen in (BLOCK, WARN, OFF):
+        return chosen
+    output.note(f"{GUARD_VARIABLE} is block, warn or off, not {chosen!a}; the guard does {mode}")
+    return mode
 
 
 def check_mode(mode: str, *modes: str) -> None:

@@ -27,12 +27,12 @@ FORMER = ".before-guard"
 #: The second line of a hook of ours: this is how it is known again.
 _MARK = "# The guard of ackbus: 'bus guard remove' takes it out and puts back what was here before."
 
-# A hook that was there sees its own name in `$0`, for Husky's tell by that what they are: a script of
-# `sh` is read by one that is called so; no other interpreter can be told a name without harm.
+# A hook that was there sees its own name in `$0`, for Husky's tell by that what they are: a script
+# of `sh` is read by one that is called so; no other interpreter can be told a name without harm.
 # A tool that keeps ours under another name, and runs it, would have it run again: the marker ends
-# that. The interpreter that installed the hook knows ackbus; where it has gone, `bus` on the PATH may do.
-# -P keeps modules that lie in the repository out. Only exit code 3, a conflict, blocks: a guard
-# that can't look must not keep anybody from working.
+# that. The interpreter that installed the hook knows ackbus; where it has gone, `bus` on the PATH
+# may do. -P keeps modules that lie in the repository out. Only exit code 3, a conflict, blocks: a
+# guard that can't look must not keep anybody from working.
 _SCRIPT = """\
 #!/bin/sh
 {mark}

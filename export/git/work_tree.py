@@ -21,8 +21,9 @@ _RAW = ("--raw", "-z", "--no-renames")
 #: The modes of a submodule, and of what is not there.
 _NO_FILES = {b"160000", b"000000"}
 
-#: A line that git gives a pre-push hook: local ref, local id, remote ref, remote id.
-_PUSHED = re.compile(rb"[^ ]+ ([0-9a-f]{40,64}) [^ ]+ ([0-9a-f]{40,64})")
+#: A line that git gives a pre-push hook: local ref, local id, remote ref, remote id. The local
+#: one is what the user wrote, which may have spaces (`:/some words`).
+_PUSHED = re.compile(rb".* ([0-9a-f]{40,64}) [^ ]+ ([0-9a-f]{40,64})")
 
 
 class WorkTree:
@@ -79,33 +80,32 @@ class WorkTree:
         since_merged = set(self._staged_since(merged))
         return [file for file in changed if file in since_merged]
 
-    def pushed(self, remote: str, refs: bytes) -> list[str]:
+    def pushed(self, refs: bytes) -> list[str]:
         """Return the files that the commits of a push changed which the remote does not have yet.
 
         Args:
-            remote: the first argument of a pre-push hook, the name or the address of the remote.
             refs: what git gives the hook to read.
 
         Raises:
             InvalidInput: that is nothing that git would write.
         """
         changed: dict[str, None] = {}
-        for line in refs.splitlines():
+        for line in filter(None, refs.split(b"\n")):
             match = _PUSHED.fullmatch(line)
             if match is None:
                 raise InvalidInput(f"{line!a} is no line that git gives to a pre-push hook")
             local, theirs = (part.decode() for part in match.groups())
             if local.strip("0"):  # all zeros: the remote's branch is to be deleted
-                changed |= dict.fromkeys(self._changed_by_push(remote, local, theirs))
+                changed |= dict.fromkeys(self._changed_by_push(local, theirs))
         return list(changed)
 
-    def _changed_by_push(self, remote: str, local: str, theirs: str) -> Iterator[str]:
+    def _changed_by_push(self, local: str, theirs: str) -> Iterator[str]:
         """Yield what each commit up to `local` changed that the remote does not have yet.
 
         Of a merge, what differs from every parent.
         """
         known = [f"^{theirs}"] if self._repository.commit(theirs) else []
-        new = ("rev-list", local, *known, "--not", f"--remotes={remote}", "--")
+        new = ("rev-list", local, *known, "--not", "--remotes", "--")
         changes = ("diff-tree", "--stdin", "--root", "--no-commit-id", "-r", "-c", *_RAW)
         return _files(self._repository.run(*changes, stdin=self._repository.run(*new)))
 

@@ -183,9 +183,22 @@ def test_push_of_commits_that_change_reserved_files_is_blocked(
     guarded.ok("push", "--quiet", "--no-verify", "origin", "main", env=bob)
 
 
-def test_lines_that_git_would_not_write_are_refused(guarded: Git, run_bus: RunBus) -> None:
-    done = run_bus("guard", "check", "--push", "origin", stdin="main --help main 0\n")
-    assert_error(done, 2, "no line that git gives")
+def test_push_that_the_guard_cannot_read_is_blocked(
+    guarded: Git, run_bus: RunBus, tmp_path: Path
+) -> None:
+    """No way around it: a local ref with spaces, a misspelt setting, lines of no known form."""
+    remote = tmp_path / "remote.git"
+    guarded.ok("init", "--quiet", "--bare", remote)
+    guarded.write("src/a.py")
+    guarded.ok("commit", "-qnm", "bob edits")
+    for ref, env in ((":/bob edits", {}), ("main", {"BUS_GUARD": "wran"})):
+        pushed = guarded("push", remote, f"{ref}:refs/heads/x", env={"BUS_AGENT": "bob", **env})
+        assert (pushed.code, pushed.err.count("src/a.py is reserved by alice")) == (1, 1), pushed
+    for mode, code in (("block", 3), ("warn", 0)):
+        done = run_bus(
+            "guard", "check", "--push", "o", "--mode", mode, stdin="main --help main 0\n"
+        )
+        assert (done.code, "no line that git gives" in done.err) == (code, True)
 
 
 # Speed.
@@ -268,8 +281,9 @@ def test_check_says_the_same_by_hand(guarded: Git, run_bus: RunBus) -> None:
     assert (conflict["held"]["agent"], conflict["held"]["token"]) == ("alice", 1)
     assert run_bus("guard", "check", "--agent", "alice").code == 0
     assert_error(run_bus("guard", "check", "--mode", "off"), 2, "block or warn")
-    bad = run_bus("guard", "check", env={"BUS_GUARD": "wran"})
-    assert_error(bad, 2, "block or warn or off", "wran")
+    bad = run_bus("guard", "check", env={"BUS_GUARD": "wran", "BUS_AGENT": "bob"})
+    assert (bad.code, bad.out) == (3, "")
+    assert "BUS_GUARD is block, warn or off, not 'wran'; the guard does block" in bad.err
 
 
 # The hooks.
