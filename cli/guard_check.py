@@ -54,14 +54,19 @@ def check(
     agent = agent or os.environ.get(AGENT_VARIABLE) or None
     tree = git.WorkTree.around(os.getcwd())
     try:
-        files = tree.staged() if push is None else tree.pushed(sys.stdin.buffer.read())
+        pushed = {} if push is None else tree.pushed(sys.stdin.buffer.read())
+        files = tree.staged() if push is None else list(pushed)
     except InvalidInput as error:  # what can't be read can't be let through
         output.note(str(error))
         return CONFLICT if mode == BLOCK else 0
     if not files:
         return 0
     with open_bus(tree, directory, user) as bus:
-        conflicts = bus.reservations.against(files, agent)
+        conflicts = [
+            each
+            for each in bus.reservations.against(files, agent)
+            if push is None or each.held.reserved_at_ms <= pushed[each.path]  # else made before
+        ]
     for conflict in conflicts:
         if json:
             output.json_line(conflict_record(conflict))

@@ -80,37 +80,44 @@ class WorkTree:
         since_merged = set(self._staged_since(merged))
         return [file for file in changed if file in since_merged]
 
-    def pushed(self, refs: bytes) -> list[str]:
-        """Return the files that the commits of a push changed which the remote does not have yet.
+    def pushed(self, refs: bytes) -> dict[str, int]:
+        """Return the files that a push brings changes of, and the end of the latest one's second.
+
+        That is in epoch milliseconds. What some remote has is left out, as far as this repository
+        knows. Only the pusher's own line is looked at, the first parents: what a merge brought in
+        was made by others, and of the merge counts what differs from every parent.
 
         Args:
-            refs: what git gives the hook to read.
+            refs: what git gives a pre-push hook to read.
 
         Raises:
             InvalidInput: that is nothing that git would write.
         """
-        changed: dict[str, None] = {}
+        changed: dict[str, int] = {}
         for line in filter(None, refs.split(b"\n")):
             match = _PUSHED.fullmatch(line)
             if match is None:
                 raise InvalidInput(f"{line!a} is no line that git gives to a pre-push hook")
             local, theirs = (part.decode() for part in match.groups())
             if local.strip("0"):  # all zeros: the remote's branch is to be deleted
-                changed |= dict.fromkeys(self._changed_by_push(local, theirs))
-        return list(changed)
+                for file, ms in self._changed_by_push(local, theirs):
+                    changed[file] = max(ms, changed.get(file, ms))
+        return changed
 
-    def _changed_by_push(self, local: str, theirs: str) -> Iterator[str]:
-        """Yield what each commit up to `local` changed that the remote does not have yet.
-
-        Of a merge, what differs from every parent.
-        """
+    def _changed_by_push(self, local: str, theirs: str) -> Iterator[tuple[str, int]]:
+        """Yield each change by a commit up to `local` that no remote has yet, and when it was."""
         known = [f"^{theirs}"] if self._repository.commit(theirs) else []
-        new = ("rev-list", local, *known, "--not", "--remotes", "--")
-        changes = ("diff-tree", "--stdin", "--root", "--no-commit-id", "-r", "-c", *_RAW)
-        return _files(self._repository.run(*changes, stdin=self._repository.run(*new)))
+        only = ("--first-parent", "--timestamp", local, *known, "--not", "--remotes", "--")
+        commits = [line.split() for line in self._repository.run("rev-list", *only).splitlines()]
+        ends_ms = {commit: int(second) * 1000 + 999 for second, commit in commits}
+        changes = ("diff-tree", "--stdin", "--root", "-r", "-c", *_RAW)
+        raw = self._repository.run(*changes, stdin=b"".join(b"%s\n" % each for each in ends_ms))
+        for commit, file in _changes(raw):
+            yield file, ends_ms[commit]
 
     def _staged_since(self, tree: str) -> list[str]:
-        return list(_files(self._repository.run("diff-index", "--cached", *_RAW, tree, "--")))
+        raw = self._repository.run("diff-index", "--cached", *_RAW, tree, "--")
+        return [file for _, file in _changes(raw)]
 
     def _empty_tree(self) -> str:
         """Return the id of the tree without files: what the first commit is compared with."""
@@ -121,15 +128,18 @@ class WorkTree:
         return os.path.normpath(os.path.join(self.root, answer))
 
 
-def _files(raw: bytes) -> Iterator[str]:
-    """Yield the files of raw changes: `:mode mode id id letter`, NUL, path, NUL.
+def _changes(raw: bytes) -> Iterator[tuple[bytes, str]]:
+    """Yield the commit and the file of raw changes: `:mode mode id id letter`, NUL, path, NUL.
 
-    A merge has a colon and a mode for each parent.
+    The id of a commit stands before its changes. A merge has a colon and a mode for each parent.
     """
+    commit = b""
     fields = iter(raw.split(b"\0"))
     for head in fields:
         parents = len(head) - len(head.lstrip(b":"))
-        if parents:
-            path = next(fields)
-            if not _NO_FILES.issuperset(head[parents:].split(b" ")[: parents + 1]):
-                yield os.fsdecode(path)
+        if not parents:
+            commit = head
+            continue
+        path = next(fields)
+        if not _NO_FILES.issuperset(head[parents:].split(b" ")[: parents + 1]):
+            yield commit, os.fsdecode(path)

@@ -183,6 +183,32 @@ def test_push_of_commits_that_change_reserved_files_is_blocked(
     guarded.ok("push", "--quiet", "--no-verify", "origin", "main", env=bob)
 
 
+def test_push_is_blocked_for_what_one_has_done_since_the_reservation(
+    git: Git, run_bus: RunBus, bus: Bus, tmp_path: Path
+) -> None:
+    """Neither for what was made before it, nor for what a merge of another's commits brings."""
+    assert run_bus("guard", "install").code == 0
+    bob = {"BUS_AGENT": "bob"}
+    for name in ("one", "two", "three"):
+        git.ok("init", "--quiet", "--bare", tmp_path / name)
+        git.ok("remote", "add", name, tmp_path / name)
+    old = {"GIT_COMMITTER_DATE": "2001-01-01T00:00:00Z"}
+    git.write("src/a.py")
+    git.ok("commit", "-qm", "before", env=old)
+    bus.reservations.reserve(["src"], "alice")
+    git.ok("push", "--quiet", "one", "main", env=bob)
+    git.ok("switch", "--quiet", "-c", "side")
+    assert git.commit("src/a.py", agent="alice", text="alice").code == 0
+    git.ok("switch", "--quiet", "main")
+    git.ok("merge", "--quiet", "--no-ff", "side", env=bob)
+    git.ok("push", "--quiet", "two", "main", env=bob)
+    git.write("src/a.py", text="bob")
+    git.ok("commit", "-qnm", "bob's")
+    assert git("push", "--quiet", "two", "main", env=bob).code == 1
+    git.ok("push", "--quiet", "two", "main", env={"BUS_AGENT": "alice"})
+    git.ok("push", "--quiet", "three", "main", env=bob)  # another remote has it
+
+
 def test_push_that_the_guard_cannot_read_is_blocked(
     guarded: Git, run_bus: RunBus, tmp_path: Path
 ) -> None:
