@@ -74,11 +74,10 @@ class WorkTree:
         """
         head = self._repository.commit("HEAD")
         changed = self._staged_since(head or self._empty_tree())
-        merged = self._repository.commit("MERGE_HEAD")
-        if merged is None:
-            return changed
-        since_merged = set(self._staged_since(merged))
-        return [file for file in changed if file in since_merged]
+        for merged in self._merged():
+            since_merged = set(self._staged_since(merged))
+            changed = [file for file in changed if file in since_merged]
+        return changed
 
     def pushed(self, refs: bytes) -> dict[str, int]:
         """Return the files that a push brings changes of, and the end of the latest one's second.
@@ -114,6 +113,14 @@ class WorkTree:
         raw = self._repository.run(*changes, stdin=b"".join(b"%s\n" % each for each in ends_ms))
         for commit, file in _changes(raw):
             yield file, ends_ms[commit]
+
+    def _merged(self) -> list[str]:
+        """Return the other parents of the merge that is under way; several for an octopus."""
+        try:
+            with open(self._path("--git-path", "MERGE_HEAD")) as file:
+                return file.read().split()
+        except FileNotFoundError:
+            return []
 
     def _staged_since(self, tree: str) -> list[str]:
         raw = self._repository.run("diff-index", "--cached", *_RAW, tree, "--")

@@ -127,6 +127,18 @@ def test_merge_counts_what_it_changes_itself(guarded: Git) -> None:
     assert guarded.commit("both", "src/a.py", text="merged\n", agent="bob").code == 1
 
 
+def test_merge_of_several_branches_counts_as_one_of_two(guarded: Git) -> None:
+    """What any of the others had changed is no edit of who merges."""
+    assert guarded.commit("README", agent="bob").code == 0
+    for side in ("one", "two"):
+        guarded.ok("switch", "--quiet", "-c", side, "main")
+        assert guarded.commit(f"src/{side}.py", agent="alice").code == 0
+    guarded.ok("switch", "--quiet", "main")
+    guarded.ok("merge", "--quiet", "--no-commit", "one", "two")
+    merged = guarded.commit("README", text="merged\n", agent="bob")
+    assert (merged.code, merged.err) == (0, "")
+
+
 def test_submodules_are_left_out(guarded: Git, env: dict[str, str], tmp_path: Path) -> None:
     other = Git(tmp_path / "other", env)
     other.path.mkdir()
