@@ -31,27 +31,29 @@ def path_from_root(text: str, root: str) -> str:
 
     It counts from the root already, wherever the command runs, unless it is absolute or begins
     with `./` or `../`, which is from here. A folder or file that is there is meant as it is called,
-    though its name looks like a glob, as in `app/[id]/page.tsx`.
+    though its name looks like a glob, as in `app/[id]/page.tsx`; links are followed.
 
     Raises:
         InvalidInput: it is outside of the project, or can't be parsed.
     """
     if os.path.isabs(text):
-        path = _below(root, os.path.normpath(text))
+        path = _below(root, os.path.normpath(text)) or _below(root, os.path.realpath(text))
     elif text.split("/")[0] in (".", ".."):
         path = _below(root, os.path.normpath(os.path.join(os.getcwd(), text)))
     else:
         path = text
     if path is None:
         raise InvalidInput(f"path {text!r} is outside of the project {root}")
-    parts = path.split("/")
-    reached = root
-    for number, part in enumerate(parts):
-        reached = os.path.join(reached, part)
-        if not os.path.lexists(reached):
+    parts = [part for part in path.split("/") if part] or [""]
+    there, reached = 0, root
+    for part in parts:
+        if part in ("", "..") or not os.path.lexists(os.path.join(reached, part)):
             break
-        parts[number] = escape_path(part)
-    return parse_pattern("/".join(parts)).text
+        there, reached = there + 1, os.path.join(reached, part)
+    # A file has one name here, whatever links lead to it. A link out of the project is a file.
+    real = _below(root, os.path.realpath(reached))
+    found = parts[:there] if real is None or not there else real.split("/")
+    return parse_pattern("/".join([*map(escape_path, found), *parts[there:]])).text
 
 
 def note_for(text: str, root: str) -> str | None:

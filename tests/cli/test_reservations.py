@@ -139,6 +139,19 @@ def test_what_is_there_is_meant_as_it_is_called(run_bus: RunBus, project: Path, 
     assert [each.path for each in found] == ["app/[id]/a.ts", "app/x"]
 
 
+def test_file_has_one_name_whatever_links_lead_to_it(
+    run_bus: RunBus, project: Path, tmp_path: Path
+) -> None:
+    """Two agents must not both have it, under two names."""
+    (project / "lib").mkdir()
+    (project / "src").symlink_to("lib")
+    (project / "out").symlink_to("/usr")
+    (tmp_path / "checkout").symlink_to(project)
+    assert reserve(run_bus, "src/a.py", "src/*.c", "out/x") == ["lib/a.py", "lib/*.c", "out/x"]
+    assert_error(run_bus("reserve", "lib/a.py", env=BOB), 3, "reserved by alice")
+    assert reserve(run_bus, f"{tmp_path}/checkout/src/new.py") == ["lib/new.py"]
+
+
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
