@@ -47,6 +47,11 @@ def install(
         _print_hook(hook, json, mode)
     if hooks.are_shared:
         output.note("core.hooksPath is outside of this repository: the hooks run in others too")
+    if hooks.are_by_tree:
+        output.note(
+            "core.hooksPath is relative: a linked work tree has hooks of its own;"
+            " run 'bus guard install' in each"
+        )
     return 0
 
 

@@ -91,11 +91,17 @@ class GuardHooks:
 
     def __init__(self, tree: WorkTree) -> None:
         self._folder = tree.hooks
+        self._setting = tree.hooks_setting
         #: Whether the hooks serve other repositories too.
         self.are_shared = not any(
             self._folder.startswith(folder.rstrip("/") + "/")
             for folder in (tree.root, tree.main_root)
         )
+
+    @property
+    def are_by_tree(self) -> bool:
+        """Whether each linked work tree looks for hooks in a folder of its own."""
+        return bool(self._setting) and not os.path.isabs(self._setting or "")
 
     def install(self, mode: str, bus_dir: str | None = None) -> list[GuardHook]:
         """Put the hooks in, or bring those that are there up to date. Safe to repeat.
@@ -110,6 +116,8 @@ class GuardHooks:
                 the guard's under another name; or hooks are turned off by a `core.hooksPath` that
                 is no folder. Nothing was changed.
         """
+        if self._setting == "":
+            raise Refused("core.hooksPath is empty: git would look for hooks at the root; unset it")
         if os.path.lexists(self._folder) and not os.path.isdir(self._folder):
             raise Refused(f"{self._folder} is no folder: core.hooksPath turns hooks off here")
         self._refuse_renamed()

@@ -9,7 +9,7 @@ import os
 import re
 
 from ...schema import InvalidInput
-from .repository import GitFailed, Repository
+from .repository import CommandFailed, GitFailed, Repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +65,15 @@ class WorkTree:
         Linked work trees share it.
         """
         return self._path("--git-path", "hooks")
+
+    @property
+    def hooks_setting(self) -> str | None:
+        """What `core.hooksPath` says, or None where nothing is set."""
+        try:
+            answer = self._repository.run("config", "--type=path", "--get", "core.hooksPath")
+        except CommandFailed:
+            return None
+        return os.fsdecode(answer).removesuffix("\n")
 
     def staged(self) -> list[str]:
         """Return the files that the next commit would change: new, changed, gone, both of a rename.
