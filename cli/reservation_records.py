@@ -35,4 +35,5 @@ def record_of(held: Reservation) -> dict[str, object]:
 
 def conflict_record(conflict: Conflict) -> dict[str, object]:
     """Return a conflict as `--json` prints it."""
-    return {"path": conflict.path, "held": record_of(conflict.held)}
+    path = conflict.path.encode(errors="backslashreplace").decode()  # git has names of any bytes
+    return {"path": path, "held": record_of(conflict.held)}

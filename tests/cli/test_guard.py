@@ -102,7 +102,7 @@ def test_ended_reservations_block_nobody(guarded: Git, bus: Bus) -> None:
     assert guarded.commit("src/a.py", agent="bob").code == 0
 
 
-def test_strange_names_are_compared_as_they_are(guarded: Git, bus: Bus) -> None:
+def test_strange_names_are_compared_as_they_are(guarded: Git, run_bus: RunBus) -> None:
     """PITFALLS 24: names with newlines, globs, and no UTF-8; shown in one line each."""
     names = ["src/a\nb", "src/*", "src/:x", " src"]
     blocked = guarded.commit(*names, os.fsdecode(b"src/\xff"), agent="bob")
@@ -110,6 +110,9 @@ def test_strange_names_are_compared_as_they_are(guarded: Git, bus: Bus) -> None:
     lines = blocked.err.splitlines()
     assert len(lines) == 4
     assert all(line.isprintable() and "reserved by alice as src until" in line for line in lines)
+    done = run_bus("guard", "check", "--json", env={"BUS_AGENT": "bob"})
+    shown = [json.loads(line)["path"] for line in done.out.splitlines()]
+    assert (done.code, sorted(shown)) == (3, ["src/*", "src/:x", r"src/\udcff", "src/a\nb"])
 
 
 def test_merge_counts_what_it_changes_itself(guarded: Git) -> None:
@@ -412,7 +415,8 @@ def test_hooks_go_where_git_looks(git: Git, run_bus: RunBus, bus: Bus, tmp_path:
     git.ok("config", "core.hooksPath", ".githooks")
     below = git.path / "deep"
     below.mkdir()
-    assert run_bus("guard", "install", cwd=below).err == ""
+    said = run_bus("guard", "install", cwd=below).err
+    assert "core.hooksPath is relative: a linked work tree has hooks of its own" in said
     assert sorted(path.name for path in (git.path / ".githooks").iterdir()) == [
         "pre-commit",
         "pre-push",
@@ -425,6 +429,9 @@ def test_hooks_go_where_git_looks(git: Git, run_bus: RunBus, bus: Bus, tmp_path:
     assert git.commit(agent="bob").code == 1
     git.ok("config", "core.hooksPath", "/dev/null")
     assert_error(run_bus("guard", "install"), 3, "/dev/null is no folder")
+    git.ok("config", "core.hooksPath", "")
+    assert_error(run_bus("guard", "install"), 3, "core.hooksPath is empty")
+    assert not (git.path / "pre-commit").exists()
 
 
 def test_hook_is_never_lost_between_two_guards(git: Git, run_bus: RunBus, bus: Bus) -> None:
