@@ -143,5 +143,8 @@ def duration_of(ttl_s: float) -> int:
         InvalidInput: that is none, or more than a day.
     """
     if not 0 < ttl_s <= MAX_LEASE_S:
-        raise InvalidInput(f"a lease lasts more than 0 and at most {MAX_LEASE_S:g} s, not {ttl_s}")
+        raise InvalidInput(
+            f"it can be had for more than 0 s and at most {MAX_LEASE_S:g} s (a day), not for"
+            f" {ttl_s:g} s; renew what is to last longer"
+        )
     return max(1, round(ttl_s * 1000))

@@ -119,6 +119,10 @@ def _stats(bus: Bus) -> dict[str, object]:
         "by_type": stats.by_type,
         "by_from": stats.by_sender,
         "files": _sizes(bus.layout.directory),
+        "archive": {
+            "last_seq": bus.archive.upto(),
+            "bytes": sum(segment.bytes for segment in bus.archive.segments()),
+        },
         "blobs": {"count": len(sizes), "bytes": sum(sizes)},
         "export": {"last_seq": exported, "behind": stats.newest_seq - exported},
     }

@@ -87,7 +87,7 @@ def _findings(directory: str | None, user: bool, full: bool) -> Iterator[Finding
 def _advice(error: AckbusError) -> str:
     if isinstance(error.__cause__, (apsw.CorruptError, apsw.NotADBError)):
         return "put a backup in its place"
-    return "see above"
+    return "if there was a bus, put a backup in its place"
 
 
 def _of_file(database: Database, full: bool) -> Iterator[Finding]:
