@@ -7,7 +7,7 @@ import time
 
 from ..bus import RECHECK_S
 from ..schema import AckbusError, FileLock, InvalidInput, Refused, TimedOut, start_thread
-from .position import Position, Rotation
+from .position import Position
 from .replaced import NotImported
 from .writer import Writer, unwritable
 
@@ -65,8 +65,7 @@ class Exporter:
             How many messages this call wrote.
 
         Raises:
-            NotImported: the file was replaced, and has messages that this bus lacks.
-            Refused: a line of it was not written by a bus.
+            NotImported: the file was replaced, and has lines that this bus lacks.
             TimedOut: the other exporter did not get that far within 30 s.
             BusUnusable: the file can't be written.
         """
@@ -100,6 +99,7 @@ class Exporter:
 
         Raises:
             ExporterRunning: another exporter is at work.
+            NotImported: the old one has lines that this bus lacks; it is left alone.
             BusUnusable: the file can't be written; the old one is as it was.
         """
         lock = self._lock_or_raise()
@@ -124,14 +124,14 @@ class Exporter:
         Raises:
             InvalidInput: the limit is too small.
             ExporterRunning: another exporter is at work.
+            NotImported: the old ones have lines that this bus lacks; nothing is changed.
             BusUnusable: the files can't be written; the next export does it then.
         """
         if limit_bytes and limit_bytes < MIN_ROTATE_BYTES:
             raise InvalidInput(f"files must be allowed {MIN_ROTATE_BYTES:,} bytes at least")
         lock = self._lock_or_raise()
         try:
-            Rotation(self._bus.database).set(limit_bytes)
-            return Writer(self._bus).rebuild(progress)
+            return Writer(self._bus).rotate(limit_bytes, progress)
         finally:
             lock.close()
 

@@ -99,7 +99,4 @@ def _identity(line: bytes, path: str, which: str) -> tuple[int, str]:
         seq, id = fields.get("seq"), fields.get("id")
         if isinstance(seq, int) and isinstance(id, str):
             return seq, id
-    raise Refused(
-        f"the {which} line of {path} was not written by a bus;"
-        " 'bus export --rebuild' writes it anew"
-    )
+    raise Refused(f"the {which} line of {path} was not written by a bus")

@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
     from ..bus import Bus
 
-_HINT = "'bus export --rebuild' writes it anew"
-
 
 class NotImported(Refused):
-    """The files hold messages that the log lacks: an import must bring them in first."""
+    """The files hold lines that the log lacks: messages, for an import, or what is no message."""
 
 
 def exported_files(jsonl: str) -> list[str]:
@@ -36,29 +34,31 @@ def refuse_unknown(bus: Bus) -> None:
     """Make sure that writing the files anew loses nothing.
 
     Raises:
-        NotImported: a line is a message that the log lacks.
-        Refused: a line is no message.
+        NotImported: a line is a message that the log lacks, or no message at all.
     """
     for path in exported_files(bus.layout.jsonl):
         for number, id in _ids(path):
             if bus.log.get(id) is None:
                 raise NotImported(
                     f"{path} has message {id} on line {number}, which is not in this bus;"
-                    f" 'bus import' brings its lines in, {_HINT}"
+                    " 'bus import' brings its lines in"
                 )
 
 
 def _ids(path: str) -> Iterator[tuple[int, str]]:
-    """Yield the number and the id of each whole line."""
+    """Yield the number and the id of each line; a torn last one is left out."""
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
-            if not line.endswith(b"\n"):
-                return
             try:
                 record = orjson.loads(line)
             except orjson.JSONDecodeError:
                 record = None
             id = record.get("id") if isinstance(record, dict) else None
             if not isinstance(id, str):
-                raise Refused(f"line {number} of {path} was not written by a bus; {_HINT}")
+                if not line.endswith(b"\n"):
+                    return
+                raise NotImported(
+                    f"line {number} of {path} was not written by a bus; 'bus import' says what it"
+                    " takes; mend the line, or move the file away"
+                )
             yield number, id

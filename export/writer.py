@@ -48,8 +48,7 @@ class Writer:
         with, or all are written anew, if the log has all that is in them.
 
         Raises:
-            NotImported: a file that was replaced has messages that the log lacks.
-            Refused: a line of it was not written by a bus.
+            NotImported: a file that was replaced has lines that the log lacks.
             BusUnusable: a file can't be written; the next call mends what was left half done.
         """
         try:
@@ -71,12 +70,25 @@ class Writer:
         return count
 
     def rebuild(self, progress: Callable[[int], object] | None = None) -> int:
-        """Write all files anew beside the old ones, put them in their place, and count the lines.
+        """Write all files anew, if the log has all that is in them, and count the lines.
 
         Raises:
+            NotImported: it has not; the files are left alone.
             BusUnusable: they can't be written; the old ones are as they were.
         """
         self.close()
+        refuse_unknown(self._bus)
+        return self._write_anew(progress)
+
+    def rotate(self, limit: int, progress: Callable[[int], object] | None = None) -> int:
+        """Do the same with another limit of size, which is stored before."""
+        self.close()
+        refuse_unknown(self._bus)
+        Rotation(self._bus.database).set(limit)
+        return self._write_anew(progress)
+
+    def _write_anew(self, progress: Callable[[int], object] | None) -> int:
+        """Write all files beside the old ones, and put them in their place."""
         self._read_rotation()
         fresh = self._path + STAGED
         try:
@@ -149,8 +161,6 @@ class Writer:
         self._read_rotation()
         count = 0
         if not self._resume():
-            self.close()
-            refuse_unknown(self._bus)
             count = self.rebuild(progress)
             self._file = JsonlFile(self._path)
         if self._position.get() != self._last_seq:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter, ExporterRunning, Refused
+from ackbus.export import NotImported
 from ackbus.schema import FileLock
 
 from ..conftest import wait_until
@@ -161,12 +162,27 @@ def test_a_deleted_file_is_rebuilt_to_the_same_bytes(bus: Bus) -> None:
     assert exported(bus) == before == log_lines(bus)
 
 
-def test_rebuilding_repairs_a_file_that_was_edited(bus: Bus) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not a line of a bus\n",
+        b'{"id":"pulled","ts":"2026-01-10T14:00:00.000Z","from":"x","type":"y"}\n',
+    ],
+)
+def test_no_way_to_export_throws_a_line_away(line: bytes, bus: Bus) -> None:
+    """Pitfall 25: what is in the file and not in the log is nowhere else, perhaps."""
     publish_golden(bus)
-    Path(bus.layout.jsonl).write_bytes(b"not a line of a bus\n")
-    with pytest.raises(Refused, match="bus export --rebuild"):
-        Exporter(bus).export_once()
-    assert Exporter(bus).rebuild() == 6
+    Exporter(bus).export_once()
+    jsonl = Path(bus.layout.jsonl)
+    jsonl.write_bytes(GOLDEN + line)
+    exporter = Exporter(bus)
+    for export in (exporter.export_once, exporter.rebuild, lambda: exporter.rotate(4096)):
+        with pytest.raises(NotImported, match="'bus import'") as refused:
+            export()
+        assert "--rebuild" not in str(refused.value)
+        assert exported(bus) == GOLDEN + line
+    jsonl.unlink()
+    assert Exporter(bus).export_once() == 6  # in one file: nothing was set by the one that refused
     assert exported(bus) == GOLDEN
 
 
