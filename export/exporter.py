@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import closing
 
 from ..bus import RECHECK_S
 from ..schema import AckbusError, FileLock, InvalidInput, Refused, TimedOut, start_thread
 from .position import Position
-from .replaced import NotImported
+from .replaced import NotImported, refuse_unknown
 from .writer import Writer, unwritable
 
 TYPE_CHECKING = False
@@ -70,11 +71,14 @@ class Exporter:
             BusUnusable: the file can't be written.
         """
         newest = self._bus.log.newest_seq()
+        position = Position(self._bus.database)
         deadline = time.monotonic() + WAIT_FOR_OTHER_S
         # The other one may end before it gets as far as this call must: then it is our turn.
         while (lock := self._lock()) is None:
             if self.position >= newest:
-                return 0
+                if position.is_of(self._bus.layout.jsonl):
+                    return 0
+                refuse_unknown(self._bus)  # what the other one waits for, and says elsewhere
             if time.monotonic() > deadline:
                 raise TimedOut(
                     f"another exporter is at work, and did not reach message {newest}"
@@ -104,7 +108,8 @@ class Exporter:
         """
         lock = self._lock_or_raise()
         try:
-            return Writer(self._bus).rebuild(progress)
+            with closing(Writer(self._bus)) as writer:
+                return writer.rebuild(progress)
         finally:
             lock.close()
 
@@ -131,7 +136,8 @@ class Exporter:
             raise InvalidInput(f"files must be allowed {MIN_ROTATE_BYTES:,} bytes at least")
         lock = self._lock_or_raise()
         try:
-            return Writer(self._bus).rotate(limit_bytes, progress)
+            with closing(Writer(self._bus)) as writer:
+                return writer.rotate(limit_bytes, progress)
         finally:
             lock.close()
 

@@ -10,7 +10,7 @@ from ..schema import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 #: How much of the file's end is read at a time in search of its last line, in bytes.
 _STEP_BYTES = 64 * 1024
@@ -47,6 +47,17 @@ class JsonlFile:
         start = self._line_end(end - 1)
         return _identity(os.pread(self._fd, end - start, start), self._path, "last")
 
+    def lines(self) -> Iterator[bytes]:
+        """Yield all lines from the first on, with their newlines; a torn last one has none."""
+        with open(self._fd, "rb", closefd=False) as stream:
+            stream.seek(0)
+            yield from stream
+
+    def shorten(self, count: int) -> None:
+        """Cut bytes off the end."""
+        if count:
+            os.ftruncate(self._fd, self.size - count)
+
     def first(self) -> tuple[int, str] | None:
         """Return the seq and id of the first line; None when there is no whole line.
 
@@ -63,13 +74,9 @@ class JsonlFile:
         """How many bytes it has."""
         return os.fstat(self._fd).st_size
 
-    def is_in_place(self) -> bool:
-        """Whether the path still names this file: git and people replace or remove it."""
-        try:
-            there = os.stat(self._path)
-        except FileNotFoundError:
-            return False
-        return os.path.samestat(there, os.fstat(self._fd))
+    def stat(self) -> os.stat_result:
+        """Return what the system knows of it, also when another file has its name by now."""
+        return os.fstat(self._fd)
 
     def sync(self) -> None:
         """Wait until what was written is on the disk."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ..schema import Queries
 
 TYPE_CHECKING = False
@@ -22,9 +24,25 @@ class Position:
         seq: int = self._database.value(_SQL["position"])
         return seq
 
-    def set(self, seq: int) -> None:
-        """Store it; only the one exporter does."""
-        self._database.change(_SQL["advance"], (seq,))
+    def is_of(self, path: str) -> bool:
+        """Whether a file is the one that the exporter left there, as it left it."""
+        try:
+            there = os.stat(path)
+        except FileNotFoundError:
+            return False
+        mark: str | None = self._database.value(_SQL["mark"])
+        return mark == _mark(self.get(), there)
+
+    def set(self, seq: int, file: os.stat_result) -> None:
+        """Store it, and what tells the file from any other; only the one exporter does."""
+        with self._database.write():
+            self._database.change(_SQL["advance"], (seq,))
+            self._database.change(_SQL["set_mark"], (_mark(seq, file),))
+
+
+def _mark(seq: int, file: os.stat_result) -> str:
+    """Return what changes when somebody replaces a file, writes into it, or sets the position."""
+    return f"{seq} {file.st_ino} {file.st_size} {file.st_mtime_ns}"
 
 
 class Rotation:

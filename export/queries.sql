@@ -6,6 +6,13 @@ SELECT last_seq FROM export_state;
 -- name: advance
 UPDATE export_state SET last_seq = ?;
 
+-- name: mark
+SELECT value FROM meta WHERE key = 'export_mark';
+
+-- name: set_mark
+INSERT INTO meta (key, value) VALUES ('export_mark', ?)
+  ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
 -- name: rotation
 SELECT value FROM meta WHERE key = 'export_rotate_bytes';
 

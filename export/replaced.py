@@ -14,7 +14,7 @@ from .parts import part_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..bus import Bus
 
@@ -28,6 +28,29 @@ def exported_files(jsonl: str) -> list[str]:
     directory = os.path.dirname(jsonl)
     parts = [os.path.join(directory, name) for name in part_names(directory)]
     return [*parts, jsonl] if os.path.exists(jsonl) else parts
+
+
+def last_in_log(bus: Bus, lines: Iterable[bytes]) -> tuple[int, int] | None:
+    """Compare the lines of all files with the log: they must be its beginning, to the byte.
+
+    Returns:
+        The seq of the last whole line, and how many bytes of a torn one come after it. None when
+        a line is foreign, doubled, missing or out of its place.
+    """
+    messages = bus.log.read()
+    last_seq = torn = 0
+    for line in lines:
+        message = next(messages, None)
+        if torn or message is None:
+            return None
+        own = message.to_line() + b"\n"
+        if line == own:
+            last_seq = message.seq
+        elif own.startswith(line):
+            torn = len(line)
+        else:
+            return None
+    return last_seq, torn
 
 
 def refuse_unknown(bus: Bus) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 
-from ..schema import BusUnusable, Refused
+from ..schema import BusUnusable
 from .jsonl_file import JsonlFile
 from .parts import STAGED, Parts, split
 from .position import Position, Rotation
-from .replaced import refuse_unknown
+from .replaced import exported_files, last_in_log, refuse_unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class Writer:
             messages = self._bus.log.read(after_seq=self._last_seq, upto_seq=newest)
             for lines, last_seq in _batches(messages):
                 self._append(lines)
-                self._position.set(last_seq)
                 self._last_seq = last_seq
+                self._store_position()
                 count += len(lines)
                 if progress is not None:
                     progress(count)
@@ -76,59 +76,57 @@ class Writer:
             NotImported: it has not; the files are left alone.
             BusUnusable: they can't be written; the old ones are as they were.
         """
-        self.close()
-        refuse_unknown(self._bus)
+        self._refuse_unknown()
         return self._write_anew(progress)
 
     def rotate(self, limit: int, progress: Callable[[int], object] | None = None) -> int:
         """Do the same with another limit of size, which is stored before."""
-        self.close()
-        refuse_unknown(self._bus)
+        self._refuse_unknown()
         Rotation(self._bus.database).set(limit)
         return self._write_anew(progress)
 
     def _write_anew(self, progress: Callable[[int], object] | None) -> int:
         """Write all files beside the old ones, and put them in their place."""
+        self.close()
         self._read_rotation()
         fresh = self._path + STAGED
         try:
             self._parts.remove_staged()
-            staged, count, self._last_seq = self._stage(fresh, progress)
+            staged, count = self._stage(fresh, progress)
             self._parts.replace(staged, self._path, fresh)
-        except OSError as error:
-            raise unwritable(self._path, error) from error
-        self._position.set(self._last_seq)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise unwritable(self._path, error) from error
+            raise
+        self._store_position()
         return count
 
-    def _stage(
-        self, fresh: str, progress: Callable[[int], object] | None
-    ) -> tuple[list[str], int, int]:
+    def _stage(self, fresh: str, progress: Callable[[int], object] | None) -> tuple[list[str], int]:
         """Write the whole log into `fresh`, cut like the files that it will replace.
 
         Returns:
-            The parts that were cut off it, how many messages all have, and the last seq.
+            The parts that were cut off it, and how many messages all have.
         """
         staged: list[str] = []
-        count = last_seq = 0
-        file = JsonlFile(fresh)
-        try:
-            for lines, last_seq in _batches(self._bus.log.read()):  # noqa: B007 - used after
-                first, *others = split(lines, file.size, self._limit)
-                file.append(first)
-                for piece in others:
-                    file.sync()
-                    file.close()
-                    staged.append(self._parts.path(len(staged) + 1) + STAGED)
-                    os.replace(fresh, staged[-1])
-                    file = JsonlFile(fresh)
-                    file.append(piece)
-                count += len(lines)
-                if progress is not None:
-                    progress(count)
-            file.sync()
-        finally:
-            file.close()
-        return staged, count, last_seq
+        count = self._last_seq = 0
+        self._file = file = JsonlFile(fresh)
+        for lines, last_seq in _batches(self._bus.log.read()):
+            first, *others = split(lines, file.size, self._limit)
+            file.append(first)
+            for piece in others:
+                file.sync()
+                self.close()
+                staged.append(self._parts.path(len(staged) + 1) + STAGED)
+                os.replace(fresh, staged[-1])
+                self._file = file = JsonlFile(fresh)
+                file.append(piece)
+            self._last_seq = last_seq
+            count += len(lines)
+            if progress is not None:
+                progress(count)
+        file.sync()
+        return staged, count
 
     def close(self) -> None:
         """Give the file back; more than once does nothing."""
@@ -154,38 +152,46 @@ class Writer:
         Returns:
             How many messages it had to write anew before.
         """
-        if self._file is not None and not self._file.is_in_place():
-            self.close()
-        if self._file is not None:
+        as_left = self._position.is_of(self._path)
+        if self._file is not None and as_left:
             return 0
+        self.close()
         self._read_rotation()
-        count = 0
-        if not self._resume():
-            count = self.rebuild(progress)
+        if self._parts.are_whole():
             self._file = JsonlFile(self._path)
-        if self._position.get() != self._last_seq:
-            self._position.set(self._last_seq)
-        return count
+            if as_left:
+                self._last_seq = self._position.get()
+                return 0
+            found = last_in_log(self._bus, self._lines())
+            if found is not None:
+                self._last_seq, torn = found
+                self._file.shorten(torn)
+                self._store_position()
+                return 0
+        refuse_unknown(self._bus)
+        return self._write_anew(progress)
+
+    def _store_position(self) -> None:
+        assert self._file is not None
+        self._position.set(self._last_seq, self._file.stat())
+
+    def _lines(self) -> Iterator[bytes]:
+        """Yield the lines of all files; of the open one, those of the file that is open."""
+        assert self._file is not None
+        for path in exported_files(self._path)[:-1]:
+            with open(path, "rb") as part:
+                yield from part
+        yield from self._file.lines()
+
+    def _refuse_unknown(self) -> None:
+        """Make sure that writing the files anew loses nothing; what was left as it is can't."""
+        self._read_rotation()
+        if not (self._position.is_of(self._path) and self._parts.are_whole()):
+            refuse_unknown(self._bus)
 
     def _read_rotation(self) -> None:
         self._limit = Rotation(self._bus.database).get()
         self._parts = Parts(self._bus.layout.directory, self._limit)
-
-    def _resume(self) -> bool:
-        """Open the file and learn its last seq; False when the files are not this bus's own."""
-        if not self._parts.are_whole():
-            return False
-        self._file = file = JsonlFile(self._path)
-        try:
-            first, last = file.first(), file.mend()
-        except Refused:
-            return False
-        self._last_seq = self._parts.last_seq
-        if first is None or last is None:
-            return True
-        self._last_seq, id = last
-        message = self._bus.log.at(self._last_seq)
-        return first[0] > self._parts.last_seq and message is not None and message.id == id
 
 
 def _batches(messages: Iterable[Message]) -> Iterator[tuple[list[bytes], int]]:
