@@ -2,20 +2,24 @@
 
 It gives the union of what git has and what is in the folder, so that no bus takes out what another
 has put in. Of a message that git has, git's line stays: buses that know it with another time, or in
-another spelling, would else replace each other's line for ever.
+another spelling, would else replace each other's line for ever. Where a merge left two contents of
+a message, the one that somebody kept in the folder wins.
 """
 
 from __future__ import annotations
 
 import os
 
+from ...schema import InvalidInput
 from ..replaced import exported_files
-from .lines import add, in_order, known_messages_in, messages_in
+from .lines import add, are_same, in_order, known_lines, messages_in
 from .repository import Repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from .lines import Line
 
 
 def clean(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -26,7 +30,7 @@ def clean(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
         lines: what the file has now.
 
     Raises:
-        InvalidInput: a line is no message, such as a conflict marker.
+        InvalidInput: a line is no message, such as a conflict marker; a message has two contents.
         GitFailed: git can't tell what it has.
     """
     found = messages_in(lines, path)
@@ -35,9 +39,28 @@ def clean(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
             with open(part, "rb") as file:
                 for line in messages_in(file, part).values():
                     add(found, line)
-    for staged in _staged(path):
-        found.update(known_messages_in(staged))
+    for id, in_git in _by_id(_staged(path)).items():
+        found[id] = _chosen(in_git, found.get(id))
     return in_order(found)
+
+
+def _by_id(contents: Iterable[bytes]) -> dict[str, list[Line]]:
+    """Return the lines that git has of each message: several, where a merge is in conflict."""
+    in_git: dict[str, list[Line]] = {}
+    for content in contents:
+        for line in known_lines(content):
+            in_git.setdefault(line[1], []).append(line)
+    return in_git
+
+
+def _chosen(in_git: list[Line], in_folder: Line | None) -> Line:
+    """Return the line to keep: git's, and of two contents in git the one in the folder."""
+    first, *others = in_git
+    if all(are_same(first, other) for other in others):
+        return min(in_git)
+    if in_folder is None:
+        raise InvalidInput(f"message {first[1]!a} has two contents in git; keep one of its lines")
+    return min((line for line in in_git if are_same(line, in_folder)), default=in_folder)
 
 
 def _staged(path: str) -> Iterator[bytes]:

@@ -29,7 +29,7 @@ def messages_in(lines: Iterable[bytes], name: str) -> dict[str, Line]:
         name: how to call the file in an error.
 
     Raises:
-        InvalidInput: a line is no message.
+        InvalidInput: a line is no message, or a message has two contents.
     """
     found: dict[str, Line] = {}
     for number, line in enumerate(lines, 1):
@@ -41,21 +41,35 @@ def messages_in(lines: Iterable[bytes], name: str) -> dict[str, Line]:
     return found
 
 
-def known_messages_in(data: bytes) -> dict[str, Line]:
-    """Do the same with what git has already, of which lines that are no message are left out."""
-    found: dict[str, Line] = {}
+def known_lines(data: bytes) -> Iterator[Line]:
+    """Yield the same of what git has already, as it stands; what is no message is left out."""
     for line in data.splitlines():
         record = _record(line)
         if record is not None:
-            add(found, _common(line, record))
-    return found
+            yield _common(line, record)
 
 
 def add(found: dict[str, Line], line: Line) -> None:
-    """Add a line; where its id is there already, the one that sorts first stays."""
+    """Add a line; where its id is there already, the one that sorts first stays.
+
+    Raises:
+        InvalidInput: it is there with another content.
+    """
     there = found.get(line[1])
+    if there is not None and not are_same(there, line):
+        raise InvalidInput(f"message {line[1]!a} is there with two contents; keep one of its lines")
     if there is None or line < there:
         found[line[1]] = line
+
+
+def are_same(left: Line, right: Line) -> bool:
+    """Whether two lines are one message, known with two times perhaps, or in two spellings."""
+    return left == right or _content(left) == _content(right)
+
+
+def _content(line: Line) -> object:
+    record: dict[str, object] = orjson.loads(line[2])
+    return {name: value for name, value in record.items() if name not in ("seq", "ts")}
 
 
 def in_order(found: dict[str, Line]) -> Iterator[bytes]:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import orjson
-
-from .lines import messages_in
+from .lines import are_same, messages_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from .lines import Line
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +31,11 @@ def merge(ours: Iterable[bytes], theirs: Iterable[bytes]) -> Merged:
     Messages never change, so what a side lacks is what it has not got yet.
 
     Raises:
-        InvalidInput: a line is no message.
+        InvalidInput: a line is no message, or one side has two contents of a message.
     """
     left, right = messages_in(ours, "our side"), messages_in(theirs, "their side")
     both = left.keys() & right.keys()
-    conflicts = {id for id in both if not _are_same(left[id], right[id])}
+    conflicts = {id for id in both if not are_same(left[id], right[id])}
     merged = left | right | {id: min(left[id], right[id]) for id in both}
     lines: list[bytes] = []
     for _, id, line in sorted(merged.values()):
@@ -49,13 +45,3 @@ def merge(ours: Iterable[bytes], theirs: Iterable[bytes]) -> Merged:
         else:
             lines.append(line + b"\n")
     return Merged(lines, sorted(conflicts))
-
-
-def _are_same(left: Line, right: Line) -> bool:
-    """Whether two lines are one message, known with two times perhaps, or in two spellings."""
-    return left == right or _content(left) == _content(right)
-
-
-def _content(line: Line) -> object:
-    record: dict[str, object] = orjson.loads(line[2])
-    return {name: value for name, value in record.items() if name not in ("seq", "ts")}

@@ -76,7 +76,8 @@ def test_the_same_message_at_two_times_settles(two_clones: Clones) -> None:
     assert second.nothing_to_commit()
 
 
-def test_one_id_with_two_contents_is_a_conflict(two_clones: Clones) -> None:
+@pytest.mark.parametrize("chosen", ["this", "that"])
+def test_one_id_with_two_contents_is_a_conflict(chosen: str, two_clones: Clones) -> None:
     """Pitfall 17: both lines stand between markers; no import takes them; one is chosen by hand."""
     first, second = two_clones
     first.publish("this", "--id", "build-1")
@@ -93,9 +94,17 @@ def test_one_id_with_two_contents_is_a_conflict(two_clones: Clones) -> None:
     assert (second.jsonl.read_bytes(), second.ids_in_log()) == before
     lines = before[0].decode().splitlines(keepends=True)
     assert [line[:7] for line in lines[3:] if line[0] != "{"] == ["<<<<<<<", "=======", ">>>>>>>"]
-    second.jsonl.write_text("".join(lines[:3] + lines[4:5]))
-    second.commit("choose")
-    assert second.ids_in_git().count("build-1") == 1
+    second.jsonl.write_text("".join(lines[:3] + lines[4:5] + lines[6:7]))
+    refused = second.try_git("add", ".worker-state/bus.jsonl")
+    assert "message 'build-1' is there with two contents" in refused.err
+    second.jsonl.write_text("".join(lines[:3]))
+    refused = second.try_git("add", ".worker-state/bus.jsonl")
+    assert "message 'build-1' has two contents in git" in refused.err
+    (kept,) = [line for line in lines if f'"{chosen}"' in line]
+    second.jsonl.write_text("".join([*lines[:3], kept]))
+    second.git("add", ".worker-state/bus.jsonl")
+    second.git("commit", "-qm", "choose")
+    assert [f"{line}\n" for line in second.in_git()] == [*lines[:3], kept]
 
 
 def test_a_clone_without_drivers_is_told_what_to_do(two_clones: Clones) -> None:
