@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 
 from ..bus import RECHECK_S
 from ..schema import AckbusError, FileLock, InvalidInput, Refused, TimedOut, start_thread
@@ -75,10 +75,11 @@ class Exporter:
         deadline = time.monotonic() + WAIT_FOR_OTHER_S
         # The other one may end before it gets as far as this call must: then it is our turn.
         while (lock := self._lock()) is None:
-            if self.position >= newest:
-                if position.is_of(self._bus.layout.jsonl):
-                    return 0
-                refuse_unknown(self._bus)  # what the other one waits for, and says elsewhere
+            if not position.is_of(self._bus.layout.jsonl):
+                with suppress(FileNotFoundError):  # the other one may be cutting it
+                    refuse_unknown(self._bus)  # it may wait for an import, and say so elsewhere
+            elif position.get() >= newest:
+                return 0
             if time.monotonic() > deadline:
                 raise TimedOut(
                     f"another exporter is at work, and did not reach message {newest}"

@@ -168,6 +168,27 @@ def test_an_exporter_waits_for_the_import(two_clones: Clones, start_bus: StartBu
     assert_file_is_the_logs_own(second)
 
 
+def test_an_exporter_waits_for_a_conflict_to_be_resolved(
+    two_clones: Clones, start_bus: StartBus
+) -> None:
+    """Pitfall 11: markers end no follower, and a plain export beside it says why it can't."""
+    first, _ = two_clones
+    exporter = start_bus("export", "--follow")
+    assert exporter.stderr is not None
+    wait_until(lambda: first.try_bus("export", "--rebuild").code == 3)  # it is at work
+    whole = first.jsonl.read_text()
+    first.jsonl.write_text("<<<<<<< ours\n" + whole)
+    assert_error(first.try_bus("export"), 3, "line 1", "was not written by a bus")
+    first.publish("meanwhile")
+    assert b"line 1" in exporter.stderr.readline()
+    first.publish("also")
+    assert_error(first.try_bus("export"), 3, "line 1", "was not written by a bus")
+    assert exporter.poll() is None
+    first.jsonl.write_text(whole)
+    wait_until(lambda: '"seq":5' in first.jsonl.read_text())
+    assert_file_is_the_logs_own(first)
+
+
 def test_a_checkout_of_an_older_commit_loses_nothing(two_clones: Clones) -> None:
     """The database is the truth: the file is written anew, and git's set only grows."""
     first, _ = two_clones
