@@ -52,6 +52,8 @@ class Drivers:
         program = shlex.quote(program)
         self._config = {
             "filter.ackbus.clean": f"{program} git-clean %f",
+            "filter.ackbus.smudge": "cat",
+            "filter.ackbus.required": "true",  # else git takes the file as it is where bus fails
             "diff.ackbus.textconv": f"{program} git-textconv",
             "merge.ackbus.name": _NAME,
             "merge.ackbus.driver": f"{program} git-merge %O %A %B %P",

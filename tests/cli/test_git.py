@@ -39,14 +39,30 @@ def test_setup_can_be_checked_and_removed(repository: Clone) -> None:
     config = repository.git("config", "--local", "--list")
     checked = repository.try_bus("setup", "git", "--check", "--json")
     assert checked.code == 3
-    assert len(json.loads(checked.out)["missing"]) == 9
+    assert len(json.loads(checked.out)["missing"]) == 11
     assert repository.git("config", "--local", "--list") == config
     repository.bus("setup", "git")
     assert repository.bus("setup", "git", "--check") == "nothing is missing\n"
-    assert len(repository.bus("setup", "git", "--remove").splitlines()) == 9
+    assert len(repository.bus("setup", "git", "--remove").splitlines()) == 11
     assert {path.name: path.read_bytes() for path in repository.bus_dir.glob(".git*")} == before
     assert repository.git("config", "--local", "--list") == config
     assert_error(repository.try_bus("setup", "git", "--check", "--remove"), 2, "not both")
+
+
+def test_a_filter_that_fails_puts_nothing_into_git(repository: Clone) -> None:
+    """Pitfall 25: markers, or no program: git refuses, rather than take the file as it is."""
+    repository.bus("setup", "git")
+    repository.publish("one")
+    repository.commit()
+    whole = repository.jsonl.read_text()
+    repository.jsonl.write_text("<<<<<<< ours\n" + whole)
+    refused = repository.try_git("add", ".worker-state/bus.jsonl")
+    assert refused.code != 0
+    assert "line 1 of .worker-state/bus.jsonl is no message" in refused.err
+    repository.jsonl.write_text(whole + "\n")
+    repository.git("config", "filter.ackbus.clean", "/nowhere/bus git-clean %f")
+    assert repository.try_git("add", ".worker-state/bus.jsonl").code != 0
+    assert repository.git("diff", "--cached", "--name-only") == ""
 
 
 def test_setup_tells_that_every_clone_needs_it(repository: Clone) -> None:
