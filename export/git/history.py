@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ...schema import BUS_DIRECTORY, NotFound
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
 #: How a commit's line begins: no line of a difference begins with this character.
 _MARK = b"\x01"
 
+#: A line that a commit added, or took out; a merge has a sign for each parent, which must agree:
+#: what comes from one of them is not its own. Of two parents and of more, up to git's limit.
+_CHANGE = re.compile(rb"(\++|-+)\{")
+
 #: What `git log` prints of a commit, and how it is not to be led astray by a configuration.
 _LOG = (
     *("log", "--no-show-signature", "--no-color", "--no-ext-diff", "--no-textconv"),
     *("--no-renames", "--text", "--encoding=UTF-8", "--patch", "--unified=0"),
+    "--diff-merges=combined",
     "--format=%x01%H%x00%h%x00%an%x00%aI%x00%s",
 )
 
@@ -72,8 +78,8 @@ def traffic(
 ) -> Iterator[Commit]:
     """Yield the commits of a range that added messages, newest first, and only those messages.
 
-    A merge adds nothing: what came with it is shown where it was first committed. A line that only
-    moved into another file, or changed its form, is not new.
+    Of a merge, what none of its parents had: the rest is shown where it was first committed. A
+    line that only moved into another file, or changed its form, is not new.
 
     Args:
         folder: a folder in the repository.
@@ -119,7 +125,7 @@ def _commits(lines: Iterable[bytes]) -> Iterator[tuple[list[str], list[bytes]]]:
                 yield header, difference
             text = line[1:].decode("utf-8", "replace").removesuffix("\n")
             header, difference = text.split("\0", 4), []
-        elif line.startswith((b"+{", b"-{")):
+        elif _CHANGE.match(line):
             difference.append(line)
     if header:
         yield header, difference
@@ -129,12 +135,12 @@ def _added(difference: list[bytes]) -> list[dict[str, Any]]:
     """Return the messages that are in the added lines and not in the removed ones."""
     removed = {
         record["id"]
-        for _, record in records(line[1:] for line in difference if line.startswith(b"-"))
+        for _, record in records(line.lstrip(b"-") for line in difference if line[:1] == b"-")
         if record is not None
     }
     added = {
         record["id"]: record
-        for _, record in records(line[1:] for line in difference if line.startswith(b"+"))
+        for _, record in records(line.lstrip(b"+") for line in difference if line[:1] == b"+")
         if record is not None and record["id"] not in removed
     }
     return list(added.values())

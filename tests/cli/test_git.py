@@ -202,6 +202,25 @@ def test_log_shows_what_came_with_a_merge_once(two_clones: tuple[Clone, Clone]) 
     assert {subject for subject, _ in found} == {"begin", "first", "second"}
 
 
+def test_log_shows_what_only_a_merge_has(two_clones: tuple[Clone, Clone]) -> None:
+    """Said while a conflict was resolved, and committed with the merge; nothing twice."""
+    first, second = two_clones
+    for clone, body in ((first, "this"), (second, "that")):
+        clone.publish(body, "--id", "both")
+        clone.commit(body)
+    first.push()
+    assert second.try_git("pull", "-q", "--no-rebase", "origin", "main").code != 0
+    own = [line for line in second.jsonl.read_text().splitlines() if "this" not in line]
+    second.jsonl.write_text("".join(f"{line}\n" for line in own if line[0] == "{"))
+    second.publish("meanwhile")
+    second.commit("merged")
+    found = traffic(second)
+    assert found[0] == ("merged", ["meanwhile"])
+    assert sorted(
+        body for _, bodies in found for body in bodies if not body.startswith("begun")
+    ) == [*("meanwhile", "that", "this")]
+
+
 def test_log_is_not_led_astray_by_a_configuration(history: Clone) -> None:
     expected = traffic(history)
     for name, value in (
