@@ -138,9 +138,9 @@ class Parts:
         self._store([*self._parts, _describe(path)])
 
     def remove_staged(self) -> None:
-        """Remove what a rebuild left that was killed."""
+        """Remove what an exporter left that was killed."""
         for name in os.listdir(self._directory):
-            if re.fullmatch(r"bus(-\d{6,})?\.jsonl\.new", name):
+            if re.fullmatch(r"bus((-\d{6,})?\.jsonl|\.index\.json)\.new", name):
                 os.unlink(os.path.join(self._directory, name))
 
     def replace(self, staged: list[str], jsonl: str, fresh: str) -> None:

@@ -157,6 +157,7 @@ class Writer:
             return 0
         self.close()
         self._read_rotation()
+        self._parts.remove_staged()
         if self._parts.are_whole():
             self._file = JsonlFile(self._path)
             if as_left:

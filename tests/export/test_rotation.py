@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -306,9 +307,16 @@ def test_an_older_copy_put_back_beside_its_parts_doubles_nothing(bus: Bus, bus_d
     assert lines_of(bus_dir) == log_lines(bus)
 
 
-def test_a_killed_rebuild_leaves_nothing_lying_about(bus: Bus, bus_dir: Path) -> None:
+@pytest.mark.parametrize(
+    "next_one",
+    [Exporter.export_once, Exporter.rebuild, lambda exporter: exporter.rotate(LIMIT)],
+)
+def test_a_killed_rebuild_leaves_nothing_lying_about(
+    next_one: Callable[[Exporter], int], bus: Bus, bus_dir: Path
+) -> None:
     publish_some(bus, 100)
-    for name in ("bus-000099.jsonl.new", "bus.jsonl.new"):
+    Exporter(bus).export_once()
+    for name in ("bus-000099.jsonl.new", "bus.jsonl.new", "bus.index.json.new"):
         (bus_dir / name).write_bytes(b"half a l")
-    Exporter(bus).rotate(LIMIT)
+    next_one(Exporter(bus))
     assert not [name for name in os.listdir(bus_dir) if name.endswith(".new")]
