@@ -204,6 +204,18 @@ def test_a_checkout_of_an_older_commit_loses_nothing(two_clones: Clones) -> None
     assert first.nothing_to_commit()
 
 
+def test_what_a_revert_takes_out_of_git_a_bus_puts_back(two_clones: Clones) -> None:
+    """The commit lacks the message, as it should; no bus does, and the next commit has it again."""
+    first, _ = two_clones
+    id = first.publish("newer")
+    first.commit()
+    first.git("revert", "--no-edit", "HEAD")
+    assert id not in first.ids_in_git()
+    first.commit("again")
+    assert id in first.ids_in_git()
+    assert id in first.ids_in_log()
+
+
 def test_git_never_sees_half_a_line(repository: Clone) -> None:
     """Pitfall 22: `git add` while the exporter writes."""
     repository.bus("setup", "git")
