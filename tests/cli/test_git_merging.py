@@ -175,7 +175,8 @@ def test_an_exporter_waits_for_a_conflict_to_be_resolved(
     first, _ = two_clones
     exporter = start_bus("export", "--follow")
     assert exporter.stderr is not None
-    wait_until(lambda: first.try_bus("export", "--rebuild").code == 3)  # it is at work
+    first.publish("by the follower")
+    wait_until(lambda: '"seq":4' in first.jsonl.read_text())
     whole = first.jsonl.read_text()
     first.jsonl.write_text("<<<<<<< ours\n" + whole)
     assert_error(first.try_bus("export"), 3, "line 1", "was not written by a bus")
@@ -185,7 +186,7 @@ def test_an_exporter_waits_for_a_conflict_to_be_resolved(
     assert_error(first.try_bus("export"), 3, "line 1", "was not written by a bus")
     assert exporter.poll() is None
     first.jsonl.write_text(whole)
-    wait_until(lambda: '"seq":5' in first.jsonl.read_text())
+    wait_until(lambda: '"seq":6' in first.jsonl.read_text())
     assert_file_is_the_logs_own(first)
 
 
