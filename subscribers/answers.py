@@ -21,7 +21,6 @@ from ..schema import (
     check_agent,
     check_id,
     check_type,
-    encode,
 )
 from .conversations import answered
 from .jobs import CANCELLED
@@ -160,26 +159,11 @@ def _fitting(headers: dict[str, object]) -> dict[str, object]:
 
 
 def carried_on(message: Message) -> dict[str, object]:
-    """Return the headers that what follows from a message has too, as far as they can be written.
-
-    A program with its own SQL may have stored some that are nested too deep for that.
-    """
+    """Return the headers that what follows from a message has too."""
     headers = message.headers
-    kept = {
-        name: headers[name]
-        for name in (TRACE_STATE, CONTEXT)
-        if name in headers and _can_be_written(name, headers[name])
-    }
+    kept = {name: headers[name] for name in (TRACE_STATE, CONTEXT) if name in headers}
     parent = child_trace(headers.get(TRACE_PARENT))
     return kept if parent is None else {TRACE_PARENT: parent, **kept}
-
-
-def _can_be_written(name: str, value: object) -> bool:
-    try:
-        encode({name: value})
-    except InvalidInput:
-        return False
-    return True
 
 
 def child_trace(parent: object) -> str | None:

@@ -227,20 +227,17 @@ def test_answer_to_another_request_of_the_conversation_is_none_to_this_one(
     assert [said.in_reply_to for said in answers(bus)] == [second.id]
 
 
-@pytest.mark.parametrize("how", [*ENDS, "done"])
-def test_context_too_deep_to_be_written_is_left_out_of_the_answer(
+@pytest.mark.parametrize("how", [*GIVEN_UP, "done"])
+def test_headers_too_deep_to_be_written_are_left_out_of_the_answer(
     bus: Bus, bus_dir: Path, how: str
 ) -> None:
     """A program with its own SQL may store any JSON; it keeps nobody from filling or emptying."""
     queue = Queue.create(bus, REQUEST)
-    if how == "a duplicate":
-        requested(bus, headers=work_headers(dedupe_key="k"))
     deep = "[" * 400 + "]" * 400
-    headers = f'{{"dedupe_key":"k","dedupe_window_ms":60000,"context":{deep},"tracestate":"t=1"}}'
     raw_sql(
         bus_dir,
-        "INSERT INTO messages (id, ts_ms, from_agent, type, headers)"
-        f" VALUES ('deep', 1, 'asker', 'job.request', '{headers}')",
+        "INSERT INTO messages (id, ts_ms, from_agent, type, headers) VALUES"
+        f""" ('deep', 1, 'asker', 'job.request', '{{"context":{deep},"tracestate":"t=1"}}')""",
     )
     if how == "done":
         work_off(queue)
@@ -248,8 +245,7 @@ def test_context_too_deep_to_be_written_is_left_out_of_the_answer(
         ENDS[how][0](queue)
     (said,) = bus.read(conversation="deep", from_seq=bus.log.newest_seq())
     assert said.in_reply_to == "deep"
-    assert said.headers["tracestate"] == "t=1"
-    assert "context" not in said.headers
+    assert not {"context", "tracestate"} & set(said.headers)
 
 
 @pytest.mark.parametrize("how", ["cancelled by hand", "purged", "a duplicate"])
