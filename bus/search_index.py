@@ -204,13 +204,11 @@ class SearchIndex:
 
     def _open(self) -> apsw.Connection:
         """Open the index; make it where there is none that is usable."""
-        path = self._layout.search
-        if not os.path.exists(path):
-            keep_out_of_git(self._layout, "search.db*")
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+        if not os.path.exists(self._layout.search):
+            self._make()
         connection = self._connect()
         try:
-            connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL").fetchall()
+            connection.execute("PRAGMA synchronous = NORMAL").fetchall()
             if not self._is_usable(connection):
                 with connection:
                     if not self._is_usable(connection):  # nobody else has made it meanwhile
@@ -219,6 +217,26 @@ class SearchIndex:
             connection.close()
             raise
         return connection
+
+    def _make(self) -> None:
+        """Make an empty index beside its place, and put it there unless another process has.
+
+        Where several begin at once, none may find a file that is half made.
+        """
+        import tempfile
+
+        path = self._layout.search
+        keep_out_of_git(self._layout, "search.db*")
+        handle, fresh = tempfile.mkstemp(dir=self._layout.directory, prefix="search.db.new-")
+        os.close(handle)
+        try:
+            with closing(apsw.Connection(fresh)) as connection:
+                connection.execute("PRAGMA journal_mode = WAL").fetchall()
+                connection.execute(_DDL).fetchall()
+            with suppress(FileExistsError):
+                os.link(fresh, path)
+        finally:
+            os.unlink(fresh)
 
     def _is_usable(self, connection: apsw.Connection) -> bool:
         """Whether the index has this form and is of this log, which may be one put back."""
