@@ -1,4 +1,4 @@
-"""Checks of what is exported: whether `bus.jsonl` follows the log."""
+"""Checks of what is exported: whether `bus.jsonl` follows the log, and no part of it is lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 
 from ..schema import holders, ok, warn
 from .exporter import MIN_PAUSE_S
-from .position import Position
+from .parts import Parts
+from .position import Position, Rotation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 #: Within which time an exporter that is behind must have got on, in seconds: it looks every 2 s.
 _PATIENCE_S = 3.0
+
+#: How many lost parts a line has.
+_NAMED = 5
 
 
 def checks(bus: Bus) -> dict[str, Callable[[], Finding]]:
@@ -31,6 +35,13 @@ def _export(bus: Bus) -> Finding:
     running = holders(bus.layout.export_lock)
     if running and behind and not _gets_on(bus, position):
         return warn(f"{running[0]} exports, and does not get on: {behind:,} behind", "look at it")
+    lost = Parts(bus.layout.directory, Rotation(bus.database).get()).lacking() if position else []
+    if lost:
+        names = ", ".join(lost[:_NAMED]) + (" …" if len(lost) > _NAMED else "")
+        mend = "'bus export' writes all parts again"
+        if running:  # it looks at them only when it starts
+            mend = f"stop {running[0]}; then {mend}"
+        return warn(f"not there, or not as exported: {names}", mend)
     if running:
         return ok(f"{running[0]} exports, {behind:,} behind")
     if not position:

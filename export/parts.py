@@ -84,7 +84,7 @@ def split(lines: Iterable[bytes], size: int, limit: int) -> list[list[bytes]]:
 
 
 class Parts:
-    """The parts of one bus. Only the holder of the export lock may have them.
+    """The parts of one bus. Only the holder of the export lock may change them.
 
     Args:
         directory: the bus directory.
@@ -105,6 +105,18 @@ class Parts:
     def path(self, number: int) -> str:
         """Return where the part of a number is."""
         return os.path.join(self._directory, part_name(number))
+
+    def lacking(self) -> list[str]:
+        """Return the names of the files that are not there, or not of their size; change nothing.
+
+        One more part than the index says may be there: it was cut this moment, or before a crash.
+        """
+        if not self._limit:
+            return []
+        recorded = self._read()
+        if recorded is None:
+            return [os.path.basename(self._index)]
+        return [part.name for part in recorded if not self._is_in_place(part)]
 
     def are_whole(self) -> bool:
         """Read the index, and say whether the files are what it says.

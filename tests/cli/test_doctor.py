@@ -293,6 +293,29 @@ def test_the_export_is_followed(bus: Bus, doctor: Doctor, start_bus: StartBus) -
     assert (state, "does not get on: 1 behind" in text) == ("warn", True)
 
 
+def test_lost_parts_of_the_export_are_named(
+    bus: Bus, bus_dir: Path, doctor: Doctor, run_bus: RunBus, start_bus: StartBus
+) -> None:
+    bus.publish_many([Draft("note", "x" * 1000, from_agent="ann") for _ in range(40)])
+    Exporter(bus).rotate(4096)
+    whole = {path.name: path.read_bytes() for path in bus_dir.glob("bus*.json*")}
+    for harm, names in (
+        (lambda: (bus_dir / "bus-000002.jsonl").unlink(), "bus-000002.jsonl"),
+        (lambda: os.truncate(bus_dir / "bus-000003.jsonl", 9), "bus-000003.jsonl"),
+        (lambda: (bus_dir / "bus.index.json").unlink(), "bus.index.json"),
+    ):
+        harm()
+        assert doctor()["export"] == ("warn", f"not there, or not as exported: {names}")
+        assert run_bus("export").code == 0
+        assert {path.name: path.read_bytes() for path in bus_dir.glob("bus*.json*")} == whole
+    process = start_bus("export", "--follow")
+    wait_until(lambda: f"process {process.pid} (" in doctor()["export"][1])
+    (bus_dir / "bus-000001.jsonl").unlink()
+    told = run_bus("doctor").out
+    assert f"stop process {process.pid} (" in told
+    assert "then 'bus export' writes all parts again" in told
+
+
 def test_failed_work_and_silent_agents_are_counted(bus: Bus, bus_dir: Path, doctor: Doctor) -> None:
     queue = Queue.create(bus, "work", "task", max_attempts=1)
     for _ in range(2):
