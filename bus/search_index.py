@@ -90,7 +90,7 @@ class SearchIndex:
     def newest(
         self, expression: str, after_seq: int, before_seq: int, limit: int
     ) -> list[tuple[int, float]]:
-        """Return the newest messages that fit an expression, of those that are indexed.
+        """Return the newest messages that fit an expression; index what is not yet indexed.
 
         Args:
             expression: in the language of FTS5, over `text`, `type`, `agents`, `conversation`.
@@ -106,6 +106,11 @@ class SearchIndex:
         values = (expression, after_seq, before_seq, limit)
 
         def find(connection: apsw.Connection) -> list[Any]:
+            connection.execute("BEGIN")  # how far it is, and what it has, are of one moment
+            while _position(connection)[0] < before_seq - 1:  # someone had to begin it anew
+                connection.execute("COMMIT")
+                self._catch_up(connection, None)
+                connection.execute("BEGIN")
             return connection.execute(_NEWEST, values).fetchall()
 
         return self._in_index(find)
@@ -120,15 +125,14 @@ class SearchIndex:
     def _in_index(self, call: Callable[[apsw.Connection], Result]) -> Result:
         """Do something with the index; if it is damaged, with one that was made anew."""
         try:
+            try:
+                with closing(self._open()) as connection:
+                    return call(connection)
+            except (apsw.CorruptError, apsw.NotADBError):
+                self._empty()
+            except apsw.SQLError:
+                pass  # another process has just emptied it: there is no table
             with closing(self._open()) as connection:
-                return call(connection)
-        except (apsw.CorruptError, apsw.NotADBError):
-            self._discard()
-        except (apsw.Error, OSError) as error:
-            raise self._translated(error) from error
-        try:
-            with closing(self._open()) as connection:
-                self._catch_up(connection, None)
                 return call(connection)
         except (apsw.Error, OSError) as error:
             raise self._translated(error) from error
@@ -248,10 +252,19 @@ class SearchIndex:
         message = None if id is None else self._log.at(seq)
         return id is None or (message is not None and message.id == id)
 
-    def _discard(self) -> None:
-        for ending in ("", "-wal", "-shm"):
-            with suppress(FileNotFoundError):
-                os.unlink(self._layout.search + ending)
+    def _empty(self) -> None:
+        """Make an empty file of a damaged one, under SQLite's locks.
+
+        To unlink it would take it from other processes, which would go on in a file without a name,
+        or lose the write-ahead log of the next one. This they notice as they do any change.
+        """
+        with closing(self._connect()) as connection:
+            with suppress(apsw.Error):  # where it can still be read, this keeps its journal mode
+                connection.execute("SELECT 1 FROM sqlite_schema").fetchall()
+            connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 1)
+            connection.execute("VACUUM").fetchall()
+            connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 0)
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
 
     def _translated(self, error: apsw.Error | OSError) -> AckbusError:
         path = self._layout.search

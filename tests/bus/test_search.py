@@ -12,6 +12,8 @@ from ackbus import Bus, Draft, InvalidInput
 from ackbus.bus import Search, search_index
 from ackbus.bus.search_text import MAX_TEXT_CHARS, Words, text_of
 
+from ..programs import running_program
+
 INDEX = "search.db"
 
 
@@ -242,6 +244,41 @@ def test_index_that_is_harmed_is_built_again(bus: Bus, harm: Callable[[Bus], Non
     for ending in ("-wal", "-shm"):
         Path(bus.layout.search + ending).unlink(missing_ok=True)
     assert seqs(bus, "same") == [1, 2, 3]
+
+
+SEARCHES = """
+import os, signal, sys
+from ackbus import Bus
+from ackbus.bus import Search, search_index
+
+search_index.PAGE_MESSAGES = 2
+
+def indexed(seq):
+    print(seq, flush=True)
+    if not sys.stdin.readline():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with Bus.open(sys.argv[1]) as bus:
+    print("found", len(Search(bus).find(["same"], on_progress=indexed)))
+"""
+
+
+def test_index_that_another_process_makes_anew_hides_nothing(bus: Bus) -> None:
+    """Pitfall 1: what is open elsewhere is not unlinked. The other one died on the way, too."""
+    publish(bus, *["same"] * 10)
+    with running_program(SEARCHES, bus.layout.directory) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "2\n"
+        with Path(bus.layout.search).open("r+b") as file:
+            file.write(b"no database" * 8)  # the first one has read this already
+        with running_program(SEARCHES, bus.layout.directory) as second:
+            out, _ = second.communicate("\n")
+            assert out.split() == ["2", "4"]  # of the new index
+        inode = os.stat(bus.layout.search).st_ino
+        out, _ = first.communicate("\n" * 10)
+        assert out.split()[-2:] == ["found", "10"]
+    assert seqs(bus, "same") == list(range(1, 11))
+    assert os.stat(bus.layout.search).st_ino == inode
 
 
 @pytest.mark.parametrize("count", [1, 3])
