@@ -149,8 +149,8 @@ class Archive:
     def _messages(
         self, frame: Frame, after_seq: int, upto_seq: int, holding: bytes
     ) -> Iterator[Message]:
-        lines = self._lines(frame)
         try:
+            lines = self._lines(frame)
             first = bisect_right(lines, after_seq, key=_seq_of)
             end = bisect_right(lines, upto_seq, key=_seq_of)
             for line in islice(lines, first, end):
@@ -164,8 +164,20 @@ class Archive:
         if last is not None and last[0] == frame:
             return last[1]
         lines = self._read_frame(frame).splitlines()
+        if not self._are_own(frame, lines):
+            raise self._unreadable(frame, "it holds other messages than were archived in it")
         self._last = (frame, lines)
         return lines
+
+    def _are_own(self, frame: Frame, lines: list[bytes]) -> bool:
+        """Whether these are the lines of a frame, and not of a file from elsewhere.
+
+        The ends tell: their ids were kept, and zstd has checked that what is between is whole.
+        """
+        ends = [message_of_line(line, self._blobs) for line in lines[:1] + lines[-1:]]
+        if not ends or frame.first_seq not in (ends[0].seq, frame.segment):
+            return False
+        return all(self._database.value(SQL["kept_seq"], (end.id,)) == end.seq for end in ends)
 
     def _read_frame(self, frame: Frame) -> bytes:
         import zstandard
@@ -174,7 +186,7 @@ class Archive:
         try:
             with open(path, "rb") as file:
                 data = os.pread(file.fileno(), frame.bytes, frame.start)
-            return zstandard.ZstdDecompressor().decompress(data)
+            return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
         except OSError as error:
             raise self._unreadable(frame, error.strerror) from error
         except zstandard.ZstdError as error:

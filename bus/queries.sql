@@ -242,6 +242,10 @@ SELECT first_seq, segment, start, bytes FROM archive_frames
 -- name: archived_seq
 SELECT seq FROM archived_ids WHERE id = ?;
 
+-- name: kept_seq
+-- The seq of a message in a segment, whether it has left the log already or not.
+SELECT seq FROM archived_ids WHERE id = ?1 UNION ALL SELECT seq FROM messages WHERE id = ?1;
+
 -- name: archived_blob
 SELECT EXISTS (SELECT 1 FROM archived_blobs WHERE payload_ref = ?);
 

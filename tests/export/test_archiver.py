@@ -266,6 +266,40 @@ def test_missing_or_damaged_segment_says_so(
     assert len(lines(filled, from_seq=17)) == 14
 
 
+@pytest.mark.parametrize("differing", [1, 3], ids=["first", "last"])
+def test_segment_from_elsewhere_is_not_read_as_ones_own(tmp_path: Path, differing: int) -> None:
+    """Two buses go on from one backup, and archive as many messages in files of one name."""
+    buses = [Bus.init(tmp_path / name, clock=lambda: 1_000) for name in ("xxx", "zzz")]
+    for bus in buses:
+        for n in range(1, 4):
+            own = Path(bus.layout.directory).name if n == differing else "same"
+            bus.publish("note", own, from_agent="ann", id=f"{own}-{n}")
+        bus.publish("note", from_agent="ann", id="live")
+    (one,), (two,) = (archive(bus, 3) for bus in buses)
+    assert one.bytes == two.bytes
+    Path(buses[1].archive.path(two)).replace(buses[0].archive.path(one))
+    with pytest.raises(SegmentMissing, match=r"1 to 3 are in .*: it holds other messages"):
+        lines(buses[0])
+    assert len(lines(buses[0], from_seq=4)) == 1
+    for bus in buses:
+        bus.close()
+
+
+def test_frame_that_is_not_where_the_bus_says_is_not_read(
+    filled: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_parts(monkeypatch)
+    archive(filled, 30)
+    filled.database.change(
+        "UPDATE archive_frames SET (start, bytes) ="
+        " (SELECT start, bytes FROM archive_frames WHERE first_seq = 1) WHERE first_seq = 4"
+    )
+    assert len(lines(filled, to_seq=3)) == 3
+    for look in ({"from_seq": 4}, {"from_seq": 5, "to_seq": 5}):
+        with pytest.raises(SegmentMissing, match=r"1 to 8 are in .*: it holds other messages"):
+            lines(filled, **look)
+
+
 def test_one_archiver_at_a_time(filled: Bus) -> None:
     with Archiver(filled), pytest.raises(ArchiverRunning, match="another process is archiving"):
         archive(filled, 10)
