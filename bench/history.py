@@ -28,7 +28,9 @@ SEARCHES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
         ("review",),
         {"type": "review.request", "agent": "agent-7"},
     ),
+    "the same, of one conversation": (("review",), {"conversation": "conversation-77"}),
     "a phrase of every message": (("review the file",), {}),
+    "the same, of one agent": (("review the file",), {"agent": "agent-7"}),
     "a rare word": (("word77",), {}),
     "a rare word and a common one": (("word77", "review"), {}),
 }

@@ -84,19 +84,20 @@ class Search:
         lacking = self._index.catch_up(on_progress)
         if lacking:
             _log.warning("%s messages can't be searched, some files are missing; %s", lacking, _SEE)
-        expression = _expression(asked, filters)
         found = (
             Found(message, *asked.snippet(payload_text(message, self._blobs) or ""))
-            for seq in self._best(expression, self._first_since(since_ms))
+            for seq in self._best(asked, filters, self._first_since(since_ms))
             if (message := self._message(seq)) is not None and filters.fits(message)
         )
         return list(islice(found, limit))
 
-    def _best(self, expression: str, after: int) -> Iterator[int]:
+    def _best(self, words: Words, wanted: Wanted, after: int) -> Iterator[int]:
         """Yield what fits: the best of the newest first, then the best of those before them."""
+        phrases = [f"text : {phrase}" for phrase in words.as_phrases()]
+        filters = _filters(wanted)
         before = self._log.newest_seq() + 1
         while True:
-            rated = self._index.newest(expression, after, before, RATED)
+            rated = self._index.newest(phrases, filters, after, before, RATED)
             yield from (seq for seq, _ in sorted(rated, key=lambda pair: (pair[1], -pair[0])))
             if len(rated) < RATED:
                 return
@@ -120,17 +121,12 @@ class Search:
         return next(spans, (newest, newest))[0]
 
 
-def _expression(words: Words, wanted: Wanted) -> str:
-    """Return the full-text expression; what words can't say exactly is checked again later."""
+def _filters(wanted: Wanted) -> list[str]:
+    """Return the filters as expressions; what words can't say exactly is checked again later."""
     type = re.split("[*>]", wanted.pattern.text)[0] if wanted.pattern else None  # up to a wildcard
     filters = {"type": type, "agents": wanted.agent, "conversation": wanted.conversation}
-    return " AND ".join(
-        [
-            f"text : ({words.as_match()})",
-            *(
-                f"{column} : {as_phrase(text)}"
-                for column, text in filters.items()
-                if text and has_words(text)
-            ),
-        ]
-    )
+    return [
+        f"{column} : {as_phrase(text)}"
+        for column, text in filters.items()
+        if text and has_words(text)
+    ]

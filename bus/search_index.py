@@ -15,11 +15,12 @@ import apsw
 
 from ..schema import BUSY_TIMEOUT_MS, AckbusError, BusBusy, BusUnusable, keep_out_of_git
 from .archive import SegmentMissing
+from .search_rating import rating, weights
 from .search_text import payload_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
 
     from ..blobs import BlobStore
@@ -55,10 +56,10 @@ _ADD_LACKING = "INSERT INTO lacking (seq, after) VALUES (?, ?) ON CONFLICT DO NO
 _LACKING = "SELECT seq, after FROM lacking ORDER BY seq"
 _DELETE_LACKING = "DELETE FROM lacking WHERE seq = ? AND after = ? RETURNING seq"
 
-#: To rate everything that has a common word would take half a second in a million messages; the
-#: newest that have it are found at once.
+#: To rate everything that has a common word would take a second in a million messages; the newest
+#: that have it are found at once.
 _NEWEST = """
-SELECT rowid, bm25(words, 1.0, 0.0, 0.0, 0.0) FROM words
+SELECT rowid, rating(words) FROM words
  WHERE words MATCH ? AND rowid > ? AND rowid < ? ORDER BY rowid DESC LIMIT ?
 """
 
@@ -88,12 +89,18 @@ class SearchIndex:
         return self._in_index(lambda connection: self._catch_up(connection, on_progress))
 
     def newest(
-        self, expression: str, after_seq: int, before_seq: int, limit: int
+        self,
+        phrases: Sequence[str],
+        filters: Sequence[str],
+        after_seq: int,
+        before_seq: int,
+        limit: int,
     ) -> list[tuple[int, float]]:
-        """Return the newest messages that fit an expression; index what is not yet indexed.
+        """Return the newest messages that fit expressions; index what is not yet indexed.
 
         Args:
-            expression: in the language of FTS5, over `text`, `type`, `agents`, `conversation`.
+            phrases: in the language of FTS5, over the column `text`; all must fit.
+            filters: the same, over `type`, `agents`, `conversation`; these are not rated.
             after_seq, before_seq: only messages between these two.
             limit: how many at most.
 
@@ -103,14 +110,17 @@ class SearchIndex:
         Raises:
             As for `catch_up`.
         """
-        values = (expression, after_seq, before_seq, limit)
+        values = (" AND ".join([*phrases, *filters]), after_seq, before_seq, limit)
 
         def find(connection: apsw.Connection) -> list[Any]:
             connection.execute("BEGIN")  # how far it is, and what it has, are of one moment
-            while _position(connection)[0] < before_seq - 1:  # someone had to begin it anew
+            # Another process may have begun it anew since it was brought up to date.
+            while (upto := _position(connection)[0]) < before_seq - 1:
                 connection.execute("COMMIT")
                 self._catch_up(connection, None)
                 connection.execute("BEGIN")
+            weighed = weights(connection, phrases, upto)
+            connection.register_fts5_function("rating", rating(weighed))
             return connection.execute(_NEWEST, values).fetchall()
 
         return self._in_index(find)

@@ -78,11 +78,11 @@ class Words:
             raise InvalidInput("search for at least one word, such as 'bus search timeout'")
         return cls(terms)
 
-    def as_match(self) -> str:
-        """Return the expression for SQLite's full-text search."""
-        return " AND ".join(
+    def as_phrases(self) -> list[str]:
+        """Return expressions for SQLite's full-text search, all of which must fit."""
+        return [
             as_phrase(term.rstrip("*")) + ("*" if term.endswith("*") else "") for term in self.terms
-        )
+        ]
 
     def snippet(self, text: str) -> tuple[str, list[tuple[int, int]]]:
         """Return a passage of a text with the words in it, and where in the passage they are."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, InvalidInput
-from ackbus.bus import Search, search_index
+from ackbus.bus import Search, search_index, search_rating
 from ackbus.bus.search_text import MAX_TEXT_CHARS, Words, text_of
 
 from ..programs import running_program
@@ -164,6 +164,27 @@ def test_since_leaves_out_what_is_older(bus_dir: Path) -> None:
 def test_what_fits_better_comes_first_and_of_equals_the_newest(bus: Bus) -> None:
     publish(bus, "disk " + "word " * 100, "disk disk disk", "disk " + "word " * 100)
     assert [found.message.seq for found in bus.search("disk")] == [2, 3, 1]
+
+
+@pytest.mark.parametrize("sample", [5, 1000])
+def test_rare_word_counts_more_than_a_common_one(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, sample: int
+) -> None:
+    monkeypatch.setattr(search_rating, "_SAMPLE", sample)
+    publish(bus, *["the plan"] * 50, "the migration migration", "the the migration")
+    for words in (("the", "migration"), ("migration", "the")):
+        assert [found.message.seq for found in bus.search(*words)] == [51, 52]
+
+
+def test_filters_change_nothing_in_the_order(bus: Bus) -> None:
+    for n in range(40):
+        text = "disk " * (n % 7 + 1) + "word " * (n % 5)
+        bus.publish("note", text, from_agent="ann" if n % 3 else "bob", correlation_id="c")
+    order = [found.message.seq for found in bus.search("disk", limit=40)]
+    assert order != sorted(order, reverse=True)
+    anns = [seq for seq in order if (seq - 1) % 3]
+    options = {"agent": "ann", "type": "note", "conversation": "c", "limit": 40}
+    assert [found.message.seq for found in bus.search("disk", **options)] == anns
 
 
 def test_limit_is_a_limit(bus: Bus) -> None:
