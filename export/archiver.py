@@ -12,7 +12,14 @@ import os
 from contextlib import suppress
 
 from ..bus import Frame, Segment, segment_name
-from ..schema import BusUnusable, FileLock, Refused, keep_out_of_git, sync_directory
+from ..schema import (
+    BusUnusable,
+    FileLock,
+    Refused,
+    keep_out_of_git,
+    old_programs,
+    sync_directory,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +51,7 @@ class Archiver:
 
     Raises:
         ArchiverRunning: another process is at it.
+        Refused: a program that opened the bus before its upgrade still runs.
         BusUnusable: the lock can't be had.
     """
 
@@ -53,6 +61,11 @@ class Archiver:
         self._lock: FileLock | None = None
 
     def __enter__(self) -> Archiver:
+        for program in old_programs(self._bus.database):
+            raise Refused(
+                f"{program} opened the bus before its upgrade, and would miss what is archived;"
+                " end it, or start it again"
+            )
         self._lock = self._locked()
         return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from ..schema import holders, ok, warn
+from ..schema import holders, ok, old_programs, warn
 from .exporter import MIN_PAUSE_S
 from .parts import Parts
 from .position import Position, Rotation
@@ -66,4 +66,8 @@ def _gets_on(bus: Bus, position: int) -> bool:
 
 def _archiver(bus: Bus) -> Finding:
     running = holders(bus.layout.archive_lock)
+    old = old_programs(bus.database)
+    if old:
+        text = f"{old[0]} opened the bus before its upgrade: nothing can be archived"
+        return warn(text, "end it, or start it again")
     return ok(f"{running[0]} is archiving" if running else "none runs")

@@ -60,6 +60,7 @@ from .times import MAX_TS_MS, format_ts, now_ms, parse_duration_ms, parse_since,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .before_upgrade import old_programs as old_programs
     from .copying import copy_database as copy_database
     from .draft import ABSENT as ABSENT
     from .draft import Draft as Draft
@@ -165,6 +166,7 @@ __all__ = [
     "new_id",
     "now_ms",
     "ok",
+    "old_programs",
     "pages",
     "parse_duration_ms",
     "parse_priority",
@@ -203,6 +205,7 @@ _HOMES = {
     "message_of_line": "lines",
     "new_id": "ids",
     "ok": "health",
+    "old_programs": "before_upgrade",
     "parse_priority": "message",
     "upgrade": "migrate",
     "warn": "health",

@@ -38,7 +38,12 @@ def is_known() -> bool:
 
 def holders(path: str) -> list[Holder]:
     """Return who holds a lock of the kind that `FileLock` takes."""
-    return [_holder(pid) for pid, kind, _ in _locks_on(path) if kind == "FLOCK"]
+    return [holder(pid) for pid, kind, _ in _locks_on(path) if kind == "FLOCK"]
+
+
+def openers(database: str) -> list[int]:
+    """Return the ids of the processes that have a database open, and have read in it."""
+    return sorted({pid for pid, kind, _ in _locks_on(database) if kind == "POSIX" and pid > 0})
 
 
 def writers(database: str) -> list[Holder]:
@@ -53,7 +58,7 @@ def readers(database: str) -> list[Holder]:
 
 def _in_transaction(database: str, marks: range) -> list[Holder]:
     locks = _locks_on(database + "-shm")
-    return [_holder(pid) for pid in sorted({pid for pid, _, first in locks if first in marks})]
+    return [holder(pid) for pid in sorted({pid for pid, _, first in locks if first in marks})]
 
 
 def _locks_on(path: str) -> list[tuple[int, str, int]]:
@@ -69,11 +74,22 @@ def _locks_on(path: str) -> list[tuple[int, str, int]]:
     return [(int(line[4]), line[1], int(line[6])) for line in fields if line[5:6] == [name]]
 
 
-def _holder(pid: int) -> Holder:
+def holder(pid: int) -> Holder:
+    """Return what can be seen of a process."""
     command = _read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
-    # The name, in parentheses, may hold anything; the state is the first field after it.
-    state = _read(f"/proc/{pid}/stat").rpartition(")")[2].strip()[:1]
-    return Holder(pid, command, state in ("T", "t"))
+    return Holder(pid, command, _stat(pid)[:1] in (["T"], ["t"]))
+
+
+def started(pid: int) -> str:
+    """Return when a process started, in the kernel's own count; "" when it has ended."""
+    fields = _stat(pid)
+    return "" if fields[:1] in ([], ["Z"]) else fields[19]  # Z: only its parent has yet to notice
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of a process from its state on; none when it has ended."""
+    # The name before them, in parentheses, may hold anything.
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
 def _read(path: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from .before_upgrade import note_old_programs
 from .copying import copy_database
 from .create import keep_out_of_git
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, other_version
@@ -73,6 +74,7 @@ def upgrade(
             for script in _scripts_after(found):
                 connection.execute(script).fetchall()
             _check_references(database)
+            note_old_programs(database)
     finally:
         database.close()
     return Upgrade(database.layout.directory, found, SCHEMA_VERSION, backup)

@@ -14,7 +14,7 @@ import pytest
 from ackbus import Bus, BusBusy
 from ackbus.schema import SCHEMA_VERSION, FileLock, upgrade
 
-from ..conftest import wait_until
+from ..conftest import RunBus, wait_until
 from ..programs import connect, held_write_lock, running_program
 from .old_files import objects, rows, version_of
 
@@ -148,6 +148,35 @@ def test_program_of_the_old_version_goes_on_and_keeps_the_new_rules(old_dir: Pat
         assert publish("more dave") == "the inbox of the recipient is full"
     with Bus.open(old_dir) as bus:
         assert bus.log.newest_seq() == 16
+
+
+def test_nothing_is_archived_while_a_program_of_the_old_version_runs(
+    old_dir: Path, run_bus: RunBus
+) -> None:
+    """Q-06: it reads the table alone, and would miss in silence what has left it."""
+    with running_program(KEEPS_PUBLISHING, old_dir) as old:
+        assert old.stdin is not None
+        assert old.stdout is not None
+        old.stdin.write("before dave\n")
+        old.stdin.flush()
+        assert old.stdout.readline() == "15\n"
+        assert run_bus("upgrade").code == 0
+        with running_program(KEEPS_PUBLISHING, old_dir) as new:
+            assert new.stdin is not None
+            assert new.stdout is not None
+            new.stdin.write("after dave\n")
+            new.stdin.flush()
+            assert new.stdout.readline() == "16\n"
+            refused = run_bus("archive", "--before", "9")
+            assert (refused.code, refused.out) == (3, ""), refused.err
+            assert refused.err.startswith(f"bus: process {old.pid} (")
+            assert "before its upgrade" in run_bus("doctor").out
+            assert run_bus("archive", "--before", "9", "--dry-run").code == 0
+            old.stdin.close()
+            old.wait()
+            assert run_bus("archive", "--before", "9", "--idle-after", "0s").code == 0
+    with Bus.open(old_dir) as bus:
+        assert bus.archive.upto() == 8
 
 
 def test_upgrade_waits_for_other_writers_only_so_long(old_dir: Path) -> None:
