@@ -258,17 +258,21 @@ def test_listen_leaves_out_own_broadcasts_on_demand(run_bus: RunBus, bus: Bus) -
 
 
 def test_listen_says_that_a_message_over_which_listeners_died_is_parked(
-    run_bus: RunBus, start_bus: StartBus, bus: Bus
+    run_bus: RunBus, start_bus: StartBus, bus: Bus, project: Path
 ) -> None:
     """M-56: without it nobody would learn why the message is not handled any more."""
     bus.publish("t", from_agent="a")
+    go = project / "go"
+    os.mkfifo(go)
     line = ("listen", "me", "--no-session", "--max-deliveries", "2")
     for _ in range(2):
-        process = start_bus(*line, "--", "sh", "-c", "echo begun; cat")
+        process = start_bus(*line, "--", "sh", "-c", "echo begun; cat go")
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
         process.kill()
         process.wait()
+        with open(go, "w"):  # now that nobody hears how it ended, the command may end
+            pass
     third = run_bus(*line, "--drain", "--", "echo", "handled")
     assert (third.code, third.out) == (0, "")
     assert third.err == "bus: message 1: parked after 2 deliveries; see 'bus parked list me'\n"
