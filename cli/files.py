@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
+#: A size as people write it, in any case: `5000`, `500k`, `10MB`, `1.5 GiB`.
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,3})?) ?(?:([kmg])(i?))?b?", re.ASCII | re.IGNORECASE)
+
 
 @commands.command("export", example="bus export --follow")
 def export(
@@ -37,8 +41,9 @@ def export(
         typer.Option(
             metavar="SIZE|off",
             help="From now on, whoever exports: begin a new file where bus.jsonl would outgrow a "
-            "size like 10MB. The older lines are in bus-000001.jsonl and so on; bus.index.json "
-            "says what is where. off makes one file of all.",
+            "size like 10MB (k and kB are 1,000 bytes, KiB 1,024). The older lines are in "
+            "bus-000001.jsonl and so on; bus.index.json says what is where. off makes one file "
+            "of all.",
             show_default=False,
         ),
     ] = None,
@@ -132,10 +137,12 @@ def _rotate_bytes(size: str) -> int:
     """Return the bytes that --rotate means; 0 for off."""
     if size == "off":
         return 0
-    found = re.fullmatch(r"(\d{1,12})(|k|M|G)B?", size)
+    found = _SIZE.fullmatch(size)
     if found is None:
-        raise InvalidInput(f"--rotate must be off, or a size like 500kB, 10MB, not {size!a}")
-    return int(found[1]) * {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3}[found[2]]
+        raise InvalidInput(f"--rotate must be off, or a size like 500kB, 10MB, 1GiB, not {size!a}")
+    number, unit, binary = found.groups()
+    power = "kmg".index(unit.lower()) + 1 if unit else 0
+    return round(float(number) * math.pow(1024 if binary else 1000, power))
 
 
 def _fields(entries: Sequence[str]) -> FieldMap:

@@ -106,7 +106,30 @@ def test_rotation_is_asked_for_once(run_bus: RunBus, bus: Bus, bus_dir: Path) ->
     assert not list(bus_dir.glob("bus-*")) + list(bus_dir.glob("bus.index*"))
 
 
-@pytest.mark.parametrize("size", ["", "0x10", "10 MB", "-1", "1.5MB", "ten", "10TB", "100", "4kB"])
+def test_a_size_is_understood_as_people_write_it(run_bus: RunBus, bus: Bus) -> None:
+    """Issue 4, item 3: k and kB are decimal, KiB is binary, in either case."""
+    sizes = {
+        "5000": 5000,
+        "5000B": 5000,
+        "5k": 5000,
+        "5KB": 5000,
+        "1mb": 1_000_000,
+        "1.5MB": 1_500_000,
+        "10 MiB": 10 * 1024**2,
+        "2gi": 2 * 1024**3,
+    }
+    stored = "SELECT value FROM meta WHERE key = 'export_rotate_bytes'"
+    understood = {}
+    for size in sizes:
+        ended = run_bus("export", "--rotate", size)
+        assert (ended.code, ended.err) == (0, ""), size
+        understood[size] = int(bus.database.value(stored))
+    assert understood == sizes
+
+
+@pytest.mark.parametrize(
+    "size", ["", "0x10", "10  MB", "-1", "1e3", "MB", "5i", "ten", "10TB", "100", "4kB"]
+)
 def test_a_size_that_is_none_changes_nothing(size: str, run_bus: RunBus, bus: Bus) -> None:
     bus.publish("t", from_agent="a")
     ended = run_bus("export", f"--rotate={size}")
