@@ -17,17 +17,20 @@ from .options import Directory, Json, User, Verbose
 commands = Commands()
 guard = commands.group("guard", help="Git hooks that look after the reservations of others.")
 
-Mode = Annotated[
-    str,
-    typer.Option(
-        metavar="M", help="block, or warn and let it through. BUS_GUARD=warn or off wins over it."
-    ),
-]
+#: What the guard does about a conflict.
+_MODE_HELP = "block, or warn and let it through. BUS_GUARD=warn or off wins over it."
 
 
 @guard.command("install", example="bus guard install --mode warn")
 def install(
-    mode: Mode = BLOCK,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="M",
+            help=f"{_MODE_HELP} Default: as the hooks that are there, else block.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
     directory: Directory = None,
     user: User = False,
@@ -37,12 +40,14 @@ def install(
 
     They go where git looks (core.hooksPath too), and run the hooks that are there first.
     """
-    check_mode(mode, BLOCK, WARN)
+    if mode is not None:
+        check_mode(mode, BLOCK, WARN)
     tree = git.WorkTree.around(os.getcwd())
     with open_bus(tree, directory, user) as bus:
         bus_dir = bus.layout.directory
     is_found = any(_leads_to(root, bus_dir) for root in (tree.root, tree.main_root))
     hooks = git.GuardHooks(tree)
+    mode = mode or hooks.mode() or BLOCK
     for hook in hooks.install(mode, None if is_found else bus_dir):
         _print_hook(hook, json, mode)
     if hooks.are_shared:
@@ -78,7 +83,7 @@ def check(
             show_default=False,
         ),
     ] = None,
-    mode: Mode = BLOCK,
+    mode: Annotated[str, typer.Option(metavar="M", help=_MODE_HELP)] = BLOCK,
     agent: Annotated[
         str | None,
         typer.Option(metavar="A", help="Who edits. Default: $BUS_AGENT.", show_default=False),

@@ -7,6 +7,7 @@ same arguments and input; where it fails, its exit code is the hook's.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ FORMER = ".before-guard"
 
 #: The second line of a hook of ours: this is how it is known again.
 _MARK = "# The guard of ackbus: 'bus guard remove' takes it out and puts back what was here before."
+
+#: Where a hook of ours says what it does about a conflict.
+_MODE = re.compile(r"--mode=(block|warn)\b")
 
 # A hook that was there sees its own name in `$0`, for Husky's tell by that what they are: a script
 # of `sh` is read by one that is called so; no other interpreter can be told a name without harm.
@@ -102,6 +106,15 @@ class GuardHooks:
     def are_by_tree(self) -> bool:
         """Whether each linked work tree looks for hooks in a folder of its own."""
         return bool(self._setting) and not os.path.isabs(self._setting or "")
+
+    def mode(self) -> str | None:
+        """Return what the hooks that are installed do, `block` or `warn`; None without any."""
+        for hook in self.installed():
+            with open(hook.path, encoding="utf-8", errors="replace") as file:
+                found = _MODE.search(file.read())
+            if found is not None:
+                return found[1]
+        return None
 
     def install(self, mode: str, bus_dir: str | None = None) -> list[GuardHook]:
         """Put the hooks in, or bring those that are there up to date. Safe to repeat.

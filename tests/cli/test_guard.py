@@ -304,6 +304,16 @@ def test_guard_can_warn_only(guarded: Git, run_bus: RunBus) -> None:
     assert (done.code, done.err.startswith("bus: warning: src/a.py is reserved")) == (0, True)
 
 
+def test_guard_that_is_installed_again_keeps_its_mode(guarded: Git, run_bus: RunBus) -> None:
+    """Issue 4, item 5: bringing the hooks up to date changes nothing that was chosen."""
+    for options, mode in ((), "block"), (("--mode", "warn"), "warn"), ((), "warn"):
+        said = run_bus("guard", "install", *options).out.splitlines()
+        assert [line.split("  ")[1] for line in said] == [mode, mode], (options, mode)
+    assert guarded.commit("src/a.py", agent="bob").code == 0
+    assert run_bus("guard", "install", "--mode", "block").code == 0
+    assert guarded.commit("src/b.py", agent="bob").code == 1
+
+
 @pytest.mark.parametrize(
     ("value", "code", "said"), [("warn", 0, 1), ("off", 0, 0), ("block", 1, 1)]
 )
