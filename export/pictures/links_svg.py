@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from . import svg
-from .words import EVERYBODY, fitted, width
+from .words import EVERYBODY, fitted, fitted_name, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def links_svg(links: Links, title: str) -> str:
 
 
 def _shown(name: str | None) -> str:
-    return fitted(name or EVERYBODY, _MAX_NAME - 28, svg.TEXT, bold=True)
+    return fitted_name(name, _MAX_NAME - 28, svg.TEXT)
 
 
 def _sums(links: Links, name: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .words import EVERYBODY, cut, day
+from .words import cut, cut_name, day
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _text(text: str, chars: int) -> str:
 
 
 def _name(name: str | None) -> str:
-    return _escape(_IN_NAME, cut(name or EVERYBODY, _NAME_CHARS))
+    return _escape(_IN_NAME, cut_name(name, _NAME_CHARS))
 
 
 def _node(name: str | None) -> str:

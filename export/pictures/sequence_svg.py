@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from . import svg
-from .words import EVERYBODY, clock, day, fitted, span, two_lines, width
+from .words import EVERYBODY, clock, day, fitted, fitted_name, span, two_lines, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _names(lanes: list[str | None], xs: dict[str | None, float], y: float) -> li
     """Return the boxes with the names of the lanes."""
     parts = []
     for name in lanes:
-        shown = fitted(name or EVERYBODY, _MAX_NAME - 28, svg.TEXT, bold=True)
+        shown = fitted_name(name, _MAX_NAME - 28, svg.TEXT)
         wide = width(shown, svg.TEXT, bold=True) + 28
         shade = svg.colour(lanes, name)
         round_ends = _BOX / 2 if name is None else 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...schema import format_ts
 from . import svg
 from .time_axis import PAUSE_WIDTH, TimeAxis
-from .words import EVERYBODY, fitted, span, width
+from .words import EVERYBODY, fitted, fitted_name, span, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def timeline_svg(timeline: Timeline, title: str) -> str:
 
 
 def _shown(name: str | None) -> str:
-    return fitted(name or EVERYBODY, _MAX_NAME, svg.TEXT, bold=True)
+    return fitted_name(name, _MAX_NAME, svg.TEXT)
 
 
 def _name_width(name: str | None) -> float:

@@ -49,6 +49,16 @@ def cut(text: str, chars: int) -> str:
     return text if len(text) <= chars else text[: chars - 1].rstrip() + "…"
 
 
+def cut_name(name: str | None, chars: int) -> str:
+    """Return an agent's name, or everybody's, in at most so many characters.
+
+    It is cut in the middle: names that begin alike often end in a number that tells them apart.
+    """
+    whole = name or EVERYBODY
+    tail = (chars - 1) // 2
+    return whole if len(whole) <= chars else f"{whole[: chars - 1 - tail]}…{whole[-tail:]}"
+
+
 def width(text: str, size: float, *, bold: bool = False) -> float:
     """Return about how wide a text is in a sans-serif font of this size, rather too much."""
     ems = sum(map(_em, text))
@@ -60,6 +70,16 @@ def fitted(text: str, room: float, size: float, *, bold: bool = False) -> str:
     if width(text, size, bold=bold) <= room:
         return text
     return text[: _fitting(text, room - width("…", size, bold=bold), size, bold)].rstrip() + "…"
+
+
+def fitted_name(name: str | None, room: float, size: float) -> str:
+    """Return an agent's name, or everybody's, in bold letters, cut in the middle to have room."""
+    shown = name or EVERYBODY
+    chars = len(shown)
+    while width(shown, size, bold=True) > room:
+        chars -= 1
+        shown = cut_name(name, chars)
+    return shown
 
 
 def two_lines(text: str, room: float, size: float) -> list[str]:

@@ -24,7 +24,7 @@ from ackbus.export.pictures import (
 from ackbus.export.pictures.time_axis import PAUSE_WIDTH, TimeAxis, length
 from ackbus.export.pictures.timeline import pauses
 from ackbus.export.pictures.traffic import MAX_BLOB_BYTES, TEXT_CHARS
-from ackbus.export.pictures.words import fitted, two_lines, width
+from ackbus.export.pictures.words import cut_name, fitted, fitted_name, two_lines, width
 
 from ..programs import raw_sql
 from .test_importer import H5I, H5I_MAP
@@ -271,6 +271,22 @@ def test_text_is_cut_to_its_room() -> None:
     assert cut.endswith("…")
     assert width(cut, 12) <= 80
     assert fitted("日本語のテキスト", 60, 12) == "日本語…"
+
+
+def test_names_that_differ_at_their_ends_still_differ_when_they_are_cut() -> None:
+    """Issue 4, item 4: agents of one kind are told apart by a number."""
+    names = [f"agent-with-a-rather-long-name-{number}" for number in (1, 2)]
+    first, second = (fitted_name(name, 120, 12) for name in names)
+    assert first.startswith("agent-")
+    assert "…" in first
+    assert (first[:-1], first[-1], second[-1]) == (second[:-1], "1", "2")
+    assert width(first, 12, bold=True) <= 120
+    assert fitted_name(None, 120, 12) == "everybody"
+    assert cut_name("abcdefgh", 8) == "abcdefgh"
+    assert cut_name("abcdefghi", 8) == "abcd…ghi"
+    talk = traffic(arrow(1, 1, " ".join(names)))
+    for drawn in (sequence_svg(talk, "T"), timeline_svg(Timeline.of(talk), "T")):
+        assert len({text for text in shown(drawn) if text.startswith("agent-")}) == 2
 
 
 def test_text_is_broken_at_a_space() -> None:
