@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 import time
+from dataclasses import dataclass
 from typing import Annotated
 
 import orjson
@@ -18,7 +19,7 @@ from .messages import since_time
 from .metadata import META, parse_meta
 from .options import Directory, Json, User, Verbose
 from .payloads import STDIN, payload_of
-from .publishing import Body, Data, File, From, Id, Meta, PriorityName, To, WaitForRoom
+from .publishing import Content, Meta, PriorityName, WaitForRoom
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
+RequestType = Annotated[
+    str, typer.Argument(metavar="TYPE", help="Dotted words, like review.request.")
+]
 SuccessType = Annotated[
     str | None,
     typer.Option(
@@ -44,29 +48,33 @@ FailureType = Annotated[
         show_default=False,
     ),
 ]
+Timeout = Annotated[
+    str | None,
+    typer.Option(
+        metavar="S",
+        help="How long to wait: seconds, or like 500ms, 10m, 2h. Default: for ever.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerTypes:
+    """By which types the answers to a request are known."""
+
+    success_type: SuccessType = None
+    failure_type: FailureType = None
 
 
 @commands.command("request", example="bus request review.request 'Review the parser' --timeout 10m")
 def ask(
-    type: Annotated[str, typer.Argument(metavar="TYPE", help="Dotted words, like review.request.")],
-    body: Body = None,
-    data: Data = None,
-    file: File = None,
-    from_agent: From = None,
-    to_agent: To = None,
-    id: Id = None,
+    type: RequestType,
+    *,
+    content: Content,
     priority: PriorityName = "normal",
-    success_type: SuccessType = None,
-    failure_type: FailureType = None,
+    answers: AnswerTypes,
     wait: WaitForRoom = None,
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="S",
-            help="How long to wait: seconds, or like 500ms, 10m, 2h. Default: for ever.",
-            show_default=False,
-        ),
-    ] = None,
+    timeout: Timeout = None,
     meta: Meta = None,
     json: Json = False,
     directory: Directory = None,
@@ -86,22 +94,20 @@ def ask(
     from ..subscribers import Request
 
     timeout_s = None if timeout is None else actions.seconds(timeout, "--timeout")
-    sender = actions.sender(from_agent)
-    headers = {META: parse_meta(meta)} if meta else None
-    payload = payload_of(_or_stdin(body, data, file), data, file, None)
+    sender = actions.sender(content.from_agent)
+    payload = payload_of(_or_stdin(content), content.data, content.file, None)
     with actions.open_bus(directory, user) as bus:
         sent = Request.publish(
             bus,
             type,
             payload,
             from_agent=sender,
-            to_agent=to_agent,
-            id=id,
+            to_agent=content.to_agent,
+            id=content.id,
             priority=parse_priority(priority),
-            headers=headers,
+            headers={META: parse_meta(meta)} if meta else None,
             wait_s=0.0 if wait is None else actions.seconds(wait, "--wait"),
-            success_type=success_type,
-            failure_type=failure_type,
+            **vars(answers),
         )
         _tell_ids(sent, type, json)
         answer = sent.wait(timeout_s)
@@ -119,8 +125,7 @@ def show_answer(
         str,
         typer.Argument(metavar="CONVERSATION", help="Its id: what bus request told on stderr."),
     ],
-    success_type: SuccessType = None,
-    failure_type: FailureType = None,
+    answers: AnswerTypes,
     first: Annotated[
         bool,
         typer.Option("--first", help="Of several answers the first, as bus request; not the last."),
@@ -139,13 +144,7 @@ def show_answer(
     from ..subscribers import check
 
     with actions.open_bus(directory, user) as bus:
-        answer = check(
-            bus,
-            conversation,
-            success_type=success_type,
-            failure_type=failure_type,
-            which="first" if first else "last",
-        )
+        answer = check(bus, conversation, which="first" if first else "last", **vars(answers))
         if json:
             output.json_line(_record(answer))
         else:
@@ -202,10 +201,11 @@ def notify(
             time.sleep(every_s)
 
 
-def _or_stdin(body: str | None, data: str | None, file: str | None) -> str | None:
+def _or_stdin(content: Content) -> str | None:
     """Return the body, which is on stdin when nothing else is given and something is led there."""
-    if body is not None or data is not None or file is not None or sys.stdin is None:
-        return body
+    is_given = (content.body, content.data, content.file) != (None, None, None)
+    if is_given or sys.stdin is None:
+        return content.body
     mode = os.fstat(sys.stdin.fileno()).st_mode
     is_led_there = stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
     return STDIN if is_led_there else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
@@ -105,28 +106,53 @@ Jsonl = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What any message is made of: what it says, from whom it is, and whom it is for."""
+
+    body: Body = None
+    data: Data = None
+    file: File = None
+    from_agent: From = None
+    to_agent: To = None
+    id: Id = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication(Content):
+    """All that can be said of one message that is published."""
+
+    reply_to: ReplyTo = None
+    conversation: Conversation = None
+    priority: PriorityName = "normal"
+    header: Header = None
+    headers: HeadersJson = None
+    meta: Meta = None
+    delay: Delay = None
+    at: At = None
+    dedupe_key: DedupeKey = None
+    dedupe_window: DedupeWindow = None
+    payload_ref: PayloadRef = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return it as `actions.publish` takes it.
+
+        Raises:
+            InvalidInput: a header is malformed, or two contradict each other.
+        """
+        given = vars(self).copy()
+        wishes = ("headers", "meta", "delay", "at", "dedupe_key", "dedupe_window")
+        headers = message_headers(**{name: given.pop(name) for name in wishes})
+        return given | {"headers": headers, "header": self.header or ()}
+
+
 @commands.command(
     "publish", example="bus publish task.assign 'Review the parser' --from lead --to worker-1"
 )
 def publish(
     type: Type = None,
-    body: Body = None,
-    data: Data = None,
-    file: File = None,
-    from_agent: From = None,
-    to_agent: To = None,
-    id: Id = None,
-    reply_to: ReplyTo = None,
-    conversation: Conversation = None,
-    priority: PriorityName = "normal",
-    header: Header = None,
-    headers: HeadersJson = None,
-    meta: Meta = None,
-    delay: Delay = None,
-    at: At = None,
-    dedupe_key: DedupeKey = None,
-    dedupe_window: DedupeWindow = None,
-    payload_ref: PayloadRef = None,
+    *,
+    message: Publication,
     strict: Strict = False,
     wait: WaitForRoom = None,
     jsonl: Jsonl = False,
@@ -139,29 +165,17 @@ def publish(
 
     Exit code 3 when a queue or an inbox that it is for is full, also after --wait.
     """
-    given = message_headers(headers, meta, delay, at, dedupe_key, dedupe_window)
     if jsonl:
-        one = (body, data, file, to_agent, id, reply_to, conversation, header, given, payload_ref)
-        if any(value is not None for value in (*one, wait)) or priority != "normal":
+        sender = message.from_agent
+        if message != Publication(from_agent=sender) or wait is not None:
             raise InvalidInput("--jsonl goes with FILE, --from, --strict and --json only")
         with actions.open_bus(directory, user) as bus:
-            return publish_lines(bus, type or STDIN, sender=from_agent, strict=strict, json=json)
+            return publish_lines(bus, type or STDIN, sender=sender, strict=strict, json=json)
     if type is None:
         raise InvalidInput("give the TYPE of the message; see 'bus publish --help'")
     return actions.publish(
         type,
-        body,
-        data=data,
-        file=file,
-        from_agent=from_agent,
-        to_agent=to_agent,
-        id=id,
-        reply_to=reply_to,
-        conversation=conversation,
-        priority=priority,
-        header=header or (),
-        headers=given,
-        payload_ref=payload_ref,
+        **message.arguments(),
         strict=strict,
         wait_s=0.0 if wait is None else actions.seconds(wait, "--wait"),
         json=json,
