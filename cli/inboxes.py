@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -35,9 +36,54 @@ Seqs = Annotated[
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="All that are parked for this agent.")]
+Command = Annotated[
+    list[str],
+    typer.Argument(metavar="-- CMD...", help="What to run; the message is JSON on its stdin."),
+]
+Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is left.")]
+NoOwn = Annotated[bool, typer.Option("--no-own", help="Leave out the agent's own broadcasts.")]
+NoSession = Annotated[
+    bool,
+    typer.Option(
+        "--no-session", help="Do not beat the agent's heart, nor say when it starts and stops."
+    ),
+]
+MaxDeliveries = Annotated[
+    int,
+    typer.Option(metavar="N", min=1, help="Park a message after so many failed deliveries."),
+]
+RetryPause = Annotated[
+    str,
+    typer.Option(
+        metavar="S",
+        help="How long a message that failed waits for its next delivery: seconds, or like "
+        "500ms, 10m; each further failure doubles it, up to a minute.",
+    ),
+]
 
 #: How many messages are counted, and how many are shown, by `bus inbox`.
 _MAX_COUNTED, _SHOWN = 1000, 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """Which of an agent's parked messages are meant."""
+
+    seqs: Seqs = None
+    everything: All = False
+
+    def check(self) -> None:
+        """Refuse what does not say clearly which."""
+        if bool(self.seqs) == self.everything:
+            raise InvalidInput("give either the SEQs or --all; see 'bus parked list'")
+
+    def act(self, box: Inbox, change: Callable[[int], None]) -> int:
+        """Do something to them, in one transaction; returns 4 when there are none."""
+        with box.bus.transaction():
+            seqs = self.seqs or [item.seq for item in box.parked()]
+            for seq in dict.fromkeys(seqs):
+                change(seq)
+        return 0 if seqs else actions.NOTHING
 
 
 @commands.command("poll", example="bus poll worker-1 --json --wait 30")
@@ -141,8 +187,7 @@ def _record(item: Parked) -> dict[str, object]:
 @parked.command("requeue", example="bus parked requeue worker-1 17 19")
 def requeue(
     agent: Agent,
-    seqs: Seqs = None,
-    everything: All = False,
+    chosen: Chosen,
     directory: Directory = None,
     user: User = False,
     verbose: Verbose = False,
@@ -151,17 +196,16 @@ def requeue(
 
     Exit code 4 when one is not parked.
     """
-    _check_choice(seqs, everything)
+    chosen.check()
     with actions.open_bus(directory, user) as bus:
         box = Inbox(bus, agent)
-        return _unpark(box, seqs, box.requeue)
+        return chosen.act(box, box.requeue)
 
 
 @parked.command("drop", example="bus parked drop worker-1 17")
 def drop(
     agent: Agent,
-    seqs: Seqs = None,
-    everything: All = False,
+    chosen: Chosen,
     directory: Directory = None,
     user: User = False,
     verbose: Verbose = False,
@@ -170,55 +214,21 @@ def drop(
 
     They stay in the log. Exit code 4 when one is not parked.
     """
-    _check_choice(seqs, everything)
+    chosen.check()
     with actions.open_bus(directory, user) as bus:
         box = Inbox(bus, agent)
-        return _unpark(box, seqs, box.drop)
-
-
-def _check_choice(seqs: list[int] | None, everything: bool) -> None:
-    if bool(seqs) == everything:
-        raise InvalidInput("give either the SEQs or --all; see 'bus parked list'")
-
-
-def _unpark(box: Inbox, seqs: list[int] | None, act: Callable[[int], None]) -> int:
-    """Do something to some or all parked messages, in one transaction; 4 when there are none."""
-    with box.bus.transaction():
-        chosen = seqs or [item.seq for item in box.parked()]
-        for seq in dict.fromkeys(chosen):
-            act(seq)
-    return 0 if chosen else actions.NOTHING
+        return chosen.act(box, box.drop)
 
 
 @commands.command("listen", example="bus listen worker-1 -- ./handle-message")
 def listen(
     agent: Agent,
-    command: Annotated[
-        list[str],
-        typer.Argument(metavar="-- CMD...", help="What to run; the message is JSON on its stdin."),
-    ],
-    drain: Annotated[bool, typer.Option("--drain", help="End when nothing is left.")] = False,
-    no_own: Annotated[
-        bool, typer.Option("--no-own", help="Leave out the agent's own broadcasts.")
-    ] = False,
-    no_session: Annotated[
-        bool,
-        typer.Option(
-            "--no-session", help="Do not beat the agent's heart, nor say when it starts and stops."
-        ),
-    ] = False,
-    max_deliveries: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, help="Park a message after so many failed deliveries."),
-    ] = MAX_DELIVERIES,
-    retry_pause: Annotated[
-        str,
-        typer.Option(
-            metavar="S",
-            help="How long a message that failed waits for its next delivery: seconds, or like "
-            "500ms, 10m; each further failure doubles it, up to a minute.",
-        ),
-    ] = "1s",
+    command: Command,
+    drain: Drain = False,
+    no_own: NoOwn = False,
+    no_session: NoSession = False,
+    max_deliveries: MaxDeliveries = MAX_DELIVERIES,
+    retry_pause: RetryPause = "1s",
     directory: Directory = None,
     user: User = False,
     verbose: Verbose = False,

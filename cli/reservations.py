@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -14,7 +15,9 @@ from .reservation_records import conflict_record, describe, record_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..bus import Bus, Reservation
+    from collections.abc import Sequence
+
+    from ..bus import Bus, Conflict, Reservation
 
 commands = Commands()
 
@@ -27,6 +30,24 @@ Who = Annotated[
 Ttl = Annotated[
     str, typer.Option(metavar="S", help="How long it lasts: seconds, or like 500ms, 10m, 2h.")
 ]
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATHS...",
+        help="Files, folders with all below them, globs (*, ?, [a-z], **): from the root of "
+        "the project wherever you are; ./ and ../ are from here.",
+    ),
+]
+Shared = Annotated[
+    bool, typer.Option("--shared", help="Others may edit them too, who reserve them shared.")
+]
+Exclusive = Annotated[
+    bool, typer.Option("--exclusive", help="Nobody else may edit them; this is the default.")
+]
+Reason = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Why, for those who want them too.", show_default=False),
+]
 Tokens = Annotated[
     list[int] | None,
     typer.Argument(
@@ -36,27 +57,27 @@ Tokens = Annotated[
 All = Annotated[bool, typer.Option("--all", help="All that the agent has.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """Which of an agent's reservations are meant."""
+
+    tokens: Tokens = None
+    everything: All = False
+
+    def of(self, bus: Bus, editor: str) -> list[int]:
+        """Return their tokens."""
+        if bool(self.tokens) == self.everything:
+            raise InvalidInput("give either TOKENs or --all; see 'bus reservations'")
+        return self.tokens or [each.token for each in bus.reservations.list(agent=editor)]
+
+
 @commands.command("reserve", example="bus reserve src/api 'docs/*.md' --reason 'new routes'")
 def reserve(
-    paths: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATHS...",
-            help="Files, folders with all below them, globs (*, ?, [a-z], **): from the root of "
-            "the project wherever you are; ./ and ../ are from here.",
-        ),
-    ],
-    shared: Annotated[
-        bool, typer.Option("--shared", help="Others may edit them too, who reserve them shared.")
-    ] = False,
-    exclusive: Annotated[
-        bool, typer.Option("--exclusive", help="Nobody else may edit them; this is the default.")
-    ] = False,
+    paths: Paths,
+    shared: Shared = False,
+    exclusive: Exclusive = False,
     ttl: Ttl = "1h",
-    reason: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Why, for those who want them too.", show_default=False),
-    ] = None,
+    reason: Reason = None,
     agent: Who = None,
     json: Json = False,
     directory: Directory = None,
@@ -68,7 +89,6 @@ def reserve(
     Reserving again what one has lets it last longer. Exit code 3 when others have reserved what
     shares a file with one of PATHS.
     """
-    from ..bus import MAX_CONFLICTS
     from .project_paths import note_for, path_from_root, project_root
 
     if shared and exclusive:
@@ -91,12 +111,19 @@ def reserve(
         for each in found.reservations:
             _print(each)
     if not found.granted:
-        more = len(found.conflicts) - 1
-        others = f" (and {output.counted(more, 'more conflict')})" if more else ""
-        if len(found.conflicts) == MAX_CONFLICTS:
-            others = f" (and {more} more conflicts, or still more)"
-        raise Refused(f"{describe(found.conflicts[0])}{others}; nothing was reserved")
+        raise _refusal(found.conflicts)
     return 0
+
+
+def _refusal(conflicts: Sequence[Conflict]) -> Refused:
+    """Return the error that says why nothing was reserved."""
+    from ..bus import MAX_CONFLICTS
+
+    more = len(conflicts) - 1
+    others = f" (and {output.counted(more, 'more conflict')})" if more else ""
+    if len(conflicts) == MAX_CONFLICTS:
+        others = f" (and {more} more conflicts, or still more)"
+    return Refused(f"{describe(conflicts[0])}{others}; nothing was reserved")
 
 
 group = commands.group(
@@ -145,8 +172,7 @@ def show_list(
 
 @group.command("renew", example="bus reservations renew 7 8 --ttl 2h")
 def renew(
-    tokens: Tokens = None,
-    everything: All = False,
+    chosen: Chosen,
     ttl: Ttl = "1h",
     agent: Who = None,
     json: Json = False,
@@ -161,8 +187,7 @@ def renew(
     editor, ttl_s = _editor(agent), actions.seconds(ttl, "--ttl")
     with actions.open_bus(directory, user) as bus, bus.transaction():
         renewed = [
-            bus.reservations.renew(token, editor, ttl_s=ttl_s)
-            for token in _named(bus, tokens, everything, editor)
+            bus.reservations.renew(token, editor, ttl_s=ttl_s) for token in chosen.of(bus, editor)
         ]
     for each in renewed:
         if json:
@@ -174,8 +199,7 @@ def renew(
 
 @group.command("release", example="bus reservations release 7")
 def release(
-    tokens: Tokens = None,
-    everything: All = False,
+    chosen: Chosen,
     agent: Who = None,
     directory: Directory = None,
     user: User = False,
@@ -187,19 +211,13 @@ def release(
     """
     editor = _editor(agent)
     with actions.open_bus(directory, user) as bus, bus.transaction():
-        for token in _named(bus, tokens, everything, editor):
+        for token in chosen.of(bus, editor):
             bus.reservations.release(token, editor)
     return 0
 
 
 def _editor(agent: str | None) -> str:
     return actions.sender(agent, "--agent", "edits")
-
-
-def _named(bus: Bus, tokens: list[int] | None, everything: bool, editor: str) -> list[int]:
-    if bool(tokens) == everything:
-        raise InvalidInput("give either TOKENs or --all; see 'bus reservations'")
-    return tokens or [each.token for each in bus.reservations.list(agent=editor)]
 
 
 def _print(held: Reservation) -> None:
