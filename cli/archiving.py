@@ -24,31 +24,36 @@ commands = Commands()
 #: How old messages are that are archived where nothing else is said.
 _OLDER_THAN = "7d"
 
+Before = Annotated[
+    int | None,
+    typer.Option(
+        metavar="SEQ", min=1, max=MAX_SEQ, help="Messages below this one.", show_default=False
+    ),
+]
+OlderThan = Annotated[
+    str | None,
+    typer.Option(
+        metavar="D",
+        help=f"Messages older than this, like 12h or 30d. Default: {_OLDER_THAN}.",
+        show_default=False,
+    ),
+]
+IdleAfter = Annotated[
+    str,
+    typer.Option(
+        metavar="D",
+        help="Agents and queues that nobody saw for so long are waited for no longer.",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would move.")]
+
 
 @commands.command("archive", example="bus archive --older-than 30d --dry-run")
 def archive(
-    before: Annotated[
-        int | None,
-        typer.Option(
-            metavar="SEQ", min=1, max=MAX_SEQ, help="Messages below this one.", show_default=False
-        ),
-    ] = None,
-    older_than: Annotated[
-        str | None,
-        typer.Option(
-            metavar="D",
-            help=f"Messages older than this, like 12h or 30d. Default: {_OLDER_THAN}.",
-            show_default=False,
-        ),
-    ] = None,
-    idle_after: Annotated[
-        str,
-        typer.Option(
-            metavar="D",
-            help="Agents and queues that nobody saw for so long are waited for no longer.",
-        ),
-    ] = "7d",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would move.")] = False,
+    before: Before = None,
+    older_than: OlderThan = None,
+    idle_after: IdleAfter = "7d",
+    dry_run: DryRun = False,
     json: Json = False,
     directory: Directory = None,
     user: User = False,

@@ -14,7 +14,7 @@ from ..schema import BUS_DIR_VARIABLE, InvalidInput, Refused, TypePattern
 from . import actions, output
 from .commands import Commands
 from .git_lines import readable
-from .options import TYPE_HELP, Directory, Json, User, Verbose
+from .options import TYPE_HELP, Directory, Json, OfAgent, OfConversation, User, Verbose
 
 commands = Commands()
 setup = commands.group("setup", "Set up other programs for the bus.")
@@ -87,16 +87,8 @@ def setup_git(
 @commands.command("log", example="bus log main..topic --agent alice")
 def log(
     revision: Revision = "HEAD",
-    conversation: Annotated[
-        str | None,
-        typer.Option(
-            metavar="C", help="Only this conversation: its first message's id.", show_default=False
-        ),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option(metavar="A", help="Only from or to this agent.", show_default=False),
-    ] = None,
+    conversation: OfConversation = None,
+    agent: OfAgent = None,
     type: Annotated[
         str | None, typer.Option("--type", metavar="P", help=TYPE_HELP, show_default=False)
     ] = None,

@@ -20,7 +20,17 @@ from ..schema import (
 )
 from . import actions, output
 from .commands import Commands
-from .options import MAX_SEQ, Directory, Json, Since, TypePattern, User, Verbose
+from .options import (
+    MAX_SEQ,
+    Directory,
+    Json,
+    OfAgent,
+    OfConversation,
+    Since,
+    TypePattern,
+    User,
+    Verbose,
+)
 
 commands = Commands()
 
@@ -69,16 +79,8 @@ def replay(
 @commands.command("read", example="bus read --type 'task.>' --since 10m")
 def read(
     type: TypePattern = None,
-    conversation: Annotated[
-        str | None,
-        typer.Option(
-            metavar="C", help="Only this conversation: its first message's id.", show_default=False
-        ),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option(metavar="A", help="Only from or to this agent.", show_default=False),
-    ] = None,
+    conversation: OfConversation = None,
+    agent: OfAgent = None,
     since: Since = None,
     limit: Annotated[
         int | None,

@@ -70,6 +70,19 @@ Since = Annotated[
         show_default=False,
     ),
 ]
+OfAgent = Annotated[
+    str | None,
+    typer.Option("--agent", metavar="A", help="Only from or to this agent.", show_default=False),
+]
+OfConversation = Annotated[
+    str | None,
+    typer.Option(
+        "--conversation",
+        metavar="C",
+        help="Only this conversation: its first message's id.",
+        show_default=False,
+    ),
+]
 #: The queue of a command that is about one.
 QueueName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the queue.")]
 #: The queue of a command that is about jobs, which may be in several.

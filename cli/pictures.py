@@ -11,7 +11,7 @@ from ..schema import AckbusError, InvalidInput, NotFound
 from . import actions, output
 from .commands import Commands
 from .messages import since_time
-from .options import MAX_SEQ, Directory, Json, Since, User, Verbose
+from .options import MAX_SEQ, Directory, Json, OfAgent, Since, User, Verbose
 from .payloads import reason
 from .progress import progress
 
@@ -32,6 +32,29 @@ _MESSAGES, _TIMELINE_MESSAGES, _PAIRS = 200, 500, 60
 #: How often the progress bar is told, in messages.
 _MOVE_EVERY = 1000
 
+Conversation = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="CONVERSATION",
+        help="Its id, or the id or seq of any message of it. With --agents the whole log, "
+        "if left out.",
+        show_default=False,
+    ),
+]
+ByAgent = Annotated[
+    bool, typer.Option("--agents", help="Who talks to whom, with counts, not each message.")
+]
+Svg = Annotated[bool, typer.Option("--svg", help="An SVG drawing instead of text for Mermaid.")]
+GraphLimit = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="At most so many messages, the newest. Default: 200. With --agents so many "
+        "pairs of agents, the busiest. Default: 60.",
+        show_default=False,
+    ),
+]
 Output = Annotated[
     str | None,
     typer.Option(
@@ -42,32 +65,11 @@ Output = Annotated[
 
 @commands.command("graph", example="bus graph 17 --svg -o review.svg")
 def graph(
-    key: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="CONVERSATION",
-            help="Its id, or the id or seq of any message of it. With --agents the whole log, "
-            "if left out.",
-            show_default=False,
-        ),
-    ] = None,
-    agents: Annotated[
-        bool, typer.Option("--agents", help="Who talks to whom, with counts, not each message.")
-    ] = False,
-    svg: Annotated[
-        bool, typer.Option("--svg", help="An SVG drawing instead of text for Mermaid.")
-    ] = False,
+    key: Conversation = None,
+    agents: ByAgent = False,
+    svg: Svg = False,
     since: Since = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="At most so many messages, the newest. Default: 200. With --agents so many "
-            "pairs of agents, the busiest. Default: 60.",
-            show_default=False,
-        ),
-    ] = None,
+    limit: GraphLimit = None,
     to: Output = None,
     json: Json = False,
     directory: Directory = None,
@@ -110,10 +112,7 @@ def timeline(
             "--to", metavar="SEQ", min=1, max=MAX_SEQ, help="The last seq.", show_default=False
         ),
     ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option(metavar="A", help="Only from or to this agent.", show_default=False),
-    ] = None,
+    agent: OfAgent = None,
     limit: Annotated[
         int, typer.Option(metavar="N", min=1, help="At most so many messages, the newest.")
     ] = _TIMELINE_MESSAGES,

@@ -10,7 +10,7 @@ import typer
 from . import actions, output
 from .commands import Commands
 from .messages import since_time
-from .options import Directory, Json, Since, TypePattern, User, Verbose
+from .options import Directory, Json, OfAgent, OfConversation, Since, TypePattern, User, Verbose
 from .progress import progress
 
 TYPE_CHECKING = False
@@ -19,32 +19,27 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="WORDS...",
+        help="Words that must all be there. In quotes a phrase; with * at its end a beginning.",
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="At most so many. Default: 20.", show_default=False),
+]
+
 
 @commands.command("search", example="bus search 'disk full' timeout --since 2d")
 def search(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="WORDS...",
-            help="Words that must all be there. In quotes a phrase; with * at its end a beginning.",
-        ),
-    ],
+    words: Words,
     type: TypePattern = None,
-    agent: Annotated[
-        str | None,
-        typer.Option(metavar="A", help="Only from or to this agent.", show_default=False),
-    ] = None,
-    conversation: Annotated[
-        str | None,
-        typer.Option(
-            metavar="C", help="Only this conversation: its first message's id.", show_default=False
-        ),
-    ] = None,
+    agent: OfAgent = None,
+    conversation: OfConversation = None,
     since: Since = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="At most so many. Default: 20.", show_default=False),
-    ] = None,
+    limit: Limit = None,
     json: Json = False,
     directory: Directory = None,
     user: User = False,
