@@ -49,8 +49,9 @@ class ConflictMarkers(Refused):
     def __init__(self, number: int) -> None:
         self.number = number
         super().__init__(
-            f"line {number} is a conflict marker of git; run 'bus setup git', then merge the file"
-            " again with 'git checkout --merge -- FILE'"
+            f"line {number} is a conflict marker of git; after 'bus setup git',"
+            " 'git checkout --merge -- FILE' leaves only those around two contents of one id:"
+            " keep one of the two lines, without the markers, and 'git add' the file"
         )
 
 

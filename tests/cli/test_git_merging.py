@@ -89,7 +89,7 @@ def test_one_id_with_two_contents_is_a_conflict(chosen: str, two_clones: Clones)
     assert pulled.code != 0
     assert "message 'build-1' has another content on each side" in pulled.err
     before = second.jsonl.read_bytes(), second.ids_in_log()
-    assert_error(second.try_bus("import"), 3, "conflict marker", "line 4")
+    assert_error(second.try_bus("import"), 3, "conflict marker", "line 4", "keep one of the two")
     assert_error(second.try_bus("export"), 3, "line 4", "was not written by a bus")
     assert (second.jsonl.read_bytes(), second.ids_in_log()) == before
     lines = before[0].decode().splitlines(keepends=True)
@@ -105,6 +105,7 @@ def test_one_id_with_two_contents_is_a_conflict(chosen: str, two_clones: Clones)
     second.git("add", ".worker-state/bus.jsonl")
     second.git("commit", "-qm", "choose")
     assert [f"{line}\n" for line in second.in_git()] == [*lines[:3], kept]
+    assert "marker" not in second.try_bus("import").err
 
 
 def test_a_clone_without_drivers_is_told_what_to_do(two_clones: Clones) -> None:
