@@ -168,8 +168,5 @@ def _print(reports: list[tuple[str, ImportReport]], json: bool) -> int:
     if json:
         output.json_line(record)
     else:
-        output.line(
-            f"stored {record['stored']}, already there {record['duplicates']},"
-            f" skipped {record['skipped']}"
-        )
+        output.line(", ".join(f"{name} {count}" for name, count in record.items()))
     return Refused.exit_code if record["skipped"] else 0

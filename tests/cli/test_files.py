@@ -62,7 +62,7 @@ def test_import_is_idempotent_and_reports_what_it_skipped(
     ]
     assert done.err.splitlines()[0].endswith(" at column 1")
     again = run_bus("import", "-", stdin=(project / "in.jsonl").read_bytes())
-    assert again.out == "stored 0, already there 2, skipped 2\n"
+    assert again.out == "stored 0, duplicates 2, skipped 2\n"
     assert [message.id for message in bus.read()] == ["1", "2"]
 
 
@@ -141,5 +141,5 @@ def test_a_size_that_is_none_changes_nothing(size: str, run_bus: RunBus, bus: Bu
 def test_import_without_a_file_reads_the_buss_own(run_bus: RunBus, bus: Bus) -> None:
     assert_error(run_bus("import"), 4, "bus.jsonl is not there")
     Path(bus.layout.jsonl).write_text('{"id":"1","from":"a","type":"t"}\n')
-    assert run_bus("import").out == "stored 1, already there 0, skipped 0\n"
-    assert run_bus("import").out == "stored 0, already there 1, skipped 0\n"
+    assert run_bus("import").out == "stored 1, duplicates 0, skipped 0\n"
+    assert run_bus("import").out == "stored 0, duplicates 1, skipped 0\n"
