@@ -67,12 +67,14 @@ def words(command: Any, line: str) -> list[str]:
         command: the whole program.
         line: the line up to the cursor, with the name of the program.
     """
-    typed = split_arg_string(line)[1:]
-    last = "" if not typed or line[-1:].isspace() else typed.pop()
+    typed = split_arg_string(line)
+    last = typed.pop() if typed and not line[-1].isspace() else ""
+    if not typed:  # it is the name of the program that is being typed
+        return []
     option, equals, _ = last.partition("=")
     before = option + equals if option.startswith("-") and equals else ""
     _teach(command)
-    found = BashComplete(command, {}, "bus", "").get_completions(typed, last)
+    found = BashComplete(command, {}, "bus", "").get_completions(typed[1:], last)
     return [before + item.value for item in found if item.value.isprintable()]
 
 

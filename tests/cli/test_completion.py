@@ -78,6 +78,14 @@ def test_nothing_is_offered_without_a_bus(
         assert offered(line) == []
 
 
+@pytest.mark.parametrize("line", ["", "zzz", "bus", "bus zzz", "bus publish --to=zzz", "bus x zzz"])
+def test_only_what_begins_with_the_word_at_hand_is_offered(
+    line: str, offered: Callable[[str], list[str]], bus: Bus
+) -> None:
+    """Issue 4, item 6: bash puts whatever it is given into the line."""
+    assert offered(line) == []
+
+
 def test_a_named_bus_gives_the_names(
     offered: Callable[[str], list[str]], tmp_path: Path, project: Path
 ) -> None:
