@@ -26,7 +26,7 @@ from ..schema import (
     examine,
     ok,
 )
-from . import actions, output
+from . import actions, hints, output
 from .commands import Commands
 from .options import Directory, Json, User, Verbose
 
@@ -59,7 +59,7 @@ def doctor(
         if json:
             output.json_line({"check": finding.check, **asdict(finding)})
         else:
-            advice = f"; {finding.advice}" if finding.advice else ""
+            advice = f"; {hints.completed(finding.advice)}" if finding.advice else ""
             output.line(f"{finding.state:<4}  {finding.check}: {finding.text}{advice}")
         output.flush()  # some checks take their time
     return 1 if is_bad else 0

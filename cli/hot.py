@@ -6,6 +6,8 @@ lines through both. Everything else (help, mistakes, rare options) it leaves to 
 
 from __future__ import annotations
 
+from . import hints
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,6 +54,7 @@ def parse(arguments: Sequence[str]) -> Callable[[], int] | None:
     values = parse_values(arguments)
     if values is None:
         return None
+    hints.note_bus(values.get("directory"), values.get("user", False))
     call = action(arguments[0])
     return lambda: call(**values)
 

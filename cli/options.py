@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import output
+from . import hints, output
 
 #: The largest seq that SQLite can hold.
 MAX_SEQ = 2**63 - 1
@@ -17,6 +17,16 @@ def _be_verbose(on: bool) -> bool:
     return on
 
 
+def _note_directory(directory: str | None) -> str | None:
+    hints.note_bus(directory)
+    return directory
+
+
+def _note_user(user: bool) -> bool:
+    hints.note_bus(user=user)
+    return user
+
+
 Directory = Annotated[
     str | None,
     typer.Option(
@@ -25,9 +35,13 @@ Directory = Annotated[
         help="The bus directory itself. Default: $BUS_DIR, else the nearest .worker-state/ "
         "from the working directory upwards.",
         show_default=False,
+        callback=_note_directory,
     ),
 ]
-User = Annotated[bool, typer.Option("--user", help="Use your own bus, outside of any project.")]
+User = Annotated[
+    bool,
+    typer.Option("--user", help="Use your own bus, outside of any project.", callback=_note_user),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
 Verbose = Annotated[
     bool,

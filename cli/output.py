@@ -8,6 +8,7 @@ import warnings
 from contextlib import suppress
 
 from ..schema import AckbusError, BlobMissing, InvalidInput, format_ts
+from . import hints
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def _message_printer() -> Callable[[Parts], None]:
 
 def note(text: str) -> None:
     """Tell the person at the terminal something; never data."""
-    _complain(f"bus: {visible(text)}")
+    _complain(f"bus: {visible(hints.completed(text))}")
 
 
 def json_note(record: Mapping[str, object]) -> None:

@@ -286,3 +286,26 @@ def test_verbose_errors_show_what_led_to_them(run_bus: RunBus, log: Bus) -> None
     assert lines[1].startswith("bus: message id 'first' is taken")
     assert "Traceback" in done.err
     assert "ConstraintError" in done.err
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "hint"),
+    [
+        ("show 9", 4, "bus read"),
+        ("ack me 9", 3, "bus poll"),  # the fast way in
+        ("parked drop me", 2, "bus parked list"),  # before the bus is opened
+    ],
+)
+def test_hints_repeat_how_the_bus_was_named(
+    line: str, code: int, hint: str, run_bus: RunBus, tmp_path: Path
+) -> None:
+    """What an error says to run next works as it stands, also for another bus than is found."""
+    there = tmp_path / "other"
+    words = line.split()
+    assert_error(run_bus("show", "9", "--dir", there), 1, f"'bus init --dir {there}'")
+    for option in (["--dir", str(there)], ["--user"]):
+        assert run_bus("init", *option).code == 0
+        assert_error(run_bus(*words, *option), code, f"'{hint} {' '.join(option)}'")
+    run_bus("init")
+    assert_error(run_bus(*words), code, f"'{hint}'")
+    assert_error(run_bus("publish", "--dir", there), 2, "'bus publish --help'")
