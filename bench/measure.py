@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,9 @@ import apsw
 
 #: Runs a contender once, and returns seconds for each operation.
 Contender = Callable[[], float]
+
+#: What a bus is opened with, unless a benchmark says otherwise of a contender.
+PRAGMAS = "journal_mode=WAL, synchronous=NORMAL"
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,45 @@ def compare(contenders: dict[str, Contender], rounds: int) -> dict[str, list[flo
     return times
 
 
-def ratio(times: dict[str, list[float]], of: str, to: str) -> dict[str, float]:
-    """Return how many times as fast one is as another: median, least and most over the rounds."""
-    each = [slow / fast for fast, slow in zip(times[of], times[to], strict=True)]
-    return {"median": statistics.median(each), "least": min(each), "most": max(each)}
+def ratio(times: Mapping[str, Sequence[float]], of: str, to: str) -> dict[str, float] | None:
+    """Return how many times as fast one is as another: median, least and most over the rounds.
+
+    None when one of them was left out.
+    """
+    if of not in times or to not in times:
+        return None
+    return summary([slow / fast for fast, slow in zip(times[of], times[to], strict=True)])
+
+
+def summary(values: Sequence[float]) -> dict[str, float]:
+    """Return the median, the least and the most of what the rounds gave."""
+    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
+
+
+def at_least(what: str, asked: float, measured: Mapping[str, float] | None) -> dict[str, object]:
+    """Say whether a ratio that should be high is: its median counts."""
+    reached = None if measured is None else measured["median"] >= asked
+    return _target(what, f"at least {asked:g}", measured, reached)
+
+
+def at_most(
+    what: str, asked: float, measured: Mapping[str, float] | None, unit: str = ""
+) -> dict[str, object]:
+    """Say whether what should be low is: its median counts."""
+    reached = None if measured is None else measured["median"] <= asked
+    return _target(what, f"at most {asked:g} {unit}".strip(), measured, reached)
+
+
+def _target(
+    what: str, asked: str, measured: Mapping[str, float] | None, reached: bool | None
+) -> dict[str, object]:
+    nothing = {"median": None, "least": None, "most": None}
+    return {"what": what, "asked": asked, **(measured or nothing), "reached": reached}
+
+
+def spreads(times: Mapping[str, Sequence[float]]) -> dict[str, object]:
+    """Return the spread of each contender."""
+    return {name: spread(seconds) for name, seconds in times.items()}
 
 
 def spread(seconds: Sequence[float]) -> dict[str, float]:
@@ -88,8 +126,24 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
     return {"p50_ms": at(0.5), "p90_ms": at(0.9), "p99_ms": at(0.99), "max_ms": ordered[-1]}
 
 
-def record(question: str, results: dict[str, object], settings: Options) -> None:
-    """Print the results, and write them with what they depend on."""
+def record(
+    question: str,
+    results: Mapping[str, object],
+    settings: Options,
+    *,
+    targets: Iterable[Mapping[str, object]] = (),
+    conditions: Mapping[str, object] | None = None,
+) -> None:
+    """Print the results, and write them with what they depend on.
+
+    Args:
+        question: what was asked, and in which unit the answers are.
+        results: the answers.
+        settings: how the benchmark was called.
+        targets: what should be reached, of `at_least` and `at_most`.
+        conditions: what else the answers depend on, such as the payloads and how durable each
+            contender is.
+    """
     stamped = {
         "question": question,
         "taken_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -97,9 +151,11 @@ def record(question: str, results: dict[str, object], settings: Options) -> None
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
         "python": platform.python_version(),
         "sqlite": apsw.sqlite_lib_version(),
-        "pragmas": "journal_mode=WAL, synchronous=NORMAL",
+        "pragmas": PRAGMAS,
         "rounds": settings.rounds,
         "size": settings.size,
+        "conditions": conditions or {},
+        "targets": list(targets),
         "results": results,
     }
     text = json.dumps(stamped, indent=2)
