@@ -21,7 +21,8 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types snippets bench bench-smoke fmt venv venv-editable clean
+.PHONY: help demo test check format lint types snippets bench bench-smoke bench-report servers \
+        fmt venv venv-editable clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,13 +48,25 @@ snippets: venv  ## run the commands and programs of README.md and docs/
 	$(BIN)/pytest $(DOCUMENTS)
 
 # Each file of bench/ that asks a question; the others are what they share.
-BENCHES := $(filter-out bench/measure.py bench/peers.py,$(wildcard bench/*.py))
+SHARED  := $(foreach name,measure payloads peers floors listening report,bench/$(name).py)
+BENCHES := $(filter-out $(SHARED),$(wildcard bench/*.py))
 
-bench: venv $(VENV)/bench-installed  ## ask every benchmark; the records go to bench/results
+bench: venv $(VENV)/bench-installed servers  ## ask every benchmark; the records go to bench/results
 	$(foreach bench,$(BENCHES),$(BIN)/python $(bench) --out bench/results/$(notdir $(bench:.py=.json));)
 
 bench-smoke: venv $(VENV)/bench-installed  ## show that every benchmark works, at a tiny size
 	$(foreach bench,$(BENCHES),$(BIN)/python $(bench) --smoke >/dev/null;)
+
+bench-report: $(VENV)/bench-installed  ## write docs/benchmarks from the records in bench/results
+	$(BIN)/python bench/report.py
+
+# The brokers that the benchmarks start. What can't be had is left out of them, and they say so.
+servers:
+	@for server in redis-server nats-server; do \
+	  PATH=$$PATH:/usr/sbin command -v $$server >/dev/null || \
+	  { [ $$(id -u) = 0 ] && apt-get install --quiet=2 --yes --no-install-recommends $$server; } || \
+	  echo "no $$server, and it can't be installed here: the benchmarks leave it out" >&2; \
+	done
 
 fmt: venv  ## format the code, sort its imports, repair what ruff can repair
 	$(BIN)/ruff check --fix-only
