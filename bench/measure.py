@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -54,6 +55,19 @@ def options(description: str, arguments: Sequence[str] | None = None) -> Options
     parser.add_argument("--out", type=Path, help="write the record as JSON to this file")
     given = parser.parse_args(arguments)
     return Options(1 if given.smoke else given.rounds, 0.005 if given.smoke else 1.0, given.out)
+
+
+def timed(act: Callable[[Sequence[Any]], object], make: Callable[[], Sequence[Any]]) -> Contender:
+    """Return a contender that acts on what is made anew each round; the making isn't counted."""
+    act(make()[:1])  # opens what is opened at the first use
+
+    def run() -> float:
+        items = make()
+        started = time.perf_counter()
+        act(items)
+        return (time.perf_counter() - started) / len(items)
+
+    return run
 
 
 def compare(contenders: dict[str, Contender], rounds: int) -> dict[str, list[float]]:

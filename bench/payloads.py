@@ -6,6 +6,7 @@ the same ones, of the alphabet and line lengths that such messages have.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from dataclasses import dataclass
@@ -22,6 +23,13 @@ SIZES = {"40 bytes": 40, "300 bytes": 300, "4 KB": 4096, "8 KB": 8192}
 #: The size of most messages, for questions that are asked of one size only.
 USUAL = "300 bytes"
 
+_numbers = itertools.count()
+
+
+def as_stored(text: str) -> str:
+    """Return the JSON of a text, as it stands in a row."""
+    return orjson.dumps(text).decode()
+
 
 @dataclass(frozen=True)
 class Payload:
@@ -37,15 +45,14 @@ class Payload:
     text: str
     real: bool
 
-    @property
-    def stored(self) -> str:
-        """Its JSON, as it stands in a row."""
-        return orjson.dumps(self.text).decode()
+    def texts(self, count: int) -> list[str]:
+        """Return it so many times, each time another text: equal ones would share a blob."""
+        return [f"{next(_numbers):08x}{self.text[8:]}" for _ in range(count)]
 
     def described(self) -> dict[str, object]:
         """Return what a record says of it: never the text."""
         source = "real" if self.real else "made up"
-        return {"size": self.size, "bytes": len(self.stored.encode()), "source": source}
+        return {"size": self.size, "bytes": len(as_stored(self.text).encode()), "source": source}
 
 
 def payloads() -> dict[str, Payload]:
@@ -56,7 +63,7 @@ def payloads() -> dict[str, Payload]:
         texts = [json.loads(line)["body"] for line in lines]
     found = {}
     for name, size in SIZES.items():
-        nearest = min(texts, key=lambda text: (abs(len(orjson.dumps(text)) - size), text))
+        nearest = min(texts, key=lambda text: (abs(len(as_stored(text).encode()) - size), text))
         found[name] = Payload(name, nearest, True)
     return found
 
@@ -65,9 +72,9 @@ def _made_up(size: int) -> str:
     """Return words and line ends whose JSON has exactly that many bytes."""
     letters = random.Random(size)
     text = ""
-    while len(orjson.dumps(text)) < size:
+    while len(as_stored(text).encode()) < size:
         text += "".join(letters.choices("etaoinshrdlu", k=letters.randint(2, 9)))
         text += "\n" if letters.random() < 0.1 else " "
-    while len(orjson.dumps(text)) > size:
+    while len(as_stored(text).encode()) > size:
         text = text[:-1]
-    return text + "." * (size - len(orjson.dumps(text)))
+    return text + "." * (size - len(as_stored(text).encode()))
