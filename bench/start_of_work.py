@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import sysconfig
 import tempfile
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import apsw
 import redis
+from listening import Listening
 from measure import Options, options, percentiles, record
 from peers import redis_server
 
@@ -66,27 +66,14 @@ INSERT INTO messages (id, ts_ms, from_agent, type, headers) VALUES (?, ?, 'bench
 """
 
 
-class Listening:
-    """A process that waits for work, and tells how long each piece was on its way."""
-
-    def __init__(self, program: str, argument: str) -> None:
-        command = [sys.executable, "-c", program, argument]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def serve(self, send: Callable[[], object], count: int, pause_s: float, step_s: float) -> None:
-        """Send so many, each some time after the one before has arrived."""
-        assert self._process.stdout is not None
-        for number in range(count):
-            send()
-            self._process.stdout.readline()
-            time.sleep(pause_s + number % 7 * step_s)
-
-    def end(self, warm_up: int = 0) -> list[float]:
-        """Return the seconds that all but the first few were on their way."""
-        out, _ = self._process.communicate("")
-        return [wait / 1e9 for wait in json.loads(out)[warm_up:]]
+def serve(
+    worker: Listening, send: Callable[[], object], count: int, pause_s: float, step_s: float
+) -> None:
+    """Send so many, each some time after the one before has arrived."""
+    for number in range(count):
+        send()
+        worker.next_line()
+        time.sleep(pause_s + number % 7 * step_s)
 
 
 def ours(folder: Path, count: int, pause_s: float, step_s: float) -> list[float]:
@@ -97,7 +84,7 @@ def ours(folder: Path, count: int, pause_s: float, step_s: float) -> list[float]
         def send() -> None:
             bus.publish("tick.work", time.monotonic_ns(), from_agent="bench")
 
-        worker.serve(send, count + 3, pause_s, step_s)
+        serve(worker, send, count + 3, pause_s, step_s)
         return worker.end(3)
 
 
@@ -111,7 +98,7 @@ def with_redis(port: int, count: int, pause_s: float, step_s: float) -> list[flo
     def send() -> None:
         client.xadd("tick", {"at": time.monotonic_ns()})
 
-    consumer.serve(send, count + 3, pause_s, step_s)
+    serve(consumer, send, count + 3, pause_s, step_s)
     return consumer.end(3)
 
 
@@ -126,7 +113,7 @@ def without_the_bell(folder: Path, count: int) -> list[float]:
             at = time.monotonic_ns()
             raw.execute(RAW_INSERT, (str(at), time.time_ns() // 1_000_000, json.dumps({"at": at})))
 
-        worker.serve(send, count + 1, 0.01, 0.017)
+        serve(worker, send, count + 1, 0.01, 0.017)
         raw.close()
         return worker.end(1)
 
