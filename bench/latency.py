@@ -64,7 +64,7 @@ print(json.dumps(waits))
 CONSUMER = """
 import json, sys, time
 import redis
-client = redis.Redis(port=int(sys.argv[1]))
+client = redis.Redis(port=int(sys.argv[1]), socket_timeout=None)
 waits, last = [], "0"
 client.ping()
 print("ready", flush=True)

@@ -29,3 +29,8 @@ class Listening:
         """Return the seconds that all but the first few were on their way."""
         out, _ = self._process.communicate("")
         return [wait / 1e9 for wait in json.loads(out)[warm_up:]]
+
+    def kill(self) -> None:
+        """End it whatever it does; nothing when it has ended."""
+        self._process.kill()
+        self._process.wait()
