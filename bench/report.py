@@ -1,0 +1,251 @@
+"""Write docs/benchmarks from the records in bench/results: tables, what was to be reached, plots.
+
+The same records give the same files: nothing else is asked, neither the clock nor the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: Where the records are, and where the report goes, in a clone.
+RESULTS = Path(__file__).parent / "results"
+REPORT = Path(__file__).parents[1] / "docs/benchmarks"
+
+#: The keys of an answer: the middle, the ends of what is drawn as its spread, and its unit.
+KINDS = {
+    "median_us": ("least_us", "most_us", "µs"),
+    "p50_ms": ("p50_ms", "p99_ms", "ms"),
+    "median": ("least", "most", ""),
+}
+
+#: What a picture is drawn in: ours, and the others.
+OURS, OTHERS, SPREAD = "#2563eb", "#9ca3af", "#1f2937"
+
+#: How many times as long the longest bar may be as the shortest in a picture with a plain scale.
+LOGARITHMIC_FROM = 50
+
+INTRODUCTION = """\
+# Benchmarks
+
+Written by `make bench-report` from the records in [bench/results](../../bench/results);
+`make bench` takes them anew. Each question is asked of all contenders in turn, several rounds in
+one run: trust the ratios, not the times of two machines. Spread is from the least to the most of
+the rounds; in pictures it is the line across a bar, for percentiles from p50 to p99. What counts
+is the median.
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one contender measured."""
+
+    name: str
+    middle: float
+    low: float
+    high: float
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Answers that compare with each other.
+
+    Attributes:
+        title: what they are all about; empty where the question says it.
+        unit: of all of them; empty for ratios and for what the question names.
+    """
+
+    title: str
+    unit: str
+    answers: Sequence[Answer]
+
+
+def groups(results: Mapping[str, Any], title: str = "") -> Iterator[Group]:
+    """Yield the answers of a record, those of one unit together."""
+    found: dict[str, list[Answer]] = {}
+    for name, value in results.items():
+        answer = _answer(name, value)
+        if answer is not None:
+            unit, made = answer
+            found.setdefault(unit, []).append(made)
+    for unit, answers in found.items():
+        yield Group(title, unit, answers)
+    for name, value in results.items():
+        if isinstance(value, dict) and _answer(name, value) is None:
+            yield from groups(value, f"{title}, {name}" if title else name)
+
+
+def _answer(name: str, value: object) -> tuple[str, Answer] | None:
+    if not isinstance(value, dict):
+        return None
+    for middle, (low, high, unit) in KINDS.items():
+        if middle in value:
+            return unit, Answer(name, value[middle], value[low], value[high], value)
+    return None
+
+
+def number(value: float) -> str:
+    """Return a number with as many digits as anyone needs."""
+    for least, digits in ((100, 0), (10, 1), (0.1, 2)):
+        if abs(value) >= least:
+            return f"{value:,.{digits}f}"
+    return f"{value:.3g}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; all columns but the first are numbers."""
+    rule = ["---"] + ["---:"] * (len(head) - 1)
+    lines = [head, rule, *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+
+
+def results_table(group: Group) -> str:
+    """Return the table of one group."""
+    keys = list(group.answers[0].values)
+    head = [group.title or "contender", *(_column(key) for key in keys)]
+    rows = [
+        [answer.name, *(number(answer.values[key]) for key in keys)] for answer in group.answers
+    ]
+    return table(head, rows)
+
+
+def _column(key: str) -> str:
+    for suffix, unit in (("_us", "µs"), ("_ms", "ms")):
+        if key.endswith(suffix):
+            return f"{key.removesuffix(suffix)}, {unit}"
+    return key
+
+
+def targets_table(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what was to be reached, and what was."""
+    rows = []
+    for name, record in records.items():
+        for target in record.get("targets", ()):
+            rows.append([f"[{name}](#{name}): {target['what']}", target["asked"], *_met(target)])
+    if not rows:
+        return "No record says what it should reach.\n"
+    return table(["what", "asked", "median", "spread", "reached"], rows)
+
+
+def _met(target: Mapping[str, Any]) -> list[str]:
+    if target["median"] is None:
+        return ["", "", "not measured"]
+    spread = f"{number(target['least'])} to {number(target['most'])}"
+    return [number(target["median"]), spread, "yes" if target["reached"] else "**no**"]
+
+
+def conditions(record: Mapping[str, Any]) -> str:
+    """Return what the answers depend on, as a list."""
+    lines = [
+        f"- taken {record['taken_at']} at commit {record['commit']}; rounds: {record['rounds']}"
+        + ("" if record["size"] == 1 else f", at {record['size']:g} of the full size"),
+        f"- {record['machine']}; Python {record['python']}; SQLite {record['sqlite']};"
+        f" {record['pragmas']}",
+    ]
+    for name, value in record.get("conditions", {}).items():
+        lines.append(f"- {name}: {_told(value)}".replace(": \n", ":\n"))
+    return "\n".join(lines) + "\n"
+
+
+def _told(value: object) -> str:
+    if isinstance(value, dict):
+        return "".join(f"\n  - {name}: {_told(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return "; ".join(_told_briefly(each) for each in value)
+    return str(value)
+
+
+def _told_briefly(value: object) -> str:
+    if isinstance(value, dict):  # a payload
+        return f"{value['size']}: {value['bytes']:,} bytes, {value['source']}"
+    return str(value)
+
+
+def section(name: str, record: Mapping[str, Any], drawn: bool) -> str:
+    """Return all that one record tells."""
+    question = record["question"]
+    parts = [f"## {name}\n", f"{question[0].upper()}{question[1:]}.\n"]
+    if drawn:
+        parts.append(f"![{question}]({name}.svg)\n\n[As PNG]({name}.png)\n")
+    parts += [results_table(group) for group in groups(record["results"])]
+    parts.append(conditions(record))
+    return "\n".join(parts)
+
+
+def draw(name: str, record: Mapping[str, Any], folder: Path) -> bool:
+    """Draw the groups that can be compared; returns whether there were any."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    matplotlib.rcParams.update({"svg.hashsalt": name, "svg.fonttype": "none", "font.size": 9})
+    import matplotlib.pyplot as plt
+
+    found = [group for group in groups(record["results"]) if len(group.answers) > 1]
+    shown = [group for group in found if group.unit == found[0].unit]
+    if not shown:
+        return False
+    heights = [0.9 + 0.28 * len(group.answers) for group in shown]
+    figure, axes = plt.subplots(
+        len(shown), figsize=(8, sum(heights)), height_ratios=heights, squeeze=False
+    )
+    what, _, unit = record["question"].partition(": ")
+    for group, (axis,) in zip(shown, axes, strict=True):
+        _bars(axis, group, group.unit or unit)
+        axis.set_title(f"{what}: {group.title}" if group.title else what, loc="left", fontsize=10)
+    figure.tight_layout()
+    figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(folder / f"{name}.png", dpi=120, metadata={"Software": None})
+    plt.close(figure)
+    return True
+
+
+def _bars(axis: Any, group: Group, unit: str) -> None:
+    answers = sorted(group.answers, key=lambda answer: answer.middle, reverse=True)
+    places = range(len(answers))
+    middles = [answer.middle for answer in answers]
+    spread = [
+        [answer.middle - answer.low for answer in answers],
+        [answer.high - answer.middle for answer in answers],
+    ]
+    ours = [answer.name.startswith(("ackbus", "bus ")) for answer in answers]
+    axis.barh(places, middles, color=[OURS if own else OTHERS for own in ours], height=0.7)
+    axis.errorbar(middles, places, xerr=spread, fmt="none", ecolor=SPREAD, capsize=2.5, lw=1)
+    for place, answer in zip(places, answers, strict=True):
+        at = max(answer.high, answer.middle)
+        axis.annotate(number(answer.middle), (at, place), (5, -3), textcoords="offset points")
+    axis.set_yticks(places, [answer.name for answer in answers])
+    least, most = min(middles), max(answer.high for answer in answers)
+    if least > 0 and most / least > LOGARITHMIC_FROM:
+        axis.set_xscale("log")
+        axis.set_xlim(least / 3, most * 3)
+        unit += ", logarithmic"
+    else:
+        axis.set_xlim(0, most * 1.15 or 1)
+    axis.set_xlabel(unit)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def write(results: Path, folder: Path) -> None:
+    """Write the report on all records of a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    records = {
+        path.stem: json.loads(path.read_text("utf-8")) for path in sorted(results.glob("*.json"))
+    }
+    sections = [
+        section(name, record, draw(name, record, folder)) for name, record in records.items()
+    ]
+    parts = [INTRODUCTION, "## What should be reached\n", targets_table(records), *sections]
+    (folder / "README.md").write_text("\n".join(parts), "utf-8")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=REPORT)
+    given = parser.parse_args()
+    write(given.results, given.out)
