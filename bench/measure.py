@@ -71,11 +71,16 @@ def timed(act: Callable[[Sequence[Any]], object], make: Callable[[], Sequence[An
 
 
 def compare(contenders: dict[str, Contender], rounds: int) -> dict[str, list[float]]:
-    """Ask every contender in every round, and return their seconds for each operation."""
+    """Ask every contender in every round, and return their seconds for each operation.
+
+    Each round begins with another one, so that none always comes after the same.
+    """
     times: dict[str, list[float]] = {name: [] for name in contenders}
+    names = list(contenders)
     for _ in range(rounds):
-        for name, run in contenders.items():
-            times[name].append(run())
+        for name in names:
+            times[name].append(contenders[name]())
+        names.append(names.pop(0))
     return times
 
 
