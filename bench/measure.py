@@ -10,9 +10,11 @@ import argparse
 import json
 import os
 import platform
+import sqlite3
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +23,20 @@ from typing import Any
 
 import apsw
 
+from ackbus import Bus
+
 #: Runs a contender once, and returns seconds for each operation.
 Contender = Callable[[], float]
 
-#: What a bus is opened with, unless a benchmark says otherwise of a contender.
-PRAGMAS = "journal_mode=WAL, synchronous=NORMAL"
+#: What SQLite is asked about a bus, for the record.
+PRAGMAS = (
+    "journal_mode",
+    "synchronous",
+    "page_size",
+    "cache_size",
+    "mmap_size",
+    "wal_autocheckpoint",
+)
 
 
 @dataclass(frozen=True)
@@ -170,7 +181,8 @@ def record(
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
         "python": platform.python_version(),
         "sqlite": apsw.sqlite_lib_version(),
-        "pragmas": PRAGMAS,
+        "sqlite_of_peers": sqlite3.sqlite_version,
+        "pragmas": _pragmas(),
         "rounds": settings.rounds,
         "size": settings.size,
         "conditions": conditions or {},
@@ -187,6 +199,12 @@ def record(
 def tell(text: str) -> None:
     """Tell the person something that is no result."""
     print(text, file=sys.stderr)
+
+
+def _pragmas() -> str:
+    with tempfile.TemporaryDirectory() as folder, Bus.init(folder) as bus:
+        values = {name: bus.database.value(f"PRAGMA {name}") for name in PRAGMAS}
+    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def _commit() -> str | None:

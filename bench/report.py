@@ -144,7 +144,8 @@ def conditions(record: Mapping[str, Any]) -> str:
     lines = [
         f"- taken {record['taken_at']} at commit {record['commit']}; rounds: {record['rounds']}"
         + ("" if record["size"] == 1 else f", at {record['size']:g} of the full size"),
-        f"- {record['machine']}; Python {record['python']}; SQLite {record['sqlite']};"
+        f"- {record['machine']}; Python {record['python']}; SQLite {record['sqlite']}"
+        f" (of the peers: {record.get('sqlite_of_peers', 'not recorded')});"
         f" {record['pragmas']}",
     ]
     for name, value in record.get("conditions", {}).items():
