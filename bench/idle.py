@@ -15,7 +15,7 @@ from pathlib import Path
 
 import redis
 from listening import Listening
-from measure import Options, at_most, options, record, summary
+from measure import Options, at_most, options, record, summary, tell
 from peers import redis_server
 
 from ackbus import Bus
@@ -135,5 +135,7 @@ def measure(folder: Path, settings: Options) -> None:
 
 if __name__ == "__main__":
     chosen = options(__doc__ or "")
+    if not Path("/proc/self/task").is_dir():
+        raise SystemExit(tell("no /proc here: nobody can tell what idle processes use"))
     with tempfile.TemporaryDirectory(prefix="ackbus-bench-") as directory:
         measure(Path(directory), chosen)
