@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from .errors import InvalidInput
 from .limits import MAX_AGENT_CHARS, MAX_ID_CHARS, MAX_LEASE_NAME_CHARS, MAX_TYPE_CHARS
 
 
 def check_agent(name: object, what: str = "agent name") -> None:
     """Refuse what can't be an agent's name: printable text, 1 to 128 characters, no edge spaces."""
-    _check(name, what, MAX_AGENT_CHARS)
+    if type(name) is not str or not _is_agent(name):
+        _check(name, what, MAX_AGENT_CHARS)
 
 
 def check_id(name: object, what: str = "id") -> None:
@@ -30,11 +33,12 @@ def check_queue_name(name: object) -> None:
 
 def check_type(name: object) -> None:
     """Refuse what can't be a message type: dotted parts without spaces, `*` or `>`."""
+    if type(name) is str and _is_type(name):
+        return
     text = _check(name, "type", MAX_TYPE_CHARS)
-    if " " in text or "*" in text or ">" in text or "" in text.split("."):
-        raise InvalidInput(
-            f"type {text!r} must be dotted words without spaces, '*' or '>', like task.done"
-        )
+    raise InvalidInput(
+        f"type {text!r} must be dotted words without spaces, '*' or '>', like task.done"
+    )
 
 
 def check_line(text: str, what: str, max_chars: int) -> None:
@@ -52,6 +56,29 @@ def check_unicode(text: str) -> str:
     except UnicodeEncodeError as error:
         raise InvalidInput(f"{text!a} is not valid Unicode text") from error
     return text
+
+
+# A publisher uses the same few names again and again, so what was found right is remembered.
+
+
+@lru_cache(maxsize=1024)
+def _is_agent(name: str) -> bool:
+    return _is_right(name, MAX_AGENT_CHARS)
+
+
+@lru_cache(maxsize=1024)
+def _is_type(name: str) -> bool:
+    return _is_right(name, MAX_TYPE_CHARS) and not (
+        " " in name or "*" in name or ">" in name or "" in name.split(".")
+    )
+
+
+def _is_right(name: str, max_chars: int) -> bool:
+    try:
+        _check(name, "name", max_chars)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _check(name: object, what: str, max_chars: int) -> str:
