@@ -309,10 +309,7 @@ class Bus:
 
         Inside a transaction this is done once it has been committed.
         """
-        if self.database.writing:
-            self.database.write().after_commit(self._doorbell.ring)
-        else:
-            self._doorbell.ring()
+        self.database.after_commit(self._doorbell.ring)
 
     def listen(self) -> Listener:
         """Return a listener, for loops that wait for messages in their own way."""

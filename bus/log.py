@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import heapq
+from contextlib import suppress
 from itertools import islice
 
-import apsw
 import orjson
 
 from ..schema import (
@@ -15,6 +15,7 @@ from ..schema import (
     InvalidInput,
     Message,
     Receipt,
+    RowRefused,
     UnknownParent,
     pages,
 )
@@ -84,26 +85,46 @@ class Log:
         for row in rows:
             if row.large_payload is not None:
                 row.payload_ref = self._blobs.put(row.large_payload)
-        transaction = self._database.write()
-        with transaction as connection:
-            receipts = [self._append_row(connection, row, as_history) for row in rows]
-            transaction.after_commit(self._doorbell.ring)
+        receipts = self._append_rows(rows, as_history)
+        self._database.after_commit(self._doorbell.ring)
         return receipts
 
-    def _append_row(self, connection: apsw.Connection, row: Row, as_history: bool) -> Receipt:
-        if row.in_reply_to is not None and not as_history:
-            self._join_conversation(connection, row)
-        if row.payload_ref is not None:
-            self._secure_blob(row)
-        try:
-            connection.execute(SQL["append"], row.values())
-        except apsw.ConstraintError as error:
-            return self._receipt_of_refused(row, error)
-        return Receipt(connection.last_insert_rowid(), row.id)
+    def _append_rows(self, rows: list[Row], as_history: bool) -> list[Receipt]:
+        if not rows:
+            return []
+        if as_history or all(row.in_reply_to is None for row in rows):
+            if len(rows) == 1 and rows[0].payload_ref is None:
+                return [self._append_row(rows[0])]
+            with suppress(RowRefused):  # which one of them, and why, shows one by one
+                return self._append_at_once(rows)
+        with self._database.write():
+            return [self._append_one(row, as_history) for row in rows]
 
-    def _join_conversation(self, connection: apsw.Connection, row: Row) -> None:
+    def _append_at_once(self, rows: list[Row]) -> list[Receipt]:
+        with self._database.write() as connection:
+            for row in rows:
+                self._secure_blob(row)
+            connection.executemany(SQL["append"], [row.values() for row in rows])
+            next_seq = connection.last_insert_rowid() + 1  # nobody else adds any meanwhile
+        first = next_seq - len(rows)
+        return [Receipt(seq, row.id) for seq, row in enumerate(rows, first)]
+
+    def _append_one(self, row: Row, as_history: bool) -> Receipt:
+        if row.in_reply_to is not None and not as_history:
+            self._join_conversation(row)
+        self._secure_blob(row)
+        return self._append_row(row)
+
+    def _append_row(self, row: Row) -> Receipt:
+        try:
+            self._database.change(SQL["append"], row.values())
+        except RowRefused as error:
+            return self._receipt_of_refused(row, error)
+        return Receipt(self._database.connection.last_insert_rowid(), row.id)
+
+    def _join_conversation(self, row: Row) -> None:
         assert row.in_reply_to is not None
-        parent = connection.execute(SQL["conversation_of"], (row.in_reply_to,)).fetchone()
+        parent = self._database.row(SQL["conversation_of"], (row.in_reply_to,))
         conversation = parent[0] if parent else self._conversation_of_archived(row.in_reply_to)
         if conversation is None:
             raise UnknownParent(f"no message {row.in_reply_to!r} to reply to; see 'bus read'")
@@ -116,14 +137,13 @@ class Log:
 
     def _secure_blob(self, row: Row) -> None:
         """Make sure, under the write lock, that the collector has not taken the blob meanwhile."""
-        assert row.payload_ref is not None
-        if row.payload_ref in self._blobs:
+        if row.payload_ref is None or row.payload_ref in self._blobs:
             return
         if row.large_payload is None:
             raise BlobMissing(f"no blob {row.payload_ref} in the store; put it there first")
         self._blobs.put(row.large_payload)
 
-    def _receipt_of_refused(self, row: Row, error: apsw.ConstraintError) -> Receipt:
+    def _receipt_of_refused(self, row: Row, error: RowRefused) -> Receipt:
         stored = self.get(row.id)
         if stored is None:
             from .waiting_limits import WaitingLimits

@@ -12,6 +12,7 @@ from _thread import _local
 
 import apsw
 
+from .checkpoints import INLINE_PAGES, Checkpointer
 from .errors import (
     AckbusError,
     BusNotFound,
@@ -39,6 +40,9 @@ BUSY_TIMEOUT_MS = 5000
 
 #: How long a write tries to get in before it gives up with `BusBusy`, in seconds.
 WRITE_TIMEOUT_S = 30.0
+
+#: What a statement may raise.
+_FAILURES = (apsw.Error, UnicodeEncodeError, OverflowError)
 
 _SYNCHRONOUS = {"normal": "NORMAL", "full": "FULL"}
 
@@ -78,6 +82,7 @@ class Database:
         self._busy_timeout_ms = min(BUSY_TIMEOUT_MS, round(write_timeout_s * 1000))
         self._pid = os.getpid()
         self._threads = _local()
+        self.checkpointer = Checkpointer(self)
         self._closed = False
         self._check_directory()
         found = self.schema_version()
@@ -93,16 +98,19 @@ class Database:
         """Run one statement and return all its rows."""
         try:
             return self.connection.execute(sql, values).fetchall()
-        except apsw.Error as error:
-            raise translate(error, self.layout) from error
         except UnicodeDecodeError:
             from .broken_text import rows_with_broken_text
 
             return rows_with_broken_text(self.connection, sql, values)
-        except UnicodeEncodeError as error:  # a command line that is no UTF-8 gives such text
-            raise InvalidInput(f"{error.object!a} is not valid Unicode text") from error
-        except OverflowError as error:
-            raise InvalidInput("a number is beyond the 64 bits that the bus can hold") from error
+        except _FAILURES as error:
+            raise self._explain(error) from error
+
+    def _explain(self, error: Exception) -> AckbusError:
+        if isinstance(error, apsw.Error):
+            return translate(error, self.layout)
+        if isinstance(error, UnicodeEncodeError):  # a command line that is no UTF-8 gives such text
+            return InvalidInput(f"{error.object!a} is not valid Unicode text")
+        return InvalidInput("a number is beyond the 64 bits that the bus can hold")
 
     def row(self, sql: str, values: tuple[object, ...] = ()) -> tuple[Any, ...] | None:
         """Run one statement and return its first row, or None."""
@@ -115,15 +123,27 @@ class Database:
         return row[0] if row else None
 
     def change(self, sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        """Run one writing statement in this thread's transaction, or else in one of its own.
+        """Run one writing statement in this thread's transaction, or else as one of its own.
 
         Returns:
             What the statement returns.
         """
-        if self._thread().depth:  # SQLite undoes a failed statement by itself: no savepoint
-            return self.rows(sql, values)
-        with self.write():
-            return self.rows(sql, values)
+        thread = self._thread()
+        if thread.depth:
+            thread.require_transaction()
+            return self.rows(sql, values)  # SQLite undoes a failed one by itself: no savepoint
+        try:
+            return thread.alone(sql, values, self.write_timeout_s)
+        except _FAILURES as error:
+            raise self._explain(error) from error
+
+    def after_commit(self, call: Callable[[], None]) -> None:
+        """Call something when this thread's transaction has been committed, once; else now."""
+        thread = self._thread()
+        if thread.depth:
+            thread.after_commit[call] = None
+        else:
+            call()
 
     def write(self) -> WriteTransaction:
         """Begin a write transaction, or a nested part of the one that this thread is in.
@@ -194,6 +214,7 @@ class Database:
                 "PRAGMA journal_mode = WAL;"
                 f"PRAGMA synchronous = {self._synchronous};"
             ).fetchall()  # to the end: apsw stops at each row, and some of these give one
+            connection.wal_autocheckpoint(INLINE_PAGES)
         except apsw.Error as error:
             raise translate(error, self.layout) from error
         return connection

@@ -127,6 +127,10 @@ class LeaseLost(Refused):
     """The lease expired, was released, or is another holder's by now."""
 
 
+class RowRefused(AckbusError):
+    """A rule of the tables refused a row; the statement changed nothing."""
+
+
 class LimitReached(Refused):
     """A queue or an inbox that the message is for has as many waiting as it may have.
 

@@ -6,7 +6,7 @@ import os
 
 import apsw
 
-from .errors import AckbusError, BusBusy, BusUnusable
+from .errors import AckbusError, BusBusy, BusUnusable, RowRefused
 from .layout import Layout
 
 #: SQLite releases below these can corrupt a file when checkpoints run back to back
@@ -42,7 +42,8 @@ def translate(error: apsw.Error, layout: Layout) -> AckbusError:
         return BusUnusable(f"the file {layout.database} is damaged or is not a bus: {error}")
     if isinstance(error, apsw.IOError):
         return BusUnusable(f"the disk under {where} failed: {error}")
-    return AckbusError(f"the bus in {where} refused a statement: {error}")
+    kind = RowRefused if isinstance(error, apsw.ConstraintError) else AckbusError
+    return kind(f"the bus in {where} refused a statement: {error}")
 
 
 def _is_full(directory: str) -> bool:

@@ -6,6 +6,7 @@ import time
 
 import apsw
 
+from .checkpoints import LOOK_AFTER_CHANGES
 from .errors import AckbusError, BusUnusable
 from .file_lock import FileLock
 from .layout import Layout
@@ -15,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import Any
 
     from .database import Database
 
@@ -32,16 +34,11 @@ class WriteTransaction:
         thread = self._thread
         if thread.depth == 0:
             thread.begin(self._database.write_timeout_s)
-        elif thread.connection.in_transaction:
+        else:
+            thread.require_transaction()
             thread.connection.execute("SAVEPOINT part")
-        else:  # after a full disk, SQLite rolls back all of it; what follows must not stand alone
-            raise AckbusError("an error has undone this transaction; begin another")
         thread.depth += 1
         return thread.connection
-
-    def after_commit(self, call: Callable[[], None]) -> None:
-        """Call something once when the outermost transaction has been committed."""
-        self._thread.after_commit[call] = None
 
     def __exit__(
         self,
@@ -67,17 +64,56 @@ class WriteTransaction:
 class ThreadState:
     """One thread's connection, its write lock, and how deep it is in transactions."""
 
-    __slots__ = ("after_commit", "connection", "depth", "layout", "lock")
+    __slots__ = (
+        "after_commit",
+        "changes_seen",
+        "checkpointer",
+        "connection",
+        "depth",
+        "layout",
+        "lock",
+    )
 
     def __init__(self, database: Database) -> None:
         self.connection = database.connect()
+        self.checkpointer = database.checkpointer
+        self.changes_seen = 0
         self.layout = database.layout
         self.lock: FileLock | None = None
         self.depth = 0
         self.after_commit: dict[Callable[[], None], None] = {}
 
+    def require_transaction(self) -> None:
+        """Raise if SQLite has undone the transaction: what follows must not stand alone.
+
+        It does so by itself after a full disk.
+        """
+        if not self.connection.in_transaction:
+            raise AckbusError("an error has undone this transaction; begin another")
+
     def begin(self, timeout_s: float) -> None:
         """Take the write lock and begin; raises `BusBusy` when that does not work out in time."""
+        try:
+            self._first("BEGIN IMMEDIATE", (), timeout_s)
+        except apsw.Error as error:
+            raise translate(error, self.layout) from error
+
+    def alone(
+        self, sql: str, values: tuple[object, ...], timeout_s: float
+    ) -> list[tuple[Any, ...]]:
+        """Run one writing statement as a transaction of its own, and return its rows.
+
+        SQLite takes its lock before such a statement reads anything, as it does for a transaction
+        that begins IMMEDIATE; leaving out BEGIN and COMMIT saves a tenth of a publish.
+        """
+        rows = self._first(sql, values, timeout_s)
+        assert self.lock is not None
+        self.lock.release()
+        self._checkpoint_if_due()
+        return rows
+
+    def _first(self, sql: str, values: tuple[object, ...], timeout_s: float) -> list[Any]:
+        """Take the write lock and run the statement that takes SQLite's own."""
         lock = self.lock
         if lock is None:
             lock = self.lock = _open_lock(self.layout)
@@ -85,18 +121,16 @@ class ThreadState:
         lock.acquire(timeout_s)
         try:
             try:
-                self.connection.execute("BEGIN IMMEDIATE")
+                return self.connection.execute(sql, values).fetchall()
             except apsw.BusyError:
                 if time.monotonic() >= deadline:
                     raise
-                self._begin_patiently(deadline)
-        except BaseException as error:
+                return self._patiently(sql, values, deadline)
+        except BaseException:
             lock.release()
-            if isinstance(error, apsw.Error):
-                raise translate(error, self.layout) from error
             raise
 
-    def _begin_patiently(self, deadline: float) -> None:
+    def _patiently(self, sql: str, values: tuple[object, ...], deadline: float) -> list[Any]:
         """Go on trying: a program that doesn't know the write lock is in a long transaction."""
         import tenacity  # loaded only by a process that has to wait
 
@@ -107,7 +141,8 @@ class ThreadState:
             reraise=True,
         ):
             with attempt:
-                self.connection.execute("BEGIN IMMEDIATE")
+                return self.connection.execute(sql, values).fetchall()
+        raise AssertionError("tenacity ends by an answer or by an error")
 
     def end(self, *, commit: bool) -> None:
         """Commit or roll back, free the write lock, and then call what waits for the commit."""
@@ -123,6 +158,13 @@ class ThreadState:
         if commit:
             for call in calls:
                 call()
+            self._checkpoint_if_due()
+
+    def _checkpoint_if_due(self) -> None:
+        changes = self.connection.total_changes()
+        if changes - self.changes_seen >= LOOK_AFTER_CHANGES:
+            self.changes_seen = changes
+            self.checkpointer.look(self.connection)
 
     def _commit(self) -> None:
         try:
@@ -134,6 +176,10 @@ class ThreadState:
 
     def close(self) -> None:
         """Close the connection, and give the lock's descriptor back."""
+        if self.connection.total_changes() and not self.connection.in_transaction:
+            # A command is over before it has changed many.
+            self.checkpointer.look(self.connection)
+            self.checkpointer.wait()
         self.connection.close()
         if self.lock is not None:
             self.lock.close()

@@ -138,7 +138,7 @@ def tell_cancelled(
             except (InvalidInput, LimitReached) as error:
                 refused.append((message.seq, error))
     if refused:  # told when it is certain
-        bus.database.write().after_commit(lambda: _warn_of(info, refused))
+        bus.database.after_commit(lambda: _warn_of(info, refused))
 
 
 def _warn_of(info: QueueInfo, refused: list[tuple[int, Exception]]) -> None:
