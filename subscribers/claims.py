@@ -195,7 +195,7 @@ class Claims:
     def last_at_ms(self, info: QueueInfo) -> int | None:
         """Return when the queue's newest claim was made, in epoch milliseconds; None without one.
 
-        A walk back over the claims of other queues since then.
+        A walk over the entries of its claims in one index.
         """
         at_ms: int | None = self._database.value(SQL["last_claim_at"], (info.id,))
         return at_ms

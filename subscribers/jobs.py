@@ -283,7 +283,7 @@ class Jobs:
         return [Job(*row) for row in self._database.rows(SQL["jobs_ended_badly"], values)]
 
     def first_live(self, info: QueueInfo) -> int | None:
-        """Return the seq of the first job that is not over; a walk over those before it."""
+        """Return the seq of the first job that is not over; a walk over those that are not."""
         seq: int | None = self._database.value(SQL["first_live_job"], (info.id,))
         return seq
 

@@ -115,7 +115,8 @@ SELECT {job} FROM jobs JOIN queues ON queues.id = queue_id
  WHERE queue_id = ? AND jobs.seq = ?;
 
 -- name: jobs_of_message
-SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id WHERE jobs.seq = ? ORDER BY name;
+-- One look into each queue. CROSS keeps this order: SQLite would rather walk over all jobs.
+SELECT {job} FROM queues CROSS JOIN jobs ON queues.id = queue_id WHERE jobs.seq = ? ORDER BY name;
 
 -- name: jobs_ended_badly
 SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ended_badly ON queues.id = queue_id
@@ -127,7 +128,12 @@ SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
  WHERE queue_id = ?1 AND jobs.seq IN (SELECT seq FROM ({queued seqs}) LIMIT ?2);
 
 -- name: first_live_job
-SELECT min(seq) FROM jobs WHERE queue_id = ? AND ended_at_ms IS NULL;
+-- Of what waits and what runs; a walk over the queue would pass all that has ended.
+SELECT min(seq) FROM (
+  SELECT seq FROM ({queued seqs})
+  UNION ALL
+  SELECT seq FROM claims INDEXED BY idx_claims_one_active
+   WHERE queue_id = ?1 AND status = 'active');
 
 -- name: count_jobs
 -- The live ones and those that ended badly, by gate or state; no walk over successes.
@@ -189,7 +195,9 @@ SELECT token, seq FROM claims
 SELECT token FROM claims WHERE queue_id = ? AND seq = ? AND status = 'active';
 
 -- name: last_claim_at
-SELECT claimed_at_ms FROM claims WHERE queue_id = ? ORDER BY token DESC LIMIT 1;
+-- A walk over the queue's part of an index, without a sort and without reading the claims.
+SELECT claimed_at_ms FROM claims
+ WHERE token = (SELECT max(token) FROM claims WHERE queue_id = ?);
 
 -- name: count_active
 -- Counted up to a limit.
