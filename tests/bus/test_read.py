@@ -26,11 +26,6 @@ def fill(bus: Bus, count: int, **fields: object) -> None:
     bus.publish_many([Draft("filler", **options) for _ in range(count)])  # type: ignore[arg-type]
 
 
-def plan(bus: Bus, sql: str, *values: object) -> str:
-    rows = bus.database.rows(f"EXPLAIN QUERY PLAN {sql}", values)
-    return "\n".join(str(row[-1]) for row in rows)
-
-
 def test_one_message_is_read_in_every_way(bus: Bus) -> None:
     """X-05: by seq, id, recipient, sender, type, conversation and time."""
     bus.publish("noise", from_agent="x", to_agent="y")
@@ -113,23 +108,7 @@ def test_follow_gives_history_and_then_each_new_message(bus: Bus) -> None:
     new_ones.close()  # type: ignore[attr-defined]
 
 
-# Plans and counted steps.
-
-
-def test_poll_walks_the_recipient_index_twice_and_sorts_nothing(bus: Bus) -> None:
-    """M-16, M-48: two walks of (to_agent, rowid) that merge; a temporary tree would sort all."""
-    found = plan(bus, SQL["addressed_to"], "alice", 0, 100)
-    assert found.count("idx_messages_to_seq (to_agent=? AND rowid>?)") == 2
-    assert "TEMP B-TREE" not in found
-    assert "SCAN messages" not in found
-
-
-def test_conversation_walks_its_index_and_sorts_nothing(bus: Bus) -> None:
-    """M-16: partial, so that messages without a conversation cost it nothing."""
-    found = plan(bus, SQL["in_conversation"], "c", 0, 100, 100)
-    assert "idx_messages_correlation_seq (correlation_id=? AND rowid>? AND rowid<?)" in found
-    assert "TEMP B-TREE" not in found
-    assert "SCAN messages" not in found
+# Indexes and counted steps; `tests/performance` has the plans.
 
 
 def test_indexes_are_the_documented_ones_or_cheaper(bus_dir: Path) -> None:

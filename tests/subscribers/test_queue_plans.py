@@ -1,76 +1,17 @@
-"""What work costs: index walks only, and the same whatever else the bus holds."""
+"""What work costs: the same whatever else the bus holds. Plans: `tests/performance`."""
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import apsw
-import apsw.ext
 import pytest
 
 from ackbus import Bus
-from ackbus.bus.statements import SQL as BUS_SQL
 from ackbus.subscribers import JobControl, Outcome, Queue, Queues, list_jobs, work_headers
-from ackbus.subscribers.work_statements import SQL, VIEWS
 
 from .conftest import Clock
 from .work import publish, take
-
-#: The statements between a message and the end of its claim, and of what may happen to the claim
-#: on the way.
-PATH = (
-    *("message_by_seq", "newest_seq", "in_span", "catalog_position", "catalog_blocks_of"),
-    *("queue", "filled_seq", "advance_filling", "pass_by", "work_at_hand", "next_due"),
-    *("add_job", "open_due", "open_key", "succeeded_with_key", "live_with_key"),
-    *("first_ready", "start_job"),
-    *("end_job", "queue_job_again", "job", "add_claim", "renew_claim", "end_claim", "lose_claim"),
-    *("note_late_end", "expired_claims", "active_claim", "count_active", "claim"),
-)
-#: Tables of one row, or of one for each table: a walk over them is none.
-SMALL = ("sqlite_sequence", "catalog_state", "CONSTANT ROW", "(subquery-")
-LIMIT_STATEMENTS = ("set_limit", "clear_limit", "limits", "limit_counts")
-
-
-def plan(bus: Bus, sql: str) -> str:
-    """SQLite's plan of a statement, a step in a line."""
-    details = apsw.ext.query_info(bus.database.connection, sql)
-    assert not details.query_remaining
-    values = (None,) * details.bindings_count
-    rows = bus.database.rows(f"EXPLAIN QUERY PLAN {sql}", values)
-    return "\n".join(str(row[-1]) for row in rows)
-
-
-@pytest.mark.parametrize("name", [*SQL, *VIEWS, *LIMIT_STATEMENTS])
-def test_every_statement_is_prepared(bus: Bus, name: str) -> None:
-    """P-14: the tables, columns and indexes that statements name are there."""
-    plan(bus, (SQL | VIEWS).get(name) or BUS_SQL[name])
-
-
-@pytest.mark.parametrize("name", PATH)
-def test_nothing_on_the_way_walks_a_table_or_sorts(bus: Bus, name: str) -> None:
-    """K-01, P-14: claim, end, renew, recover and fill are index walks."""
-    steps = plan(bus, SQL.get(name) or BUS_SQL[name])
-    walks = [step for step in steps.splitlines() if step.startswith("SCAN ")]
-    assert [step for step in walks if not step[5:].startswith(SMALL)] == []
-    assert "TEMP B-TREE" not in steps
-
-
-def test_jobs_are_found_by_the_indexes_that_are_there_for_them(bus: Bus) -> None:
-    """P-14: a claim walks one partial index from its beginning."""
-    assert "SEARCH jobs USING INDEX idx_jobs_ready (queue_id=?)" in plan(bus, SQL["first_ready"])
-    assert "idx_claims_of_job (queue_id=? AND seq=?)" in plan(bus, SQL["claims_of_job"])
-    assert "idx_claims_lease" in plan(bus, SQL["expired_claims"])
-    assert "idx_messages_correlation_seq" in plan(bus, BUS_SQL["in_conversation"])
-
-
-@pytest.mark.parametrize("name", ["queued_seqs", "jobs_queued", "jobs_newest_queued"])
-def test_what_waits_is_found_by_the_indexes_of_what_waits(bus: Bus, name: str) -> None:
-    """P-14: one for each gate."""
-    steps = plan(bus, (SQL | VIEWS)[name])
-    for index in ("idx_jobs_ready", "idx_jobs_delayed", "idx_jobs_live_key"):
-        assert re.search(rf"SEARCH jobs USING (COVERING )?INDEX {index} \(queue_id=\?", steps)
-    assert "PRIMARY KEY (queue_id=?)" not in steps
 
 
 @dataclass

@@ -1,0 +1,207 @@
+"""Every statement of the product is an index walk: no scan, no sort on a path that grows.
+
+The statements are those that really run while a workload does everything that the product can do.
+"""
+
+import re
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+import pytest
+
+from ackbus import Bus
+
+from .statements import NAMED, OF_SEARCH, Seen, name_of, plan, watching
+from .workload import use_all
+
+#: Tables that grow with the log: a walk over one costs more with every message.
+GROWING = frozenset(
+    {"messages", "jobs", "claims", "catalog", "catalog_blocks", "deliveries", "finished"}
+    | {"notices", "archive_segments", "archive_frames", "archived_ids", "archived_blobs"}
+    | {"words", "lacking"}
+)
+
+#: The others, and why they stay small.
+SMALL = {
+    "archive_state": "one row",
+    "catalog_state": "one row",
+    "export_state": "one row",
+    "fencing": "one row",
+    "notice_state": "one row",
+    "position": "one row",
+    "meta": "a row for each setting",
+    "sqlite_sequence": "a row for each table that counts",
+    "cursors": "a row for each agent",
+    "heartbeats": "a row for each agent",
+    "loops": "a row for each agent",
+    "passed_over": "a row for each agent",
+    "waiting_limits": "a row for each limit that a person set",
+    "queues": "a row for each queue",
+    "worker_states": "a row for each worker group",
+    "reservations": "a row for each file that is being edited: ended ones go at the next grant",
+    "task_claims": "a row for each lease that is held, or that its holder died over",
+}
+
+#: What walks or sorts all the same, and why it may.
+ALLOWED = {
+    "bus.archive_segments": "a row for each 100,000 messages, and it returns all of them",
+    "bus.catalog_names": "sorts what one step counts: at most 32,768 messages",
+    "bus.catalog_times": "sorts what one step counts: at most 32,768 messages",
+    "bus.catalog_counts": "adds up the catalog, which has a row where the log has many",
+    "bus.known_agents": "for people: the senders of the catalog, which has few rows for each",
+    "inboxes.all_parked": "returns nearly all that it walks over: what is parked",
+    "inboxes.parked": "returns nearly all that it walks over: what is parked for one agent",
+    "work.last_claim_at": "when archiving, once for each queue: entries of one index, no row",
+    "views.newest_attempts": "for people: the newest 100,000 at most",
+    "views.lost_claims": "for people: the newest 10,000 at most",
+    "views.jobs_in_line": "for people: sorts what is held back by keys",
+    "views.jobs_newest": "for people: ends with the limit",
+    "views.jobs_newest_in_state": "for people: walks from the newest job, in which most fit",
+    "views.jobs_newest_queued": "for people: sorts what waits",
+    "SELECT total(seq - after) FROM lacking": "lost segments of the archive, mostly none",
+    "search.lacking": "lost segments of the archive, mostly none",
+}
+
+#: Each index of the schema, and a statement that needs it, with what it looks for in it.
+INDEXES = {
+    "idx_messages_to_seq": ("bus.addressed_to", "to_agent=? AND rowid>?"),
+    "idx_messages_correlation_seq": (
+        "bus.in_conversation",
+        "correlation_id=? AND rowid>? AND rowid<?",
+    ),
+    "idx_messages_payload_ref": ("bus.blob_is_named", "payload_ref=?"),
+    "idx_deliveries_failing": ("inboxes.passed", "agent_id=? AND seq<?"),
+    "idx_deliveries_requeued": ("inboxes.requeued", "agent_id=?"),
+    "idx_jobs_ready": ("work.first_ready", "queue_id=?"),
+    "idx_jobs_delayed": ("work.open_due", "queue_id=? AND available_at_ms<?"),
+    "idx_jobs_live_key": ("work.open_key", "queue_id=? AND dedupe_key=? AND gate=?"),
+    "idx_jobs_key_done": (
+        "work.succeeded_with_key",
+        "queue_id=? AND dedupe_key=? AND ended_at_ms>? AND ended_at_ms<?",
+    ),
+    "idx_jobs_ended_badly": ("work.jobs_ended_badly", "queue_id=? AND state=? AND seq>?"),
+    "idx_claims_of_job": ("work.claims_of_job", "queue_id=? AND seq=?"),
+    "idx_claims_one_active": ("work.active_claim", "queue_id=? AND seq=?"),
+    "idx_claims_lease": ("work.expired_claims", "queue_id=? AND lease_until_ms<?"),
+}
+
+#: A walk over all that belongs to a queue, an agent, or a kind: in a bus with one it is a scan.
+WALKS = re.compile(
+    r"SEARCH (\w+) USING (?:PRIMARY KEY|(?:COVERING )?INDEX idx_claims_of_job)"
+    r" \((?:queue_id|agent_id|kind)=\?\)"
+)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement that ran, the file it ran on, and SQLite's plan of it."""
+
+    name: str
+    file: str
+    steps: tuple[str, ...]
+
+    @property
+    def dear(self) -> list[str]:
+        """The steps that cost more with every message."""
+        return [step for step in self.steps if is_dear(step)]
+
+
+def is_dear(step: str) -> bool:
+    """Whether a step walks over what grows, or sorts; a MATCH shows as `SCAN … M`."""
+    walked = re.match(r"SCAN (\w+)(?! VIRTUAL TABLE INDEX \d+:M)", step) or WALKS.match(step)
+    is_walk = walked is not None and walked[1] in GROWING
+    return is_walk or "TEMP B-TREE" in step or "AUTOMATIC" in step
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Seen]:
+    """A bus with which everything was done, and what ran on it."""
+    folder = tmp_path_factory.mktemp("used")
+    with watching() as seen:
+        Bus.init(folder / "bus").close()
+        use_all(folder / "bus", folder)
+    return folder / "bus", seen
+
+
+@pytest.fixture(scope="module", params=["as it is", "after ANALYZE"])
+def statements(used: tuple[Path, Seen], request: pytest.FixtureRequest) -> list[Statement]:
+    """Every statement that ran; another program may have run ANALYZE, which changes plans."""
+    directory, seen = used
+    found = []
+    for file in ("bus.db", "search.db"):
+        with closing(apsw.Connection(str(directory / file))) as connection, connection:
+            if request.param == "after ANALYZE":
+                connection.execute("ANALYZE")
+            for sql in sorted(seen.statements[file]):
+                found.append(Statement(name_of(sql), file, tuple(plan(connection, sql))))
+            connection.execute("DROP TABLE IF EXISTS sqlite_stat1")
+    return found
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+
+
+def test_workload_runs_every_statement_that_stands_in_a_file(used: tuple[Path, Seen]) -> None:
+    """P-14: so that none has a plan that nobody has looked at."""
+    _, seen = used
+    assert sorted({*NAMED, *OF_SEARCH} - seen.names) == []
+
+
+def test_every_table_is_known_to_grow_or_to_stay_small(used: tuple[Path, Seen]) -> None:
+    directory, _ = used
+    sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT GLOB 'words_*'"
+    found = set()
+    for file in ("bus.db", "search.db"):
+        with closing(apsw.Connection(str(directory / file))) as connection:
+            found |= {name for (name,) in connection.execute(sql)}
+    assert found == GROWING | set(SMALL)
+
+
+def test_nothing_scans_or_sorts_what_grows_with_the_log(statements: list[Statement]) -> None:
+    """M-16, M-48, K-01, P-14: whatever a bus has done before, an act costs what it did at first."""
+    dear = {each.name: each.dear for each in statements if each.dear}
+    assert {name: steps for name, steps in dear.items() if name not in ALLOWED} == {}
+
+
+def test_every_exception_is_one(statements: list[Statement]) -> None:
+    """What no longer walks or sorts must not be excused any more."""
+    assert sorted(set(ALLOWED) - {each.name for each in statements if each.dear}) == []
+
+
+@pytest.mark.parametrize(("index", "use"), INDEXES.items())
+def test_every_index_has_a_statement_that_needs_it(
+    statements: list[Statement], index: str, use: tuple[str, str]
+) -> None:
+    """M-16, P-14: each one costs every publisher or worker."""
+    name, wanted = use
+    assert re.search(rf"INDEX {index} \({re.escape(wanted)}\)", steps_of(statements, name))
+
+
+def test_every_index_is_accounted_for(used: tuple[Path, Seen]) -> None:
+    directory, _ = used
+    sql = "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
+    with closing(apsw.Connection(str(directory / "bus.db"))) as connection:
+        assert {name for (name,) in connection.execute(sql)} == set(INDEXES)
+
+
+def test_poll_merges_two_walks_of_one_index(statements: list[Statement]) -> None:
+    """M-16, M-48: with an OR, SQLite would sort all that waits before the first row."""
+    steps = steps_of(statements, "bus.addressed_to")
+    assert steps.count("idx_messages_to_seq (to_agent=? AND rowid>?)") == 2
+
+
+@pytest.mark.parametrize("name", ["queued_seqs", "jobs_queued", "first_live_job"])
+def test_what_waits_is_found_by_the_indexes_of_what_waits(
+    statements: list[Statement], name: str
+) -> None:
+    """P-14: one for each gate, and no walk over what has ended."""
+    steps = steps_of(statements, f"work.{name}")
+    for index in ("idx_jobs_ready", "idx_jobs_delayed", "idx_jobs_live_key"):
+        assert re.search(rf"SEARCH jobs USING (COVERING )?INDEX {index} \(queue_id=\?", steps)
+
+
+def steps_of(statements: list[Statement], name: str) -> str:
+    (statement,) = (each for each in statements if each.name == name)
+    return "\n".join(statement.steps)

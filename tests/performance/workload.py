@@ -1,0 +1,288 @@
+"""All that a bus can do, on a log with contents as real ones have: what the plans are asked of."""
+
+import io
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ackbus import (
+    AckbusError,
+    Bus,
+    DeadLetters,
+    Draft,
+    Exporter,
+    Inbox,
+    JobControl,
+    LimitReached,
+    Queue,
+    QueueStats,
+    Request,
+    Session,
+    Trace,
+    check,
+    import_jsonl,
+    work_headers,
+)
+from ackbus import bus as bus_room
+from ackbus import export as export_room
+from ackbus import subscribers as subscribers_room
+from ackbus.bus import Segment
+from ackbus.export import Archiver, back_up
+from ackbus.schema import checks_of_file, examine
+from ackbus.subscribers import (
+    Deliveries,
+    Jobs,
+    Notices,
+    Outcome,
+    Queues,
+    Retention,
+    count_unread,
+    list_jobs,
+)
+from ackbus.workers.states import WorkerStates
+
+from ..subscribers.conftest import Clock
+
+#: Enough for several blocks of the catalog, so that filters choose among them, and for a queue in
+#: which nothing fits to note how far it has looked.
+MESSAGES = 10_500
+AGENTS = 50
+
+
+def fill(bus: Bus) -> None:
+    """Publishes conversations of requests and answers among many agents, a tenth to all."""
+    bus.publish("note", "x" * 9000, from_agent="agent-1")
+    bus.publish_many(map(_message, range(MESSAGES)))
+
+
+def _message(number: int) -> Draft:
+    return Draft(
+        ("review.request", "review.done", "note", "task.assign")[number % 4],
+        {"text": f"please look at file {number % 97}.py", "n": number},
+        id=f"message-{number}",
+        from_agent=f"agent-{number % AGENTS}",
+        to_agent=None if number % 10 == 0 else f"agent-{(number * 7) % AGENTS}",
+        correlation_id=f"conversation-{number // 20}",
+    )
+
+
+def use_the_log(bus: Bus) -> None:
+    sent = bus.publish("note", "x" * 5000, from_agent="agent-1", to_agent="agent-2")
+    bus.publish("note", "answer", from_agent="agent-2", to_agent="agent-1", in_reply_to=sent.id)
+    bus.publish("note", "x" * 5000, from_agent="agent-1", to_agent="agent-2", id=sent.id)
+    bus.get(sent.seq)
+    list(bus.read(type="review.*"))
+    list(bus.read(conversation="conversation-7"))
+    list(bus.read(agent="agent-3"))
+    list(bus.read(since_ms=bus.database.now_ms()))
+    list(bus.read(from_seq=100, to_seq=200))
+    bus.log.newest(5, type="note")
+    bus.log.between(10, 20, type="note")
+    bus.stats()
+    bus.agents.names()
+    bus.collect_blobs(older_than_s=0)
+
+
+def use_inboxes(bus: Bus) -> None:
+    deliveries = Deliveries(bus.database)
+    inbox = Inbox(bus, "agent-2", max_deliveries=1, own_broadcasts=False)
+    first, second, third = inbox.poll(3)
+    inbox.ack(first)
+    inbox.complete(second, Draft("note", from_agent="agent-2"))
+    inbox.is_completed(second)
+    inbox.fail(third, "why")
+    Inbox(bus, "agent-2").poll(type="note")
+    deliveries.parked()
+    inbox.requeue(third.seq)
+    inbox.poll()
+    inbox.attempts(third)
+    inbox.fail(third, "why")
+    inbox.parked()
+    inbox.drop(third.seq)
+    count_unread(bus.database, "agent-2", 100)
+    Inbox(bus, "agent-3").run(lambda message: None, drain=True)
+    with Session(bus, "agent-4") as session:
+        session.run(lambda message: None, drain=True)
+    subscribers_room.Cursors(bus.database).seen()
+    deliveries.loops()
+
+
+def use_leases(bus: Bus, clock: Clock) -> None:
+    lease = bus.leases.acquire("job", "agent-1")
+    assert lease is not None
+    bus.leases.acquire("job", "agent-2")
+    bus.leases.check(bus.leases.renew(lease))
+    bus.leases.list()
+    bus.leases.release(lease)
+    bus.leases.acquire("other", "agent-1", ttl_s=1)
+    clock.advance(2)
+    bus.leases.acquire("other", "agent-2")
+    (first,) = bus.reservations.reserve(["src/*.py"], "agent-1").reservations
+    bus.reservations.reserve(["src/*.py"], "agent-1", shared=True)
+    with suppress(AckbusError):  # it was granted anew, in the other mode
+        bus.reservations.renew(first.token, "agent-1")
+    bus.reservations.against(["src/a.py"], "agent-2")
+    for held in bus.reservations.list():
+        bus.reservations.renew(held.token, "agent-1")
+        bus.reservations.release(held.token, "agent-1")
+    bus.heartbeats.beat("agent-1")
+    bus.heartbeats.get("agent-1")
+    bus.heartbeats.list()
+
+
+def use_limits(bus: Bus) -> None:
+    bus.limits.set_for_inbox("agent-9", 1)
+    queue = Queue.create(bus, "limited", "limited.work")
+    JobControl(queue).limit(1)
+    for type, to_agent in (("note", "agent-9"), ("limited.work", None)):
+        with suppress(LimitReached):
+            for _ in range(2):
+                bus.publish(type, from_agent="agent-1", to_agent=to_agent)
+    (claim,) = queue.claim("worker")
+    queue.complete(claim)
+    bus.limits.list()
+    bus.limits.clear("inbox", "agent-9")
+    bus.limits.clear("queue", "limited")
+
+
+def use_queues(bus: Bus, clock: Clock) -> None:
+    queue = Queue.create(bus, "review", "review.request", max_attempts=2)
+    claims = queue.claim("worker", limit=6)
+    queue.renew(claims[0])
+    queue.complete(claims[0], Draft("note", from_agent="worker"), result="ok")
+    queue.fail(claims[1], "again", retry=True)
+    queue.fail(claims[2], "never", retry=False)
+    queue.release(claims[3])
+    queue.cancel(claims[4], "no more")
+    clock.advance(100_000)  # the lease of the last runs out, and the delay of the second ends
+    with suppress(AckbusError):
+        queue.complete(claims[5])
+    queue.status(claims[5])
+    queue.claim("worker", limit=2)
+    queue.next_change_ms()
+    for key in ("a", "a", "b"):
+        bus.publish("review.request", from_agent="x", headers=work_headers(dedupe_key=key))
+    wanted = work_headers(dedupe_key="a", dedupe_window_s=60)
+    bus.publish("review.request", from_agent="x", headers=wanted)
+    bus.publish("review.request", from_agent="x", headers=work_headers(available_at_ms=2**40))
+    queue.fill()
+    control = JobControl(queue)
+    _finish(queue, 3000)
+    _look_at_jobs(bus, queue)
+    dead = DeadLetters(queue)
+    list(dead.requeue(dead.find(("dead", "failed"))))
+    queues = Queues(bus)
+    queues.set_policy("review", ordering="priority", max_running=9, max_running_per_key=2)
+    queues.pause("review")
+    queue.claim("worker")
+    queues.resume("review")
+    for claim in queue.claim("worker", limit=3):
+        control.cancel(claim.message.seq)
+    control.purge()
+    states = WorkerStates(bus.database)
+    states.update("worker", {"n": 1})
+    Queue.create(bus, "all", ">").claim("worker", limit=1000)
+    Queue.create(bus, "none", "nothing.fits").claim("worker")
+
+
+def _finish(queue: Queue, count: int) -> None:
+    """Ends most of what waits: well, badly, or with its key held for the next."""
+    for number in range(0, count, 500):
+        claims = queue.claim("worker", limit=500)
+        ends = [Outcome(), Outcome(status="failed", retry=False), Outcome()]
+        queue.end_many([(claim, ends[number % 3], ()) for claim in claims])
+
+
+def _look_at_jobs(bus: Bus, queue: Queue) -> None:
+    bus.publish_many(map(_message, range(MESSAGES, MESSAGES + 40)))
+    (claim,) = queue.claim("worker")
+    for states in ([], ["queued"], ["queued", "running"], ["dead"], ["succeeded"]):
+        list_jobs(queue, states, 10)
+    QueueStats.of(queue)
+    Trace.of(bus, f"claim:{claim.token}")
+    Jobs(bus.database).of_message(claim.message.seq)
+    queue.complete(claim)
+
+
+def use_conversations(bus: Bus) -> None:
+    request = Request.publish(bus, "ask.request", from_agent="agent-1")
+    bus.publish("ask.done", from_agent="agent-2", in_reply_to=request.id)
+    request.answer()
+    check(bus, request.conversation)
+    list(Notices(bus).news(first_since_ms=0))
+    bus.publish("ask.done", from_agent="agent-2", in_reply_to=request.id)
+    list(Notices(bus).news(first_since_ms=0))
+
+
+def use_search(bus: Bus) -> None:
+    bus.search("please", "look")
+    bus.search("please", agent="agent-1", conversation="conversation-3")
+
+
+def use_files(bus: Bus, folder: Path) -> None:
+    Exporter(bus).export_once()
+    Exporter(bus).rotate(100_000)
+    Exporter(bus).rebuild()
+    with open(bus.layout.jsonl, "rb") as lines:
+        import_jsonl(bus, io.BytesIO(lines.read()))
+    back_up(bus, folder / "backup")
+    with Bus.init(folder / "imported") as other, open(bus.layout.jsonl, "rb") as lines:
+        import_jsonl(other, lines)
+
+
+def use_archive(bus: Bus, clock: Clock) -> None:
+    clock.advance(90 * 86_400)  # nobody is waited for any longer
+    retention = Retention(bus)
+    plan = retention.plan(MESSAGES // 2)
+    retention.pass_over(plan)
+    with Archiver(bus) as archiver:
+        (segment,) = archiver.archive(MESSAGES // 2)
+    Deliveries(bus.database).forget_finished()
+    bus.get("message-5")
+    bus.publish("note", from_agent="agent-1", in_reply_to="message-5")
+    list(bus.read(conversation="conversation-2"))
+    bus.log.newest(MESSAGES)
+    with suppress(AckbusError):
+        Inbox(bus, "agent-30").poll()
+    bus.collect_blobs(older_than_s=0)
+    _search_without(bus, segment)
+
+
+def _search_without(bus: Bus, segment: Segment) -> None:
+    """Indexes a log of which a segment is missing, and makes up for it."""
+    path = Path(bus.archive.path(segment))
+    for ending in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(bus.layout.search + ending)
+    aside = path.rename(path.with_suffix(".aside"))
+    bus.search("please")
+    aside.rename(path)
+    bus.search("please")
+
+
+def use_doctor(bus: Bus) -> None:
+    checks = {
+        **checks_of_file(bus.database, full=True),
+        **bus_room.checks(bus, full=True),
+        **subscribers_room.checks(bus),
+        **export_room.checks(bus),
+    }
+    findings = list(examine(checks))
+    assert [finding for finding in findings if finding.state == "bad"] == []
+
+
+def use_all(directory: Path, folder: Path) -> None:
+    """Does everything that the product can do with a bus that is in `directory`."""
+    clock = Clock()
+    with Bus.open(directory, clock=clock) as bus:
+        fill(bus)
+        use_the_log(bus)
+        use_inboxes(bus)
+        use_leases(bus, clock)
+        use_limits(bus)
+        use_queues(bus, clock)
+        use_conversations(bus)
+        use_search(bus)
+        use_files(bus, folder)
+        use_archive(bus, clock)
+        use_doctor(bus)
