@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
-import apsw.ext
 
 import ackbus.export
 import ackbus.workers
@@ -46,21 +45,30 @@ _PLANLESS = re.compile(r"\s*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|PRAGMA|CREA
 _NAME_OF = {sql.strip(): name for name, sql in (NAMED | OF_SEARCH).items()}
 
 
+#: With how many of the values that a statement was given it is planned: SQLite looks at them.
+_SAMPLES = 20
+
+#: A file, `bus.db` or `search.db`, and a statement that ran on it.
+Ran = tuple[str, str]
+
+
 class Seen:
-    """Which statements ran, by the file that they ran on: `bus.db`, `search.db`."""
+    """Which statements ran, each with some of the values that it was given."""
 
     def __init__(self) -> None:
-        self.statements: dict[str, set[str]] = defaultdict(set)
-        self.names: set[str] = set()
+        self.values: dict[Ran, list[tuple[object, ...]]] = defaultdict(list)
 
-    def note(self, event: dict[str, object]) -> None:
-        sql = str(event["sql"]).strip()
-        connection = event["connection"]
-        assert isinstance(connection, apsw.Connection)
-        if event["trigger"] or _PLANLESS.match(sql):
-            return
-        self.statements[Path(connection.filename).name].add(sql)
-        self.names.add(name_of(sql))
+    @property
+    def names(self) -> set[str]:
+        return {name_of(sql) for _, sql in self.values}
+
+    def note(self, cursor: apsw.Cursor, sql: str, values: object) -> bool:
+        sql = sql.strip()
+        if not _PLANLESS.match(sql):
+            samples = self.values[Path(cursor.connection.filename).name, sql]
+            if len(samples) < _SAMPLES:
+                samples.append(values if isinstance(values, tuple) else ())
+        return True  # go on
 
 
 def name_of(sql: str) -> str:
@@ -74,7 +82,7 @@ def watching() -> Iterator[Seen]:
     seen = Seen()
 
     def watch(connection: apsw.Connection) -> None:
-        connection.trace_v2(apsw.SQLITE_TRACE_STMT, seen.note, id="statements")
+        connection.exec_trace = seen.note
 
     apsw.connection_hooks.append(watch)
     try:
@@ -83,9 +91,8 @@ def watching() -> Iterator[Seen]:
         apsw.connection_hooks.remove(watch)
 
 
-def plan(connection: apsw.Connection, sql: str) -> list[str]:
+def plan(connection: apsw.Connection, sql: str, values: tuple[object, ...]) -> tuple[str, ...]:
     """The steps of SQLite's plan for a statement, and for the triggers that it fires."""
     connection.config(apsw.SQLITE_DBCONFIG_TRIGGER_EQP, 1)
-    values = (None,) * apsw.ext.query_info(connection, sql).bindings_count
     rows = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
-    return [str(row[-1]) for row in rows]
+    return tuple(str(row[-1]) for row in rows)

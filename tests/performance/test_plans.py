@@ -96,16 +96,15 @@ WALKS = re.compile(
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement that ran, the file it ran on, and SQLite's plan of it."""
+    """A statement that ran, and SQLite's plans of it for the values that it was given."""
 
     name: str
-    file: str
-    steps: tuple[str, ...]
+    plans: list[tuple[str, ...]]
 
     @property
-    def dear(self) -> list[str]:
+    def dear(self) -> set[str]:
         """The steps that cost more with every message."""
-        return [step for step in self.steps if is_dear(step)]
+        return {step for steps in self.plans for step in steps if is_dear(step)}
 
 
 def is_dear(step: str) -> bool:
@@ -134,9 +133,12 @@ def statements(used: tuple[Path, Seen], request: pytest.FixtureRequest) -> list[
         with closing(apsw.Connection(str(directory / file))) as connection, connection:
             if request.param == "after ANALYZE":
                 connection.execute("ANALYZE")
-            for sql in sorted(seen.statements[file]):
-                found.append(Statement(name_of(sql), file, tuple(plan(connection, sql))))
+            for (where, sql), samples in seen.values.items():
+                if where == file:
+                    plans = [plan(connection, sql, values) for values in samples]
+                    found.append(Statement(name_of(sql), plans))
             connection.execute("DROP TABLE IF EXISTS sqlite_stat1")
+            connection.execute("DROP TABLE IF EXISTS sqlite_stat4")
     return found
 
 
@@ -204,4 +206,4 @@ def test_what_waits_is_found_by_the_indexes_of_what_waits(
 
 def steps_of(statements: list[Statement], name: str) -> str:
     (statement,) = (each for each in statements if each.name == name)
-    return "\n".join(statement.steps)
+    return "\n".join(statement.plans[0])

@@ -7,8 +7,16 @@ from dataclasses import dataclass
 import apsw
 import pytest
 
-from ackbus import Bus
-from ackbus.subscribers import JobControl, Outcome, Queue, Queues, list_jobs, work_headers
+from ackbus import Bus, Inbox
+from ackbus.subscribers import (
+    JobControl,
+    Outcome,
+    Queue,
+    Queues,
+    WorkHistory,
+    list_jobs,
+    work_headers,
+)
 
 from .conftest import Clock
 from .work import publish, take
@@ -199,3 +207,33 @@ def test_worker_that_may_begin_nothing_asks_for_no_write_lock(bus: Bus, why: str
     with counting(bus) as cost:
         assert queue.claim("worker") == []
     assert cost.statements == 1
+
+
+def test_acknowledging_costs_the_same_however_much_is_parked(bus: Bus) -> None:
+    """What is parked stays until a person looks at it, and must not slow the agent."""
+    bus.heartbeats.beat("bob")  # so that he is known
+    inbox = Inbox(bus, "bob", max_deliveries=1)
+    costs = []
+    for count in (10, 1_000):
+        publish(bus, count + 2, to_agent="bob")
+        *failing, second, third = inbox.poll(count + 2)
+        with bus.transaction():
+            for message in failing:
+                inbox.fail(message, "why")
+        inbox.ack(second)
+        with counting(bus) as cost:
+            inbox.ack(third)
+        costs.append(cost)
+    assert costs[0] == costs[1]
+
+
+def test_history_of_a_message_costs_the_same_however_many_jobs_there_are(bus: Bus) -> None:
+    """K-01: a look into each queue, and no walk over what others became."""
+    queue = Queue.create(bus, "job")
+    costs = []
+    for count in (10, 3_000):
+        finished(bus, queue, count)
+        with counting(bus) as cost:
+            assert len(WorkHistory(bus).of(5)) == 1  # of 1, SQLite guesses otherwise
+        costs.append(cost)
+    assert costs[0] == costs[1]
