@@ -1,0 +1,89 @@
+"""No hot operation costs more than is on record: in steps, writes, syncs, memory; never in time.
+
+The record is `counts.json`. What a change is meant to cost is put there with
+`python tests/performance/record.py --write`, and seen in its review.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+RECORD: dict[str, Any] = json.loads((HERE / "counts.json").read_text("utf-8"))
+
+#: What Python allocates: it differs by a few blocks from run to run.
+MEMORY = ("kept_blocks", "peak_bytes")
+
+#: How much more than on record is no growth, as a part of it: where nothing differs, SQLite's
+#: counts are exact; another release of SQLite or Python may count a little differently.
+EXACT, MEMORY_NOISE, OTHER_SQLITE, OTHER_PYTHON = 0.0, 0.05, 0.1, 0.5
+
+#: How much more memory is no growth, whatever is on record: in blocks, and in bytes.
+SLACK = {"kept_blocks": 0.5, "peak_bytes": 512}
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/io").exists(), reason="writes are counted by Linux"
+)
+
+
+def allowed(unit: str, count: float, now: dict[str, Any], record: dict[str, Any]) -> float:
+    """How much an operation may cost, given what it cost when it was recorded."""
+    if unit in MEMORY:
+        part = MEMORY_NOISE if now["python"] == record["python"] else OTHER_PYTHON
+        return count * (1 + part) + SLACK[unit]
+    part = EXACT if now["sqlite"] == record["sqlite"] else OTHER_SQLITE
+    return count * (1 + part)
+
+
+def grown(now: dict[str, Any], record: dict[str, Any], operation: str) -> dict[str, str]:
+    """Which counts of an operation are larger than they may be."""
+    recorded = record["operations"][operation]
+    return {
+        unit: f"{count:g}, on record {recorded[unit]:g}"
+        for unit, count in now["operations"][operation].items()
+        if count > allowed(unit, recorded[unit], now, record)
+    }
+
+
+@pytest.fixture(scope="module")
+def now() -> dict[str, Any]:
+    """What every operation costs now."""
+    command = [sys.executable, "-W", "ignore", str(HERE / "record.py"), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
+    counts: dict[str, Any] = json.loads(done.stdout)
+    return counts
+
+
+@pytest.mark.parametrize("operation", RECORD["operations"])
+def test_nothing_costs_more_than_is_on_record(now: dict[str, Any], operation: str) -> None:
+    """M-27: when it is meant to, `python tests/performance/record.py --write` says so."""
+    assert grown(now, RECORD, operation) == {}
+
+
+def test_every_operation_is_on_record(now: dict[str, Any]) -> None:
+    assert now["operations"].keys() == RECORD["operations"].keys()
+
+
+@pytest.mark.parametrize("unit", RECORD["operations"]["publish"])
+def test_growth_is_noticed(unit: str) -> None:
+    """One statement, write, byte or step more, or a tenth more memory."""
+    before = RECORD["operations"]["poll 100"][unit]
+    more = before * 1.1 + 1 if unit in MEMORY else before + 0.01
+    counts = {**RECORD["operations"]["poll 100"], unit: more}
+    assert list(grown(RECORD | {"operations": {"poll 100": counts}}, RECORD, "poll 100")) == [unit]
+
+
+def test_shapes_of_the_hot_operations() -> None:
+    """M-27: what the record must never say, whoever writes it."""
+    costs = RECORD["operations"]
+    assert costs["publish"]["transactions"] == 1
+    assert costs["publish"]["syncs"] < 0.1
+    assert 1 <= costs["publish, durability full"]["syncs"] < 1.1
+    assert costs["publish 1,000, for each"]["statements"] < 1.01
+    for reading in ("poll, nothing new", "poll 100", "claim, nothing there", "get by id", "open"):
+        assert costs[reading]["transactions"] == costs[reading]["writes"] == 0
