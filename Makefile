@@ -48,7 +48,8 @@ snippets: venv  ## run the commands and programs of README.md and docs/
 	$(BIN)/pytest $(DOCUMENTS)
 
 # Each file of bench/ that asks a question; the others are what they share.
-SHARED  := $(foreach name,measure payloads peers floors listening report,bench/$(name).py)
+SHARES  := measure payloads peers floors listening report generator scale_acts scale_plot
+SHARED  := $(SHARES:%=bench/%.py)
 BENCHES := $(filter-out $(SHARED),$(wildcard bench/*.py))
 
 bench: venv $(VENV)/bench-installed servers  ## ask every benchmark; the records go to bench/results
