@@ -27,11 +27,13 @@ class Operation:
         prepare: is given a bus, and returns the act itself.
         times: how often the act is done; what is counted is divided by this.
         each: of how many things one act consists; what is counted is divided by this too.
+        memory: whether memory is counted, which must not depend on the machine.
     """
 
     prepare: Callable[[Bus], Callable[[], object]]
     times: int
     each: int = 1
+    memory: bool = True
 
 
 class _File(apsw.VFSFile):
@@ -83,11 +85,13 @@ class Counters:
         act = operation.prepare(bus)
         act()  # what is done once for each process is no cost of the operation
         bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
-        costs = self._done(act, operation.times)
-        peak = _peak(act)
+        counted = self._done(act, operation.times)
         divisor = operation.times * operation.each
-        each = {unit: round(count / divisor, 3) for unit, count in costs.items()}
-        return each | {"peak_bytes": round(peak / operation.each)}
+        costs = {unit: round(count / divisor, 3) for unit, count in counted.items()}
+        if operation.memory:
+            return costs | {"peak_bytes": round(_peak(act) / operation.each)}
+        del costs["kept_blocks"]
+        return costs
 
     def _done(self, act: Callable[[], object], times: int) -> dict[str, int]:
         self._counts.update(dict.fromkeys(self._counts, 0))
