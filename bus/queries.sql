@@ -124,7 +124,19 @@ SELECT block FROM catalog_blocks WHERE max_ts_ms >= ? AND block BETWEEN ? AND ?;
 SELECT EXISTS (SELECT 1 FROM known_agents WHERE agent_id = ?);
 
 -- name: known_agents
-SELECT DISTINCT agent_id FROM known_agents ORDER BY agent_id;
+-- The names of the view, with one step in the catalog for each sender: it has a row for each block
+-- that a sender stands in.
+WITH RECURSIVE senders (name) AS (
+  SELECT min(name) FROM catalog WHERE kind = 'from'
+  UNION ALL
+  SELECT (SELECT min(name) FROM catalog WHERE kind = 'from' AND catalog.name > senders.name)
+    FROM senders WHERE name IS NOT NULL)
+SELECT agent_id FROM cursors
+UNION
+SELECT agent_id FROM heartbeats
+UNION
+SELECT name FROM senders WHERE name IS NOT NULL
+ORDER BY agent_id;
 
 -- task_claims ---------------------------------------------------------------------------------
 

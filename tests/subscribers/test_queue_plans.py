@@ -1,10 +1,7 @@
 """What work costs: the same whatever else the bus holds. Plans: `tests/performance`."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 
-import apsw
 import pytest
 
 from ackbus import Bus, Inbox
@@ -18,38 +15,9 @@ from ackbus.subscribers import (
     work_headers,
 )
 
+from ..costs import Cost, counting
 from .conftest import Clock
 from .work import publish, take
-
-
-@dataclass
-class Cost:
-    """What an act cost SQLite.
-
-    Attributes:
-        statements: how many it ran.
-        steps: how many steps its virtual machine took for them.
-    """
-
-    statements: int = 0
-    steps: int = 0
-
-
-@contextmanager
-def counting(bus: Bus) -> Iterator[Cost]:
-    """Counts what this thread's connection does meanwhile."""
-    cost = Cost()
-
-    def note(event: dict[str, object]) -> None:
-        status = event["stmt_status"]
-        assert isinstance(status, dict)
-        cost.statements += 1
-        cost.steps += status["SQLITE_STMTSTATUS_VM_STEP"]
-
-    connection = bus.database.connection
-    connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, note, id="counting")
-    yield cost
-    connection.trace_v2(0, None, id="counting")
 
 
 def cost_of_a_job(bus: Bus, queue: Queue) -> Cost:

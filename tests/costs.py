@@ -1,0 +1,39 @@
+"""What an act costs SQLite, counted: the same on every machine."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import apsw
+
+from ackbus import Bus
+
+
+@dataclass
+class Cost:
+    """What an act cost SQLite.
+
+    Attributes:
+        statements: how many it ran.
+        steps: how many steps its virtual machine took for them.
+    """
+
+    statements: int = 0
+    steps: int = 0
+
+
+@contextmanager
+def counting(bus: Bus) -> Iterator[Cost]:
+    """Counts what this thread's connection does meanwhile."""
+    cost = Cost()
+
+    def note(event: dict[str, object]) -> None:
+        status = event["stmt_status"]
+        assert isinstance(status, dict)
+        cost.statements += 1
+        cost.steps += status["SQLITE_STMTSTATUS_VM_STEP"]
+
+    connection = bus.database.connection
+    connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, note, id="counting")
+    yield cost
+    connection.trace_v2(0, None, id="counting")
