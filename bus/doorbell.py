@@ -74,7 +74,7 @@ class Listener:
         os.set_blocking(writer, False)
         self._wake_writer: _File | None = _File(writer)
         self._watch = _watch(path) if use_inotify else None
-        self._version = None if self._watch else self._data_version()
+        self._version = None if self._watch else database.data_version()
 
     def wait(self, timeout_s: float) -> bool:
         """Block until the bell rings, `wake` is called, or the time is over.
@@ -110,14 +110,10 @@ class Listener:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _data_version(self) -> int:
-        version: int = self._database.value("PRAGMA data_version")
-        return version
-
     def _wait_by_asking(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
         while True:
-            version = self._data_version()
+            version = self._database.data_version()
             if version != self._version or _drain(self._wake_reader):
                 self._version = version
                 return True

@@ -159,6 +159,11 @@ class Database:
         """Whether this thread is inside a write transaction."""
         return self._thread().depth > 0
 
+    def data_version(self) -> int:
+        """Return a number that differs once another connection has committed anything."""
+        version: int = self.value("PRAGMA data_version")
+        return version
+
     def schema_version(self) -> int:
         """Return the version of the tables in the file.
 
@@ -214,6 +219,9 @@ class Database:
                 "PRAGMA journal_mode = WAL;"
                 f"PRAGMA synchronous = {self._synchronous};"
             ).fetchall()  # to the end: apsw stops at each row, and some of these give one
+            # Else SQLite plans a statement anew for each value that it is given, at several times
+            # the cost of running it, because a value might let it use a partial index.
+            connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             connection.wal_autocheckpoint(INLINE_PAGES)
         except apsw.Error as error:
             raise translate(error, self.layout) from error

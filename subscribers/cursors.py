@@ -21,17 +21,30 @@ class Cursors:
         seq: int | None = self._database.value(SQL["cursor"], (agent,))
         return seq or 0
 
-    def check(self, agent: str) -> None:
-        """Make sure that no mail of an agent was archived before the agent had acknowledged it.
+    def standing(self, agent: str) -> tuple[int, bool, bool]:
+        """Return an agent's position, and whether messages of it have failed, or are requeued.
 
-        To be called after its mail was read: what leaves the log is noted before it leaves.
+        To be called after its mail was read: that some of it leaves the log unread is noted
+        before it leaves.
 
         Raises:
-            MailArchived: some was.
+            MailArchived: some has left.
         """
-        ((position, passed_over),) = self._database.rows(SQL["cursor_and_passed_over"], (agent,))
+        ((position, passed_over, failing, requeued),) = self._database.rows(
+            SQL["standing"], (agent,)
+        )
         if position < passed_over:
             raise MailArchived(agent, position, passed_over)
+        return position, bool(failing), bool(requeued)
+
+    def acknowledge(self, agent: str, seq: int) -> int | None:
+        """Move an agent's cursor to a seq of the log in one step, and return where it is.
+
+        None when nothing was done: there is no such seq, or messages of the agent have failed,
+        and an acknowledgement has more to do.
+        """
+        rows = self._database.change(SQL["acknowledge"], (agent, seq, self._database.now_ms()))
+        return int(rows[0][0]) if rows else None
 
     def pass_over(self, agent: str, last_seq: int) -> None:
         """Note that an agent's mail up to a seq is archived, acknowledged or not."""

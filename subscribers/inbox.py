@@ -18,6 +18,7 @@ from .cursors import Cursors
 from .deliveries import Deliveries, Parked
 from .pace import Pace
 from .rules import Rules
+from .statements import SQL
 from .unread import count_unread
 
 TYPE_CHECKING = False
@@ -42,6 +43,21 @@ _FILTERED_PAGE = 500
 
 #: For SQL: all of them. Requeued messages are as few as a person asked for by hand.
 _NO_LIMIT = -1
+
+
+class Look:
+    """What an inbox had when it was looked into.
+
+    Attributes:
+        messages: what waits, in order of seq.
+        cursor: the last seq that the agent had acknowledged.
+        has_failures: whether any messages of the agent are to be delivered again.
+    """
+
+    __slots__ = ("cursor", "has_failures", "messages")
+
+    def __init__(self, messages: list[Message], cursor: int, has_failures: bool) -> None:
+        self.messages, self.cursor, self.has_failures = messages, cursor, has_failures
 
 
 class Inbox:
@@ -103,19 +119,29 @@ class Inbox:
         if limit < 1:
             raise ValueError("limit must be at least 1")
         wanted = None if type is None else TypePattern(type)
-        filtered = wanted is not None or not self.own_broadcasts
-        size = max(limit, _FILTERED_PAGE) if filtered else limit
-        requeued = self._requeued(_NO_LIMIT if filtered else limit)
-        found = [message for message in requeued if self._shows(message, wanted)]
-        after = self.position
-        while len(found) < limit:
-            page = self.bus.log.addressed_to(self.agent, after, size)
-            found += [message for message in page if self._shows(message, wanted)]
-            if len(page) < size:
-                break
-            after = page[-1].seq
-        self._cursors.check(self.agent)
-        return found[:limit]
+        return self.look(limit, wanted).messages
+
+    def look(self, limit: int = POLL_LIMIT, wanted: TypePattern | None = None) -> Look:
+        """Return what `poll` returns, and how the agent stands.
+
+        Raises:
+            MailArchived: as for `poll`.
+        """
+        hides = wanted is not None or not self.own_broadcasts
+        size = max(limit, _FILTERED_PAGE) if hides else limit
+        rows = self.bus.database.rows(SQL["mail"], (self.agent, size))
+        cursor, failing, requeued = self._cursors.standing(self.agent)
+        page = [Message(row, self.bus.blobs) for row in rows]
+        found = page
+        if requeued:  # each was parked by a cursor that went past it
+            found = self._requeued(_NO_LIMIT if hides else limit) + page
+        if hides:
+            found = [message for message in found if self._shows(message, wanted)]
+            while len(found) < limit and len(page) == size:
+                page = self.bus.log.addressed_to(self.agent, page[-1].seq, size)
+                found += [message for message in page if self._shows(message, wanted)]
+                self._cursors.standing(self.agent)
+        return Look(found[:limit], cursor, failing or requeued)
 
     def unread(self, limit: int = 1000) -> int:
         """Return how many messages wait, counted up to `limit`."""
@@ -138,6 +164,9 @@ class Inbox:
             AckPastEnd: the seq is above the newest message, or below 1.
         """
         seq = message if isinstance(message, int) else message.seq
+        position = self._cursors.acknowledge(self.agent, seq)
+        if position is not None:
+            return position
         with self.bus.transaction():
             newest = self.bus.log.newest_seq()
             if not 1 <= seq <= newest:

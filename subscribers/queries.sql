@@ -5,12 +5,25 @@
 -- name: cursor
 SELECT last_acked_seq FROM cursors WHERE agent_id = ?;
 
--- name: cursor_and_passed_over
--- The cursor of an agent, and up to where mail of it is archived unread: what was noted, as far as
--- it has left the log.
+-- name: mail
+-- An inbox from its cursor on. Two index walks that merge as a stream: an OR would sort the backlog.
+SELECT {columns} FROM messages
+ WHERE to_agent = ?1
+   AND seq > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
+UNION ALL
+SELECT {columns} FROM messages
+ WHERE to_agent IS NULL
+   AND seq > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
+ORDER BY seq LIMIT ?2;
+
+-- name: standing
+-- The cursor of an agent; up to where mail of it is archived unread (what was noted, as far as it
+-- has left the log); and whether it has deliveries that are to come again.
 SELECT ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0),
        ifnull((SELECT min(passed_over.last_seq, archive_state.last_seq)
-                 FROM passed_over, archive_state WHERE agent_id = ?1), 0);
+                 FROM passed_over, archive_state WHERE agent_id = ?1), 0),
+       EXISTS (SELECT 1 FROM deliveries WHERE agent_id = ?1 AND state = 'failing'),
+       EXISTS (SELECT 1 FROM deliveries WHERE agent_id = ?1 AND state = 'requeued');
 
 -- name: pass_over
 INSERT INTO passed_over (agent_id, last_seq, archived_at_ms) VALUES (?, ?, ?)
@@ -23,6 +36,18 @@ SELECT agent_id, last_acked_seq, updated_at_ms FROM cursors ORDER BY agent_id;
 -- name: advance
 -- Forward only, whatever is asked.
 INSERT INTO cursors (agent_id, last_acked_seq, updated_at_ms) VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET last_acked_seq = max(last_acked_seq, excluded.last_acked_seq),
+                          updated_at_ms = excluded.updated_at_ms
+RETURNING last_acked_seq;
+
+-- name: acknowledge
+-- The same in one step where nothing else is to be done: the seq is in the log, and none of the
+-- agent's deliveries has failed. Else it changes and returns nothing.
+INSERT INTO cursors (agent_id, last_acked_seq, updated_at_ms)
+SELECT ?1, ?2, ?3
+ WHERE ?2 BETWEEN 1 AND (SELECT seq FROM sqlite_sequence WHERE name = 'messages')
+   AND NOT EXISTS (SELECT 1 FROM deliveries WHERE agent_id = ?1 AND state = 'failing')
+   AND NOT EXISTS (SELECT 1 FROM deliveries WHERE agent_id = ?1 AND state = 'requeued')
 ON CONFLICT DO UPDATE SET last_acked_seq = max(last_acked_seq, excluded.last_acked_seq),
                           updated_at_ms = excluded.updated_at_ms
 RETURNING last_acked_seq;

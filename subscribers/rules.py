@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..bus import Listener
     from ..schema import Message
-    from .inbox import Inbox
+    from .inbox import Inbox, Look
 
 #: By how much each failure of a message lengthens the pause before it is delivered again, and the
 #: longest such pause, in seconds: meanwhile what is behind it waits.
@@ -41,22 +41,26 @@ class Wait:
         listener: what ends it early.
         seconds: how long it is.
         whole: whether messages that arrive leave it as long as it is.
+
+    Attributes:
+        rung: whether something ended it early.
     """
 
-    __slots__ = ("_listener", "_rules", "_seconds", "_whole")
+    __slots__ = ("_listener", "_rules", "_seconds", "_whole", "rung")
 
     def __init__(
         self, rules: Rules, listener: Listener, seconds: float, *, whole: bool = False
     ) -> None:
         self._rules, self._listener = rules, listener
         self._seconds, self._whole = seconds, whole
+        self.rung = False
 
     def wait(self) -> None:
         """Block until there may be something to do, or the rules were stopped."""
         deadline = time.monotonic() + self._seconds
         while not self._rules.stopped:
-            rung = self._listener.wait(deadline - time.monotonic())
-            if not (rung and self._whole):
+            self.rung = self._listener.wait(deadline - time.monotonic())
+            if not (self.rung and self._whole):
                 return
 
 
@@ -74,6 +78,7 @@ class Rules:
         #: Whether `stop` was called.
         self.stopped = False
         self._listener: Listener | None = None
+        self._version: int | None = None
 
     def stop(self) -> None:
         """End the loop after the message that is at hand; safe from any thread and a signal."""
@@ -92,30 +97,43 @@ class Rules:
             self._listener = listener
             try:
                 while not self.stopped:
-                    batch = inbox.poll()
-                    if batch:
+                    look = inbox.look()
+                    if look.messages:
                         inbox.pace.reset()
-                        yield from self._deliver(batch, listener)
+                        yield from self._deliver(look, listener)
                     elif self._drain:
                         return
                     else:
-                        yield Wait(self, listener, inbox.pace.next())
+                        yield from self._await_commit(listener)
             finally:
                 inbox.end()
 
+    def _await_commit(self, listener: Listener) -> Generator[Wait, Exception | None, None]:
+        """Wait until somebody rings, or anything was committed by who does not ring.
+
+        Asking for that is cheaper than looking into the inbox, and idle inboxes are many.
+        """
+        while not self.stopped:
+            wait = Wait(self, listener, self.inbox.pace.next())
+            yield wait
+            if wait.rung:
+                return
+            known, self._version = self._version, self.inbox.bus.database.data_version()
+            if self._version != known:  # or it was not known before the last look
+                return
+
     def _deliver(
-        self, batch: list[Message], listener: Listener
+        self, look: Look, listener: Listener
     ) -> Generator[Handle | Wait, Exception | None, None]:
         """Deliver in order; after a failure stop, since nothing may overtake what failed."""
-        cursor = self.inbox.position
-        reached = True
-        for message in batch:
+        reached = look.has_failures
+        for message in look.messages:
             if self.stopped:
                 return
             # Requeued messages, and the first above the cursor, may have failed before; those
             # after it were never reached.
             failures = self.inbox.attempts(message) if reached else 0
-            reached = message.seq <= cursor
+            reached = reached and message.seq <= look.cursor
             message.attempt = failures + 1
             try:
                 error = yield Handle(message)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ..schema import Queries
+from ..schema import COLUMNS, Queries
 
-SQL = Queries(beside=__file__)
+SQL = {name: sql.replace("{columns}", COLUMNS) for name, sql in Queries(beside=__file__).items()}
