@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 
 from ...schema import Refused
-from .text_file import replace_text
+from .text_file import FRESH, write_beside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,21 +142,41 @@ class GuardHooks:
                     " make one of the two, without that ending"
                 )
         os.makedirs(self._folder, exist_ok=True)
-        for name in HOOKS:
-            path = self._hook(name).path
+        paths = [self._hook(name).path for name in HOOKS]
+        # What can fail comes before the first rename: that takes a hook of somebody's out.
+        scripts = [
+            write_beside(path, _script(name, mode, bus_dir), 0o755)
+            for name, path in zip(HOOKS, paths, strict=True)
+        ]
+        for script, path in zip(scripts, paths, strict=True):
             if os.path.lexists(path) and not _is_ours(path):
                 os.rename(path, path + FORMER)
-            replace_text(path, _script(name, mode, bus_dir), 0o755)
+            os.replace(script, path)
         return self.installed()
 
     def remove(self) -> list[GuardHook]:
-        """Take the hooks out, and put back what was there before; returns what was taken out."""
-        found = self.installed()
+        """Take the hooks out, and put back what was there before.
+
+        An `install` that was killed may have left that without a hook beside it: it is put back,
+        too.
+
+        Returns:
+            The hooks that were taken out, or whose former ones were put back.
+        """
+        hooks = [self._hook(name) for name in HOOKS]
+        found = [
+            hook
+            for hook in hooks
+            if _is_ours(hook.path) or (hook.former and not os.path.lexists(hook.path))
+        ]
         for hook in found:
             if hook.former:
                 os.replace(hook.former, hook.path)
             else:
                 os.unlink(hook.path)
+        for hook in hooks:
+            if _is_ours(hook.path + FRESH):
+                os.unlink(hook.path + FRESH)
         return found
 
     def installed(self) -> list[GuardHook]:
@@ -165,7 +185,8 @@ class GuardHooks:
 
     def _refuse_renamed(self) -> None:
         names = os.listdir(self._folder) if os.path.isdir(self._folder) else []
-        for path in (os.path.join(self._folder, name) for name in names if name not in HOOKS):
+        own = {*HOOKS, *(name + FRESH for name in HOOKS)}
+        for path in (os.path.join(self._folder, name) for name in names if name not in own):
             if _is_ours(path):
                 raise Refused(
                     f"{path} is a hook of the guard that another tool has renamed and may run;"

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 
+#: What the name of a file has at its end until it takes its place.
+FRESH = ".new"
+
 
 def replace_text(path: str, text: str, mode: int) -> None:
     """Write a file beside its place and rename it, so that git never reads half of one."""
-    fresh = path + ".new"
+    os.replace(write_beside(path, text, mode), path)
+
+
+def write_beside(path: str, text: str, mode: int) -> str:
+    """Write the file that is to take this place, and return where it is until then."""
+    fresh = path + FRESH
     with open(fresh, "w", encoding="utf-8", errors="surrogateescape") as file:
         os.chmod(fresh, mode)
         file.write(text)
-    os.replace(fresh, path)
+    return fresh

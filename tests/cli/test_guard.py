@@ -15,6 +15,7 @@ from ackbus.bus import parse_pattern
 from ackbus.export.git import WorkTree
 
 from ..conftest import RunBus
+from ..programs import run_program_to_sigkill
 from .conftest import assert_error
 from .git import Git, git_env
 
@@ -455,6 +456,59 @@ def test_hook_is_never_lost_between_two_guards(git: Git, run_bus: RunBus, bus: B
     assert hook.with_name("pre-commit.before-guard").read_text().endswith("one\n")
     assert [line.split()[0] for line in run_bus("guard", "remove").out.splitlines()] == ["pre-push"]
     assert hook.read_text().endswith("two\n")
+
+
+@pytest.mark.usefixtures("bus_dir")
+def test_failed_installation_leaves_the_hooks_that_are_there(git: Git, run_bus: RunBus) -> None:
+    hooks = git.path / ".git" / "hooks"
+    for name in ("pre-commit", "pre-push"):
+        script(hooks / name, "exit 7\n")
+    before = (hooks / "pre-push").read_bytes()
+    (hooks / "pre-push.new").mkdir()  # where ours would be written
+    assert_error(run_bus("guard", "install"), 1, "pre-push.new")
+    assert (hooks / "pre-push").read_bytes() == before
+    assert not list(hooks.glob("pre-*.before-guard"))
+    assert run_bus("guard", "remove").code == 4
+    assert not (hooks / "pre-commit.new").exists()
+
+
+INSTALLS = """
+import os, signal, sys
+from ackbus.export.git import GuardHooks, WorkTree
+
+left = int(sys.argv[2])
+
+def count(event, args):
+    global left
+    if event == "os.rename":
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+
+sys.addaudithook(count)
+GuardHooks(WorkTree.around(sys.argv[1])).install("block")
+"""
+
+
+@pytest.mark.parametrize("renamed", range(4))
+def test_killed_installation_is_undone_or_completed(
+    renamed: int, git: Git, run_bus: RunBus, bus: Bus
+) -> None:
+    """However far it came: `remove` puts back what was there, and `install` installs."""
+    hooks = git.path / ".git" / "hooks"
+    for name in ("pre-commit", "pre-push"):
+        script(hooks / name, f"echo former {name}\n")
+    before = {path: path.read_bytes() for path in hooks.iterdir()}
+    run_program_to_sigkill(INSTALLS, git.path, renamed)
+    run_bus("guard", "remove")
+    assert {path: path.read_bytes() for path in hooks.iterdir()} == before
+    run_program_to_sigkill(INSTALLS, git.path, renamed)
+    assert run_bus("guard", "install").code == 0
+    bus.reservations.reserve(["src"], "alice")
+    blocked = git.commit("src/a.py", agent="bob")
+    assert (blocked.code, blocked.err.splitlines()[0]) == (1, "former pre-commit")
+    assert run_bus("guard", "remove").code == 0
+    assert {path: path.read_bytes() for path in hooks.iterdir()} == before
 
 
 # What is not there.
