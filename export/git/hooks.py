@@ -33,6 +33,8 @@ _MODE = re.compile(r"--mode=(block|warn)\b")
 
 # A hook that was there sees its own name in `$0`, for Husky's tell by that what they are: a script
 # of `sh` is read by one that is called so; no other interpreter can be told a name without harm.
+# One that is a link is run, for it may look beside what `$0` leads to.
+#
 # A tool that keeps ours under another name, and runs it, would have it run again: the marker ends
 # that. The interpreter that installed the hook knows ackbus; where it has gone, `bus` on the PATH
 # may do. -P keeps modules that lie in the repository out. Only exit code 3, a conflict, blocks: a
@@ -44,7 +46,7 @@ _SCRIPT = """\
 former="$(dirname -- "$0")/{name}{former}"
 {read}if [ -x "$former" ]; then
     export ACKBUS_GUARD_RUNS="{name} $PWD"
-    IFS= read -r first <"$former"
+    first=; [ -L "$former" ] || IFS= read -r first <"$former"
     case $first in
         '#!/bin/sh' | '#! /bin/sh' | '#!/usr/bin/env sh' | '#!/bin/sh -e')
             {give}${{first#*!}} -c 'hook=$1; shift; . "$hook"' "$0" "$former" "$@" || exit ;;

@@ -400,6 +400,22 @@ def test_hook_that_asks_for_its_name_still_knows_it(
     assert f"refs/heads/main {git.head} refs/heads/main" in pushed.err + pushed.out
 
 
+def test_hook_that_is_a_link_still_finds_what_lies_beside_its_script(
+    git: Git, run_bus: RunBus, bus: Bus
+) -> None:
+    script(git.path / "tools" / "pre-commit", '. "$(dirname "$(readlink -f "$0")")/lint"\n')
+    script(git.path / "tools" / "lint", 'echo "linted" >&2; [ ! -e stop ] || exit 7\n')
+    (git.path / ".git" / "hooks" / "pre-commit").symlink_to("../../tools/pre-commit")
+    assert run_bus("guard", "install").code == 0
+    bus.reservations.reserve(["src"], "alice")
+    blocked = git.commit("src/a.py", agent="bob")
+    assert (blocked.code, blocked.err.splitlines()[0]) == (1, "linted")
+    done = git.commit("src/a.py", agent="alice")
+    assert (done.code, done.err) == (0, "linted\n")
+    git.path.joinpath("stop").touch()
+    assert git.commit("b.py", agent="alice").code == 1
+
+
 def test_guard_that_another_tool_runs_does_not_run_for_ever(guarded: Git, run_bus: RunBus) -> None:
     """A tool that keeps the old hook as `pre-commit.legacy`, and the guard before that again."""
     hook = guarded.path / ".git" / "hooks" / "pre-commit"
