@@ -26,12 +26,13 @@ def project_root(bus_directory: str) -> str:
     return folder
 
 
-def path_from_root(text: str, root: str) -> str:
+def paths_from_root(text: str, root: str) -> list[str]:
     """Return a path or glob that somebody gave, from the root of the project.
 
     It counts from the root already, wherever the command runs, unless it is absolute or begins
     with `./` or `../`, which is from here. A folder or file that is there is meant as it is called,
-    though its name looks like a glob, as in `app/[id]/page.tsx`; links are followed.
+    though its name looks like a glob, as in `app/[id]/page.tsx`; links are followed. A link that is
+    named itself can be edited as such, too: then there are two paths, its own and where it leads.
 
     Raises:
         InvalidInput: it is outside of the project, or can't be parsed.
@@ -51,9 +52,15 @@ def path_from_root(text: str, root: str) -> str:
             break
         there, reached = there + 1, os.path.join(reached, part)
     # A file has one name here, whatever links lead to it. A link out of the project is a file.
-    real = _below(root, os.path.realpath(reached))
-    found = parts[:there] if real is None or not there else real.split("/")
-    return parse_pattern("/".join([*map(escape_path, found), *parts[there:]])).text
+    files = [os.path.realpath(reached)] if there else []
+    if there == len(parts) and os.path.islink(reached):
+        folder, name = os.path.split(reached)
+        files.insert(0, os.path.join(os.path.realpath(folder), name))
+    below = [path.split("/") for path in (_below(root, file) for file in files) if path is not None]
+    return [
+        parse_pattern("/".join([*map(escape_path, found), *parts[there:]])).text
+        for found in below or [parts[:there]]
+    ]
 
 
 def note_for(text: str, root: str) -> str | None:

@@ -89,14 +89,14 @@ def reserve(
     Reserving again what one has lets it last longer. Exit code 3 when others have reserved what
     shares a file with one of PATHS.
     """
-    from .project_paths import note_for, path_from_root, project_root
+    from .project_paths import note_for, paths_from_root, project_root
 
     if shared and exclusive:
         raise InvalidInput("give --shared or --exclusive, not both")
     editor, ttl_s = _editor(agent), actions.seconds(ttl, "--ttl")
     with actions.open_bus(directory, user) as bus:
         root = project_root(bus.layout.directory)
-        wanted = [path_from_root(path, root) for path in paths]
+        wanted = [each for path in paths for each in paths_from_root(path, root)]
         found = bus.reservations.reserve(wanted, editor, shared=shared, ttl_s=ttl_s, reason=reason)
     for note in filter(None, (note_for(path, root) for path in paths)):
         output.note(note)
@@ -156,12 +156,14 @@ def show_list(
 
     Exit code 4 when there are none.
     """
-    from .project_paths import path_from_root, project_root
+    from .project_paths import paths_from_root, project_root
 
     with actions.open_bus(directory, user) as bus:
+        wanted: list[str | None] = [None]
         if path is not None:
-            path = path_from_root(path, project_root(bus.layout.directory))
-        records = [record_of(each) for each in bus.reservations.list(agent=agent, path=path)]
+            wanted = [*paths_from_root(path, project_root(bus.layout.directory))]
+        found = [each for one in wanted for each in bus.reservations.list(agent=agent, path=one)]
+    records = [record_of(each) for each in dict.fromkeys(found)]
     if json:
         for record in records:
             output.json_line(record)

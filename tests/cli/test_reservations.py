@@ -152,6 +152,27 @@ def test_file_has_one_name_whatever_links_lead_to_it(
     assert reserve(run_bus, f"{tmp_path}/checkout/src/new.py") == ["lib/new.py"]
 
 
+def test_link_that_is_named_is_reserved_as_well_as_where_it_leads(
+    run_bus: RunBus, project: Path, bus: Bus
+) -> None:
+    """Whoever commits another link in its place changes what was reserved."""
+    (project / "lib").mkdir()
+    (project / "src").symlink_to("lib")
+    for link, target in (("CLAUDE.md", "AGENTS.md"), ("lib/out", "/usr"), ("lib/gone", "../new")):
+        (project / link).symlink_to(target)
+    assert reserve(run_bus, "CLAUDE.md") == ["CLAUDE.md", "AGENTS.md"]
+    assert reserve(run_bus, "src/out", "src/gone") == ["lib/out", "lib/gone", "new"]
+    found = bus.reservations.against(["CLAUDE.md", "AGENTS.md", "lib/gone", "lib/a"], "bob")
+    assert [each.path for each in found] == ["CLAUDE.md", "AGENTS.md", "lib/gone"]
+    for name in ("CLAUDE.md", "AGENTS.md"):
+        assert_error(run_bus("reserve", name, env=BOB), 3, f"{name} is reserved by alice")
+    assert [each["path"] for each in listed(run_bus, "--path", "CLAUDE.md")] == [
+        "CLAUDE.md",
+        "AGENTS.md",
+    ]
+    assert len(listed(run_bus, "--path", ".")) == 5
+
+
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
