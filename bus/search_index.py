@@ -13,7 +13,7 @@ from itertools import islice
 
 import apsw
 
-from ..schema import BUSY_TIMEOUT_MS, AckbusError, BusBusy, BusUnusable, keep_out_of_git
+from ..schema import BUSY_TIMEOUT_MS, AckbusError, BusBusy, BusUnusable, FileLock, keep_out_of_git
 from .archive import SegmentMissing
 from .search_rating import rating, weights
 from .search_text import payload_text
@@ -34,6 +34,9 @@ PAGE_MESSAGES = 2000
 
 #: The form of the index; one of another form is built again.
 _FORM = 2
+
+#: The endings of a database's files: its own, and those that SQLite puts beside it.
+_ENDINGS = ("", "-journal", "-wal", "-shm")
 
 #: The text itself stays in the log: the index only has where its words are. And it has the id of
 #: the last message, by which it shows whether it is of this log, and the ranges (after, seq] of
@@ -233,24 +236,29 @@ class SearchIndex:
         return connection
 
     def _make(self) -> None:
-        """Make an empty index beside its place, and put it there unless another process has.
+        """Make an empty index beside its place and put it there, unless another process has.
 
-        Where several begin at once, none may find a file that is half made.
+        Where several begin at once, none may find a file that is half made. Where the index was
+        deleted, what SQLite had beside it must go first: it would be taken for the new one's.
         """
-        import tempfile
-
         path = self._layout.search
+        fresh = path + ".new"
         keep_out_of_git(self._layout, "search.db*")
-        handle, fresh = tempfile.mkstemp(dir=self._layout.directory, prefix="search.db.new-")
-        os.close(handle)
+        lock = FileLock(self._layout.search_lock)
         try:
+            lock.acquire(BUSY_TIMEOUT_MS / 1000)
+            if os.path.exists(path):
+                return
+            for leftover in (each + end for each in (path, fresh) for end in _ENDINGS):
+                with suppress(FileNotFoundError):
+                    os.unlink(leftover)
+            os.close(os.open(fresh, os.O_CREAT | os.O_EXCL, 0o600))
             with closing(apsw.Connection(fresh)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL").fetchall()
                 connection.execute(_DDL).fetchall()
-            with suppress(FileExistsError):
-                os.link(fresh, path)
+            os.rename(fresh, path)
         finally:
-            os.unlink(fresh)
+            lock.close()
 
     def _is_usable(self, connection: apsw.Connection) -> bool:
         """Whether the index has this form and is of this log, which may be one put back."""

@@ -39,6 +39,7 @@ class Layout:
         "export_lock",
         "jsonl",
         "search",
+        "search_lock",
         "write_lock",
     )
 
@@ -49,6 +50,7 @@ class Layout:
         self.archive = os.path.join(self.directory, "archive")
         self.archive_lock = os.path.join(self.directory, "archive.lock")
         self.search = os.path.join(self.directory, "search.db")
+        self.search_lock = os.path.join(self.directory, "search.lock")
         self.blobs = os.path.join(self.directory, "blobs")
         self.doorbell = os.path.join(self.directory, "doorbell")
         self.write_lock = os.path.join(self.directory, "write.lock")

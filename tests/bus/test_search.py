@@ -12,7 +12,7 @@ from ackbus import Bus, Draft, InvalidInput
 from ackbus.bus import Search, search_index, search_rating
 from ackbus.bus.search_text import MAX_TEXT_CHARS, Words, text_of
 
-from ..programs import running_program
+from ..programs import run_program_to_sigkill, running_program
 
 INDEX = "search.db"
 
@@ -300,6 +300,50 @@ def test_index_that_another_process_makes_anew_hides_nothing(bus: Bus) -> None:
         assert out.split()[-2:] == ["found", "10"]
     assert seqs(bus, "same") == list(range(1, 11))
     assert os.stat(bus.layout.search).st_ino == inode
+
+
+def test_index_that_is_deleted_leaves_nothing_to_the_next(bus: Bus) -> None:
+    """PITFALLS 1: the write-ahead log that a killed process left was replayed into the new file."""
+    publish(bus, *["same"] * 500)
+    assert len(seqs(bus, "same", limit=1000)) == 500
+    publish(bus, *["same", "else"] * 5)
+    with running_program(SEARCHES, bus.layout.directory) as killed:
+        assert killed.communicate("")[0] == "502\n"
+    assert os.path.getsize(f"{bus.layout.search}-wal") > 0
+    os.unlink(bus.layout.search)
+    assert len(seqs(bus, "same", limit=1000)) == 505
+    assert seqs(bus, "else") == [502, 504, 506, 508, 510]
+
+
+def test_index_that_is_deleted_while_one_searches_hides_nothing(bus: Bus) -> None:
+    publish(bus, *["same"] * 3)
+    found = Search(bus).find(["same"], on_progress=lambda _: os.unlink(bus.layout.search))
+    assert len(found) == 3
+    assert seqs(bus, "same") == [1, 2, 3]
+
+
+KILLED_MAKING = """
+import os, signal, sys
+from ackbus import Bus
+
+def die(event, args):
+    if event in ("os.link", "os.rename"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with Bus.open(sys.argv[1]) as bus:
+    sys.addaudithook(die)
+    bus.search("same")
+"""
+
+
+def test_process_killed_while_it_makes_the_index_leaves_no_litter(bus: Bus) -> None:
+    publish(bus, "same")
+    for _ in range(2):
+        run_program_to_sigkill(KILLED_MAKING, bus.layout.directory)
+        assert not Path(bus.layout.search).exists()
+    assert seqs(bus, "same") == [1]
+    left = sorted(path.name for path in Path(bus.layout.directory).glob("search*"))
+    assert left == ["search.db", "search.lock"]
 
 
 @pytest.mark.parametrize("count", [1, 3])
