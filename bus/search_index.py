@@ -267,7 +267,10 @@ class SearchIndex:
         seq, id = _position(connection)
         if seq > self._log.newest_seq():
             return False
-        message = None if id is None else self._log.at(seq)
+        try:
+            message = None if id is None else self._log.at(seq)
+        except SegmentMissing:
+            return True  # no telling now; the rest of the log can be searched
         return id is None or (message is not None and message.id == id)
 
     def _empty(self) -> None:

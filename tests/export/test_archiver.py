@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter, IdConflict, Inbox, Queue, UnknownParent, Worker
-from ackbus.bus import Segment, SegmentMissing
+from ackbus.bus import Search, Segment, SegmentMissing
 from ackbus.export import Archiver, ArchiverRunning, archiver
 from ackbus.subscribers import Notices
 
@@ -327,6 +327,20 @@ def test_lost_segment_keeps_search_and_mail_from_nobody(
     assert sorted(found.message.seq for found in filled.search("5")) == [1, 5]
     assert [message.seq for message in inbox.poll()] == [1, 31]
     assert caplog.text == ""
+
+
+def test_lost_segment_that_is_indexed_is_left_out_of_what_is_found(
+    filled: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also the one with the newest message that is indexed, by which the index is known."""
+    small_parts(monkeypatch)
+    assert [found.message.seq for found in filled.search("29")] == [29]
+    last = archive(filled, 30)[-1]
+    Path(filled.archive.path(last)).unlink()
+    filled.publish("note", "29 29", from_agent="planner")
+    assert [found.message.seq for found in filled.search("29")] == [31]
+    assert "what is found in it is left out" in caplog.text
+    assert Search(filled).behind() == 0
 
 
 def test_nothing_to_move_makes_nothing(filled: Bus) -> None:
