@@ -144,7 +144,7 @@ def duration_of(ttl_s: float) -> int:
     """
     if not 0 < ttl_s <= MAX_LEASE_S:
         raise InvalidInput(
-            f"it can be had for more than 0 s and at most {MAX_LEASE_S:g} s (a day), not for"
-            f" {ttl_s:g} s; renew what is to last longer"
+            f"a lease or reservation lasts more than 0 s and at most {MAX_LEASE_S:g} s (a day),"
+            f" not {ttl_s:g} s; renew what is to last longer"
         )
     return max(1, round(ttl_s * 1000))

@@ -59,7 +59,7 @@ def test_lease_lasts_as_long_as_its_use_needs(bus: Bus, clock: Clock) -> None:
     assert lease is not None
     assert lease.until_ms == clock.ms + 250
     for ttl_s in (0, -1, float("nan"), float("inf"), 86_401):
-        with pytest.raises(InvalidInput, match="it can be had for more than 0 s"):
+        with pytest.raises(InvalidInput, match="a lease or reservation lasts more than 0 s"):
             bus.leases.acquire("t2", "alice", ttl_s=ttl_s)
 
 
