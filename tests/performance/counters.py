@@ -74,7 +74,7 @@ class Counters:
     """Counts for the process that it is made in: every connection that is opened from then on."""
 
     def __init__(self) -> None:
-        self._counts = dict.fromkeys(("statements", "transactions", "steps", "syncs"), 0)
+        self._counts = dict.fromkeys(("statements", "transactions", "plans", "steps", "syncs"), 0)
         self._vfs = _CountingVFS(self._counts)
         apsw.connection_hooks.append(self._watch)
         self._fsync = os.fsync
@@ -85,7 +85,7 @@ class Counters:
         act = operation.prepare(bus)
         act()  # what is done once for each process is no cost of the operation
         bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
-        counted = self._done(act, operation.times)
+        counted = self._done(bus, act, operation.times)
         divisor = operation.times * operation.each
         costs = {unit: round(count / divisor, 3) for unit, count in counted.items()}
         if operation.memory:
@@ -93,7 +93,7 @@ class Counters:
         del costs["kept_blocks"]
         return costs
 
-    def _done(self, act: Callable[[], object], times: int) -> dict[str, int]:
+    def _done(self, bus: Bus, act: Callable[[], object], times: int) -> dict[str, int]:
         self._counts.update(dict.fromkeys(self._counts, 0))
         kept: list[object] = [None] * times
         gc.collect()
@@ -101,6 +101,7 @@ class Counters:
         blocks, written = sys.getallocatedblocks(), _written()
         for number in range(times):
             kept[number] = act()
+            bus.database.checkpointer.wait()  # beside the next act it would find other pages
         ended = _written()
         blocks = sys.getallocatedblocks() - blocks
         gc.enable()
@@ -117,6 +118,7 @@ class Counters:
         assert isinstance(status, dict)
         self._counts["statements"] += 1
         self._counts["transactions"] += str(event["sql"]).startswith("BEGIN")
+        self._counts["plans"] += status["SQLITE_STMTSTATUS_REPREPARE"]
         self._counts["steps"] += status["SQLITE_STMTSTATUS_VM_STEP"]
 
     def _count_fsync(self, fd: "FileDescriptorLike") -> None:

@@ -137,6 +137,7 @@ def _export(bus: Bus) -> Act:
 
     def act() -> object:
         bus.publish_many(map(_message, range(1000)))
+        bus.database.checkpointer.wait()  # beside the export it would find other pages
         return exporter.export_once()
 
     return act

@@ -12,6 +12,8 @@ import apsw
 import pytest
 
 from ackbus import Bus
+from ackbus.bus.search_rating import rating
+from ackbus.schema import Database
 
 from .statements import NAMED, OF_SEARCH, Seen, name_of, plan, watching
 from .workload import use_all
@@ -130,7 +132,7 @@ def statements(used: tuple[Path, Seen], request: pytest.FixtureRequest) -> list[
     directory, seen = used
     found = []
     for file in ("bus.db", "search.db"):
-        with closing(apsw.Connection(str(directory / file))) as connection, connection:
+        with closing(connect(directory, file)) as connection, connection:
             if request.param == "after ANALYZE":
                 connection.execute("ANALYZE")
             for (where, sql), samples in seen.values.items():
@@ -140,6 +142,16 @@ def statements(used: tuple[Path, Seen], request: pytest.FixtureRequest) -> list[
             connection.execute("DROP TABLE IF EXISTS sqlite_stat1")
             connection.execute("DROP TABLE IF EXISTS sqlite_stat4")
     return found
+
+
+def connect(directory: Path, file: str) -> apsw.Connection:
+    """Open a file as the product does: its settings and functions decide plans too."""
+    if file == "bus.db":
+        with closing(Database(directory)) as database:
+            return database.connect()
+    connection = apsw.Connection(str(directory / file))
+    connection.register_fts5_function("rating", rating([1.0]))
+    return connection
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")

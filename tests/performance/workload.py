@@ -78,6 +78,7 @@ def use_the_log(bus: Bus) -> None:
     list(bus.read(from_seq=100, to_seq=200))
     bus.log.newest(5, type="note")
     bus.log.between(10, 20, type="note")
+    bus.log.addressed_to("agent-2", after_seq=10, limit=5)
     bus.stats()
     bus.agents.names()
     bus.collect_blobs(older_than_s=0)
@@ -99,6 +100,10 @@ def use_inboxes(bus: Bus) -> None:
     inbox.fail(third, "why")
     inbox.parked()
     inbox.drop(third.seq)
+    patient = Inbox(bus, "agent-2")
+    (fourth,) = patient.poll(1)
+    patient.fail(fourth, "why")
+    patient.ack(fourth)
     count_unread(bus.database, "agent-2", 100)
     Inbox(bus, "agent-3").run(lambda message: None, drain=True)
     with Session(bus, "agent-4") as session:
