@@ -115,7 +115,7 @@ def costs(medians: dict[str, dict[str, list[float]]]) -> dict[str, object]:
                 "least_us": min(seconds) * 1e6,
                 "most_us": max(seconds) * 1e6,
             }
-            for size, seconds in by_size.items()
+            for size, seconds in sorted(by_size.items(), key=lambda item: int(item[0]))
         }
         for name, by_size in medians.items()
     }
