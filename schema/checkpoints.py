@@ -28,6 +28,9 @@ LOOK_AFTER_CHANGES = 200
 #: How many pages of the log are worth a checkpoint.
 CHECKPOINT_PAGES = 1000
 
+#: How short a log is left behind by the last who closes the file, in pages.
+LEFT_PAGES = 200
+
 #: From this length on the log must begin anew, which it does when nothing in it is left to bring
 #: over. Under constant writing something always is, so writers are held up for the last pages.
 LONG_PAGES = 8000
@@ -55,6 +58,21 @@ class Checkpointer:
             length, moved = _checkpoint(connection, "NOOP")
             if length - moved >= CHECKPOINT_PAGES and not self._runs():
                 self._thread = start_thread(self._run, "ackbus-checkpoint")
+
+    def before_close(self, connection: apsw.Connection) -> None:
+        """Do what is due before a connection closes, which may be the last one.
+
+        The last one brings all over and removes the log, with four waits for the disk. A short log
+        is left as it is: the next to open the file reads it in no time.
+        """
+        if connection.in_transaction:
+            return
+        self.look(connection)
+        self.wait()
+        with suppress(apsw.Error):
+            length, _ = _checkpoint(connection, "NOOP")
+            if length < LEFT_PAGES:
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
     def wait(self) -> None:
         """Wait for the checkpoint that is under way, if there is one."""

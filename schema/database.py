@@ -44,6 +44,9 @@ WRITE_TIMEOUT_S = 30.0
 #: What a statement may raise.
 _FAILURES = (apsw.Error, UnicodeEncodeError, OverflowError)
 
+#: How much of the file a connection may keep in memory, in KiB; it takes what it touches.
+_CACHE_KIB = 8192
+
 _SYNCHRONOUS = {"normal": "NORMAL", "full": "FULL"}
 
 
@@ -218,6 +221,10 @@ class Database:
                 "PRAGMA foreign_keys = ON;"
                 "PRAGMA journal_mode = WAL;"
                 f"PRAGMA synchronous = {self._synchronous};"
+                # What a statement may have to undo would be kept in a file, at a fifth of the cost
+                # of publishing many; and 2 MB do not hold the pages that these touch.
+                "PRAGMA temp_store = MEMORY;"
+                f"PRAGMA cache_size = -{_CACHE_KIB};"
             ).fetchall()  # to the end: apsw stops at each row, and some of these give one
             # Else SQLite plans a statement anew for each value that it is given, at several times
             # the cost of running it, because a value might let it use a partial index.

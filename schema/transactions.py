@@ -176,10 +176,7 @@ class ThreadState:
 
     def close(self) -> None:
         """Close the connection, and give the lock's descriptor back."""
-        if self.connection.total_changes() and not self.connection.in_transaction:
-            # A command is over before it has changed many.
-            self.checkpointer.look(self.connection)
-            self.checkpointer.wait()
+        self.checkpointer.before_close(self.connection)
         self.connection.close()
         if self.lock is not None:
             self.lock.close()
