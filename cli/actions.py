@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 #: The headers that queues look at.
 AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW = "available_at_ms", "dedupe_key", "dedupe_window_ms"
 
+#: How a bus is found that nothing names.
+_UPWARDS = "looking upwards from here"
+BY_MAIN_TREE = "looking upwards from the main work tree of git"
+
 #: The exit code when nothing was there.
 NOTHING = 4
 
@@ -47,8 +51,12 @@ def find(directory: str | None, user: bool) -> tuple[str, str]:
         return os.path.abspath(directory), "--dir"
     if user:
         return user_bus(), "--user"
-    by_name = bool(os.environ.get(BUS_DIR_VARIABLE))
-    return find_bus(), BUS_DIR_VARIABLE if by_name else "looking upwards from here"
+    found = find_bus()
+    if os.environ.get(BUS_DIR_VARIABLE):
+        return found, BUS_DIR_VARIABLE
+    holder = os.path.dirname(found)
+    is_above = os.path.commonpath([holder, os.getcwd()]) == holder
+    return found, _UPWARDS if is_above else BY_MAIN_TREE
 
 
 def sender(name: str | None, option: str = "--from", act: str = "sends") -> str:

@@ -12,14 +12,16 @@ from ..export import Exporter
 from ..schema import (
     BUS_DIR_VARIABLE,
     BUS_DIRECTORY,
+    BusNotFound,
     InvalidInput,
+    Refused,
     create,
     find_bus,
     upgrade,
     user_bus,
 )
 from . import output
-from .actions import find, open_bus
+from .actions import BY_MAIN_TREE, find, open_bus
 from .commands import Commands
 from .options import Directory, Json, User, Verbose
 
@@ -32,9 +34,12 @@ def init(
 ) -> int:
     """Make a bus, unless there is one.
 
-    It is made in --dir, in $BUS_DIR, or in .worker-state/ of the working directory.
+    It is made in --dir, in $BUS_DIR, or in .worker-state/ of the working directory. A linked work
+    tree of git uses the bus of its main one; exit code 3 there.
     """
     named = _named(directory, user) or os.environ.get(BUS_DIR_VARIABLE)
+    if not named:
+        _refuse_beside_main_tree()
     made = create(named or BUS_DIRECTORY)
     with Bus.open(named or BUS_DIRECTORY) as bus:
         where = bus.layout.directory
@@ -43,6 +48,19 @@ def init(
     else:
         output.line(f"made a bus in {where}" if made else f"there is a bus in {where} already")
     return 0
+
+
+def _refuse_beside_main_tree() -> None:
+    """Refuse to make a bus where commands use that of the main work tree, unless it is named."""
+    try:
+        found, found_by = find(None, False)
+    except BusNotFound:
+        return
+    if found_by == BY_MAIN_TREE:
+        raise Refused(
+            f"this linked work tree uses the bus in {found}, whose reservations its guard looks at;"
+            f" to have one of its own all the same, name it: --dir {BUS_DIRECTORY}"
+        )
 
 
 @commands.command("upgrade", example="bus upgrade")

@@ -10,7 +10,7 @@ import os
 import sys
 
 from ..export import git
-from ..schema import BusNotFound, InvalidInput, find_bus
+from ..schema import InvalidInput, find_bus
 from . import actions, output
 from .prompt import AGENT_VARIABLE
 from .reservation_records import conflict_record, describe
@@ -96,12 +96,9 @@ def check_mode(mode: str, *modes: str) -> None:
 
 
 def open_bus(tree: git.WorkTree, directory: str | None, user: bool) -> Bus:
-    """Open the bus as other commands do; from a linked work tree also that of the main one."""
+    """Open the bus as other commands do, but look for it from the root of the work tree."""
     if directory is None and not user:
-        try:
-            directory = find_bus(tree.root)
-        except BusNotFound:
-            directory = find_bus(tree.main_root)
+        directory = find_bus(tree.root)
     return actions.open_bus(directory, user)
 
 

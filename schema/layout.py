@@ -70,7 +70,8 @@ def find_bus(start: str | os.PathLike[str] | None = None) -> str:
     """Return the bus directory that a program started in `start` should use.
 
     The environment variable `BUS_DIR` wins; else the nearest `.worker-state/` with a bus in it,
-    from `start` (default: the working directory) upwards, as git finds `.git`.
+    from `start` (default: the working directory) upwards, as git finds `.git`. A linked work tree
+    of git that finds none has the bus of its main one, with which it shares all else.
 
     Raises:
         BusNotFound: there is none.
@@ -78,15 +79,43 @@ def find_bus(start: str | os.PathLike[str] | None = None) -> str:
     named = os.environ.get(BUS_DIR_VARIABLE)
     if named:
         return os.path.abspath(named)
-    origin = folder = os.path.abspath(os.fspath(start) if start is not None else os.getcwd())
+    origin = os.path.abspath(os.fspath(start) if start is not None else os.getcwd())
+    found = _first_above(origin, BUS_DIRECTORY, "bus.db")
+    if found is None and (main := _main_work_tree(origin)) is not None:
+        found = _first_above(main, BUS_DIRECTORY, "bus.db")
+    if found is None:
+        raise BusNotFound(f"no bus in {origin} or above it; make one with 'bus init'")
+    return os.path.dirname(found)
+
+
+def _first_above(folder: str, *names: str) -> str | None:
+    """Return the first of `folder/name/…` that is there, from an absolute folder upwards."""
     while True:
-        candidate = os.path.join(folder, BUS_DIRECTORY)
-        if os.path.exists(Layout(candidate).database):
+        candidate = os.path.join(folder, *names)
+        if os.path.exists(candidate):
             return candidate
         parent = os.path.dirname(folder)
         if parent == folder:
-            raise BusNotFound(f"no bus in {origin} or above it; make one with 'bus init'")
+            return None
         folder = parent
+
+
+def _main_work_tree(folder: str) -> str | None:
+    """Return the folder with the `.git` that the linked work tree around `folder` shares, or None.
+
+    A linked one has a file `.git`, which names a folder in the shared one, whose file `commondir`
+    leads back. A submodule has such a file too, but no `commondir`.
+    """
+    link = _first_above(folder, ".git")
+    if link is None or os.path.isdir(link):
+        return None
+    try:
+        with open(link, encoding="utf-8", errors="surrogateescape") as file:
+            git_dir = os.path.join(os.path.dirname(link), file.read().strip()[len("gitdir: ") :])
+        with open(os.path.join(git_dir, "commondir"), errors="surrogateescape") as file:
+            return os.path.dirname(os.path.normpath(os.path.join(git_dir, file.read().strip())))
+    except OSError:  # whatever this is, no bus is found by it
+        return None
 
 
 def user_bus() -> str:

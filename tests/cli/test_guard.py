@@ -171,6 +171,39 @@ def test_linked_work_trees_are_guarded_by_the_same_bus(guarded: Git, tmp_path: P
     assert linked.commit("b.py", agent="bob").code == 0
 
 
+def test_linked_work_tree_uses_the_bus_of_the_main_one(
+    guarded: Git, run_bus: RunBus, bus_dir: Path, tmp_path: Path
+) -> None:
+    """DESIGN: as git finds `.git`. A second bus, where no guard looks, needs to be named."""
+    assert guarded.commit("README", agent="bob").code == 0
+    linked = tmp_path / "linked"
+    guarded.ok("worktree", "add", "--quiet", "-b", "side", linked)
+    (linked / "deep").mkdir()
+    for here in (linked, linked / "deep"):
+        where = json.loads(run_bus("where", "--json", cwd=here).out)
+        found_by = "looking upwards from the main work tree of git"
+        assert where == {"dir": str(bus_dir), "found_by": found_by}
+        assert_error(run_bus("init", cwd=here), 3, str(bus_dir), "--dir .worker-state")
+        assert not (here / ".worker-state").exists()
+        refused = run_bus("reserve", "src/a.py", "--agent", "bob", cwd=here)
+        assert (refused.code, "reserved by alice as src" in refused.err) == (3, True)
+    assert run_bus("init", "--dir", ".worker-state", cwd=linked).code == 0
+    assert run_bus("where", cwd=linked).out == f"{linked / '.worker-state'}\n"
+    assert run_bus("init", cwd=linked).code == 0
+
+
+def test_file_in_place_of_git_that_links_to_nothing_finds_no_bus(
+    run_bus: RunBus, tmp_path: Path, git: Git, bus: Bus
+) -> None:
+    """Submodules, `--separate-git-dir`, links to what is gone: no main work tree, no bus."""
+    apart = tmp_path / "apart"
+    git.ok("init", "--quiet", "--separate-git-dir", tmp_path / "git-dir", apart)
+    assert_error(run_bus("where", cwd=apart), 1, f"no bus in {apart} or above it", "bus init")
+    for text in (f"gitdir: {tmp_path / 'gone'}\n", "", "\x00"):
+        (apart / ".git").write_text(text)
+        assert_error(run_bus("where", cwd=apart), 1, f"no bus in {apart} or above it")
+
+
 # What is pushed.
 
 
