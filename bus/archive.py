@@ -41,7 +41,7 @@ class SegmentMissing(BusUnusable):
         self.first_seq, self.last_seq = segment.first_seq, segment.last_seq
         super().__init__(
             f"messages {segment.first_seq} to {segment.last_seq} are in {path}, which"
-            f" can't be read: {why}; put it back, or go on after {segment.last_seq}"
+            f" can't be read: {why}; put it back"  # what else helps, whoever asked knows
         )
 
 

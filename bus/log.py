@@ -19,6 +19,7 @@ from ..schema import (
     UnknownParent,
     pages,
 )
+from .archive import SegmentMissing
 from .statements import SQL
 from .wanted import Wanted
 
@@ -171,6 +172,19 @@ class Log:
             SegmentMissing: it is archived, and its segment is missing or damaged.
         """
         return self._one("message_by_seq", seq) or self._archive.at(seq)
+
+    def readable(self, seq: int) -> Message | None:
+        """Return the message at this place; None, and a warning, when its segment is lost too.
+
+        For what must go on without the message.
+        """
+        try:
+            return self.at(seq)
+        except SegmentMissing as lost:
+            import logging  # hardly ever needed
+
+            logging.getLogger("ackbus.log").warning("message %s: %s", seq, lost)
+            return None
 
     def _one(self, statement: str, key: str | int) -> Message | None:
         row = self._database.row(SQL[statement], (key,))

@@ -95,7 +95,8 @@ def archive(
 def _last_older(bus: Bus, age_s: float) -> int:
     """Return the seq before the first message that is younger."""
     since_ms = bus.database.now_ms() - round(age_s * 1000)
-    younger = next(bus.read(since_ms=since_ms), None)
+    left = bus.read(from_seq=bus.archive.upto() + 1, since_ms=since_ms)
+    younger = next(left, None)
     return bus.log.newest_seq() if younger is None else younger.seq - 1
 
 

@@ -186,6 +186,7 @@ def notify(
     if not every_s:
         raise InvalidInput("--every must be more than 0")
     tell = told_by(os.environ)
+    output.show_logs()
     with actions.open_bus(directory, user) as bus:
         notices = Notices(bus)
         while True:

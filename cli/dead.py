@@ -10,7 +10,7 @@ from .. import subscribers  # loads what a command needs of it when it runs
 from . import actions
 from .commands import Commands
 from .job_choice import Choice, Filter, Seq, named
-from .job_views import jobs_named, print_job, print_jobs
+from .job_views import code_of_list, jobs_named, print_job, print_jobs
 from .options import Directory, Json, OfQueue, User, Verbose
 
 TYPE_CHECKING = False
@@ -37,12 +37,13 @@ def show_list(
 ) -> int:
     """List dead letters and why they failed, by queue.
 
-    With --since only those that died since then. Exit code 4 when there are none.
+    With --since only those that died since then. Exit code 4 when there are none, 1 when a queue
+    can't take in more of the log.
     """
     with actions.open_bus(directory, user) as bus:
-        found = (job for _, jobs in wanted.find(bus, (_DEAD,)) for job in jobs)
-        count = print_jobs(bus, found, json)
-    return 0 if count else actions.NOTHING
+        found = list(wanted.find(bus, (_DEAD,)))
+        count = print_jobs(bus, (job for _, jobs in found for job in jobs), json)
+        return code_of_list(count, (queue for queue, _ in found))
 
 
 @dead.command("show", example="bus dead show 17 --json")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import orjson
 
 from .. import subscribers  # loads what a command needs of it when it runs
+from ..bus import SegmentMissing
 from ..schema import InvalidInput, NotFound, format_ts
-from . import output
+from . import actions, output
 from .job_records import claim_record, job_record
 from .messages import print_in_full
 from .queue_views import duration
@@ -28,13 +29,22 @@ _HEADINGS = ("queue", "seq", "type", "state", "attempt", "when", "error")
 
 
 def queues_named(bus: Bus, name: str | None) -> list[Queue]:
-    """Return the queue of a name, or all when there is none; filled."""
+    """Return the queue of a name, or all when there is none; filled, as far as that can be."""
     stored = subscribers.Queues(bus)
     infos = stored.list() if name is None else [stored.get(name)]
     queues = [subscribers.Queue(bus, info) for info in infos]
     for queue in queues:
         queue.fill()
+        if queue.stuck is not None:
+            output.note(str(queue.stuck))
     return queues
+
+
+def code_of_list(count: int, queues: Iterable[Queue]) -> int:
+    """Return the exit code of a list of so many jobs: 1 when some may be missing, 4 for none."""
+    if any(queue.stuck is not None for queue in queues):
+        return 1
+    return 0 if count else actions.NOTHING
 
 
 def jobs_named(
@@ -89,18 +99,26 @@ def print_jobs(bus: Bus, jobs: Iterable[Job], json: bool) -> int:
 
 
 def _record(bus: Bus, job: Job) -> dict[str, object]:
-    message = bus.log.at(job.seq)
-    return job_record(job) | ({"type": message.type} if message else {})
+    type = _type_of(bus, job)
+    return job_record(job) | ({} if type is None else {"type": type})
 
 
 def _row(bus: Bus, job: Job) -> Sequence[object]:
-    message = bus.log.at(job.seq)
     error = job.error or ""
     return (
-        *(job.queue, job.seq, message and message.type, state_of(job)),
+        *(job.queue, job.seq, _type_of(bus, job) or "?", state_of(job)),
         *(f"{job.attempt}/{job.max_attempts}", _when(job, bus.database.now_ms())),
         error if len(error) <= _ERROR_CHARS else error[: _ERROR_CHARS - 1] + "…",
     )
+
+
+def _type_of(bus: Bus, job: Job) -> str | None:
+    """Return the type of a job's message; None when that is lost with a part of the archive."""
+    try:
+        message = bus.log.at(job.seq)
+    except SegmentMissing:
+        return None
+    return None if message is None else message.type
 
 
 def state_of(job: Job) -> str:

@@ -12,7 +12,7 @@ from ..schema import InvalidInput
 from . import actions
 from .commands import Commands
 from .job_choice import Choice, Seq, Seqs, named
-from .job_views import jobs_named, print_job, print_jobs, queues_named
+from .job_views import code_of_list, jobs_named, print_job, print_jobs, queues_named
 from .options import Directory, Json, OfQueue, User, Verbose
 
 TYPE_CHECKING = False
@@ -61,7 +61,7 @@ def show_list(
 
     With --state queued alone they come in line: first what may be claimed, in the order of
     claiming, then what waits for its time (delayed), then what waits for others with its dedupe
-    key (held). Exit code 4 when there are none.
+    key (held). Exit code 4 when there are none, 1 when a queue can't take in more of the log.
     """
     states = state or []
     with actions.open_bus(directory, user) as bus:
@@ -69,8 +69,7 @@ def show_list(
         found = [job for each in queues for job in subscribers.list_jobs(each, states, limit)]
         if set(states) != {"queued"}:
             found.sort(key=lambda job: -job.seq)
-        count = print_jobs(bus, found[:limit], json)
-    return 0 if count else actions.NOTHING
+        return code_of_list(print_jobs(bus, found[:limit], json), queues)
 
 
 @job.command("show", example="bus job show 17")

@@ -11,6 +11,7 @@ from ..blobs import BlobStore
 from ..bus import Bus
 from ..schema import (
     PRIORITY_NAMES,
+    BusUnusable,
     InvalidInput,
     Message,
     NotFound,
@@ -31,6 +32,10 @@ from .options import (
     User,
     Verbose,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 commands = Commands()
 
@@ -72,8 +77,20 @@ def replay(
         newest = bus.log.newest_seq()
         if first > newest:
             raise NotFound(f"the log ends at {newest}, before {first}")
-        found = bus.read(from_seq=first, to_seq=last, type=type)
+        found = _or_from_where(bus.read(from_seq=first, to_seq=last, type=type), last)
         return _some(output.messages(found, bus.blobs, json=json, form=Message.to_line))
+
+
+def _or_from_where(found: Iterator[Message], last: int | None) -> Iterator[Message]:
+    """Yield messages; where a part of the archive is lost, say from where on there is more."""
+    from ..bus import SegmentMissing
+
+    try:
+        yield from found
+    except SegmentMissing as lost:
+        if last is not None and last <= lost.last_seq:
+            raise
+        raise BusUnusable(f"{lost}, or go on with --from {lost.last_seq + 1}") from lost
 
 
 @commands.command("read", example="bus read --type 'task.>' --since 10m")

@@ -46,6 +46,8 @@ def state_of(stats: QueueStats) -> str:
     """Return how a queue is, in one word."""
     if stats.info.paused_at_ms is not None:
         return "paused"
+    if stats.stuck is not None:
+        return "stuck"
     return "saturated" if stats.is_saturated else "open"
 
 

@@ -1,4 +1,4 @@
-"""Queues: list, show, create, set, pause, resume, purge."""
+"""Queues: list, show, create, set, pause, resume, purge, skip."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from .. import subscribers  # loads what a command needs of it when it runs
 from ..schema import InvalidInput
 from . import actions, output
 from .commands import Commands
+from .job_views import code_of_list, queues_named
 from .options import Directory, Json, QueueName, User, Verbose
 from .policy_options import PolicyOptions, make_queue
 from .queue_views import (
@@ -57,7 +58,8 @@ def list_queues(
     """List the queues, and how much waits in each.
 
     Oldest is how long the oldest job waits that a worker could take. A queue is saturated when
-    that is over a minute while its workers are busy. Exit code 4 when there are none.
+    that is over a minute while its workers are busy, and stuck when what it takes in next is in a
+    part of the archive that is lost. Exit code 4 when there are none, 1 when one is stuck.
     """
     window_s = actions.seconds(window, "--window")
     with actions.open_bus(directory, user) as bus:
@@ -71,7 +73,7 @@ def list_queues(
         print_json_lines(found)
     elif found:
         output.table(*list_table(found))
-    return 0 if found else actions.NOTHING
+    return _code_of(found) if found else actions.NOTHING
 
 
 @queue.command("show", example="bus queue show reviews --window 1h")
@@ -88,7 +90,8 @@ def show(
     """Print how a queue is doing.
 
     What waits, how fast and how well its work was done within the window, how long jobs waited
-    for a worker and how long they ran, and its policy. The newest 10,000 attempts count.
+    for a worker and how long they ran, and its policy. The newest 10,000 attempts count. Exit
+    code 1 when it is stuck.
     """
     window_s = actions.seconds(window, "--window")
     with actions.open_bus(directory, user) as bus:
@@ -104,7 +107,7 @@ def show(
         headings, rows = show_table(found)
         for what, value in (headings, *rows):
             output.line(f"{f'{what}:':<14}{value}")
-    return 0
+    return _code_of(found)
 
 
 @queue.command("create", example="bus queue create reviews --type 'review.*' --max-running 4")
@@ -220,16 +223,41 @@ def purge(
 ) -> int:
     """Cancel all that waits in a queue, and print how much that was.
 
-    What runs goes on, and the messages stay in the log. Exit code 4 when nothing waited.
+    What runs goes on, and the messages stay in the log. Exit code 4 when nothing waited, 1 when
+    the queue is stuck: then more may come.
     """
     output.show_logs()
     with actions.open_bus(directory, user) as bus:
-        count = subscribers.JobControl(subscribers.Queue.open(bus, name)).purge()
+        (found,) = queues_named(bus, name)
+        count = subscribers.JobControl(found).purge()
     if json:
         output.json_line({"queue": name, "cancelled": count})
     else:
         output.line(f"cancelled {output.counted(count, 'job')}")
-    return 0 if count else actions.NOTHING
+    return code_of_list(count, [found])
+
+
+@queue.command("skip", example="bus queue skip reviews")
+def skip(
+    name: QueueName,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Let a stuck queue go on without messages that are lost with a part of the archive.
+
+    It takes in all that can be read, and prints what it left out. What is put back later does not
+    come into this queue any more. Exit code 4 when it is not stuck.
+    """
+    with actions.open_bus(directory, user) as bus:
+        skipped = subscribers.JobControl(subscribers.Queue.open(bus, name)).skip()
+    for first, last in skipped:
+        if json:
+            output.json_line({"queue": name, "first_seq": first, "last_seq": last})
+        else:
+            output.line(f"skipped messages {first} to {last}")
+    return 0 if skipped else actions.NOTHING
 
 
 def _look(
@@ -242,6 +270,14 @@ def _look(
     if every is not None:
         go_on_watching(look, every, table=table, lines=print_json_lines if json else print_lines)
     return look()
+
+
+def _code_of(found: list[QueueStats]) -> int:
+    """Say what keeps queues from taking in more, and return the exit code for that."""
+    stuck = [stats.stuck for stats in found if stats.stuck is not None]
+    for why in stuck:
+        output.note(why)
+    return 1 if stuck else 0
 
 
 def _start(text: str | None) -> str | int:

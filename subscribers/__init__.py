@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .errors import NeverRetry as NeverRetry
     from .errors import QueueMismatch as QueueMismatch
     from .errors import QueueNotFound as QueueNotFound
+    from .errors import QueueStuck as QueueStuck
     from .errors import RetryLater as RetryLater
     from .errors import WrongJobState as WrongJobState
     from .health import checks as checks
@@ -106,6 +107,7 @@ __all__ = [
     "QueueMismatch",
     "QueueNotFound",
     "QueueStats",
+    "QueueStuck",
     "Queues",
     "ReplyTypes",
     "RetryLater",
@@ -179,6 +181,7 @@ _HOMES = {
     "QueueInfo": "queues",
     "QueueMismatch": "errors",
     "QueueNotFound": "errors",
+    "QueueStuck": "errors",
     "QueueStats": "queue_stats",
     "Queues": "queues",
     "ReplyTypes": "reply_types",

@@ -73,5 +73,5 @@ class DeadLetters:
         return self._jobs.get(self._queue.info, job.seq).state == job.state
 
     def _is_of(self, job: Job, pattern: TypePattern) -> bool:
-        message = self._bus.log.at(job.seq)
+        message = self._bus.log.readable(job.seq)
         return message is not None and pattern.matches(message.type)

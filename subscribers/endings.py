@@ -118,7 +118,7 @@ class Endings:
             return
         state = states.FAILED if rule == "fail" else states.DEAD
         self._jobs.end(info, seq, state, now_ms, RAN_OUT, job.dedupe_key)
-        message = self._bus.log.at(seq)
+        message = self._bus.log.readable(seq)
         if message is not None:
             self._bus.log.append(words(message, state, RAN_OUT))
 
@@ -154,7 +154,7 @@ class Endings:
             if token is not None:
                 self._claims.lose(token, why, now_ms)
             self._jobs.end(info, job.seq, states.CANCELLED, now_ms, why, job.dedupe_key)
-        live = [self._bus.log.at(job.seq) for job in given_up if job.ended_at_ms is None]
+        live = [self._bus.log.readable(job.seq) for job in given_up if job.ended_at_ms is None]
         tell_cancelled(self._bus, info, [(message, why) for message in live if message])
         self._bus.ring()
 

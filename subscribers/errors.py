@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ..schema import AckbusError, InvalidInput, NotFound, Refused
+from ..schema import AckbusError, BusUnusable, InvalidInput, NotFound, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus import SegmentMissing
 
 
 class ClaimLost(Refused):
@@ -22,6 +26,21 @@ class JobNotFound(NotFound):
 
 class QueueMismatch(Refused):
     """A queue of this name is there, with another pattern or policy."""
+
+
+class QueueStuck(BusUnusable):
+    """A queue can't take in more: what comes next is in a part of the archive that can't be read.
+
+    Attributes:
+        first_seq, last_seq: the range of the log that is lost.
+    """
+
+    def __init__(self, name: str, lost: SegmentMissing) -> None:
+        self.first_seq, self.last_seq = lost.first_seq, lost.last_seq
+        super().__init__(
+            f"queue {name!r} can't take in more: {lost}, or let it go on without them:"
+            f" bus queue skip {name}"
+        )
 
 
 class WrongJobState(Refused):

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
-from ..schema import Message, TypePattern
+from ..bus import SegmentMissing
+from ..schema import BusUnusable, Message, TypePattern
 from .answers import tell_cancelled
+from .errors import QueueStuck
 from .wishes import WorkHeaders
 
 TYPE_CHECKING = False
@@ -53,6 +55,7 @@ class Filler:
     def __init__(self, bus: Bus, info: QueueInfo, queues: Queues, jobs: Jobs) -> None:
         self._bus = bus
         self._queue_id = info.id
+        self._name = info.name
         self._pattern = TypePattern(info.pattern)
         self._queues = queues
         self._jobs = jobs
@@ -62,12 +65,22 @@ class Filler:
         self._read: dict[int, Message] = {}
 
     def look(self) -> Page | None:
-        """Look for messages that are not jobs yet; None when there are none. Writes no job."""
+        """Look for messages that are not jobs yet; None when there are none. Writes no job.
+
+        Raises:
+            QueueStuck: there are none before a part of the archive that is lost.
+        """
         base, newest = self._queues.position(self._queue_id)
         if newest <= self._looked_upto:
             return None
         after = max(base, self._looked_upto)
-        messages = self._matching(after, newest)
+        stuck = None
+        try:
+            messages = self._matching(after, newest)
+        except SegmentMissing as lost:
+            stuck = QueueStuck(self._name, lost)
+            newest = max(after, lost.first_seq - 1)
+            messages = self._matching(after, newest)
         is_final = not self._bus.database.writing  # a transaction's own messages may be undone
         self._read = {message.seq: message for message in messages} if is_final else {}
         if messages:
@@ -77,6 +90,8 @@ class Filler:
             self._looked_upto = newest
         if newest - base > STORE_AFTER:
             self._queues.pass_by(self._queue_id, base, newest)
+        if stuck is not None:
+            raise stuck
         return None
 
     def _matching(self, after: int, newest: int) -> list[Message]:
@@ -120,7 +135,15 @@ class Filler:
         tell_cancelled(self._bus, info, duplicates)
 
     def message(self, seq: int) -> Message:
-        """Return the message of a job that is claimed."""
-        message = self._read.pop(seq, None) or self._bus.log.at(seq)
+        """Return the message of a job that is claimed.
+
+        Raises:
+            BusUnusable: it is in a part of the archive that is lost.
+        """
+        try:
+            message = self._read.pop(seq, None) or self._bus.log.at(seq)
+        except SegmentMissing as lost:
+            give_up = f"bus job cancel {seq} --queue {self._name}"
+            raise BusUnusable(f"{lost}, or give the job up: {give_up}") from lost
         assert message is not None
         return message

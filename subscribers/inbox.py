@@ -324,18 +324,8 @@ class Inbox:
 
     def _requeued(self, limit: int) -> list[Message]:
         seqs = self._deliveries.requeued(self.agent, limit)
-        return [message for seq in seqs if (message := self._message(seq)) is not None]
-
-    def _message(self, seq: int) -> Message | None:
-        from ..bus import SegmentMissing  # requeued messages are few
-
-        try:
-            return self.bus.log.at(seq)
-        except SegmentMissing as error:  # it must not keep other mail back
-            import logging
-
-            logging.getLogger("ackbus.inbox").warning("requeued message %s: %s", seq, error)
-            return None
+        # One that can't be read must not keep other mail back.
+        return [message for seq in seqs if (message := self.bus.log.readable(seq)) is not None]
 
     def _shows(self, message: Message, wanted: TypePattern | None) -> bool:
         if wanted is not None and not wanted.matches(message.type):

@@ -84,16 +84,39 @@ class JobControl:
                 self._endings.give_up(info, waiting, "purged")
             count += len(waiting)
 
+    def skip(self) -> list[tuple[int, int]]:
+        """Let the queue go on after what is lost of the archive, without making jobs of it.
+
+        Returns:
+            The ranges of the log that it takes in nothing of any more: first and last seq.
+        """
+        skipped: list[tuple[int, int]] = []
+        while True:
+            self._queue.fill()
+            stuck = self._queue.stuck
+            if stuck is None:
+                break
+            info = self._info()
+            if self._queues.pass_by(info.id, info.filled_seq, stuck.last_seq):
+                skipped.append((stuck.first_seq, stuck.last_seq))
+        for each in self._bus.limits.list() if skipped else ():
+            if (each.kind, each.name) == ("queue", self._queue.name):
+                self.limit(each.max_waiting)  # what was skipped does not wait any more
+        return skipped
+
     def limit(self, max_waiting: int) -> None:
         """Let at most so many messages wait in the queue; publishers of more are refused.
 
         Raises:
             InvalidInput: the limit is not at least 1, or the queue's first message is still to
                 come: until then it has no way to tell what will wait in it.
+            QueueStuck: a part of the archive is lost, so it can't be told what waits.
         """
         self._queue.fill()
         with self._bus.database.write():
             self._queue.fill()  # what came since; from here on triggers count
+            if self._queue.stuck is not None:
+                raise self._queue.stuck
             info = self._info()
             if info.filled_seq > self._bus.log.newest_seq():
                 raise InvalidInput(

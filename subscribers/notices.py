@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+
+from ..bus import SegmentMissing
 from .reply_types import request_type_of
 from .work_statements import SQL
 
@@ -11,6 +14,8 @@ if TYPE_CHECKING:
 
     from ..bus import Bus
     from ..schema import Message
+
+_log = logging.getLogger("ackbus.notices")
 
 #: How many conversations without a request are remembered, so that each of their messages is
 #: looked at once.
@@ -53,10 +58,20 @@ class Notices:
         if newest == after:
             return
         since_ms = None if after else first_since_ms
-        for message in self._bus.read(from_seq=after + 1, to_seq=newest, since_ms=since_ms):
+        for message in self._read(after, newest, since_ms):
             if self._is_news(message) and self._note(message):
                 yield message
         self._database.change(SQL["advance_notices"], (newest,))
+
+    def _read(self, after: int, newest: int, since_ms: int | None) -> Iterator[Message]:
+        """Yield a range of the log; what is lost of the archive is told, and left out for good."""
+        while True:
+            try:
+                yield from self._bus.read(from_seq=after + 1, to_seq=newest, since_ms=since_ms)
+                return
+            except SegmentMissing as lost:
+                _log.warning("nobody is told of answers there: %s", lost)
+                after = lost.last_seq
 
     def _is_news(self, message: Message) -> bool:
         """Say whether a message answers a request, and its conversation has no notice yet."""
@@ -78,7 +93,10 @@ class Notices:
         """Whether the request is archived: the message that is answered tells, if it names one."""
         if self._database.value(SQL["is_told"], (conversation,)) or answer.in_reply_to is None:
             return False
-        asked = self._bus.get(answer.in_reply_to)
+        try:
+            asked = self._bus.get(answer.in_reply_to)
+        except SegmentMissing:  # something archived was asked; this, by the type of the answer
+            return True
         return asked is not None and (asked.type, asked.conversation) == (
             request_type,
             conversation,

@@ -8,6 +8,7 @@ from ..schema import InvalidInput, check_agent
 from .at_hand import NEWS, AtHand, next_change_ms
 from .claims import Claim, Claims, Outcome
 from .endings import Endings
+from .errors import QueueStuck
 from .filling import Filler
 from .jobs import FAILED, Jobs
 from .queues import BEGINNING, QueueInfo, Queues
@@ -51,11 +52,13 @@ class Queue:
     Attributes:
         bus: the bus that it is in.
         info: what is stored about it, as last read.
+        stuck: what kept it from taking in more when it was filled last, or None.
     """
 
     def __init__(self, bus: Bus, info: QueueInfo) -> None:
         self.bus = bus
         self.info = info
+        self.stuck: QueueStuck | None = None
         self._queues = Queues(bus)
         self._jobs = Jobs(bus.database)
         self._claims = Claims(bus.database)
@@ -107,12 +110,18 @@ class Queue:
     def fill(self) -> None:
         """Take in all that the log holds now, so that counts and lists are complete.
 
-        Claiming does this by itself, as far as it needs.
+        Claiming does this by itself, as far as it needs. Where a part of the archive is lost, it
+        stops before that, and `stuck` tells: what is in the queue can be looked after all the same.
         """
         self._refresh()
-        while (page := self._filler.look()) is not None:
-            with self.bus.database.write():  # a page a transaction, each by the policy of its time
-                self._filler.store(page, self._refresh())
+        try:
+            while (page := self._filler.look()) is not None:
+                with self.bus.database.write():  # a page each, by the policy of its time
+                    self._filler.store(page, self._refresh())
+        except QueueStuck as stuck:
+            self.stuck = stuck
+        else:
+            self.stuck = None
 
     def claim(
         self,
@@ -144,6 +153,7 @@ class Queue:
         Raises:
             InvalidInput: an argument breaks a rule.
             BusBusy: other writers kept the bus for too long; nothing was claimed.
+            QueueStuck: there is no more before a part of the archive that is lost.
         """
         lease_ms = _lease_ms(lease_s)
         if not 1 <= limit <= MAX_CLAIMS:
@@ -289,7 +299,11 @@ class Queue:
         found = AtHand.of(self.bus.database, self.info, limit) if page is None else NEWS
         may_begin = not found.is_shut or found.is_due or found.is_lost
         if not was_idle and may_begin and not (found.is_by_age and found.ready >= limit):
-            page = self._filler.look()
+            try:
+                page = self._filler.look()
+            except QueueStuck:
+                if not found.is_something:
+                    raise
         for _ in range(0 if found.is_by_age else MAX_PAGES):  # what is most urgent may stand last
             if page is None or not page.is_full:
                 break

@@ -78,6 +78,7 @@ class QueueStats:
 
     Attributes:
         info: the queue.
+        stuck: why it can't take in more of the log, or None; the counts are of what it has.
         at_ms: when this was so, in epoch milliseconds.
         waiting: jobs that a worker could claim now.
         delayed: jobs that wait for their time.
@@ -99,6 +100,7 @@ class QueueStats:
     """
 
     info: QueueInfo
+    stuck: str | None
     at_ms: int
     waiting: int
     delayed: int
@@ -157,6 +159,7 @@ class QueueStats:
         covered_ms = now_ms - max(begin_ms, _reaches_back_to(info, newest))
         return cls(
             info=info,
+            stuck=None if queue.stuck is None else str(queue.stuck),
             at_ms=now_ms,
             waiting=counts[states.OPEN],
             delayed=counts[states.TIME],

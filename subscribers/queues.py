@@ -166,9 +166,9 @@ class Queues:
         ((filled_seq, newest_seq),) = self._database.rows(SQL["filled_seq"], (queue_id,))
         return filled_seq, newest_seq
 
-    def pass_by(self, queue_id: int, base: int, upto: int) -> None:
-        """Move a queue's position over messages that don't fit, if it is still at `base`."""
-        self._database.change(SQL["pass_by"], (upto, queue_id, base))
+    def pass_by(self, queue_id: int, base: int, upto: int) -> bool:
+        """Move a queue's position over messages that it doesn't take, if it is still at `base`."""
+        return bool(self._database.change(SQL["pass_by"], (upto, queue_id, base)))
 
     def advance(self, queue_id: int, upto: int, clock_ms: int, offset_ms: int) -> None:
         """Move a queue's position and its clock, in the caller's transaction."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..bus import Heartbeats
+from ..bus import Heartbeats, SegmentMissing
 from ..schema import InvalidInput, is_running
 from .claims import Claims
 from .cursors import Cursors
@@ -137,5 +137,8 @@ class Retention:
     def _first_to_come(self, info: QueueInfo) -> int | None:
         """Return the first message that the queue has not taken in."""
         found = self._bus.log.read(after_seq=info.filled_seq, type=info.pattern)
-        message = next(found, None)
+        try:
+            message = next(found, None)
+        except SegmentMissing as lost:  # what it waits for may come back
+            return max(lost.first_seq, info.filled_seq + 1)
         return None if message is None else message.seq

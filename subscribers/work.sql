@@ -29,7 +29,7 @@ SELECT filled_seq, ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'message
 
 -- name: pass_by
 -- What fits not. Only from where the filler began: another one may have been here.
-UPDATE queues SET filled_seq = ?1 WHERE id = ?2 AND filled_seq = ?3;
+UPDATE queues SET filled_seq = ?1 WHERE id = ?2 AND filled_seq = ?3 RETURNING id;
 
 -- name: advance_filling
 UPDATE queues SET filled_seq = ?, rank_clock_ms = ?, rank_offset_ms = ? WHERE id = ?;

@@ -79,7 +79,9 @@ def test_segments_are_listed_and_verified(run_bus: RunBus, filled: Bus) -> None:
     replay = run_bus("replay", "--from", "1")
     assert (replay.code, replay.out) == (1, "")
     assert replay.err.startswith(f"bus: messages 1 to 5 are in {listed['file']}, which can't be")
-    assert replay.err.endswith("put it back, or go on after 5\n")
+    assert replay.err.endswith("put it back, or go on with --from 6\n")
+    for shown in (run_bus("replay", "--from", "1", "--to", "5"), run_bus("show", "3")):
+        assert (shown.code, shown.err.endswith("put it back\n")) == (1, True)
     assert run_bus("replay", "--from", "6").code == 0
 
 

@@ -1,4 +1,4 @@
-"""bus queue list, show, create, set, pause, resume, purge."""
+"""bus queue list, show, create, set, pause, resume, purge. Of skip: test_lost_segment.py."""
 
 import json
 import signal
