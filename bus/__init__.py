@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .heartbeats import Heartbeat as Heartbeat
     from .heartbeats import Heartbeats as Heartbeats
     from .heartbeats import Liveness as Liveness
+    from .imports import Imports as Imports
     from .leases import Lease as Lease
     from .leases import Leases as Leases
     from .maintenance import Maintenance as Maintenance
@@ -45,6 +46,7 @@ __all__ = [
     "Heart",
     "Heartbeat",
     "Heartbeats",
+    "Imports",
     "Lease",
     "Leases",
     "Listener",
@@ -75,6 +77,7 @@ _HOMES = {
     "Heart": "heartbeats",
     "Heartbeat": "heartbeats",
     "Heartbeats": "heartbeats",
+    "Imports": "imports",
     "Lease": "leases",
     "Leases": "leases",
     "Liveness": "heartbeats",

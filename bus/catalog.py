@@ -8,6 +8,8 @@ ask, from its own position; what is newer than that is simply read.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from ..schema import AckbusError
 from .statements import SQL
 
@@ -104,9 +106,11 @@ class Catalog:
         return {block for (block,) in rows}
 
     def _catch_up_if_far(self, newest_seq: int) -> None:
-        """Catch up when much is uncounted; a reader that can't write reads it all instead."""
+        """Catch up when much is uncounted."""
         if newest_seq - self.position() > STEP_MESSAGES:
-            try:
-                self.catch_up(newest_seq)
-            except AckbusError:
-                return  # the answer is the same, only slower
+            self.try_to_catch_up(newest_seq)
+
+    def try_to_catch_up(self, newest_seq: int) -> None:
+        """Catch up, if this process can write; else the answers are the same, only slower."""
+        with suppress(AckbusError):
+            self.catch_up(newest_seq)

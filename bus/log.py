@@ -1,31 +1,21 @@
-"""The log: the table `messages`, and every way of appending to it and reading it."""
+"""The log: every way of reading the table `messages`, and what is archived before it."""
 
 from __future__ import annotations
 
 import heapq
-from contextlib import suppress
 from itertools import islice
 
 import orjson
 
-from ..schema import (
-    BlobMissing,
-    Draft,
-    IdConflict,
-    InvalidInput,
-    Message,
-    Receipt,
-    RowRefused,
-    UnknownParent,
-    pages,
-)
+from ..schema import Draft, Message, Receipt, pages
 from .archive import SegmentMissing
+from .appending import Appender
 from .statements import SQL
 from .wanted import Wanted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
     from ..blobs import BlobStore
@@ -58,6 +48,7 @@ class Log:
         self._catalog = catalog
         self._archive = archive
         self._doorbell = doorbell
+        self._appender = Appender(database, blobs, self.get)
 
     def append(self, drafts: Iterable[Draft], *, as_history: bool = False) -> list[Receipt]:
         """Store messages in one transaction, all or none, and wake the waiters after it.
@@ -81,81 +72,9 @@ class Log:
             LimitReached: a draft is for a queue or an inbox that is full.
             BusBusy: the write lock could not be had in time.
         """
-        now_ms = self._database.now_ms()
-        rows = [draft.prepare(now_ms) for draft in drafts]
-        for row in rows:
-            if row.large_payload is not None:
-                row.payload_ref = self._blobs.put(row.large_payload)
-        receipts = self._append_rows(rows, as_history)
+        receipts = self._appender.append(drafts, as_history)
         self._database.after_commit(self._doorbell.ring)
         return receipts
-
-    def _append_rows(self, rows: list[Row], as_history: bool) -> list[Receipt]:
-        if not rows:
-            return []
-        if as_history or all(row.in_reply_to is None for row in rows):
-            if len(rows) == 1 and rows[0].payload_ref is None:
-                return [self._append_row(rows[0])]
-            with suppress(RowRefused):  # which one of them, and why, shows one by one
-                return self._append_at_once(rows)
-        with self._database.write():
-            return [self._append_one(row, as_history) for row in rows]
-
-    def _append_at_once(self, rows: list[Row]) -> list[Receipt]:
-        with self._database.write() as connection:
-            for row in rows:
-                self._secure_blob(row)
-            connection.executemany(SQL["append"], [row.values() for row in rows])
-            next_seq = connection.last_insert_rowid() + 1  # nobody else adds any meanwhile
-        first = next_seq - len(rows)
-        return [Receipt(seq, row.id) for seq, row in enumerate(rows, first)]
-
-    def _append_one(self, row: Row, as_history: bool) -> Receipt:
-        if row.in_reply_to is not None and not as_history:
-            self._join_conversation(row)
-        self._secure_blob(row)
-        return self._append_row(row)
-
-    def _append_row(self, row: Row) -> Receipt:
-        try:
-            self._database.change(SQL["append"], row.values())
-        except RowRefused as error:
-            return self._receipt_of_refused(row, error)
-        return Receipt(self._database.connection.last_insert_rowid(), row.id)
-
-    def _join_conversation(self, row: Row) -> None:
-        assert row.in_reply_to is not None
-        parent = self._database.row(SQL["conversation_of"], (row.in_reply_to,))
-        conversation = parent[0] if parent else self._conversation_of_archived(row.in_reply_to)
-        if conversation is None:
-            raise UnknownParent(f"no message {row.in_reply_to!r} to reply to; see 'bus read'")
-        if row.correlation_id is None:
-            row.correlation_id = conversation
-
-    def _conversation_of_archived(self, id: str) -> str | None:
-        message = self._archived(id)
-        return None if message is None else message.conversation
-
-    def _secure_blob(self, row: Row) -> None:
-        """Make sure, under the write lock, that the collector has not taken the blob meanwhile."""
-        if row.payload_ref is None or row.payload_ref in self._blobs:
-            return
-        if row.large_payload is None:
-            raise BlobMissing(f"no blob {row.payload_ref} in the store; put it there first")
-        self._blobs.put(row.large_payload)
-
-    def _receipt_of_refused(self, row: Row, error: RowRefused) -> Receipt:
-        stored = self.get(row.id)
-        if stored is None:
-            from .waiting_limits import WaitingLimits
-
-            reached = WaitingLimits(self._database).reached_by(row.type, row.to_agent)
-            refusal = reached or InvalidInput(f"the log refused message {row.id!r}: {error}")
-            raise refusal from error
-        differing = row.differs_from(stored)
-        if differing:
-            raise IdConflict(row.id, stored.seq, differing) from error
-        return Receipt(stored.seq, stored.id, duplicate=True)
 
     def get(self, id: str) -> Message | None:
         """Return the message with this id, or None.
@@ -218,6 +137,22 @@ class Log:
                 yield Message(row, self._blobs)
             last = rows[-1][0] - 1
         yield from self._archive.read_backwards(after, last)
+
+    def last_sent_ms(self, agent: str) -> int | None:
+        """Return when the newest message of an agent was sent, in epoch milliseconds, or None.
+
+        Reads some 2,000 messages at most where the catalog could be brought up to date.
+
+        Raises:
+            SegmentMissing: it may be in a part of the archive that is missing or damaged.
+        """
+        newest = self.newest_seq()
+        self._catalog.try_to_catch_up(newest)
+        for start, end in reversed(list(self._catalog.spans(0, newest, None, agent, None))):
+            for message in self._backwards(start, end, PAGE_MESSAGES):
+                if message.from_agent == agent:
+                    return message.ts_ms
+        return None
 
     def addressed_to(self, agent: str, after_seq: int, limit: int) -> list[Message]:
         """Return up to `limit` messages to an agent, and broadcasts, above `after_seq`, in order.

@@ -286,3 +286,12 @@ UPDATE archive_state SET last_seq = ?;
 
 -- name: remove_archived
 DELETE FROM messages WHERE seq > ? AND seq <= ?;
+
+-- imports -------------------------------------------------------------------------------------
+
+-- name: imports
+SELECT value FROM meta WHERE key = 'imports';
+
+-- name: set_imports
+INSERT INTO meta (key, value) VALUES ('imports', ?)
+  ON CONFLICT (key) DO UPDATE SET value = excluded.value;

@@ -64,7 +64,9 @@ def archive(
     They stay in the log: replay, read, show, trace and search find them there. What moves is what
     every agent has acknowledged and every queue has done with. Those that nobody has seen for
     --idle-after don't count; they are named here, and such an agent's next poll says which of its
-    mail was archived unread.
+    mail was archived unread. An agent is seen when it acknowledges, publishes, beats its heart, or
+    runs a loop, but not when it only polls, which changes nothing. Mail that is younger, or was
+    imported since, waits too.
     """
     if before is not None and older_than is not None:
         raise InvalidInput("give --before or --older-than, not both")

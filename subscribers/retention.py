@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..bus import Heartbeats, SegmentMissing
+from ..bus import Heartbeats, Imports, SegmentMissing
 from ..schema import InvalidInput, is_running
 from .claims import Claims
 from .cursors import Cursors
@@ -35,7 +35,7 @@ class Hold:
         name: whose.
         seq: the first message that it needs.
         seen_ms: when it was last seen to do something, in epoch milliseconds, or that message was
-            sent, whichever is later.
+            sent, or came by an import, whichever is latest.
         is_living: whether that is not too long ago.
     """
 
@@ -67,7 +67,9 @@ class Retention:
     An inbox needs its first message that is not acknowledged; broadcasts of others count for agents
     that have acknowledged something before, or have a loop. A queue needs the first message that
     is not a job yet, or is a job that is not over. Who has not been seen for `idle_after_s` is
-    waited for no longer.
+    waited for no longer: an agent that has not acknowledged, published or beaten its heart, has no
+    loop that runs, and whose first unread message is as old, or came by an import as long ago.
+    Polling can't be seen, since it changes nothing.
 
     Args:
         bus: an open bus.
@@ -82,6 +84,7 @@ class Retention:
         self._cursors = Cursors(bus.database)
         self._jobs = Jobs(bus.database)
         self._claims = Claims(bus.database)
+        self._imports = Imports(bus.database)
 
     def plan(self, wanted_seq: int) -> Plan:
         """Return up to where the log may be archived, if nothing above `wanted_seq` is to be."""
@@ -120,11 +123,22 @@ class Retention:
             cursor, moved_ms = moved.get(name, (0, 0))
             seq = log.first_for(name, cursor, by_name=name not in moved and name not in loops)
             if seq is not None:
-                message = log.at(seq)
-                sent_ms = 0 if message is None else message.ts_ms
                 looped_ms = now_ms if name in loops and is_running(loops[name]) else 0
-                seen_ms = max(moved_ms, beats.get(name, 0), looped_ms, sent_ms)
-                yield self._hold(INBOX, name, seq, seen_ms)
+                acted_ms = max(moved_ms, beats.get(name, 0), looped_ms, self._sent_ms(name))
+                yield self._hold(INBOX, name, seq, max(acted_ms, self._came_ms(seq)))
+
+    def _sent_ms(self, agent: str) -> int:
+        """Return when an agent published something last; 0 for never, as far as can be read."""
+        try:
+            return self._bus.log.last_sent_ms(agent) or 0
+        except SegmentMissing:
+            return 0
+
+    def _came_ms(self, seq: int) -> int:
+        """Return since when a message waits: an imported one may have been sent long before."""
+        message = self._bus.log.at(seq)
+        sent_ms = 0 if message is None else message.ts_ms
+        return max(sent_ms, self._imports.came_ms(seq) or 0)
 
     def _queues(self) -> Iterator[Hold]:
         for info in Queues(self._bus).list():

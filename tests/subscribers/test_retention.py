@@ -1,12 +1,13 @@
 """Retention: who holds the log, who is waited for no longer, and how these learn of it."""
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ackbus import Bus, Draft, Inbox, InvalidInput, Queue
-from ackbus.export import Archiver
+from ackbus.export import Archiver, import_jsonl
 from ackbus.schema import MailArchived
 from ackbus.subscribers import Hold, Retention
 
@@ -137,6 +138,57 @@ def test_mail_for_an_agent_that_never_came_waits_as_long(bus: Bus, clock: Clock)
     assert holds(bus) == [("inbox", "stranger", 1, True)]
     clock.now_ms += 8 * DAY_MS
     assert holds(bus) == [("inbox", "stranger", 1, False)]
+
+
+def test_agent_that_publishes_is_seen_and_one_that_only_polls_is_not(
+    bus: Bus, clock: Clock
+) -> None:
+    """Polling changes nothing (promise 4), so there is nothing to see."""
+    publish(bus, 3)
+    for name in ("publishes", "polls"):
+        Inbox(bus, name).ack(1)
+    clock.now_ms += 8 * DAY_MS
+    bus.publish("note", from_agent="publishes")
+    assert Inbox(bus, "polls").poll() != []
+    found = {name: is_living for _, name, _, is_living in holds(bus)}
+    assert found == {"publishes": True, "polls": False}
+    archive(bus, 4)
+    clock.now_ms += 6 * DAY_MS
+    publish(bus, 5)
+    (hold,) = (hold for hold in Retention(bus).holds() if hold.name == "publishes")
+    assert hold.seen_ms == clock.now_ms - 6 * DAY_MS
+    clock.now_ms += 2 * DAY_MS
+    assert {is_living for _, name, _, is_living in holds(bus) if name == "publishes"} == {False}
+
+
+def test_agent_whose_last_message_is_archived_was_seen_when_it_sent_it(
+    bus: Bus, clock: Clock
+) -> None:
+    bus.publish("note", from_agent="worker")
+    publish(bus, 1, to="worker")
+    sent_ms = clock.now_ms
+    with Archiver(bus) as archiver:
+        archiver.archive(1)
+    clock.now_ms += DAY_MS
+    (hold,) = Retention(bus).holds()
+    assert (hold.name, hold.seen_ms) == ("worker", sent_ms)
+    Path(bus.archive.path(bus.archive.segments()[0])).unlink()
+    assert Retention(bus).holds() == [hold]
+
+
+def test_imported_mail_waits_from_when_it_came(bus: Bus, clock: Clock) -> None:
+    """However old it is: nobody here has had the time to read it."""
+    line = b'{"seq":%d,"id":"old-%d","ts":"2020-01-01T00:00:00Z","from":"a","to":"b","type":"t"}\n'
+    import_jsonl(bus, io.BytesIO(b"".join(line % (n, n) for n in range(3))))
+    assert holds(bus) == [("inbox", "b", 1, True)]
+    clock.now_ms += 8 * DAY_MS
+    import_jsonl(bus, io.BytesIO(line % (9, 9)))
+    assert holds(bus) == [("inbox", "b", 1, False)]
+    archive(bus, 3)
+    assert holds(bus) == [("inbox", "b", 4, True)]
+    import_jsonl(bus, io.BytesIO(line % (9, 9)))  # nothing new
+    clock.now_ms += 8 * DAY_MS
+    assert holds(bus) == [("inbox", "b", 4, False)]
 
 
 def test_queue_from_which_nobody_claims_is_not_living(bus: Bus, clock: Clock) -> None:

@@ -1,0 +1,55 @@
+"""Which messages came by an import, and when: an entry of the table `meta`.
+
+An imported message keeps the time at which it was sent, on another bus maybe and long ago. How long
+it has waited here is another matter, which retention asks about.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..schema import Database
+
+    #: First seq, last seq, and the epoch millisecond at which the last of them came.
+    Range = tuple[int, int, int]
+
+#: What follows within this is one import, in milliseconds: an hour. Nobody counts days by it.
+_JOIN_MS = 3_600_000
+
+#: How many imports are remembered. What older ones brought counts by when it was sent.
+_MAX_RANGES = 1000
+
+
+class Imports:
+    """The entry `imports` of the table `meta`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def note(self, first_seq: int, last_seq: int) -> None:
+        """Note that these messages have come now; in the transaction that stores them."""
+        now_ms = self._database.now_ms()
+        ranges = self._ranges()
+        if ranges and now_ms - ranges[-1][2] < _JOIN_MS:
+            first_seq = ranges.pop()[0]
+        ranges.append((first_seq, last_seq, now_ms))
+        text = orjson.dumps(ranges[-_MAX_RANGES:]).decode()
+        self._database.change(SQL["set_imports"], (text,))
+
+    def came_ms(self, seq: int) -> int | None:
+        """Return when a message came by an import, in epoch milliseconds; None for others.
+
+        What was published here while an import ran counts as imported too: it came no later.
+        """
+        for first_seq, last_seq, at_ms in self._ranges():
+            if first_seq <= seq <= last_seq:
+                return at_ms
+        return None
+
+    def _ranges(self) -> list[Range]:
+        text = self._database.value(SQL["imports"])
+        return [] if text is None else [tuple(each) for each in orjson.loads(text)]
