@@ -41,7 +41,10 @@ commands = Commands()
 def doctor(
     full: Annotated[
         bool,
-        typer.Option("--full", help="Read every page, blob and segment, however long it takes."),
+        typer.Option(
+            "--full",
+            help="Read every page, blob, segment and exported line, however long it takes.",
+        ),
     ] = False,
     json: Json = False,
     directory: Directory = None,
@@ -100,7 +103,7 @@ def _of_file(database: Database, full: bool) -> Iterator[Finding]:
         {
             **bus.checks(opened, full=full),
             **subscribers.checks(opened),
-            **export.checks(opened),
+            **export.checks(opened, full=full),
         }
     )
 

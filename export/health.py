@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import chain
 
-from ..schema import holders, ok, old_programs, warn
+from ..schema import bad, holders, ok, old_programs, warn
 from .exporter import MIN_PAUSE_S
 from .parts import Parts
 from .position import Position, Rotation
+from .replaced import NotImported, exported_files, last_in_log, refuse_unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ..bus import Bus
     from ..schema import Finding
@@ -24,9 +26,13 @@ _PATIENCE_S = 3.0
 _NAMED = 5
 
 
-def checks(bus: Bus) -> dict[str, Callable[[], Finding]]:
-    """Return the checks of what this room owns."""
-    return {"export": lambda: _export(bus), "archiver": lambda: _archiver(bus)}
+def checks(bus: Bus, *, full: bool) -> dict[str, Callable[[], Finding]]:
+    """Return the checks of what this room owns; the full ones read every line that was exported."""
+    return {
+        "export": lambda: _export(bus),
+        "bus.jsonl": lambda: _lines(bus, full),
+        "archiver": lambda: _archiver(bus),
+    }
 
 
 def _export(bus: Bus) -> Finding:
@@ -47,12 +53,47 @@ def _export(bus: Bus) -> Finding:
     if not position:
         return ok("nothing was exported, and no exporter runs")
     if not os.path.exists(bus.layout.jsonl):
-        return warn("bus.jsonl was removed", "'bus export' writes it again")
+        return warn(
+            "bus.jsonl is not there: it was removed, or this is a backup, which has none",
+            "'bus export' writes it",
+        )
     if behind:
         return warn(
             f"bus.jsonl is {behind:,} messages behind, and no exporter runs", "run 'bus export'"
         )
-    return ok("bus.jsonl has everything; no exporter runs")
+    return ok("everything was exported; no exporter runs")
+
+
+def _lines(bus: Bus, full: bool) -> Finding:
+    """Find what the next export would stumble over, as that finds it."""
+    files = exported_files(bus.layout.jsonl)
+    if not files:
+        return ok("none")
+    if holders(bus.layout.export_lock):
+        return ok("an exporter is writing it")
+    if full:
+        return _compared(bus, files)
+    if Position(bus.database).is_of(bus.layout.jsonl):
+        return ok("as the last export left it; --full reads it")
+    return warn(
+        "not as the last export left it: git or somebody else wrote it",
+        "'bus export' goes on with it, or says what is in the way; so does --full",
+    )
+
+
+def _compared(bus: Bus, files: list[str]) -> Finding:
+    try:
+        refuse_unknown(bus)
+    except NotImported as error:
+        return bad(str(error), "'bus export' refuses it until then")
+    if last_in_log(bus, chain.from_iterable(map(_read, files))) is None:
+        return warn("its lines are not those of the log", "'bus export --rebuild' writes it anew")
+    return ok("every line is that of the log")
+
+
+def _read(path: str) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        yield from file
 
 
 def _gets_on(bus: Bus, position: int) -> bool:

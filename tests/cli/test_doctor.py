@@ -316,6 +316,51 @@ def test_lost_parts_of_the_export_are_named(
     assert "then 'bus export' writes all parts again" in told
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<<<<<<< ours\n", "line 4 of "),
+        ("no line of a bus\n", "line 4 of "),
+        ('{"seq":9,"id":"theirs"}\n', "has message theirs on line 4, which is not in this bus"),
+    ],
+)
+def test_exported_lines_that_the_exporter_would_refuse_are_found(
+    bus: Bus, doctor: Doctor, run_bus: RunBus, text: str, words: str
+) -> None:
+    bus.publish_many(Draft("note", n, from_agent="ann") for n in range(3))
+    assert doctor()["bus.jsonl"] == ("ok", "none")
+    assert doctor("--full")["bus.jsonl"] == ("ok", "none")
+    Exporter(bus).export_once()
+    assert doctor()["bus.jsonl"] == ("ok", "as the last export left it; --full reads it")
+    assert doctor("--full")["bus.jsonl"] == ("ok", "every line is that of the log")
+    with open(bus.layout.jsonl, "a") as file:
+        file.write(text)
+    state, told = doctor()["bus.jsonl"]
+    assert (state, "not as the last export left it" in told) == ("warn", True)
+    state, told = doctor("--full")["bus.jsonl"]
+    assert (state, words in told) == ("bad", True)
+    refused = run_bus("export")
+    assert refused.err == f"bus: {told}\n"
+
+
+def test_exported_lines_out_of_their_order_are_found(bus: Bus, doctor: Doctor) -> None:
+    bus.publish_many(Draft("note", n, from_agent="ann") for n in range(3))
+    Exporter(bus).export_once()
+    jsonl = Path(bus.layout.jsonl)
+    jsonl.write_bytes(b"".join(reversed(jsonl.read_bytes().splitlines(keepends=True))))
+    assert doctor("--full")["bus.jsonl"] == ("warn", "its lines are not those of the log")
+
+
+def test_backup_lacks_the_export_and_nobody_removed_it(
+    bus: Bus, doctor: Doctor, run_bus: RunBus, tmp_path: Path
+) -> None:
+    bus.publish("note", from_agent="ann")
+    Exporter(bus).export_once()
+    assert run_bus("backup", tmp_path / "copy").code == 0
+    state, told = doctor("--dir", tmp_path / "copy")["export"]
+    assert (state, "or this is a backup, which has none" in told) == ("warn", True)
+
+
 def test_failed_work_and_silent_agents_are_counted(bus: Bus, bus_dir: Path, doctor: Doctor) -> None:
     queue = Queue.create(bus, "work", "task", max_attempts=1)
     for _ in range(2):
