@@ -69,13 +69,28 @@ def test_before_and_older_than_exclude_each_other(run_bus: RunBus) -> None:
 def test_segments_are_listed_and_verified(run_bus: RunBus, filled: Bus) -> None:
     assert run_bus("segments").code == 4
     run_bus("archive", "--before", "6")
-    listed = json.loads(run_bus("segments", "--json").out)
+    ended = run_bus("segments", "--json")
+    listed = json.loads(ended.out)
+    assert (ended.code, listed["state"]) == (0, "ok")
     assert (listed["first_seq"], listed["last_seq"], listed["messages"]) == (1, 5, 5)
     good = run_bus("segments", "--verify", "--json")
     assert (good.code, json.loads(good.out)["state"]) == (0, "ok")
-    Path(listed["file"]).write_bytes(b"other")
-    bad = run_bus("segments", "--verify", "--json")
-    assert (bad.code, json.loads(bad.out)["state"]) == (1, "altered")
+    path = Path(listed["file"])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + b"?")
+    assert [
+        json.loads(run_bus("segments", *option, "--json").out)["state"]
+        for option in ((), ("--verify",))
+    ] == ["ok", "altered"]
+    path.write_bytes(whole[:-1])
+    path.rename(f"{path}.away")
+    gone = run_bus("segments")
+    assert (gone.code, gone.out.splitlines()[1].split()[-1]) == (1, "missing")
+    Path(f"{path}.away").rename(path)
+    for option in ((), ("--verify",)):
+        bad = run_bus("segments", *option, "--json")
+        assert (bad.code, json.loads(bad.out)["state"]) == (1, "altered")
+    path.write_bytes(b"other")
     replay = run_bus("replay", "--from", "1")
     assert (replay.code, replay.out) == (1, "")
     assert replay.err.startswith(f"bus: messages 1 to 5 are in {listed['file']}, which can't be")
