@@ -117,6 +117,8 @@ def log(
         else:
             _print(commit, first=count == 0)
         count += 1
+    if not count and filters == git.Filters():
+        output.note(f"no commit of {revision} added messages to a bus.jsonl")
     return 0 if count else actions.NOTHING
 
 

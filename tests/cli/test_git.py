@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ..conftest import Ended
 from .clones import Clone
 from .conftest import assert_error
 
@@ -148,7 +149,7 @@ def test_log_takes_the_filters_of_read(history: Clone) -> None:
     assert traffic(history, "--agent", "bo", "--type", "*.done") == [("three", ["b"])]
     assert traffic(history, "--conversation", "c1") == [("three", ["b"]), ("one", ["a"])]
     nothing = history.try_bus("log", "--agent", "nobody")
-    assert (nothing.code, nothing.out) == (4, "")
+    assert nothing == Ended(4, "", "")
 
 
 def test_log_needs_no_bus_and_no_files(history: Clone, tmp_path: Path) -> None:
@@ -239,6 +240,8 @@ def test_log_of_nothing_says_why(repository: Clone, tmp_path: Path) -> None:
     """Bad input: no repository, no commits, no such revision, no git: one line and a code."""
     assert_error(repository.try_bus("log"), 4, "no commits yet")
     repository.commit("one")
+    told = "bus: no commit of HEAD added messages to a bus.jsonl\n"
+    assert repository.try_bus("log") == Ended(4, "", told)
     assert_error(repository.try_bus("log", "nowhere"), 4, "no revision 'nowhere'")
     assert_error(repository.try_bus("log", "nowhere..HEAD"), 4, "no revision")
     assert_error(repository.try_bus("log", "--", "--output=x"), 4, "no revision '--output=x'")
