@@ -43,7 +43,7 @@ class Maintenance:
         return before, self._wal_bytes()
 
     def give_back(self, on_progress: Callable[[int], object] | None = None) -> int | None:
-        """Give pages of the file that are free back to the system, but for a few.
+        """Give pages of the file that are free back to the system, but for 1,024 (4 MiB).
 
         Args:
             on_progress: told after each short transaction how many pages were given back.
@@ -65,6 +65,11 @@ class Maintenance:
                 on_progress(count)
         fewer: int = begun - self._database.value("PRAGMA page_count")
         return fewer * int(self._database.value("PRAGMA page_size"))
+
+    def spare_bytes(self) -> int:
+        """Return how much of the file is free, for the messages to come."""
+        pages: int = self._database.value("PRAGMA freelist_count")
+        return pages * int(self._database.value("PRAGMA page_size"))
 
     def _wal_bytes(self) -> int:
         try:

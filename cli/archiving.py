@@ -194,8 +194,9 @@ def maintain(
     """Tidy the files of the bus, in steps so short that publishers hardly notice.
 
     Collects blobs that no message names and nobody used for a day, forgets what handlers had
-    finished among archived messages, gives free pages of the file back to the system, and empties
-    the write-ahead log. Run it after `bus archive`, or from cron.
+    finished among archived messages, gives free pages of the file back to the system (all but
+    4 MiB, which new messages fill), and empties the write-ahead log. Run it after
+    `bus archive`, or from cron.
     """
     from ..bus import Maintenance
     from ..subscribers import Deliveries
@@ -206,12 +207,14 @@ def maintain(
         forgotten = Deliveries(bus.database).forget_finished()
         with progress("giving back pages", None) as move:
             given_back = upkeep.give_back(on_progress=move)
+        kept_free = upkeep.spare_bytes()
         wal_before, wal_after = upkeep.checkpoint()
     record: dict[str, object] = {
         "blobs": blobs,
         "blob_bytes": blob_bytes,
         "forgotten": forgotten,
         "bytes_given_back": given_back,
+        "bytes_kept_free": kept_free,
         "wal_bytes_before": wal_before,
         "wal_bytes": wal_after,
     }
@@ -223,6 +226,7 @@ def maintain(
     if given_back is None:
         output.line("gave back nothing: an older version made the file, and uses free pages again")
     else:
-        output.line(f"gave back {output.counted(given_back, 'byte')} of the file")
+        spare = f", and kept {output.counted(kept_free, 'byte')} free for what comes"
+        output.line(f"gave back {output.counted(given_back, 'byte')} of the file{spare}")
     output.line(f"the write-ahead log went from {wal_before:,} to {wal_after:,} bytes")
     return 0

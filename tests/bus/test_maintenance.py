@@ -40,6 +40,7 @@ def test_pages_of_archived_messages_are_given_back(archived: Bus) -> None:
     assert len(told) > 5
     assert len(list(archived.read())) == 5000
     assert upkeep.give_back() == 0
+    assert upkeep.spare_bytes() == maintenance.SPARE_PAGES * 4096
 
 
 def test_file_of_an_older_version_is_left_as_it_is(archived: Bus) -> None:
