@@ -61,7 +61,16 @@ def _group_with(default: str) -> type[TyperGroup]:
     class Group(TyperGroup):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             is_option = args and args[0].startswith("-") and args[0] not in ctx.help_option_names
-            return super().parse_args(ctx, [default, *args] if is_option or not args else args)
+            is_bare = not args and not ctx.resilient_parsing  # completion offers the commands
+            return super().parse_args(ctx, [default, *args] if is_option or is_bare else args)
+
+        def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+            if not incomplete.startswith("-"):
+                return super().shell_complete(ctx, incomplete)
+            command: Any = self.commands[default]
+            with command.make_context(default, [], parent=ctx, resilient_parsing=True) as inner:
+                offered: list[Any] = command.shell_complete(inner, incomplete)
+            return offered
 
     return Group
 

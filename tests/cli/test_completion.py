@@ -68,6 +68,16 @@ def test_commands_options_and_names_are_offered(
     assert offered("bus lease release ") == ["deploy:prod"]
 
 
+def test_group_with_a_default_command_offers_its_commands_and_the_options_of_that_one(
+    bus: Bus, offered: Callable[[str], list[str]]
+) -> None:
+    bus.heartbeats.beat("bob")
+    assert offered("bus reservations ") == ["list", "release", "renew"]
+    assert offered("bus reservations re") == ["release", "renew"]
+    assert offered("bus reservations --pa") == ["--path"]
+    assert offered("bus reservations --agent b") == ["bob"]
+
+
 @pytest.mark.parametrize("line", ["bus poll ", "bus publish t --to ", "bus queue show ", "bus x "])
 def test_nothing_is_offered_without_a_bus(
     line: str, offered: Callable[[str], list[str]], project: Path
