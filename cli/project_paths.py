@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 
 from ..bus import escape_path, parse_pattern
 from ..schema import InvalidInput
+
+#: What other globs have, and these have not; `!` before a whole one is the other such thing.
+_ALTERNATIVES = re.compile(r"(?<!\\)\{[^{}]*,[^{}]*\}")
 
 
 def project_root(bus_directory: str) -> str:
@@ -51,6 +55,11 @@ def paths_from_root(text: str, root: str) -> list[str]:
         if part in ("", "..") or not os.path.lexists(os.path.join(reached, part)):
             break
         there, reached = there + 1, os.path.join(reached, part)
+    if _ALTERNATIVES.search("/".join(parts[there:])) or (not there and path.startswith("!")):
+        raise InvalidInput(
+            f"path {text!r}: globs here have no {{a,b}}, and no ! before them; give each path by"
+            " itself, or write \\{ and \\! for the characters"
+        )
     # A file has one name here, whatever links lead to it. A link out of the project is a file.
     files = [os.path.realpath(reached)] if there else []
     if there == len(parts) and os.path.islink(reached):

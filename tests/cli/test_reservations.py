@@ -139,6 +139,18 @@ def test_what_is_there_is_meant_as_it_is_called(run_bus: RunBus, project: Path, 
     assert [each.path for each in found] == ["app/[id]/a.ts", "app/x"]
 
 
+def test_braces_and_exclamation_marks_that_are_meant_as_they_are(
+    run_bus: RunBus, project: Path, bus: Bus
+) -> None:
+    (project / "{a,b}").mkdir()
+    (project / "!x").touch()
+    (project / "src").mkdir()
+    paths = ("{a,b}/c.py", "!x", "src/!x", "src/{id}.ts", r"\{c,d}", r"\!y", "a!b")
+    reserve(run_bus, *paths)
+    files = ["{a,b}/c.py", "!x", "src/!x", "src/{id}.ts", "{c,d}", "!y", "a!b"]
+    assert [each.path for each in bus.reservations.against(files, "bob")] == files
+
+
 def test_file_has_one_name_whatever_links_lead_to_it(
     run_bus: RunBus, project: Path, tmp_path: Path
 ) -> None:
@@ -177,6 +189,9 @@ def test_link_that_is_named_is_reserved_as_well_as_where_it_leads(
     ("args", "code", "words"),
     [
         (("a/[b",), 2, "never closed"),
+        (("{a,b}.py",), 2, "give each path by itself"),
+        (("ok", "src/{a/x,b}"), 2, "no {a,b}"),
+        (("!src",), 2, "no ! before them"),
         (("../x",), 2, "outside of the project"),
         (("/etc/passwd",), 2, "outside of the project"),
         (("a/../../x",), 2, "must lead down"),
