@@ -29,6 +29,9 @@ commands = Commands()
 #: A size as people write it, in any case: `5000`, `500k`, `10MB`, `1.5 GiB`.
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,3})?) ?(?:([kmg])(i?))?b?", re.ASCII | re.IGNORECASE)
 
+#: How many of a file's fields a note names.
+_NAMED = 10
+
 
 @commands.command("export", example="bus export --follow")
 def export(
@@ -123,6 +126,13 @@ def import_(
         if not names:
             raise NotFound(f"{bus.layout.jsonl} is not there; name a FILE")
         reports = [(name, _import(bus, name, fields)) for name in names]
+    if fields.unread:
+        names = sorted(fields.unread)
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        output.note(
+            f"fields that nothing was made of: {', '.join(names[:_NAMED])}{more}; --map names what"
+            " they are, and --map 'headers.*=*' keeps them"
+        )
     return _print(reports, json)
 
 
@@ -156,8 +166,12 @@ def _print(reports: list[tuple[str, ImportReport]], json: bool) -> int:
     """Print what was skipped, and the sums; return the exit code."""
     for name, report in reports:
         where = f"{name}: " if len(reports) > 1 else ""
+        alike: dict[str, list[int]] = {}
         for number, reason in report.reasons:
-            output.note(f"{where}line {number} skipped: {output.within_line(reason)}")
+            alike.setdefault(reason, []).append(number)
+        for reason, (first, *others) in alike.items():
+            and_more = f" and {output.counted(len(others), 'more line')}" if others else ""
+            output.note(f"{where}line {first}{and_more} skipped: {output.within_line(reason)}")
         if report.skipped > len(report.reasons):
             more = output.counted(report.skipped - len(report.reasons), "more line")
             output.note(f"{where}{more} skipped")

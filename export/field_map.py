@@ -28,6 +28,9 @@ class FieldMap:
     Args:
         entries: texts of one or more entries, separated by commas.
 
+    Attributes:
+        unread: the names of the fields, of all records so far, of which nothing was made.
+
     Raises:
         InvalidInput: an entry has another form, or names a field that messages do not have.
     """
@@ -36,6 +39,7 @@ class FieldMap:
         self._sources: dict[str, tuple[str, str | None]] = {}
         self._headers: dict[str, str] = {}
         self._keeps_rest = False
+        self.unread: set[str] = set()
         for entry in (part for text in entries for part in text.split(",")):
             self._add(entry)
         taken = {source for source, _ in self._sources.values()} | set(self._headers.values())
@@ -68,10 +72,13 @@ class FieldMap:
         """
         if "payload_error" in record:
             raise InvalidInput("its payload was not JSON when it was exported")
+        if not self._keeps_rest:
+            self.unread |= record.keys() - self._read
         fields = {name: self._value(record, name) for name in FIELDS}
         for name in ("id", "from", "type"):
             if fields[name] is None:
-                raise InvalidInput(f"it has no {self._sources.get(name, (name,))[0]!r}")
+                theirs = self._sources.get(name, (name,))[0]
+                raise InvalidInput(f"it has no {theirs!r}; see --map")
         priority = fields["priority"]
         return Draft(
             fields["type"],

@@ -82,6 +82,29 @@ def test_import_maps_fields(run_bus: RunBus, bus: Bus) -> None:
     assert_error(run_bus("import", "missing.jsonl"), 2, "missing.jsonl")
 
 
+def test_import_says_what_it_left_out_and_says_the_same_reason_once(
+    run_bus: RunBus, bus: Bus
+) -> None:
+    foreign = '{"id":"%d","who":"a","type":"t","body":"hi"}\n'
+    done = run_bus("import", "-", stdin="".join(foreign % n for n in range(300)))
+    assert (done.code, done.out) == (3, "stored 0, already there 0, skipped 300\n")
+    assert done.err.splitlines() == [
+        "bus: fields that nothing was made of: body, who; --map names what they are, and"
+        " --map 'headers.*=*' keeps them",
+        "bus: line 1 and 299 more lines skipped: it has no 'from'; see --map",
+    ]
+    done = run_bus("import", "-", "--map", "from=who", stdin=foreign % 1)
+    assert (done.code, done.err.count("\n"), "nothing was made of: body;" in done.err) == (
+        0,
+        1,
+        True,
+    )
+    done = run_bus("import", "-", "--map", "from=who,headers.*=*", stdin=foreign % 2)
+    assert (done.code, done.err) == (0, "")
+    own = "".join(f"{message.to_line().decode()}\n" for message in bus.read())
+    assert run_bus("import", "-", stdin=own).err == ""
+
+
 @pytest.mark.usefixtures("bus_dir")
 def test_export_and_import_give_the_same_log(run_bus: RunBus, bus: Bus, tmp_path: Path) -> None:
     bus.publish("t", {"n": 1}, from_agent="a", id="x")
