@@ -8,18 +8,18 @@ from itertools import islice
 import orjson
 
 from ..schema import Draft, Message, Receipt, pages
-from .archive import SegmentMissing
 from .appending import Appender
+from .archive import SegmentMissing
 from .statements import SQL
 from .wanted import Wanted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from ..blobs import BlobStore
-    from ..schema import Database, Row
+    from ..schema import Database
     from .archive import Archive
     from .catalog import Catalog
     from .doorbell import Doorbell

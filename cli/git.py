@@ -14,7 +14,7 @@ from ..schema import BUS_DIR_VARIABLE, InvalidInput, Refused, TypePattern
 from . import actions, output
 from .commands import Commands
 from .git_lines import readable
-from .options import TYPE_HELP, Directory, Json, OfAgent, OfConversation, User, Verbose
+from .options import TYPE_HELP, Directory, Json, OfAgent, User, Verbose
 
 commands = Commands()
 setup = commands.group("setup", "Set up other programs for the bus.")
@@ -87,7 +87,14 @@ def setup_git(
 @commands.command("log", example="bus log main..topic --agent alice")
 def log(
     revision: Revision = "HEAD",
-    conversation: OfConversation = None,
+    conversation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C",
+            help="Only this conversation: its first message's id.",
+            show_default=False,
+        ),
+    ] = None,
     agent: OfAgent = None,
     type: Annotated[
         str | None, typer.Option("--type", metavar="P", help=TYPE_HELP, show_default=False)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
+#: What --conversation takes, where the bus itself is read.
 Follow = Annotated[
     bool, typer.Option("--follow", "-f", help="Go on with every new message, until Ctrl-C.")
 ]
@@ -114,7 +115,7 @@ def read(
     with actions.open_bus(directory, user) as bus:
         found = bus.read(
             type=type,
-            conversation=conversation,
+            conversation=conversation and conversation_named(bus, conversation),
             agent=agent,
             since_ms=None if since is None else since_time(since, bus.database.now_ms()),
         )
@@ -178,6 +179,19 @@ def _find(bus: Bus, key: str) -> Message:
     if message is None:
         raise NotFound(f"no message {key!a} in the log; see 'bus read'")
     return message
+
+
+def conversation_named(bus: Bus, key: str) -> str:
+    """Return the conversation that --conversation means: by its id, or the seq of a message in it.
+
+    An id that is a number wins over a seq.
+    """
+    from ..subscribers import find_message
+
+    if not key.isdecimal() or next(bus.read(conversation=key), None) is not None:
+        return key
+    message = find_message(bus, key)
+    return key if message is None else message.conversation
 
 
 def since_time(text: str, now_ms: int) -> int:

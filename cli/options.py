@@ -93,7 +93,7 @@ OfConversation = Annotated[
     typer.Option(
         "--conversation",
         metavar="C",
-        help="Only this conversation: its first message's id.",
+        help="Only this conversation: its first message's id, or the seq of any in it.",
         show_default=False,
     ),
 ]

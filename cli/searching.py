@@ -9,7 +9,7 @@ import typer
 
 from . import actions, output
 from .commands import Commands
-from .messages import since_time
+from .messages import conversation_named, since_time
 from .options import Directory, Json, OfAgent, OfConversation, Since, TypePattern, User, Verbose
 from .progress import progress
 
@@ -63,7 +63,7 @@ def search(
                 words,
                 type=type,
                 agent=agent,
-                conversation=conversation,
+                conversation=conversation and conversation_named(bus, conversation),
                 since_ms=None if since is None else since_time(since, bus.database.now_ms()),
                 limit=SEARCH_LIMIT if limit is None else limit,
                 on_progress=lambda seq: move(seq - indexed),

@@ -11,8 +11,8 @@ from ..schema import InvalidInput, NotFound
 from . import actions, output
 from .commands import Commands
 from .job_records import claim_record, job_record
-from .messages import print_in_full
-from .options import Directory, Json, User, Verbose
+from .messages import conversation_named, print_in_full
+from .options import Directory, Json, OfConversation, User, Verbose
 from .trace_view import branches
 
 TYPE_CHECKING = False
@@ -66,10 +66,7 @@ def inspect(
             metavar="ID|SEQ", help="The id or the seq of a message.", show_default=False
         ),
     ] = None,
-    conversation: Annotated[
-        str | None,
-        typer.Option(metavar="C", help="The messages of this conversation.", show_default=False),
-    ] = None,
+    conversation: OfConversation = None,
     json: Json = False,
     directory: Directory = None,
     user: User = False,
@@ -87,7 +84,8 @@ def inspect(
         raise InvalidInput("give ID or --conversation, not both")
     with actions.open_bus(directory, user) as bus:
         if key is None:
-            count = output.messages(bus.read(conversation=conversation), bus.blobs, json=json)
+            named = conversation and conversation_named(bus, conversation)
+            count = output.messages(bus.read(conversation=named), bus.blobs, json=json)
             return 0 if count else actions.NOTHING
         message = find_message(bus, key)
         if message is None:

@@ -99,6 +99,21 @@ def test_read_shows_a_conversation_in_order(run_bus: RunBus, filled: Bus) -> Non
     assert [json.loads(line)["seq"] for line in found] == [1, 2]
 
 
+@pytest.mark.parametrize("command", ["read", "inspect", "search word"])
+def test_conversation_is_named_by_its_id_or_by_the_seq_of_a_message(
+    command: str, run_bus: RunBus, bus: Bus
+) -> None:
+    """As graph and trace take it; a conversation that is called by a number is meant first."""
+    for conversation in ("c", "c", "1"):
+        bus.publish("t", "word", from_agent="a", correlation_id=conversation)
+
+    def found(key: str) -> list[int]:
+        done = run_bus(*command.split(), "--conversation", key, "--json")
+        return sorted(json.loads(line)["seq"] for line in done.out.splitlines())
+
+    assert [found(key) for key in ("c", "2", "1", "3", "9")] == [[1, 2], [1, 2], [3], [3], []]
+
+
 def test_nothing_found_is_4(run_bus: RunBus, bus: Bus) -> None:
     for line in (("read",), ("tail",), ("agents",), ("lease", "list"), ("parked", "list")):
         done = run_bus(*line)
