@@ -12,22 +12,42 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    #: What changes when somebody replaces a file or writes into it: inode, size in bytes, time of
+    #: the last change in epoch nanoseconds.
+    Stamp = tuple[int, int, int]
+
 #: How much of the file's end is read at a time in search of its last line, in bytes.
 _STEP_BYTES = 64 * 1024
 
 
+def stamp_of(path: str) -> Stamp | None:
+    """Return the stamp of the file that has a name now; None when there is none."""
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return there.st_ino, there.st_size, there.st_mtime_ns
+
+
 class JsonlFile:
-    """`bus.jsonl`, open for appending. Only the holder of the export lock may have one."""
+    """`bus.jsonl`, open for appending. Only the holder of the export lock may have one.
+
+    Its size is what it had when it was opened, and what was written here since: bytes that somebody
+    else has added meanwhile don't count, and so its stamp is not that of the file with them.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._fd).st_size
 
     def append(self, lines: Iterable[bytes]) -> None:
         """Write lines, each with its newline, in one call as far as the system lets us."""
         data = memoryview(b"".join(b"%b\n" % line for line in lines))
         while data:
-            data = data[os.write(self._fd, data) :]
+            written = os.write(self._fd, data)
+            self._size += written
+            data = data[written:]
 
     def mend(self) -> tuple[int, str] | None:
         """Cut off a torn last line, and return the seq and id of the last whole one.
@@ -38,10 +58,8 @@ class JsonlFile:
         Raises:
             Refused: the last line is no line of a bus.
         """
-        size = self.size
-        end = self._line_end(size)
-        if end < size:
-            os.ftruncate(self._fd, end)
+        end = self._line_end(self._size)
+        self.shorten(self._size - end)
         if end == 0:
             return None
         start = self._line_end(end - 1)
@@ -56,7 +74,8 @@ class JsonlFile:
     def shorten(self, count: int) -> None:
         """Cut bytes off the end."""
         if count:
-            os.ftruncate(self._fd, self.size - count)
+            os.ftruncate(self._fd, self._size - count)
+            self._size -= count
 
     def first(self) -> tuple[int, str] | None:
         """Return the seq and id of the first line; None when there is no whole line.
@@ -72,11 +91,13 @@ class JsonlFile:
     @property
     def size(self) -> int:
         """How many bytes it has."""
-        return os.fstat(self._fd).st_size
+        return self._size
 
-    def stat(self) -> os.stat_result:
-        """Return what the system knows of it, also when another file has its name by now."""
-        return os.fstat(self._fd)
+    @property
+    def stamp(self) -> Stamp:
+        """The stamp of it as it was written here, also when another file has its name by now."""
+        there = os.fstat(self._fd)
+        return there.st_ino, self._size, there.st_mtime_ns
 
     def sync(self) -> None:
         """Wait until what was written is on the disk."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 from ..schema import Queries
+from .jsonl_file import stamp_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..schema import Database
+    from .jsonl_file import Stamp
 
 _SQL = Queries(beside=__file__)
 
@@ -26,23 +26,22 @@ class Position:
 
     def is_of(self, path: str) -> bool:
         """Whether a file is the one that the exporter left there, as it left it."""
-        try:
-            there = os.stat(path)
-        except FileNotFoundError:
+        stamp = stamp_of(path)
+        if stamp is None:
             return False
         mark: str | None = self._database.value(_SQL["mark"])
-        return mark == _mark(self.get(), there)
+        return mark == _mark(self.get(), stamp)
 
-    def set(self, seq: int, file: os.stat_result) -> None:
+    def set(self, seq: int, stamp: Stamp) -> None:
         """Store it, and what tells the file from any other; only the one exporter does."""
         with self._database.write():
             self._database.change(_SQL["advance"], (seq,))
-            self._database.change(_SQL["set_mark"], (_mark(seq, file),))
+            self._database.change(_SQL["set_mark"], (_mark(seq, stamp),))
 
 
-def _mark(seq: int, file: os.stat_result) -> str:
-    """Return what changes when somebody replaces a file, writes into it, or sets the position."""
-    return f"{seq} {file.st_ino} {file.st_size} {file.st_mtime_ns}"
+def _mark(seq: int, stamp: Stamp) -> str:
+    """Return what changes with the file, and when somebody sets the position."""
+    return " ".join(map(str, (seq, *stamp)))
 
 
 class Rotation:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from ..schema import BusUnusable
-from .jsonl_file import JsonlFile
+from .jsonl_file import JsonlFile, stamp_of
 from .parts import STAGED, Parts, split
 from .position import Position, Rotation
 from .replaced import exported_files, last_in_log, refuse_unknown
@@ -141,6 +141,8 @@ class Writer:
         self._file.append(first)
         for piece in others:
             self._file.sync()  # the index promises its checksum
+            if stamp_of(self._path) != self._file.stamp:  # no part may be what nobody looked at
+                raise BusUnusable(f"{self._path} was changed meanwhile; export again")
             self.close()
             self._parts.cut(self._path)
             self._file = JsonlFile(self._path)
@@ -174,7 +176,7 @@ class Writer:
 
     def _store_position(self) -> None:
         assert self._file is not None
-        self._position.set(self._last_seq, self._file.stat())
+        self._position.set(self._last_seq, self._file.stamp)
 
     def _lines(self) -> Iterator[bytes]:
         """Yield the lines of all files; of the open one, those of the file that is open."""

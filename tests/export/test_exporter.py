@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, Exporter, ExporterRunning, Refused
+from ackbus import Bus, BusUnusable, Draft, Exporter, ExporterRunning, Refused
 from ackbus.export import NotImported
+from ackbus.export.writer import BATCH_MESSAGES
 from ackbus.schema import FileLock
 
 from ..conftest import wait_until
@@ -130,6 +132,26 @@ def test_a_file_in_which_somebody_wrote_is_looked_through(follows: bool, bus: Bu
     Exporter(bus).export_once()
     assert exported(bus) == GOLDEN
     exporter.stop()
+
+
+@pytest.mark.parametrize("limit", [0, 200_000])
+def test_what_is_written_into_the_file_during_an_export_is_found(limit: int, bus: Bus) -> None:
+    """Promise 8, pitfall 25: it stands between two batches, also where the file is cut after it."""
+    Exporter(bus).rotate(limit)
+    foreign = b'{"id":"A1","ts":"2026-01-10T14:00:00.000Z","from":"x","type":"y"}\n'
+
+    def write_into_it(count: int) -> None:
+        if count == BATCH_MESSAGES:
+            with open(bus.layout.jsonl, "ab") as file:
+                file.write(foreign)
+
+    publish_some(bus, 2 * BATCH_MESSAGES)
+    with suppress(BusUnusable):  # it was found already, before the file was cut
+        Exporter(bus).export_once(progress=write_into_it)
+    for export in (Exporter(bus).export_once, Exporter(bus).rebuild):
+        with pytest.raises(NotImported, match="A1"):
+            export()
+    assert foreign in exported(bus)
 
 
 def test_a_file_that_is_as_it_was_left_is_not_read(
