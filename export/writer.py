@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     from ..bus import Bus
     from ..schema import Message
+    from .jsonl_file import Stamp
+
+    #: The paths of all files, and what each of them was.
+    Stamps = dict[str, Stamp | None]
 
 #: How many messages are written in one go, before the position is stored.
 BATCH_MESSAGES = 1000
@@ -76,23 +80,30 @@ class Writer:
             NotImported: it has not; the files are left alone.
             BusUnusable: they can't be written; the old ones are as they were.
         """
-        self._refuse_unknown()
-        return self._write_anew(progress)
+        return self._write_anew(self._judge(), progress)
 
     def rotate(self, limit: int, progress: Callable[[int], object] | None = None) -> int:
         """Do the same with another limit of size, which is stored before."""
-        self._refuse_unknown()
+        judged = self._judge()
         Rotation(self._bus.database).set(limit)
-        return self._write_anew(progress)
+        return self._write_anew(judged, progress)
 
-    def _write_anew(self, progress: Callable[[int], object] | None) -> int:
-        """Write all files beside the old ones, and put them in their place."""
+    def _write_anew(self, judged: Stamps, progress: Callable[[int], object] | None) -> int:
+        """Write all files beside the old ones, and put them in their place.
+
+        That takes seconds, in which git may put others there: these must be judged first.
+        """
         self.close()
         self._read_rotation()
         fresh = self._path + STAGED
         try:
             self._parts.remove_staged()
             staged, count = self._stage(fresh, progress)
+            while self._stamps() != judged:
+                self.close()
+                self._parts.remove_staged()
+                judged = self._judge()
+                staged, count = self._stage(fresh, progress)
             self._parts.replace(staged, self._path, fresh)
         except BaseException as error:
             self.close()
@@ -171,8 +182,7 @@ class Writer:
                 self._file.shorten(torn)
                 self._store_position()
                 return 0
-        refuse_unknown(self._bus)
-        return self._write_anew(progress)
+        return self._write_anew(self._judge(), progress)
 
     def _store_position(self) -> None:
         assert self._file is not None
@@ -186,11 +196,23 @@ class Writer:
                 yield from part
         yield from self._file.lines()
 
-    def _refuse_unknown(self) -> None:
-        """Make sure that writing the files anew loses nothing; what was left as it is can't."""
+    def _judge(self) -> Stamps:
+        """Make sure that writing the files anew loses nothing; what was left as it is can't.
+
+        Returns:
+            What the files were that this is true of.
+
+        Raises:
+            NotImported: it would.
+        """
         self._read_rotation()
+        stamps = self._stamps()
         if not (self._position.is_of(self._path) and self._parts.are_whole()):
             refuse_unknown(self._bus)
+        return stamps
+
+    def _stamps(self) -> Stamps:
+        return {path: stamp_of(path) for path in exported_files(self._path)}
 
     def _read_rotation(self) -> None:
         self._limit = Rotation(self._bus.database).get()

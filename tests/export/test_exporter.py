@@ -240,6 +240,41 @@ def test_no_way_to_export_throws_a_line_away(line: bytes, bus: Bus) -> None:
     assert exported(bus) == GOLDEN
 
 
+@pytest.mark.parametrize("way", ["rebuild", "rotate", "export"])
+def test_a_file_that_comes_while_all_is_written_anew_is_not_lost(way: str, bus: Bus) -> None:
+    """Promise 8, pitfall 18: a checkout in the seconds between the look at it and the rename."""
+    publish_golden(bus)
+    Exporter(bus).export_once()
+    pulled = GOLDEN + b'{"id":"pulled","ts":"2026-01-10T14:00:00.000Z","from":"x","type":"y"}\n'
+
+    def check_out(content: bytes) -> None:
+        other = Path(bus.layout.directory, "other")
+        other.write_bytes(content)
+        other.replace(bus.layout.jsonl)
+
+    def write_anew(meanwhile: bytes) -> int:
+        left = [meanwhile]
+
+        def progress(count: int) -> None:
+            if left:
+                check_out(left.pop())
+
+        if way == "rebuild":
+            return Exporter(bus).rebuild(progress=progress)
+        if way == "rotate":
+            return Exporter(bus).rotate(4096, progress=progress)
+        check_out(GOLDEN.splitlines(keepends=True)[3])  # what the log has, and not the first of it
+        return Exporter(bus).export_once(progress=progress)
+
+    with pytest.raises(NotImported, match="pulled"):
+        write_anew(pulled)
+    assert exported(bus) == pulled
+    assert not list(Path(bus.layout.directory).glob("*.new"))
+    check_out(GOLDEN)
+    assert write_anew(GOLDEN[: GOLDEN.index(b"\n") + 1]) == 6
+    assert exported(bus) == GOLDEN
+
+
 def test_a_file_of_another_bus_is_refused_and_left_alone(bus: Bus) -> None:
     publish_some(bus, 3)
     foreign = b'{"seq":2,"id":"foreign","ts":"2026-01-10T14:00:00.000Z","from":"x","type":"y"}\n'
