@@ -10,6 +10,7 @@ import os
 import re
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from itertools import count
 
 import orjson
 
@@ -19,6 +20,7 @@ from .jsonl_file import JsonlFile
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
 #: How much of a part is read at a time for its checksum, in bytes.
 _CHUNK_BYTES = 1024 * 1024
@@ -26,7 +28,8 @@ _CHUNK_BYTES = 1024 * 1024
 #: What the names of files end with that are being written anew.
 STAGED = ".new"
 
-_NAME = re.compile(r"bus-\d{6,}\.jsonl")
+#: The file that says what is in which part.
+_INDEX = "bus.index.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,28 @@ def part_names(directory: str) -> list[str]:
         names = os.listdir(directory)
     except FileNotFoundError:
         return []
-    return sorted((name for name in names if _NAME.fullmatch(name)), key=lambda n: (len(n), n))
+    return parts_among(names, _recorded(directory))
+
+
+def parts_among(names: Iterable[str], recorded: int = 0) -> list[str]:
+    """Return which of some names are those of parts, oldest first.
+
+    People give their copies such names too (`bus-202611.jsonl`), so numbers count from 1 on, and
+    what comes after a gap is no part.
+
+    Args:
+        names: of files of one directory.
+        recorded: how many parts there were when it was last known: up to there gaps may be.
+    """
+    there = set(names)
+    found: list[str] = []
+    for number in count(1):
+        name = part_name(number)
+        if name in there:
+            found.append(name)
+        elif number > recorded:
+            break
+    return found
 
 
 def part_name(number: int) -> str:
@@ -94,7 +118,7 @@ class Parts:
     def __init__(self, directory: str, limit: int) -> None:
         self._directory = directory
         self._limit = limit
-        self._index = os.path.join(directory, "bus.index.json")
+        self._index = os.path.join(directory, _INDEX)
         self._parts: list[Part] = []
 
     @property
@@ -173,7 +197,7 @@ class Parts:
         for number, path in enumerate(staged, 1):
             os.replace(path, self.path(number))
         kept = {part_name(number) for number in range(1, len(staged) + 1)}
-        for name in part_names(self._directory):
+        for name in reversed(part_names(self._directory)):  # a crash must leave no gap
             if name not in kept:
                 os.unlink(os.path.join(self._directory, name))
         if not self._limit:
@@ -191,8 +215,7 @@ class Parts:
     def _read(self) -> list[Part] | None:
         """Return what the index says; None when it is not there, or not for this limit."""
         try:
-            with open(self._index, "rb") as file:
-                index = orjson.loads(file.read())
+            index = _read_index(self._directory)
             if index["rotate_bytes"] != self._limit:
                 return None
             return [Part(**fields) for fields in index["parts"]]
@@ -211,6 +234,19 @@ class Parts:
     def _remove_index(self) -> None:
         if os.path.exists(self._index):
             os.unlink(self._index)
+
+
+def _recorded(directory: str) -> int:
+    """Return how many parts the index has; 0 where it can't be read."""
+    try:
+        return len(_read_index(directory)["parts"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def _read_index(directory: str) -> Any:
+    with open(os.path.join(directory, _INDEX), "rb") as file:
+        return orjson.loads(file.read())
 
 
 def _describe(path: str) -> Part:

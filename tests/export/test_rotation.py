@@ -295,6 +295,35 @@ def test_parts_that_somebody_changed_are_written_anew(bus: Bus, bus_dir: Path) -
     assert files_of(bus_dir) == changed
 
 
+@pytest.mark.parametrize("name", ["bus-20261121.jsonl", "bus-202611.jsonl", "bus-notes.jsonl"])
+@pytest.mark.parametrize("limit", [0, LIMIT])
+def test_a_copy_that_somebody_keeps_is_left_alone(
+    name: str, limit: int, bus: Bus, bus_dir: Path
+) -> None:
+    """Promise 8: it is no part, whatever it is called: never removed, read, or in the way."""
+    publish_some(bus, 100)
+    Exporter(bus).rotate(limit)
+    copy = bus_dir / name
+    foreign = b'{"id":"kept","ts":"2026-01-10T14:00:00.000Z","from":"x","type":"y"}\n'
+    copy.write_bytes(foreign)
+    assert Exporter(bus).export_once() == 0
+    assert Exporter(bus).rebuild() == 100
+    Exporter(bus).rotate(2 * LIMIT)
+    Exporter(bus).rotate(0)
+    assert copy.read_bytes() == foreign
+
+
+def test_parts_behind_a_lost_one_are_still_looked_into(bus: Bus, bus_dir: Path) -> None:
+    """Pitfall 25: the index tells how many there were."""
+    publish_some(bus, 100)
+    Exporter(bus).rotate(LIMIT)
+    (bus_dir / "bus-000002.jsonl").unlink()
+    with (bus_dir / "bus-000004.jsonl").open("ab") as file:
+        file.write(b'{"id":"foreign","ts":"2026-01-10T14:00:00.000Z","from":"x","type":"y"}\n')
+    with pytest.raises(Refused, match="foreign"):
+        Exporter(bus).export_once()
+
+
 def test_an_older_copy_put_back_beside_its_parts_doubles_nothing(bus: Bus, bus_dir: Path) -> None:
     Exporter(bus).rotate(LIMIT)
     publish_some(bus, 10)
