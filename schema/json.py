@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: What may be an integer that does not fit, or stand in a string or a fraction.
 _LONG_NUMBER = re.compile(rb"\d{19}")
 
+#: How many levels a payload leaves for what stands around it in a line, or in an answer.
+_ROOM = 4
+
 #: With fewer brackets than this nothing is nested too deep for orjson to write, which writes 254.
 _NEVER_TOO_DEEP = 250
 
@@ -34,7 +37,7 @@ def encode(value: object, what: str = "payload") -> bytes:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except (orjson.JSONEncodeError, RecursionError) as error:
         raise InvalidInput(f"{what} can't be written as JSON: {error}") from error
-    if _opened(data) >= _NEVER_TOO_DEEP and _is_too_deep(value):
+    if _is_too_deep(value, data, room=_ROOM):
         raise InvalidInput(f"{what} is nested too deep")
     # orjson writes NaN and infinities as null; a changed value must not pass in silence. Looking
     # for them is needed only where there is a null at all.
@@ -48,12 +51,14 @@ def decode(data: str | bytes, what: str = "payload") -> object:
 
     Raises:
         InvalidInput: `data` is not JSON or not UTF-8 (the message says where it breaks), or
-            holds an integer beyond 64 bits.
+            holds an integer beyond 64 bits, or is nested deeper than it could be written again.
     """
     try:
         value: object = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise InvalidInput(f"{what} is not valid JSON: {error}") from error
+    if _is_too_deep(value, data):
+        raise InvalidInput(f"{what} is nested too deep")
     if _LONG_NUMBER.search(data.encode() if isinstance(data, str) else data):
         _refuse_long_integers(data, what)
     return value
@@ -66,24 +71,29 @@ def decode_stored(text: str | bytes) -> Any:
         orjson.JSONDecodeError: it is not JSON, or nested too deep to be written again.
     """
     value = orjson.loads(text)
-    opened = text.count("[") + text.count("{") if isinstance(text, str) else _opened(text)
-    if opened >= _NEVER_TOO_DEEP and _is_too_deep(value):
+    if _is_too_deep(value, text, room=_ROOM):
         raise orjson.JSONDecodeError("nested too deep to be written", "", 0)
     return value
 
 
-def _opened(data: bytes) -> int:
-    """Return how many brackets there are: no value is nested deeper."""
-    return data.count(b"[") + data.count(b"{")
-
-
-def _is_too_deep(value: object) -> bool:
+def _is_too_deep(value: object, text: str | bytes, *, room: int = 0) -> bool:
     """Whether orjson, which reads what is nested deeper than it writes, can't write a value.
 
-    With room for what a line has around a payload.
+    Args:
+        value: what the text stands for.
+        text: its JSON.
+        room: how many levels there must be left around it.
     """
+    if isinstance(text, str):
+        opened = text.count("[") + text.count("{")
+    else:
+        opened = text.count(b"[") + text.count(b"{")
+    if opened < _NEVER_TOO_DEEP:
+        return False
+    for _ in range(room):
+        value = [value]
     try:
-        orjson.dumps([[[[value]]]])
+        orjson.dumps(value)
     except orjson.JSONEncodeError:
         return True
     return False

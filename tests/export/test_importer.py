@@ -79,6 +79,28 @@ def test_bad_lines_are_skipped_with_their_reason(bus: Bus) -> None:
     assert [message.id for message in bus.read()] == ["taken", "1", "7"]
 
 
+@pytest.mark.parametrize("name", ["payload", "id", "ts", "priority", "headers"])
+@pytest.mark.parametrize("leaf", [b"1", b"1234567890123456789"])
+def test_a_line_that_is_nested_too_deep_is_skipped(name: str, leaf: bytes, bus: Bus) -> None:
+    """Promise 11: whatever field it is in, it stops no import."""
+    deep = b"[" * 1010 + leaf + b"]" * 1010
+    fields = {"id": b'"deep"', "from": b'"a"', "type": b'"t"', name: deep}
+    line = b"{%b}\n" % b",".join(b'"%b":%b' % (key.encode(), fields[key]) for key in fields)
+    report = import_jsonl(bus, io.BytesIO(line + b'{"id":"after","from":"a","type":"t"}\n'))
+    assert (report.stored, report.reasons) == (1, [(1, "the line is nested too deep")])
+
+
+def test_the_deepest_payload_imports_from_its_line(bus: Bus, tmp_path: Path) -> None:
+    """Promise 8: what may be published comes back from an export."""
+    payload: object = 1
+    for _ in range(250):
+        payload = [payload]
+    bus.publish("note", payload, from_agent="a")
+    Exporter(bus).export_once()
+    with Bus.init(tmp_path / "other") as other, open(bus.layout.jsonl, "rb") as stream:
+        assert import_jsonl(other, stream).stored == 1
+
+
 def test_times_and_ids_are_kept_and_places_are_new(bus: Bus) -> None:
     """Pitfall 6: imported messages get new local numbers."""
     bus.publish("note", from_agent="here")
