@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 #: How much of a part is read at a time for its checksum, in bytes.
 _CHUNK_BYTES = 1024 * 1024
 
+#: The names of parts as git and `glob` spell a pattern; of as many as anybody will have.
+PART_GLOB = f"bus-{'[0-9]' * 6}.jsonl"
+
 #: What the names of files end with that are being written anew.
 STAGED = ".new"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 
+from ..parts import PART_GLOB, parts_among
 from .repository import CommandFailed, Repository
 from .text_file import replace_text
 from .work_tree import WorkTree
@@ -18,12 +19,12 @@ _COMMENT = "# Written by 'bus setup git', which every clone runs for itself."
 #: Git must not touch line ends: blobs are named by their bytes.
 _ATTRIBUTES = (
     "bus.jsonl -text filter=ackbus diff=ackbus merge=ackbus",
-    "bus-*.jsonl -text diff=ackbus",
+    f"{PART_GLOB} -text diff=ackbus",
     "blobs/** -text -diff",
 )
 
 #: How a bus cuts its file is its own affair: what is in the parts is in git's bus.jsonl.
-_IGNORED = ("bus-*.jsonl", "bus.index.json")
+_IGNORED = (PART_GLOB, "bus.index.json")
 
 _NAME = "messages by id"
 
@@ -102,8 +103,8 @@ class Drivers:
 
     def _tracked_parts(self) -> list[str]:
         """Return the rotated parts that are in git's index; the files stay when they leave it."""
-        listed = self._repository.run("ls-files", "-z", "--", ":(glob)bus-*.jsonl")
-        return listed.decode().split("\0")[:-1]
+        listed = self._repository.run("ls-files", "-z", "--", f":(glob){PART_GLOB}")
+        return parts_among(listed.decode().split("\0"))
 
     def _configured(self, name: str) -> str | None:
         """Return a value of the repository's own configuration; None when it is not set."""

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from ...schema import BUS_DIRECTORY, NotFound
+from ..parts import PART_GLOB
 from .lines import records
 from .repository import CommandFailed, Repository
 
@@ -96,7 +97,7 @@ def traffic(
     repository.describe("--git-dir")
     _check(revision, repository)
     inside = f":(top,glob)**/{BUS_DIRECTORY}/" if everywhere else ":(glob)"
-    paths = [inside + name for name in ("bus.jsonl", "bus-*.jsonl")]
+    paths = [inside + name for name in ("bus.jsonl", PART_GLOB)]
     lines = repository.lines(*_LOG, "--end-of-options", revision, "--", *paths)
     for header, difference in _commits(lines):
         added = [record for record in _added(difference) if filters.match(record)]

@@ -9,6 +9,9 @@ from ..conftest import Ended
 from .clones import Clone
 from .conftest import assert_error
 
+#: What git leaves out of a bus directory that cuts its file.
+PARTS = "bus-[0-9][0-9][0-9][0-9][0-9][0-9].jsonl"
+
 
 def traffic(clone: Clone, *args: str) -> list[tuple[str, list[str]]]:
     """Subjects and message payloads of `bus log`."""
@@ -22,12 +25,12 @@ def test_setup_adds_what_is_missing_and_keeps_what_is_there(repository: Clone) -
     attributes.write_text("mine -text\n")
     repository.git("config", "diff.ackbus.textconv", "something else")
     done = repository.bus("setup", "git").splitlines()
-    assert f"added {ignore}: bus-*.jsonl" in done
+    assert f"added {ignore}: {PARTS}" in done
     assert "added git config diff.ackbus.textconv" in done
     assert not [line for line in done if line.endswith(": bus.index.json")]
     lines = ignore.read_text().splitlines()
     assert len(lines) == len(set(lines))
-    assert {"bus.db", "mine", "bus.index.json", "bus-*.jsonl"} <= set(lines)
+    assert {"bus.db", "mine", "bus.index.json", PARTS} <= set(lines)
     assert attributes.read_text().splitlines()[0] == "mine -text"
     assert repository.git("check-attr", "merge", ".worker-state/bus.jsonl").endswith(": ackbus")
     before = ignore.read_bytes(), attributes.read_bytes(), repository.git("config", "--list")
@@ -169,6 +172,23 @@ def test_log_needs_no_bus_and_no_files(history: Clone, tmp_path: Path) -> None:
     assert traffic(history) == [("four", ["d"]), *expected]
     assert traffic(history, "--dir", ".worker-state") == expected
     assert traffic(history, "--dir", "deep/.worker-state") == [("four", ["d"])]
+
+
+def test_what_a_person_keeps_beside_the_parts_stays_in_git(repository: Clone) -> None:
+    """It is neither ignored nor taken out, in a bus that cuts its file and in one that doesn't."""
+    kept = ["bus-20261121.jsonl", "bus-202611.jsonl", "bus-notes.jsonl"]
+    for name in kept:
+        (repository.bus_dir / name).write_text("mine\n")
+    repository.git("add", "-A")
+    repository.bus("setup", "git")
+    repository.bus("export", "--rotate", "4096")
+    repository.publish_all(["x" * 200] * 30)
+    repository.commit()
+    repository.bus("setup", "git", "--check")
+    tracked = repository.git("ls-files", ".worker-state/bus-*").splitlines()
+    assert [Path(name).name for name in tracked] == sorted(kept)
+    (repository.bus_dir / "bus-other.jsonl").write_text("mine\n")
+    assert "bus-other.jsonl" in repository.git("status", "--porcelain")
 
 
 def test_log_counts_a_line_that_only_moved_as_old(repository: Clone) -> None:
