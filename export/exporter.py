@@ -25,6 +25,10 @@ MIN_PAUSE_S = 0.02
 #: How long `export_once` waits for an exporter that is already at work, in seconds.
 WAIT_FOR_OTHER_S = 30.0
 
+#: How long the other one stands still before its file is looked through, in seconds. One that is
+#: busy is seldom seen between the lines and the position, and reading a large file takes as long.
+STILL_S = 0.25
+
 #: The smallest size at which files are cut, in bytes: a directory is no place for one file a line.
 MIN_ROTATE_BYTES = 4096
 
@@ -70,22 +74,9 @@ class Exporter:
             TimedOut: the other exporter did not get that far within 30 s.
             BusUnusable: the file can't be written.
         """
-        newest = self._bus.log.newest_seq()
-        position = Position(self._bus.database)
-        deadline = time.monotonic() + WAIT_FOR_OTHER_S
-        # The other one may end before it gets as far as this call must: then it is our turn.
-        while (lock := self._lock()) is None:
-            if not position.is_of(self._bus.layout.jsonl):
-                with suppress(FileNotFoundError):  # the other one may be cutting it
-                    refuse_unknown(self._bus)  # it may wait for an import, and say so elsewhere
-            elif position.get() >= newest:
-                return 0
-            if time.monotonic() > deadline:
-                raise TimedOut(
-                    f"another exporter is at work, and did not reach message {newest}"
-                    f" within {WAIT_FOR_OTHER_S:g} s"
-                )
-            time.sleep(MIN_PAUSE_S)
+        lock = self._lock_unless_exported()
+        if lock is None:
+            return 0
         writer = Writer(self._bus)
         try:
             return writer.catch_up(progress)
@@ -242,6 +233,35 @@ class Exporter:
             return lock
         lock.close()
         return None
+
+    def _lock_unless_exported(self) -> FileLock | None:
+        """Return the export lock, or None when another exporter has written all there is now.
+
+        It may end before it gets as far: then it is our turn.
+        """
+        newest = self._bus.log.newest_seq()
+        position = Position(self._bus.database)
+        reached, still_since = position.get(), time.monotonic()
+        deadline = still_since + WAIT_FOR_OTHER_S
+        while (lock := self._lock()) is None:
+            is_as_left = position.is_of(self._bus.layout.jsonl)
+            before, reached = reached, position.get()
+            if reached >= newest and (is_as_left or reached != before):
+                return None
+            now = time.monotonic()
+            if reached != before:
+                still_since = now
+            elif not is_as_left and now > still_since + STILL_S:
+                with suppress(FileNotFoundError):  # the other one may be cutting it
+                    refuse_unknown(self._bus)  # it may wait for an import, and say so elsewhere
+                still_since = time.monotonic()
+            if now > deadline:
+                raise TimedOut(
+                    f"another exporter is at work, and did not reach message {newest}"
+                    f" within {WAIT_FOR_OTHER_S:g} s"
+                )
+            time.sleep(MIN_PAUSE_S)
+        return lock
 
     def _lock_or_raise(self) -> FileLock:
         lock = self._lock()

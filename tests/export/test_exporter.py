@@ -14,6 +14,7 @@ import pytest
 
 from ackbus import Bus, BusUnusable, Draft, Exporter, ExporterRunning, Refused
 from ackbus.export import NotImported
+from ackbus.export.position import Position
 from ackbus.export.writer import BATCH_MESSAGES
 from ackbus.schema import FileLock
 
@@ -491,6 +492,31 @@ def test_export_goes_on_when_the_other_exporter_ends_early(bus: Bus, bus_dir: Pa
     other.close()
     thread.join(10)
     assert counts == [3]
+
+
+def test_export_waits_for_a_busy_one_without_reading_its_file(bus: Bus) -> None:
+    """Promise 8: between its lines and its position a file is not as it was left, and yet sound."""
+    publish_some(bus, 3)
+    Path(bus.layout.jsonl).write_bytes(b"to read this line is to refuse it\n")
+    busy = FileLock(bus.layout.export_lock)
+    busy.acquire(1)
+    done = threading.Event()
+
+    def get_on() -> None:
+        position, seq = Position(bus.database), 0
+        while not done.is_set():
+            seq += 1
+            position.set(seq, (0, 0, 0))
+        bus.database.close_thread()
+
+    thread = threading.Thread(target=get_on)
+    thread.start()
+    try:
+        assert Exporter(bus).export_once() == 0
+    finally:
+        done.set()
+        thread.join()
+        busy.close()
 
 
 def test_exporter_starts_again_after_a_stop_and_after_an_error(bus: Bus) -> None:
