@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import ABSENT, Draft, InvalidInput, parse_priority, parse_ts
+from ..schema import ABSENT, Draft, InvalidInput, NotJson, parse_priority, parse_ts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,8 +70,6 @@ class FieldMap:
         Raises:
             InvalidInput: a field is missing or has no meaning for a message.
         """
-        if "payload_error" in record:
-            raise InvalidInput("its payload was not JSON when it was exported")
         if not self._keeps_rest:
             self.unread |= record.keys() - self._read
         fields = {name: self._value(record, name) for name in FIELDS}
@@ -82,7 +80,7 @@ class FieldMap:
         priority = fields["priority"]
         return Draft(
             fields["type"],
-            self._payload(record),
+            _as_it_was_stored(self._payload(record), record),
             id=fields["id"],
             from_agent=fields["from"],
             to_agent=fields["to"],
@@ -117,3 +115,12 @@ class FieldMap:
         if self._keeps_rest:
             headers.update({key: record[key] for key in record if key not in self._read})
         return headers
+
+
+def _as_it_was_stored(payload: object, record: Mapping[str, Any]) -> object:
+    """Return the payload; one that was no JSON stands in the record as a string."""
+    if "payload_error" not in record:
+        return payload
+    if record["payload_error"] != "decode_failed" or not isinstance(payload, str):
+        raise InvalidInput("its payload could not be had when it was exported")
+    return NotJson(payload)

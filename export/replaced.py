@@ -64,7 +64,7 @@ def refuse_unknown(bus: Bus) -> None:
             if bus.log.get(id) is None:
                 raise NotImported(
                     f"{path} has message {id} on line {number}, which is not in this bus;"
-                    " 'bus import' brings its lines in"
+                    " 'bus import' brings its lines in, or says what is wrong with them"
                 )
 
 

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from .copying import copy_database as copy_database
     from .draft import ABSENT as ABSENT
     from .draft import Draft as Draft
+    from .draft import NotJson as NotJson
     from .draft import Row as Row
     from .file_checks import checks_of_file as checks_of_file
     from .health import Finding as Finding
@@ -127,6 +128,7 @@ __all__ = [
     "MailArchived",
     "Message",
     "NotFound",
+    "NotJson",
     "Priority",
     "Queries",
     "Receipt",
@@ -189,6 +191,7 @@ _HOMES = {
     "Draft": "draft",
     "Finding": "health",
     "Message": "message",
+    "NotJson": "draft",
     "PRIORITY_NAMES": "message",
     "Priority": "message",
     "Receipt": "message",

@@ -29,12 +29,32 @@ class _Absent:
 ABSENT: Final = _Absent()
 
 
+class NotJson:
+    """The payload of a message that another program stored as text that is no JSON.
+
+    It is kept in the row as it is, so that an import has what was exported.
+
+    Raises:
+        InvalidInput: the text is JSON, and so an ordinary payload.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        try:
+            json.decode_stored(text)
+        except orjson.JSONDecodeError:
+            self.text = text
+        else:
+            raise InvalidInput("its payload is JSON, although it says that it is not")
+
+
 class Draft:
     """A message that is about to be published.
 
     Args:
         type: dotted routing word, such as `task.done`.
-        payload: any JSON value; leave it out for a message without a payload.
+        payload: any JSON value, or `NotJson`; leave it out for a message without a payload.
         from_agent: who sends.
         to_agent: who is to receive; None broadcasts.
         id: identity for safe retries; None draws a UUIDv7.
@@ -121,7 +141,10 @@ class Draft:
             return None
         if self.payload_ref is not None:
             raise InvalidInput("a message has a payload or a payload_ref, not both")
-        data = json.encode(self.payload)
+        if isinstance(self.payload, NotJson):
+            data = self.payload.text.encode()
+        else:
+            data = json.encode(self.payload)
         if len(data) > MAX_PAYLOAD_BYTES:
             raise InvalidInput(
                 f"the payload is {len(data)} bytes of JSON; the limit is {MAX_PAYLOAD_BYTES}."
@@ -178,9 +201,11 @@ class Row:
         self.headers = headers
         self.payload: str | None = None
         self.large_payload: bytes | None = None
-        if payload is not None and len(payload) > INLINE_PAYLOAD_BYTES:
+        if payload is None:
+            return
+        if len(payload) > INLINE_PAYLOAD_BYTES and not isinstance(draft.payload, NotJson):
             self.large_payload = payload
-        elif payload is not None:
+        else:
             self.payload = payload.decode()
 
     def values(self) -> tuple[object, ...]:

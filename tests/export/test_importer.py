@@ -64,13 +64,14 @@ def test_bad_lines_are_skipped_with_their_reason(bus: Bus) -> None:
         b'{"id":"3","from":"a","type":"note","ts":"yesterday"}\n'
         b'{"id":"taken","from":"a","type":"note","payload":"second"}\n'
         b'{"id":"4","from":"a","type":"note","payload_ref":"sha256-' + b"0" * 64 + b'"}\n'
-        b'{"id":"5","from":"a","type":"note","payload_error":"decode_failed","payload":"{"}\n'
+        b'{"id":"5","from":"a","type":"note","payload_error":"decode_failed","payload":"{}"}\n'
+        b'{"id":"5","from":"a","type":"note","payload_error":"decode_failed"}\n'
         b'{"id":"6","from":"a","type":"note","payload":"\xff"}\n'
         b'{"id":"7","from":"a","type":"note","in_reply_to":"elsewhere","priority":"interactive"}'
     )
     report = import_jsonl(bus, stream)
-    assert (report.lines, report.stored, report.duplicates, report.skipped) == (11, 2, 0, 9)
-    assert [number for number, _ in report.reasons] == [3, 4, 5, 6, 7, 8, 9, 10, 11]
+    assert (report.lines, report.stored, report.duplicates, report.skipped) == (12, 2, 0, 10)
+    assert [number for number, _ in report.reasons] == [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
     reasons = dict(report.reasons)
     assert "not valid JSON" in reasons[3]
     assert "'id'" in reasons[5]
@@ -254,6 +255,28 @@ def test_own_export_of_what_a_raw_writer_stored_is_all_duplicates(bus: Bus, bus_
     with open(bus.layout.jsonl, "rb") as stream:
         report = import_jsonl(bus, stream)
     assert (report.duplicates, report.reasons) == (2, [])
+
+
+@pytest.mark.parametrize("payload", ["not json", '{"a":\n', "[" * 2000, "x" * 5000, ""])
+def test_a_payload_that_is_no_json_comes_over_as_it_is(
+    payload: str, bus: Bus, bus_dir: Path, tmp_path: Path
+) -> None:
+    """Promise 8, M-52: else no exporter could go on where git brought such a line."""
+    raw_sql(
+        bus_dir,
+        "INSERT INTO messages (id, ts_ms, from_agent, type, payload)"
+        f" VALUES ('broken', 1, 'raw', 'note', '{payload}')",
+    )
+    Exporter(bus).export_once()
+    line = Path(bus.layout.jsonl).read_bytes()
+    with Bus.init(tmp_path / "other") as other:
+        Path(other.layout.jsonl).write_bytes(line)
+        assert import_jsonl(other, io.BytesIO(line)).stored == 1
+        assert import_jsonl(other, io.BytesIO(line)).duplicates == 1
+        (message,) = other.read()
+        assert (message.raw_payload, message.payload_error) == (payload, "decode_failed")
+        Exporter(other).export_once()
+        assert Path(other.layout.jsonl).read_bytes() == line
 
 
 def test_large_lines_are_stored_before_many_are_in_memory(bus: Bus) -> None:
