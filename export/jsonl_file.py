@@ -49,22 +49,6 @@ class JsonlFile:
             self._size += written
             data = data[written:]
 
-    def mend(self) -> tuple[int, str] | None:
-        """Cut off a torn last line, and return the seq and id of the last whole one.
-
-        Returns:
-            None for an empty file.
-
-        Raises:
-            Refused: the last line is no line of a bus.
-        """
-        end = self._line_end(self._size)
-        self.shorten(self._size - end)
-        if end == 0:
-            return None
-        start = self._line_end(end - 1)
-        return _identity(os.pread(self._fd, end - start, start), self._path, "last")
-
     def lines(self) -> Iterator[bytes]:
         """Yield all lines from the first on, with their newlines; a torn last one has none."""
         with open(self._fd, "rb", closefd=False) as stream:
@@ -77,16 +61,19 @@ class JsonlFile:
             os.ftruncate(self._fd, self._size - count)
             self._size -= count
 
-    def first(self) -> tuple[int, str] | None:
-        """Return the seq and id of the first line; None when there is no whole line.
+    def first_seq(self) -> int:
+        """Return the seq of the first line.
 
         Raises:
-            Refused: it is no line of a bus.
+            Refused: it is no whole line of a bus.
         """
-        with open(self._fd, "rb", closefd=False) as stream:
-            stream.seek(0)
-            line = stream.readline()
-        return _identity(line, self._path, "first") if line.endswith(b"\n") else None
+        return _seq(next(self.lines(), b""), f"the first line of {self._path}")
+
+    def last_seq(self) -> int:
+        """Return the seq of the last line; otherwise as `first_seq`."""
+        start = self._line_end(self._size - 1)
+        line = os.pread(self._fd, self._size - start, start)
+        return _seq(line, f"the last line of {self._path}")
 
     @property
     def size(self) -> int:
@@ -118,13 +105,12 @@ class JsonlFile:
         return 0
 
 
-def _identity(line: bytes, path: str, which: str) -> tuple[int, str]:
+def _seq(line: bytes, name: str) -> int:
     try:
         fields = orjson.loads(line)
     except orjson.JSONDecodeError:
         fields = None
-    if isinstance(fields, dict):
-        seq, id = fields.get("seq"), fields.get("id")
-        if isinstance(seq, int) and isinstance(id, str):
-            return seq, id
-    raise Refused(f"the {which} line of {path} was not written by a bus")
+    seq = fields.get("seq") if isinstance(fields, dict) else None
+    if isinstance(seq, int) and line.endswith(b"\n"):
+        return seq
+    raise Refused(f"{name} was not written by a bus")

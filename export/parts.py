@@ -64,6 +64,12 @@ def part_names(directory: str) -> list[str]:
     return parts_among(names, _recorded(directory))
 
 
+def part_files(jsonl: str) -> list[str]:
+    """Return the paths of the rotated parts beside a `bus.jsonl`, oldest first."""
+    directory = os.path.dirname(jsonl)
+    return [os.path.join(directory, name) for name in part_names(directory)]
+
+
 def parts_among(names: Iterable[str], recorded: int = 0) -> list[str]:
     """Return which of some names are those of parts, oldest first.
 
@@ -256,19 +262,21 @@ def _describe(path: str) -> Part:
     """Read a part from end to end.
 
     Raises:
-        Refused: its first or its last line was not written by a bus.
+        Refused: its first or its last line is no whole line of a bus.
     """
     import hashlib
 
     digest = hashlib.sha256()
     messages = 0
     with closing(JsonlFile(path)) as file, open(path, "rb") as stream:
-        first, last = file.first(), file.mend()
         while chunk := stream.read(_CHUNK_BYTES):
             digest.update(chunk)
             messages += chunk.count(b"\n")
-        if first is None or last is None:
-            raise Refused(f"{path} is empty")
         return Part(
-            os.path.basename(path), first[0], last[0], messages, file.size, digest.hexdigest()
+            os.path.basename(path),
+            file.first_seq(),
+            file.last_seq(),
+            messages,
+            file.size,
+            digest.hexdigest(),
         )

@@ -10,7 +10,7 @@ import os
 import orjson
 
 from ..schema import Refused
-from .parts import part_names
+from .parts import part_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ class NotImported(Refused):
 
 def exported_files(jsonl: str) -> list[str]:
     """Return the rotated parts beside a `bus.jsonl`, oldest first, and at the end itself."""
-    directory = os.path.dirname(jsonl)
-    parts = [os.path.join(directory, name) for name in part_names(directory)]
+    parts = part_files(jsonl)
     return [*parts, jsonl] if os.path.exists(jsonl) else parts
 
 

@@ -11,7 +11,7 @@ import os
 
 from ..schema import BusUnusable
 from .jsonl_file import JsonlFile, stamp_of
-from .parts import STAGED, Parts, split
+from .parts import STAGED, Parts, part_files, split
 from .position import Position, Rotation
 from .replaced import exported_files, last_in_log, refuse_unknown
 
@@ -191,7 +191,7 @@ class Writer:
     def _lines(self) -> Iterator[bytes]:
         """Yield the lines of all files; of the open one, those of the file that is open."""
         assert self._file is not None
-        for path in exported_files(self._path)[:-1]:
+        for path in part_files(self._path):
             with open(path, "rb") as part:
                 yield from part
         yield from self._file.lines()

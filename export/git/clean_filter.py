@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from ...schema import InvalidInput
-from ..replaced import exported_files
+from ..parts import part_files
 from .lines import add, are_same, in_order, known_lines, messages_in
 from .repository import Repository
 
@@ -34,11 +34,10 @@ def clean(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
         GitFailed: git can't tell what it has.
     """
     found = messages_in(lines, path)
-    for part in exported_files(os.path.abspath(path)):
-        if os.path.basename(part) != os.path.basename(path):  # cut off since the last `git add`
-            with open(part, "rb") as file:
-                for line in messages_in(file, part).values():
-                    add(found, line)
+    for part in part_files(os.path.abspath(path)):
+        with open(part, "rb") as file:  # it may have been cut off since the last `git add`
+            for line in messages_in(file, part).values():
+                add(found, line)
     for id, in_git in _by_id(_staged(path)).items():
         found[id] = _chosen(in_git, found.get(id))
     return in_order(found)
