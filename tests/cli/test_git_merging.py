@@ -108,6 +108,21 @@ def test_one_id_with_two_contents_is_a_conflict(chosen: str, two_clones: Clones)
     assert "marker" not in second.try_bus("import").err
 
 
+def test_two_contents_that_git_holds_come_down_to_that_of_the_folder(repository: Clone) -> None:
+    """ADR 33: a clone without drivers merged by union; the next `git add` settles which stays."""
+    one, two = (
+        f'{{"id":"one","ts":"2026-01-10T14:00:00.000Z","from":"a","type":"t","payload":{n}}}\n'
+        for n in (1, 2)
+    )
+    repository.jsonl.write_text(one + two)
+    repository.git("add", "-A")
+    repository.git("commit", "-qm", "union")
+    repository.bus("setup", "git")
+    assert "'one' is taken by seq 1, with another payload" in repository.try_bus("import").err
+    repository.commit()
+    assert [f"{line}\n" for line in repository.in_git()] == [one]
+
+
 def test_a_clone_without_drivers_is_told_what_to_do(two_clones: Clones) -> None:
     """Bad input: conflict markers; the hint leads to the merge."""
     first, second = two_clones
