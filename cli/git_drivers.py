@@ -67,7 +67,10 @@ def _merge(_base: str, ours: str, theirs: str, path: str) -> int:
     with open(ours, "wb") as file:
         file.writelines(merged.lines)
     for id in merged.conflicts:
-        output.note(f"{path}: message {id!a} has another content on each side; keep one of them")
+        output.note(
+            f"{path}: message {id!a} has another content on each side; stop 'bus export --follow',"
+            " keep one of the lines, and 'git add' the file"
+        )
     return 1 if merged.conflicts else 0
 
 

@@ -88,6 +88,7 @@ def test_one_id_with_two_contents_is_a_conflict(chosen: str, two_clones: Clones)
     pulled = second.try_git("pull", "--no-rebase", "origin", "main")
     assert pulled.code != 0
     assert "message 'build-1' has another content on each side" in pulled.err
+    assert "stop 'bus export --follow'" in pulled.err  # it would put its own line back
     before = second.jsonl.read_bytes(), second.ids_in_log()
     assert_error(second.try_bus("import"), 3, "conflict marker", "line 4", "keep one of the two")
     assert_error(second.try_bus("export"), 3, "line 4", "was not written by a bus")
