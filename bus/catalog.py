@@ -105,6 +105,12 @@ class Catalog:
         rows = self._database.rows(SQL["catalog_blocks_of"], (kind, name, *within))
         return {block for (block,) in rows}
 
+    def last_sent_ms(self, agent: str, newest_seq: int) -> int | None:
+        """Return when an agent sent its newest message; see `Log.last_sent_ms`."""
+        self.try_to_catch_up(newest_seq)
+        sent_ms: int | None = self._database.value(SQL["last_sent_ms"], (agent, BLOCK_SEQS))
+        return sent_ms
+
     def _catch_up_if_far(self, newest_seq: int) -> None:
         """Catch up when much is uncounted."""
         if newest_seq - self.position() > STEP_MESSAGES:

@@ -139,20 +139,11 @@ class Log:
         yield from self._archive.read_backwards(after, last)
 
     def last_sent_ms(self, agent: str) -> int | None:
-        """Return when the newest message of an agent was sent, in epoch milliseconds, or None.
+        """Return when an agent sent its newest message, in epoch milliseconds; None for never.
 
-        Reads some 2,000 messages at most where the catalog could be brought up to date.
-
-        Raises:
-            SegmentMissing: it may be in a part of the archive that is missing or damaged.
+        Where that message is archived, it may be up to a block of the catalog too late.
         """
-        newest = self.newest_seq()
-        self._catalog.try_to_catch_up(newest)
-        for start, end in reversed(list(self._catalog.spans(0, newest, None, agent, None))):
-            for message in self._backwards(start, end, PAGE_MESSAGES):
-                if message.from_agent == agent:
-                    return message.ts_ms
-        return None
+        return self._catalog.last_sent_ms(agent, self.newest_seq())
 
     def addressed_to(self, agent: str, after_seq: int, limit: int) -> list[Message]:
         """Return up to `limit` messages to an agent, and broadcasts, above `after_seq`, in order.

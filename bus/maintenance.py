@@ -35,6 +35,7 @@ class Maintenance:
         Returns:
             The size of the write-ahead log before and after, in bytes.
         """
+        self._database.checkpointer.wait()  # of two at once, one does nothing
         before = self._wal_bytes()
         with closing(self._database.connect()) as connection:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

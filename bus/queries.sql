@@ -118,6 +118,14 @@ SELECT DISTINCT block FROM catalog WHERE kind = ? AND name = ? AND block BETWEEN
 -- name: catalog_blocks_since
 SELECT block FROM catalog_blocks WHERE max_ts_ms >= ? AND block BETWEEN ? AND ?;
 
+-- name: last_sent_ms
+-- What an agent sent last is in the newest block of ?2 seqs in which it stands, unless archived.
+SELECT ifnull((SELECT ts_ms FROM messages
+                WHERE seq BETWEEN block * ?2 AND block * ?2 + ?2 - 1 AND from_agent = ?1
+                ORDER BY seq DESC LIMIT 1), max_ts_ms)
+  FROM catalog_blocks
+ WHERE block = (SELECT max(block) FROM catalog WHERE kind = 'from' AND name = ?1);
+
 -- known agents --------------------------------------------------------------------------------
 
 -- name: agent_is_known

@@ -78,7 +78,6 @@ if TYPE_CHECKING:
     from .json import encode as encode
     from .lines import message_of_line as message_of_line
     from .lock_holders import holders as holders
-    from .message import COLUMNS as COLUMNS
     from .message import PRIORITY_NAMES as PRIORITY_NAMES
     from .message import Message as Message
     from .message import Priority as Priority
@@ -95,7 +94,6 @@ __all__ = [
     "BUSY_TIMEOUT_MS",
     "BUS_DIRECTORY",
     "BUS_DIR_VARIABLE",
-    "COLUMNS",
     "INLINE_PAYLOAD_BYTES",
     "MAX_AGENT_CHARS",
     "MAX_HEADERS_BYTES",
@@ -187,7 +185,6 @@ __all__ = [
 #: Where the names are that reading one number from a bus doesn't need.
 _HOMES = {
     "ABSENT": "draft",
-    "COLUMNS": "message",
     "Draft": "draft",
     "Finding": "health",
     "Message": "message",

@@ -37,13 +37,6 @@ class Priority(IntEnum):
     BACKGROUND = 2
 
 
-#: The stored columns of a message, in the order in which every statement reads them.
-COLUMNS = (
-    "seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload,"
-    " payload_ref, priority, headers"
-)
-
-
 class Receipt:
     """What publishing returns.
 

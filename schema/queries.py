@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 
+#: The stored columns of a message, in the order in which every statement reads them.
+COLUMNS = (
+    "seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload,"
+    " payload_ref, priority, headers"
+)
+
 
 class Queries(dict[str, str]):
     """The statements of one file, by name.
 
     The file has `-- name: some_name` before each statement; the lines up to the next such line
-    are the statement.
+    are the statement. In it, `{columns}` stands for the columns of a message.
 
     Raises:
         ValueError: a name stands twice, or text comes before the first name.
@@ -28,4 +34,4 @@ class Queries(dict[str, str]):
                 raise ValueError(f"{path}: {name} stands twice")
             # Comments go: one after the last semicolon would be run as a statement of its own.
             sql = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
-            self[name] = sql.strip().rstrip(";")
+            self[name] = sql.strip().rstrip(";").replace("{columns}", COLUMNS)

@@ -124,15 +124,8 @@ class Retention:
             seq = log.first_for(name, cursor, by_name=name not in moved and name not in loops)
             if seq is not None:
                 looped_ms = now_ms if name in loops and is_running(loops[name]) else 0
-                acted_ms = max(moved_ms, beats.get(name, 0), looped_ms, self._sent_ms(name))
+                acted_ms = max(moved_ms, beats.get(name, 0), looped_ms, log.last_sent_ms(name) or 0)
                 yield self._hold(INBOX, name, seq, max(acted_ms, self._came_ms(seq)))
-
-    def _sent_ms(self, agent: str) -> int:
-        """Return when an agent published something last; 0 for never, as far as can be read."""
-        try:
-            return self._bus.log.last_sent_ms(agent) or 0
-        except SegmentMissing:
-            return 0
 
     def _came_ms(self, seq: int) -> int:
         """Return since when a message waits: an imported one may have been sent long before."""

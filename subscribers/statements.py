@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ..schema import COLUMNS, Queries
+from ..schema import Queries
 
-SQL = {name: sql.replace("{columns}", COLUMNS) for name, sql in Queries(beside=__file__).items()}
+SQL = Queries(beside=__file__)

@@ -252,6 +252,7 @@ def test_catalog_catches_up_from_where_it_is(bus: Bus, bus_dir: Path) -> None:
 def test_statements_of_a_poll_are_in_the_file(bus: Bus) -> None:
     """M-12: what the plans above show is what runs."""
     assert set(Queries(beside=Bus.__init__.__code__.co_filename)) == set(SQL)
+    statements = Queries(beside=Inbox.__init__.__code__.co_filename)
     seen: list[str] = []
     connection = bus.database.connection
     connection.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: seen.append(event["sql"]))
@@ -259,7 +260,7 @@ def test_statements_of_a_poll_are_in_the_file(bus: Bus) -> None:
     connection.trace_v2(0, None)
     polled = [sql for sql in seen if "FROM messages" in sql]
     assert len(polled) == 1
-    assert polled[0] in SQL["addressed_to"]
+    assert polled[0] == statements["mail"]
 
 
 def test_follow_begins_where_it_is_called(bus: Bus) -> None:

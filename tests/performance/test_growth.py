@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue, check
+from ackbus.bus.catalog import BLOCK_SEQS
 from ackbus.subscribers import Retention, count_unread
 
 from ..costs import Cost, counting
 
-#: Two lengths of a log: the second has six times the blocks of the catalog.
-SHORT, LONG = 4_000, 24_000
+#: Two lengths of a log, which end equally far into a block of the catalog.
+SHORT, LONG = 4_000, 4_000 + 10 * BLOCK_SEQS
 AGENTS = 20
 
 #: Is given a bus, and returns what is to be counted.

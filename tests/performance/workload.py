@@ -270,7 +270,7 @@ def use_doctor(bus: Bus) -> None:
         **checks_of_file(bus.database, full=True),
         **bus_room.checks(bus, full=True),
         **subscribers_room.checks(bus),
-        **export_room.checks(bus),
+        **export_room.checks(bus, full=True),
     }
     findings = list(examine(checks))
     assert [finding for finding in findings if finding.state == "bad"] == []

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from ackbus import Bus, Draft, Inbox, InvalidInput, Queue
 from ackbus.export import Archiver, import_jsonl
 from ackbus.schema import MailArchived
 from ackbus.subscribers import Hold, Retention
+from ackbus.subscribers.statements import SQL
 
 DAY_MS = 86_400_000
 
@@ -271,13 +273,14 @@ def test_poll_that_reads_while_mail_is_moved_says_so(
     inbox = Inbox(bus, "sleeps")
     inbox.ack(1)
     clock.now_ms += 8 * DAY_MS
-    read = bus.log.addressed_to
+    read = bus.database.rows
 
-    def read_late(*place: object) -> object:
-        archive(bus, 6)
-        return read(*place)  # type: ignore[arg-type]
+    def read_late(sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        if sql == SQL["mail"]:
+            archive(bus, 6)
+        return read(sql, values)
 
-    monkeypatch.setattr(bus.log, "addressed_to", read_late)
+    monkeypatch.setattr(bus.database, "rows", read_late)
     with pytest.raises(MailArchived, match="up to 6"):
         inbox.poll()
 
