@@ -6,10 +6,8 @@ from typing import Annotated
 
 import typer
 
+from ..schema import MAX_SEQ as MAX_SEQ
 from . import hints, output
-
-#: The largest seq that SQLite can hold.
-MAX_SEQ = 2**63 - 1
 
 
 def _be_verbose(on: bool) -> bool:

@@ -43,6 +43,7 @@ from .limits import (
     MAX_PATH_CHARS,
     MAX_PAYLOAD_BYTES,
     MAX_REASON_CHARS,
+    MAX_SEQ,
     MAX_TYPE_CHARS,
 )
 from .names import (
@@ -102,6 +103,7 @@ __all__ = [
     "MAX_PATH_CHARS",
     "MAX_PAYLOAD_BYTES",
     "MAX_REASON_CHARS",
+    "MAX_SEQ",
     "MAX_TS_MS",
     "MAX_TYPE_CHARS",
     "PRIORITY_NAMES",

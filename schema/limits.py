@@ -29,3 +29,6 @@ MAX_PATH_CHARS = 1024
 
 #: The longest reason of a reservation, in characters: it is one line of what others are told.
 MAX_REASON_CHARS = 255
+
+#: The largest seq that SQLite can give.
+MAX_SEQ = 2**63 - 1

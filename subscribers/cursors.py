@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import MailArchived
+from ..schema import MAX_SEQ, MailArchived
 from .statements import SQL
 
 TYPE_CHECKING = False
@@ -43,6 +43,8 @@ class Cursors:
         None when nothing was done: there is no such seq, or messages of the agent have failed,
         and an acknowledgement has more to do.
         """
+        if not 1 <= seq <= MAX_SEQ:  # SQLite can't even ask for it
+            return None
         rows = self._database.change(SQL["acknowledge"], (agent, seq, self._database.now_ms()))
         return int(rows[0][0]) if rows else None
 

@@ -72,8 +72,8 @@ def test_group_with_a_default_command_offers_its_commands_and_the_options_of_tha
     bus: Bus, offered: Callable[[str], list[str]]
 ) -> None:
     bus.heartbeats.beat("bob")
-    assert offered("bus reservations ") == ["list", "release", "renew"]
-    assert offered("bus reservations re") == ["release", "renew"]
+    assert offered("bus reservations ") == ["list", "renew", "release"]
+    assert offered("bus reservations re") == ["renew", "release"]
     assert offered("bus reservations --pa") == ["--path"]
     assert offered("bus reservations --agent b") == ["bob"]
 

@@ -87,7 +87,7 @@ def test_import_says_what_it_left_out_and_says_the_same_reason_once(
 ) -> None:
     foreign = '{"id":"%d","who":"a","type":"t","body":"hi"}\n'
     done = run_bus("import", "-", stdin="".join(foreign % n for n in range(300)))
-    assert (done.code, done.out) == (3, "stored 0, already there 0, skipped 300\n")
+    assert (done.code, done.out) == (3, "stored 0, duplicates 0, skipped 300\n")
     assert done.err.splitlines() == [
         "bus: fields that nothing was made of: body, who; --map names what they are, and"
         " --map 'headers.*=*' keeps them",
