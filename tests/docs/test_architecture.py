@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
@@ -47,6 +48,7 @@ class Costs:
 
     def __init__(self, bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
         self._statements: list[str] = []
+        self._transactions = 0
         self._fsyncs = 0
         self._fsync = os.fsync
         bus.database.connection.exec_trace = self._count_statement
@@ -54,12 +56,14 @@ class Costs:
 
     def of(self, act: Callable[[], object]) -> list[int]:
         self._statements.clear()
-        self._fsyncs = 0
+        self._transactions = self._fsyncs = 0
         act()
-        begins = sum(sql.startswith("BEGIN") for sql in self._statements)
-        return [begins, len(self._statements), self._fsyncs]
+        return [self._transactions, len(self._statements), self._fsyncs]
 
-    def _count_statement(self, _cursor: object, sql: str, _bindings: object) -> bool:
+    def _count_statement(self, cursor: apsw.Cursor, sql: str, _bindings: object) -> bool:
+        begins = sql.startswith(("BEGIN", "INSERT", "UPDATE", "DELETE"))
+        if begins and not cursor.connection.in_transaction:
+            self._transactions += 1
         if any(line and not line.startswith("--") for line in sql.splitlines()):
             self._statements.append(sql)
         return True
@@ -92,14 +96,15 @@ def test_acts_cost_what_the_table_says(bus: Bus, monkeypatch: pytest.MonkeyPatch
             "t", from_agent="a", to_agent="c"
         ),
         "poll": inbox.poll,
-        "acknowledge": lambda: inbox.ack(first),
+        "acknowledge, beat": lambda: inbox.ack(first),
         "complete with one reply": lambda: inbox.complete(second, reply),
         "acquire a lease": lambda: bus.leases.acquire("another", "b"),
-        "renew or release a lease, beat": lambda: bus.leases.renew(held),
+        "renew or release a lease": lambda: bus.leases.renew(held),
     }
     acts = acts_of_work(bus) | acts
     costs = Costs(bus, monkeypatch)
     measured = {act: costs.of(call) for act, call in acts.items()}
+    assert costs.of(lambda: bus.heartbeats.beat("b")) == measured["acknowledge, beat"]
     assert {act: shown_cost(cells, measured["publish"]) for act, *cells in table("act")} == measured
 
 
