@@ -26,7 +26,7 @@ from ackbus.schema import upgrade
 left = int(sys.argv[2])
 def count_down(event):
     global left
-    left -= 1
+    left -= "wal_checkpoint" not in event["sql"]  # on closing, when all is committed
     if left < 0:
         os.kill(os.getpid(), signal.SIGKILL)
 apsw.connection_hooks.append(lambda c: c.trace_v2(apsw.SQLITE_TRACE_STMT, count_down))
