@@ -28,17 +28,23 @@ class Appender:
     Args:
         database, blobs: of the bus.
         find: returns the message with an id, in the log or archived, or None.
+        ring: wakes the waiters; it is called as soon as messages are committed.
     """
 
     def __init__(
-        self, database: Database, blobs: BlobStore, find: Callable[[str], Message | None]
+        self,
+        database: Database,
+        blobs: BlobStore,
+        find: Callable[[str], Message | None],
+        ring: Callable[[], None],
     ) -> None:
         self._database = database
         self._blobs = blobs
         self._find = find
+        self._ring = ring
 
     def append(self, drafts: Iterable[Draft], as_history: bool) -> list[Receipt]:
-        """Store messages in one transaction; see `Log.append`, which also wakes the waiters."""
+        """Store messages in one transaction, and wake the waiters; see `Log.append`."""
         now_ms = self._database.now_ms()
         rows = [draft.prepare(now_ms) for draft in drafts]
         for row in rows:
@@ -73,6 +79,7 @@ class Appender:
             for row in rows:
                 self._secure_blob(row)
             connection.executemany(SQL["append"], [row.values() for row in rows])
+            self._database.after_commit(self._ring)
             next_seq = connection.last_insert_rowid() + 1  # nobody else adds any meanwhile
         first = next_seq - len(rows)
         return [Receipt(seq, row.id) for seq, row in enumerate(rows, first)]
@@ -85,7 +92,7 @@ class Appender:
 
     def _append(self, row: Row) -> Receipt:
         try:
-            self._database.change(SQL["append"], row.values())
+            self._database.change(SQL["append"], row.values(), then=self._ring)
         except RowRefused as error:
             return self._receipt_of_refused(row, error)
         return Receipt(self._database.connection.last_insert_rowid(), row.id)

@@ -9,12 +9,16 @@ because the last thing that a commit changes is shared memory, which gives no ev
 from __future__ import annotations
 
 import os
+import struct
 import sys
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..schema import Database
+
+#: An event of inotify: watch, mask, cookie, length of the name.
+_EVENT = struct.Struct("iIII")
 
 #: How often a waiter without inotify asks SQLite whether anything was committed, in seconds.
 FALLBACK_POLL_S = 0.005
@@ -149,11 +153,21 @@ class _Watch:
         poll.register(self._inotify.fd, select.POLLIN)
         poll.register(wake_fd, select.POLLIN)
         ready = poll.poll(max(0, timeout_s) * 1000)
-        _drain(wake_fd)
-        events = self._inotify.read(timeout=0)
-        if any(event.mask & self._flags.IGNORED for event in events):
-            self._subscribe()  # the file was removed, and with it the watch
+        for fd, _ in ready:
+            if fd == wake_fd:
+                _drain(wake_fd)
+            elif self._is_ignored():
+                self._subscribe()  # the file was removed, and with it the watch
         return bool(ready)
+
+    def _is_ignored(self) -> bool:
+        """Take what rang off the queue; say whether the system has given up the watch.
+
+        By hand, since it stands between a message and its handler: events are of 16 bytes, a
+        watched file's have no name, and the second number is the mask.
+        """
+        events = os.read(self._inotify.fd, _EVENT.size * 256)
+        return any(mask & self._flags.IGNORED for _, mask, _, _ in _EVENT.iter_unpack(events))
 
     def close(self) -> None:
         self._inotify.close()

@@ -47,8 +47,7 @@ class Log:
         self._blobs = blobs
         self._catalog = catalog
         self._archive = archive
-        self._doorbell = doorbell
-        self._appender = Appender(database, blobs, self.get)
+        self._appender = Appender(database, blobs, self.get, doorbell.ring)
 
     def append(self, drafts: Iterable[Draft], *, as_history: bool = False) -> list[Receipt]:
         """Store messages in one transaction, all or none, and wake the waiters after it.
@@ -72,9 +71,7 @@ class Log:
             LimitReached: a draft is for a queue or an inbox that is full.
             BusBusy: the write lock could not be had in time.
         """
-        receipts = self._appender.append(drafts, as_history)
-        self._database.after_commit(self._doorbell.ring)
-        return receipts
+        return self._appender.append(drafts, as_history)
 
     def get(self, id: str) -> Message | None:
         """Return the message with this id, or None.

@@ -125,8 +125,18 @@ class Database:
         row = self.row(sql, values)
         return row[0] if row else None
 
-    def change(self, sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+    def change(
+        self,
+        sql: str,
+        values: tuple[object, ...] = (),
+        *,
+        then: Callable[[], None] | None = None,
+    ) -> list[tuple[Any, ...]]:
         """Run one writing statement in this thread's transaction, or else as one of its own.
+
+        Args:
+            sql, values: the statement.
+            then: what to call once it is committed, as for `after_commit`.
 
         Returns:
             What the statement returns.
@@ -134,14 +144,20 @@ class Database:
         thread = self._thread()
         if thread.depth:
             thread.require_transaction()
-            return self.rows(sql, values)  # SQLite undoes a failed one by itself: no savepoint
+            rows = self.rows(sql, values)  # SQLite undoes a failed one by itself: no savepoint
+            if then is not None:
+                thread.after_commit[then] = None
+            return rows
         try:
-            return thread.alone(sql, values, self.write_timeout_s)
+            return thread.alone(sql, values, self.write_timeout_s, then)
         except _FAILURES as error:
             raise self._explain(error) from error
 
     def after_commit(self, call: Callable[[], None]) -> None:
-        """Call something when this thread's transaction has been committed, once; else now."""
+        """Call something when this thread's transaction has been committed, once; else now.
+
+        Other writers still wait meanwhile: it must be short.
+        """
         thread = self._thread()
         if thread.depth:
             thread.after_commit[call] = None

@@ -14,7 +14,7 @@ from .sqlite import translate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
     from typing import Any
 
@@ -99,7 +99,11 @@ class ThreadState:
             raise translate(error, self.layout) from error
 
     def alone(
-        self, sql: str, values: tuple[object, ...], timeout_s: float
+        self,
+        sql: str,
+        values: tuple[object, ...],
+        timeout_s: float,
+        then: Callable[[], None] | None,
     ) -> list[tuple[Any, ...]]:
         """Run one writing statement as a transaction of its own, and return its rows.
 
@@ -107,9 +111,7 @@ class ThreadState:
         that begins IMMEDIATE; leaving out BEGIN and COMMIT saves a tenth of a publish.
         """
         rows = self._first(sql, values, timeout_s)
-        assert self.lock is not None
-        self.lock.release()
-        self._checkpoint_if_due()
+        self._leave([then] if then is not None else ())
         return rows
 
     def _first(self, sql: str, values: tuple[object, ...], timeout_s: float) -> list[Any]:
@@ -145,20 +147,30 @@ class ThreadState:
         raise AssertionError("tenacity ends by an answer or by an error")
 
     def end(self, *, commit: bool) -> None:
-        """Commit or roll back, free the write lock, and then call what waits for the commit."""
+        """Commit or roll back, call what waits for the commit, and free the write lock."""
         calls, self.after_commit = self.after_commit, {}
         try:
             if commit:
                 self._commit()
             elif self.connection.in_transaction:  # SQLite itself may have rolled back
                 self.connection.execute("ROLLBACK")
-        finally:
-            assert self.lock is not None
-            self.lock.release()
-        if commit:
+        except BaseException:
+            self._unlock()
+            raise
+        self._leave(calls if commit else ())
+
+    def _leave(self, calls: Iterable[Callable[[], None]]) -> None:
+        """Wake the waiters, who need not wait for the lock; then let the next writer in."""
+        try:
             for call in calls:
                 call()
-            self._checkpoint_if_due()
+        finally:
+            self._unlock()
+        self._checkpoint_if_due()
+
+    def _unlock(self) -> None:
+        assert self.lock is not None
+        self.lock.release()
 
     def _checkpoint_if_due(self) -> None:
         changes = self.connection.total_changes()
