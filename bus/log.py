@@ -117,7 +117,7 @@ class Log:
 
     def newest(self, count: int, *, type: str | None = None) -> list[Message]:
         """Return the newest `count` messages that fit a type pattern, oldest of them first."""
-        wanted = Wanted.of(type)
+        wanted = Wanted(type)
         spans = list(self._catalog.spans(0, self.newest_seq(), wanted.pattern, None, None))
         found = (
             message
@@ -233,7 +233,7 @@ class Log:
             since_ms: only messages of this epoch millisecond or later.
         """
         last = self.newest_seq() if upto_seq is None else min(upto_seq, self.newest_seq())
-        wanted = Wanted.of(type, conversation, agent, since_ms)
+        wanted = Wanted(type, conversation, agent, since_ms)
         while True:
             try:
                 for message in self._matching(after_seq, last, wanted):

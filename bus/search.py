@@ -80,7 +80,7 @@ class Search:
         if limit < 1:
             raise InvalidInput(f"limit must be at least 1, not {limit}")
         asked = Words.of(words)
-        filters = Wanted.of(type, conversation, agent, since_ms)
+        filters = Wanted(type, conversation, agent, since_ms)
         lacking = self._index.catch_up(on_progress)
         if lacking:
             _log.warning("%s messages can't be searched, some files are missing; %s", lacking, _SEE)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..schema import TypePattern, check_unicode
 
 TYPE_CHECKING = False
@@ -11,40 +9,41 @@ if TYPE_CHECKING:
     from ..schema import Message
 
 
-@dataclass(frozen=True, slots=True)
 class Wanted:
     """Filters of messages; None filters nothing.
 
-    Attributes:
-        pattern: which types.
+    No dataclass: making one takes longer than a command has for it, and every command loads this.
+
+    Args:
+        type: a type pattern.
         conversation: the one to which they belong.
         agent: who sent or received them.
         since_ms: their least time, in epoch milliseconds.
+
+    Attributes:
+        pattern: which types.
+        conversation, agent, since_ms: as given.
+
+    Raises:
+        InvalidInput: `type` is no type pattern, or a name is no Unicode text.
     """
 
-    pattern: TypePattern | None = None
-    conversation: str | None = None
-    agent: str | None = None
-    since_ms: int | None = None
+    __slots__ = ("agent", "conversation", "pattern", "since_ms")
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         type: str | None = None,
         conversation: str | None = None,
         agent: str | None = None,
         since_ms: int | None = None,
-    ) -> Wanted:
-        """Take the filters as readers give them.
-
-        Raises:
-            InvalidInput: `type` is no type pattern, or a name is no Unicode text.
-        """
-        pattern = None if type is None else TypePattern(type)
+    ) -> None:
+        self.pattern = None if type is None else TypePattern(type)
         for name in (conversation, agent):
             if name is not None:
                 check_unicode(name)
-        return cls(pattern, conversation, agent, since_ms)
+        self.conversation = conversation
+        self.agent = agent
+        self.since_ms = since_ms
 
     def fits(self, message: Message) -> bool:
         """Whether a message passes every filter."""
