@@ -52,27 +52,27 @@ class Appender:
                 row.payload_ref = self._blobs.put(row.large_payload)
         if as_history:
             return self._append_history(rows)
-        return self._append_rows(rows, joined=all(row.in_reply_to is None for row in rows))
+        return self._append_rows(rows, as_history=False)
 
     def _append_history(self, rows: list[Row]) -> list[Receipt]:
         from .imports import Imports  # publishers need it not
 
         with self._database.write():
-            receipts = self._append_rows(rows, joined=True)
+            receipts = self._append_rows(rows, as_history=True)
             new = [receipt.seq for receipt in receipts if not receipt.duplicate]
             if new:
                 Imports(self._database).note(new[0], new[-1])
         return receipts
 
-    def _append_rows(self, rows: list[Row], *, joined: bool) -> list[Receipt]:
-        """Store rows by the shortest way; `joined` says that they name their conversations."""
-        if joined:
-            if len(rows) == 1 and rows[0].payload_ref is None:
-                return [self._append(rows[0])]  # one statement is a transaction by itself
-            with suppress(RowRefused):  # which one of them, and why, shows one by one
+    def _append_rows(self, rows: list[Row], *, as_history: bool) -> list[Receipt]:
+        """Store rows by the shortest way that does."""
+        if as_history or all(row.in_reply_to is None for row in rows):
+            with suppress(RowRefused):  # of which one, and why, is asked under the lock
+                if len(rows) == 1 and rows[0].payload_ref is None:
+                    return [self._append(rows[0])]  # one statement is a transaction by itself
                 return self._append_at_once(rows)
         with self._database.write():
-            return [self._append_one(row, joined) for row in rows]
+            return [self._append_one(row, as_history) for row in rows]
 
     def _append_at_once(self, rows: list[Row]) -> list[Receipt]:
         with self._database.write() as connection:
@@ -84,17 +84,17 @@ class Appender:
         first = next_seq - len(rows)
         return [Receipt(seq, row.id) for seq, row in enumerate(rows, first)]
 
-    def _append_one(self, row: Row, joined: bool) -> Receipt:
-        if row.in_reply_to is not None and not joined:
+    def _append_one(self, row: Row, as_history: bool) -> Receipt:
+        if row.in_reply_to is not None and not as_history:
             self._join_conversation(row, row.in_reply_to)
         self._secure_blob(row)
-        return self._append(row)
-
-    def _append(self, row: Row) -> Receipt:
         try:
-            self._database.change(SQL["append"], row.values(), then=self._ring)
+            return self._append(row)
         except RowRefused as error:
             return self._receipt_of_refused(row, error)
+
+    def _append(self, row: Row) -> Receipt:
+        self._database.change(SQL["append"], row.values(), then=self._ring)
         return Receipt(self._database.connection.last_insert_rowid(), row.id)
 
     def _join_conversation(self, row: Row, parent: str) -> None:

@@ -89,8 +89,8 @@ def _findings(directory: str | None, user: bool, full: bool) -> Iterator[Finding
 
 def _advice(error: AckbusError) -> str:
     if isinstance(error.__cause__, (apsw.CorruptError, apsw.NotADBError)):
-        return "put a backup in its place"
-    return "if there was a bus, put a backup in its place"
+        return "put a backup in place of the bus directory"
+    return "if there was a bus, put a backup in place of the bus directory"
 
 
 def _of_file(database: Database, full: bool) -> Iterator[Finding]:

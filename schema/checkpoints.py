@@ -7,6 +7,7 @@ thread of a process that writes does it, on its own connection, while writers go
 
 from __future__ import annotations
 
+import os
 from contextlib import closing, suppress
 
 import apsw
@@ -38,8 +39,21 @@ LONG_PAGES = 8000
 #: Where SQLite checkpoints inside a commit after all: something keeps the thread from its work.
 INLINE_PAGES = 4 * LONG_PAGES
 
-#: How long the thread waits for the writers, in seconds; the next checkpoint tries again.
-_WRITERS_TIMEOUT_S = 5.0
+#: How long the thread waits for the writers, in seconds, and how long these then wait, in
+#: milliseconds, for readers of the log to end.
+_WRITERS_TIMEOUT_S, _READERS_TIMEOUT_MS = 5.0, 50
+
+#: Whose threads are at work. A fork waits for them: SQLite's memory may be locked by one, and
+#: nobody would unlock it in the child.
+_running: set[Checkpointer] = set()
+
+
+def _wait_for_running() -> None:
+    for checkpointer in tuple(_running):
+        checkpointer.wait()
+
+
+os.register_at_fork(before=_wait_for_running)
 
 
 class Checkpointer:
@@ -48,16 +62,17 @@ class Checkpointer:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._thread: Thread | None = None
+        self._too_long = LONG_PAGES
 
     def look(self, connection: apsw.Connection) -> None:
         """Start a checkpoint if the log is long; does not wait for it, and never raises.
 
         What the caller committed is safe either way, and the next look tries again.
         """
-        with suppress(apsw.Error, RuntimeError):  # the second: no more threads
-            length, moved = _checkpoint(connection, "NOOP")
-            if length - moved >= CHECKPOINT_PAGES and not self._runs():
-                self._thread = start_thread(self._run, "ackbus-checkpoint")
+        with suppress(apsw.Error):
+            _, length, moved = _checkpoint(connection, "NOOP")
+            if length - moved >= CHECKPOINT_PAGES and self not in _running:
+                self._start()
 
     def before_close(self, connection: apsw.Connection) -> None:
         """Do what is due before a connection closes, which may be the last one.
@@ -70,7 +85,7 @@ class Checkpointer:
         self.look(connection)
         self.wait()
         with suppress(apsw.Error):
-            length, _ = _checkpoint(connection, "NOOP")
+            _, length, _ = _checkpoint(connection, "NOOP")
             if length < LEFT_PAGES:
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
@@ -79,27 +94,39 @@ class Checkpointer:
         if self._thread is not None:
             self._thread.join()
 
-    def _runs(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+    def _start(self) -> None:
+        _running.add(self)
+        try:
+            self._thread = start_thread(self._run, "ackbus-checkpoint")
+        except RuntimeError:  # there are no more threads
+            _running.discard(self)
 
     def _run(self) -> None:
-        with (
-            suppress(AckbusError, apsw.Error),
-            closing(self._database.connect()) as connection,
-        ):
-            length, moved = _checkpoint(connection, "PASSIVE")
-            if length >= LONG_PAGES and moved == length:  # else a reader stands in the way
-                self._finish(connection)
+        try:
+            # Descriptors or threads may have run out: the next checkpoint tries again.
+            with (
+                suppress(AckbusError, apsw.Error, OSError, RuntimeError),
+                closing(self._database.connect()) as connection,
+            ):
+                _, length, _ = _checkpoint(connection, "PASSIVE")
+                if length >= self._too_long:
+                    self._begin_log_anew(connection, length)
+        finally:
+            _running.discard(self)
 
-    def _finish(self, connection: apsw.Connection) -> None:
+    def _begin_log_anew(self, connection: apsw.Connection, length: int) -> None:
+        self._too_long = length + LONG_PAGES  # if a reader stands in the way for long
+        connection.set_busy_timeout(_READERS_TIMEOUT_MS)
         with closing(FileLock(self._database.layout.write_lock)) as writers:
             writers.acquire(_WRITERS_TIMEOUT_S)
-            _checkpoint(connection, "PASSIVE")
+            readers_stay, _, _ = _checkpoint(connection, "RESTART")
             writers.release()
+        if not readers_stay:
+            self._too_long = LONG_PAGES
 
 
-def _checkpoint(connection: apsw.Connection, mode: str) -> tuple[int, int]:
-    """Return how many pages the log has, and how many of them have been brought over."""
+def _checkpoint(connection: apsw.Connection, mode: str) -> tuple[int, int, int]:
+    """Return whether something stood in the way, the pages of the log, and those brought over."""
     rows: list[Any] = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
-    _, length, moved = rows[0]
-    return length, moved
+    busy, length, moved = rows[0]
+    return busy, length, moved

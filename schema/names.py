@@ -36,9 +36,10 @@ def check_type(name: object) -> None:
     if type(name) is str and _is_type(name):
         return
     text = _check(name, "type", MAX_TYPE_CHARS)
-    raise InvalidInput(
-        f"type {text!r} must be dotted words without spaces, '*' or '>', like task.done"
-    )
+    if not _is_dotted(text):
+        raise InvalidInput(
+            f"type {text!r} must be dotted words without spaces, '*' or '>', like task.done"
+        )
 
 
 def check_line(text: str, what: str, max_chars: int) -> None:
@@ -68,9 +69,11 @@ def _is_agent(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_type(name: str) -> bool:
-    return _is_right(name, MAX_TYPE_CHARS) and not (
-        " " in name or "*" in name or ">" in name or "" in name.split(".")
-    )
+    return _is_right(name, MAX_TYPE_CHARS) and _is_dotted(name)
+
+
+def _is_dotted(name: str) -> bool:
+    return not (" " in name or "*" in name or ">" in name or "" in name.split("."))
 
 
 def _is_right(name: str, max_chars: int) -> bool:

@@ -14,7 +14,7 @@ from .sqlite import translate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Any
 
@@ -77,7 +77,7 @@ class ThreadState:
     def __init__(self, database: Database) -> None:
         self.connection = database.connect()
         self.checkpointer = database.checkpointer
-        self.changes_seen = 0
+        self.changes_seen = -LOOK_AFTER_CHANGES  # the first write looks: there may be no other
         self.layout = database.layout
         self.lock: FileLock | None = None
         self.depth = 0
@@ -93,10 +93,14 @@ class ThreadState:
 
     def begin(self, timeout_s: float) -> None:
         """Take the write lock and begin; raises `BusBusy` when that does not work out in time."""
+        deadline = self._lock(timeout_s)
         try:
-            self._first("BEGIN IMMEDIATE", (), timeout_s)
-        except apsw.Error as error:
-            raise translate(error, self.layout) from error
+            self._first("BEGIN IMMEDIATE", (), deadline)
+        except BaseException as error:
+            self._unlock()
+            if isinstance(error, apsw.Error):
+                raise translate(error, self.layout) from error
+            raise
 
     def alone(
         self,
@@ -110,27 +114,36 @@ class ThreadState:
         SQLite takes its lock before such a statement reads anything, as it does for a transaction
         that begins IMMEDIATE; leaving out BEGIN and COMMIT saves a tenth of a publish.
         """
-        rows = self._first(sql, values, timeout_s)
-        self._leave([then] if then is not None else ())
+        deadline = self._lock(timeout_s)
+        try:
+            rows = self._first(sql, values, deadline)
+            if then is not None:
+                then()
+        finally:
+            self._unlock()
+        self._checkpoint_if_due()
         return rows
 
-    def _first(self, sql: str, values: tuple[object, ...], timeout_s: float) -> list[Any]:
-        """Take the write lock and run the statement that takes SQLite's own."""
-        lock = self.lock
-        if lock is None:
-            lock = self.lock = _open_lock(self.layout)
+    def _lock(self, timeout_s: float) -> float:
+        """Take the write lock, and return when waiting for SQLite's own is to end."""
+        if self.lock is None:
+            self.lock = _open_lock(self.layout)
         deadline = time.monotonic() + timeout_s
-        lock.acquire(timeout_s)
+        self.lock.acquire(timeout_s)
+        return deadline
+
+    def _unlock(self) -> None:
+        assert self.lock is not None
+        self.lock.release()
+
+    def _first(self, sql: str, values: tuple[object, ...], deadline: float) -> list[Any]:
+        """Run the statement that takes SQLite's lock."""
         try:
-            try:
-                return self.connection.execute(sql, values).fetchall()
-            except apsw.BusyError:
-                if time.monotonic() >= deadline:
-                    raise
-                return self._patiently(sql, values, deadline)
-        except BaseException:
-            lock.release()
-            raise
+            return self.connection.execute(sql, values).fetchall()
+        except apsw.BusyError:
+            if time.monotonic() >= deadline:
+                raise
+            return self._patiently(sql, values, deadline)
 
     def _patiently(self, sql: str, values: tuple[object, ...], deadline: float) -> list[Any]:
         """Go on trying: a program that doesn't know the write lock is in a long transaction."""
@@ -152,25 +165,14 @@ class ThreadState:
         try:
             if commit:
                 self._commit()
+                for call in calls:  # waiters are woken first: they need not wait for the lock
+                    call()
             elif self.connection.in_transaction:  # SQLite itself may have rolled back
                 self.connection.execute("ROLLBACK")
-        except BaseException:
-            self._unlock()
-            raise
-        self._leave(calls if commit else ())
-
-    def _leave(self, calls: Iterable[Callable[[], None]]) -> None:
-        """Wake the waiters, who need not wait for the lock; then let the next writer in."""
-        try:
-            for call in calls:
-                call()
         finally:
             self._unlock()
-        self._checkpoint_if_due()
-
-    def _unlock(self) -> None:
-        assert self.lock is not None
-        self.lock.release()
+        if commit:
+            self._checkpoint_if_due()
 
     def _checkpoint_if_due(self) -> None:
         changes = self.connection.total_changes()

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -462,3 +463,23 @@ def test_queue_that_has_not_begun_gets_no_limit(bus: Bus) -> None:
         publish(bus)
     assert [claim.message.seq for claim in queue.claim("worker", limit=9)] == [3]
     publish(bus)
+
+
+def test_refusal_is_explained_while_nobody_can_make_room(bus: Bus) -> None:
+    """Else a limit that an acknowledgement has lifted meanwhile would look like bad input."""
+    bus.heartbeats.beat("bob")
+    bus.limits.set_for_inbox("bob", 1)
+    bus.publish("note", from_agent="ann", to_agent="bob")
+    change = bus.database.change
+
+    def make_room_after(*arguments: Any, **options: Any) -> Any:
+        try:
+            return change(*arguments, **options)
+        finally:
+            if not bus.database.writing:
+                patch.undo()
+                bus.limits.set_for_inbox("bob", 2)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bus.database, "change", make_room_after)
+        assert bus.publish("note", from_agent="ann", to_agent="bob").seq == 2

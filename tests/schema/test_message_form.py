@@ -6,6 +6,7 @@ import math
 import re
 import uuid
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 
 import orjson
@@ -230,6 +231,18 @@ def test_limits_are_documented() -> None:
     named = {name: value for name, value in vars(limits).items() if name.isupper()}
     assert len(named) == 10
     assert {name for name, value in named.items() if value not in numbers} == set()
+
+
+class Kind(StrEnum):
+    """Types, as a program may keep them."""
+
+    DONE = "task.done"
+
+
+def test_names_may_be_members_of_an_enumeration(bus: Bus) -> None:
+    message = bus.get(bus.publish(Kind.DONE, from_agent=Kind.DONE).seq)
+    assert message is not None
+    assert (message.type, message.from_agent) == ("task.done", "task.done")
 
 
 BAD_NAMES = ["", " edge", "edge ", "tab\there", "esc\x1b[31m", "line\nbreak", "\ud800", "-option"]
