@@ -9,7 +9,7 @@ from .errors import BusNotFound, BusUnusable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 #: The name of the bus directory in a project.
 BUS_DIRECTORY = ".worker-state"
@@ -71,7 +71,7 @@ def find_bus(start: str | os.PathLike[str] | None = None) -> str:
 
     The environment variable `BUS_DIR` wins; else the nearest `.worker-state/` with a bus in it,
     from `start` (default: the working directory) upwards, as git finds `.git`. A linked work tree
-    of git that finds none has the bus of its main one, with which it shares all else.
+    of git that has none has the bus of its main one, with which it shares all else.
 
     Raises:
         BusNotFound: there is none.
@@ -80,41 +80,45 @@ def find_bus(start: str | os.PathLike[str] | None = None) -> str:
     if named:
         return os.path.abspath(named)
     origin = os.path.abspath(os.fspath(start) if start is not None else os.getcwd())
-    found = _first_above(origin, BUS_DIRECTORY, "bus.db")
-    if found is None and (main := _main_work_tree(origin)) is not None:
-        found = _first_above(main, BUS_DIRECTORY, "bus.db")
-    if found is None:
-        raise BusNotFound(f"no bus in {origin} or above it; make one with 'bus init'")
-    return os.path.dirname(found)
+    for folder in _searched_from(origin):
+        if os.path.exists(os.path.join(folder, BUS_DIRECTORY, "bus.db")):
+            return os.path.join(folder, BUS_DIRECTORY)
+    raise BusNotFound(f"no bus in {origin} or above it; make one with 'bus init'")
 
 
-def _first_above(folder: str, *names: str) -> str | None:
-    """Return the first of `folder/name/…` that is there, from an absolute folder upwards."""
-    while True:
-        candidate = os.path.join(folder, *names)
-        if os.path.exists(candidate):
-            return candidate
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return None
-        folder = parent
+def _searched_from(folder: str) -> Iterator[str]:
+    """Yield an absolute folder and those above it; after a linked work tree its main one is next.
+
+    What is above both comes last: else a bus there would win over the one that they share.
+    """
+    seen: set[str] = set()  # the root is above itself, and links may lead in a circle
+    ahead = [folder]
+    while ahead:
+        folder = ahead.pop()
+        if folder not in seen:
+            seen.add(folder)
+            yield folder
+            ahead.append(os.path.dirname(folder))
+            main = _main_work_tree(folder)
+            if main is not None:
+                ahead.append(main)
 
 
 def _main_work_tree(folder: str) -> str | None:
-    """Return the folder with the `.git` that the linked work tree around `folder` shares, or None.
+    """Return the folder with the `.git` that a linked work tree shares; None if it is none.
 
     A linked one has a file `.git`, which names a folder in the shared one, whose file `commondir`
     leads back. A submodule has such a file too, but no `commondir`.
     """
-    link = _first_above(folder, ".git")
-    if link is None or os.path.isdir(link):
+    link = os.path.join(folder, ".git")
+    if not os.path.isfile(link):
         return None
     try:
         with open(link, encoding="utf-8", errors="surrogateescape") as file:
-            git_dir = os.path.join(os.path.dirname(link), file.read().strip()[len("gitdir: ") :])
+            git_dir = os.path.join(folder, file.read().strip()[len("gitdir: ") :])
         with open(os.path.join(git_dir, "commondir"), errors="surrogateescape") as file:
             return os.path.dirname(os.path.normpath(os.path.join(git_dir, file.read().strip())))
-    except OSError:  # whatever this is, no bus is found by it
+    except (OSError, ValueError):  # whatever this is (a NUL in a path, too), it leads nowhere
         return None
 
 

@@ -192,6 +192,46 @@ def test_linked_work_tree_uses_the_bus_of_the_main_one(
     assert run_bus("init", cwd=linked).code == 0
 
 
+def test_bus_of_the_main_work_tree_wins_over_one_above_both(
+    guarded: Git, run_bus: RunBus, bus_dir: Path, tmp_path: Path
+) -> None:
+    """Issue 4, item 5: else agents in the trees would not see each other's reservations."""
+    assert guarded.commit("README", agent="bob").code == 0
+    linked = guarded.path.parent / "linked"
+    guarded.ok("worktree", "add", "--quiet", "-b", "side", linked)
+    above = guarded.path.parent / ".worker-state"
+    assert run_bus("init", "--dir", above).code == 0
+    assert run_bus("where", cwd=linked).out == f"{bus_dir}\n"
+    bus_dir.rename(tmp_path / "moved")
+    assert run_bus("where", cwd=linked).out == f"{above}\n"
+
+
+def test_submodule_in_a_linked_work_tree_uses_the_bus_of_the_main_one(
+    guarded: Git, run_bus: RunBus, bus_dir: Path, tmp_path: Path
+) -> None:
+    """Issue 4, item 5: its file `.git` leads nowhere, and the search goes on above it."""
+    (tmp_path / "lib").mkdir()
+    library = Git(tmp_path / "lib", guarded.env)
+    library.ok("init", "--quiet")
+    assert library.commit("a.py").code == 0
+    guarded.ok("submodule", "--quiet", "add", library.path, "sub")
+    assert guarded.commit("README", agent="bob").code == 0
+    linked = Git(tmp_path / "linked", guarded.env)
+    guarded.ok("worktree", "add", "--quiet", "-b", "side", linked.path)
+    linked.ok("submodule", "--quiet", "update", "--init")
+    assert (linked.path / "sub" / ".git").is_file()
+    assert run_bus("where", cwd=linked.path / "sub").out == f"{bus_dir}\n"
+
+
+def test_links_in_a_circle_end_the_search(run_bus: RunBus, tmp_path: Path) -> None:
+    """A `.git` that leads to its own folder."""
+    here = tmp_path / "circle"
+    here.mkdir()
+    (here / ".git").write_text("gitdir: .\n")
+    (here / "commondir").write_text("sub\n")
+    assert_error(run_bus("where", cwd=here), 1, f"no bus in {here} or above it")
+
+
 def test_file_in_place_of_git_that_links_to_nothing_finds_no_bus(
     run_bus: RunBus, tmp_path: Path, git: Git, bus: Bus
 ) -> None:
@@ -199,7 +239,7 @@ def test_file_in_place_of_git_that_links_to_nothing_finds_no_bus(
     apart = tmp_path / "apart"
     git.ok("init", "--quiet", "--separate-git-dir", tmp_path / "git-dir", apart)
     assert_error(run_bus("where", cwd=apart), 1, f"no bus in {apart} or above it", "bus init")
-    for text in (f"gitdir: {tmp_path / 'gone'}\n", "", "\x00"):
+    for text in (f"gitdir: {tmp_path / 'gone'}\n", "", "\x00", "gitdir: \x00\n"):
         (apart / ".git").write_text(text)
         assert_error(run_bus("where", cwd=apart), 1, f"no bus in {apart} or above it")
 
