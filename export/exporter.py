@@ -71,6 +71,7 @@ class Exporter:
 
         Raises:
             NotImported: the file was replaced, and has lines that this bus lacks.
+            Refused: a file that is no part of it is where the next part must go.
             TimedOut: the other exporter did not get that far within 30 s.
             BusUnusable: the file can't be written.
         """
@@ -96,6 +97,7 @@ class Exporter:
         Raises:
             ExporterRunning: another exporter is at work.
             NotImported: the old one has lines that this bus lacks; it is left alone.
+            Refused: a file that is no part of it is where one must go; nothing is changed.
             BusUnusable: the file can't be written; the old one is as it was.
         """
         lock = self._lock_or_raise()
@@ -122,6 +124,7 @@ class Exporter:
             InvalidInput: the limit is too small.
             ExporterRunning: another exporter is at work.
             NotImported: the old ones have lines that this bus lacks; nothing is changed.
+            Refused: a file that is no part is where one must go; the next export does it then.
             BusUnusable: the files can't be written; the next export does it then.
         """
         if limit_bytes and limit_bytes < MIN_ROTATE_BYTES:
@@ -141,7 +144,8 @@ class Exporter:
 
         Raises:
             ExporterRunning: another exporter is at work.
-            Refused: a line of the file was not written by a bus.
+            Refused: a line of the file was not written by a bus, or a file that is no part of it
+                is where the next one must go.
         """
         lock = self._lock_or_raise()
         writer = Writer(self._bus)
@@ -167,7 +171,8 @@ class Exporter:
 
         Raises:
             ExporterRunning: another exporter is at work.
-            Refused: a line of the file was not written by a bus.
+            Refused: a line of the file was not written by a bus, or a file that is no part of it
+                is where the next one must go.
         """
         self._stopped, self._failure = False, None
         self._ready.clear()

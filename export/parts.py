@@ -135,6 +135,11 @@ class Parts:
         """The seq of the last message in a part; 0 when there is no part."""
         return self._parts[-1].last_seq if self._parts else 0
 
+    @property
+    def next_path(self) -> str:
+        """Where `cut` puts the next part; nothing may be there."""
+        return self.path(len(self._parts) + 1)
+
     def path(self, number: int) -> str:
         """Return where the part of a number is."""
         return os.path.join(self._directory, part_name(number))
@@ -178,7 +183,7 @@ class Parts:
 
     def cut(self, jsonl: str) -> None:
         """Make `bus.jsonl` the next part; its bytes must be on the disk."""
-        path = self.path(len(self._parts) + 1)
+        path = self.next_path
         os.rename(jsonl, path)
         self._store([*self._parts, _describe(path)])
 
@@ -199,6 +204,7 @@ class Parts:
             jsonl: `bus.jsonl`.
             fresh: what becomes it.
         """
+        before = part_names(self._directory)  # without the index none is known behind a gap
         if self._limit:
             self._remove_index()
         else:
@@ -206,7 +212,7 @@ class Parts:
         for number, path in enumerate(staged, 1):
             os.replace(path, self.path(number))
         kept = {part_name(number) for number in range(1, len(staged) + 1)}
-        for name in reversed(part_names(self._directory)):  # a crash must leave no gap
+        for name in reversed(before):  # a crash must leave no gap
             if name not in kept:
                 os.unlink(os.path.join(self._directory, name))
         if not self._limit:

@@ -14,7 +14,7 @@ from .parts import part_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from ..bus import Bus
 
@@ -65,6 +65,21 @@ def refuse_unknown(bus: Bus) -> None:
                     f"{path} has message {id} on line {number}, which is not in this bus;"
                     " 'bus import' brings its lines in, or says what is wrong with them"
                 )
+
+
+def refuse_unjudged(targets: Iterable[str], judged: Container[str] = ()) -> None:
+    """Make sure that no file is overwritten that is no part, and that nobody looked into.
+
+    Args:
+        targets: where files are to be put.
+        judged: the files of which it is known that the log has all that is in them.
+
+    Raises:
+        Refused: there is one, which people must move away.
+    """
+    for path in targets:
+        if path not in judged and os.path.lexists(path):
+            raise Refused(f"{path} is none of the parts, and is where one must go; move it away")
 
 
 def _ids(path: str) -> Iterator[tuple[int, str]]:

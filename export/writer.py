@@ -8,12 +8,13 @@ else. Opening the file mends both, from what the file itself says.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from ..schema import BusUnusable
 from .jsonl_file import JsonlFile, stamp_of
 from .parts import STAGED, Parts, part_files, split
 from .position import Position, Rotation
-from .replaced import exported_files, last_in_log, refuse_unknown
+from .replaced import exported_files, last_in_log, refuse_unjudged, refuse_unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Writer:
 
         Raises:
             NotImported: a file that was replaced has lines that the log lacks.
+            Refused: a file that is no part is where one must go.
             BusUnusable: a file can't be written; the next call mends what was left half done.
         """
         try:
@@ -78,6 +80,7 @@ class Writer:
 
         Raises:
             NotImported: it has not; the files are left alone.
+            Refused: a file that is no part is where one must go; they are left alone, too.
             BusUnusable: they can't be written; the old ones are as they were.
         """
         return self._write_anew(self._judge(), progress)
@@ -104,9 +107,12 @@ class Writer:
                 self._parts.remove_staged()
                 judged = self._judge()
                 staged, count = self._stage(fresh, progress)
+            refuse_unjudged((path.removesuffix(STAGED) for path in staged), judged)
             self._parts.replace(staged, self._path, fresh)
         except BaseException as error:
             self.close()
+            with suppress(OSError):  # the next one does it
+                self._parts.remove_staged()
             if isinstance(error, OSError):
                 raise unwritable(self._path, error) from error
             raise
@@ -154,6 +160,7 @@ class Writer:
             self._file.sync()  # the index promises its checksum
             if stamp_of(self._path) != self._file.stamp:  # no part may be what nobody looked at
                 raise BusUnusable(f"{self._path} was changed meanwhile; export again")
+            refuse_unjudged([self._parts.next_path])
             self.close()
             self._parts.cut(self._path)
             self._file = JsonlFile(self._path)

@@ -313,6 +313,67 @@ def test_a_copy_that_somebody_keeps_is_left_alone(
     assert copy.read_bytes() == foreign
 
 
+FOREIGN = b'{"id":"kept","ts":"2026-01-10T14:00:00.000Z","from":"x","type":"y"}\n'
+
+
+@pytest.mark.parametrize("number", [3, 7])
+def test_file_in_the_place_of_a_part_is_not_overwritten(
+    number: int, bus: Bus, bus_dir: Path
+) -> None:
+    """Promise 8: behind a gap it is no part, so nobody has looked into it."""
+    publish_some(bus, 60)
+    mine = bus_dir / f"bus-{number:06}.jsonl"
+    mine.write_bytes(FOREIGN)
+    if number == 7:  # some parts fit in before it
+        Exporter(bus).rotate(LIMIT)
+        publish_some(bus, 100)
+    with pytest.raises(Refused, match=rf"^{mine} is none of the parts, .* move it away$"):
+        Exporter(bus).rotate(LIMIT)
+    assert mine.read_bytes() == FOREIGN
+    assert not list(bus_dir.glob("*.new"))
+    mine.rename(bus_dir / "kept")
+    Exporter(bus).export_once()
+    assert lines_of(bus_dir) == log_lines(bus)
+
+
+def test_cut_overwrites_nothing(bus: Bus, bus_dir: Path) -> None:
+    """Promise 8: the parts grow up to a file that somebody put there; all else is exported."""
+    Exporter(bus).rotate(LIMIT)
+    mine = bus_dir / "bus-000003.jsonl"
+    mine.write_bytes(FOREIGN)
+    publish_some(bus, 100)
+    with pytest.raises(Refused, match="move it away"):
+        Exporter(bus).export_once()
+    assert mine.read_bytes() == FOREIGN
+    mine.rename(bus_dir / "kept")
+    Exporter(bus).export_once()
+    assert lines_of(bus_dir) == log_lines(bus)
+    assert_as_if_made_at_once(bus, bus_dir)
+
+
+def test_lost_part_and_index_leave_the_parts_behind_them_alone(bus: Bus, bus_dir: Path) -> None:
+    """Promise 8: nothing tells any more that they are parts."""
+    publish_some(bus, 100)
+    Exporter(bus).rotate(LIMIT)
+    for name in ("bus-000002.jsonl", "bus.index.json"):
+        (bus_dir / name).unlink()
+    with (bus_dir / "bus-000003.jsonl").open("ab") as file:
+        file.write(FOREIGN)
+    for export in (Exporter.export_once, Exporter.rebuild):
+        with pytest.raises(Refused, match=r"bus-000003\.jsonl is none of the parts"):
+            export(Exporter(bus))
+    assert (bus_dir / "bus-000003.jsonl").read_bytes().endswith(FOREIGN)
+
+
+def test_parts_behind_a_lost_one_go_with_the_others(bus: Bus, bus_dir: Path) -> None:
+    """Else they would be in the way of the next ones."""
+    publish_some(bus, 100)
+    Exporter(bus).rotate(LIMIT)
+    (bus_dir / "bus-000002.jsonl").unlink()
+    Exporter(bus).rotate(4 * LIMIT)
+    assert lines_of(bus_dir) == log_lines(bus)
+
+
 def test_parts_behind_a_lost_one_are_still_looked_into(bus: Bus, bus_dir: Path) -> None:
     """Pitfall 25: the index tells how many there were."""
     publish_some(bus, 100)
