@@ -178,7 +178,7 @@ class Writer:
         self.close()
         self._read_rotation()
         self._parts.remove_staged()
-        if self._parts.are_whole():
+        if self._parts.are_whole(after_crash=not as_left):
             self._file = JsonlFile(self._path)
             if as_left:
                 self._last_seq = self._position.get()

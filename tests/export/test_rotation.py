@@ -351,6 +351,18 @@ def test_cut_overwrites_nothing(bus: Bus, bus_dir: Path) -> None:
     assert_as_if_made_at_once(bus, bus_dir)
 
 
+def test_file_after_the_last_part_is_looked_into(bus: Bus, bus_dir: Path) -> None:
+    """Promise 8: it is no part that was cut before a crash where bus.jsonl is as it was left."""
+    publish_some(bus, 60)
+    Exporter(bus).rotate(LIMIT)
+    mine = bus_dir / f"bus-{len(list(bus_dir.glob('bus-*.jsonl'))) + 1:06}.jsonl"
+    mine.write_bytes(FOREIGN.replace(b"{", b'{"seq":61,'))
+    for export in (Exporter.export_once, Exporter.rebuild, lambda each: each.rotate(2 * LIMIT)):
+        with pytest.raises(Refused, match="has message kept on line 1"):
+            export(Exporter(bus))
+    assert mine.exists()
+
+
 def test_lost_part_and_index_leave_the_parts_behind_them_alone(bus: Bus, bus_dir: Path) -> None:
     """Promise 8: nothing tells any more that they are parts."""
     publish_some(bus, 100)
