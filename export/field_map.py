@@ -46,7 +46,8 @@ class FieldMap:
         for name in FIELDS:
             if name not in self._sources and name not in taken:
                 self._sources[name] = (name, None)
-        self._read = taken | {source for source, _ in self._sources.values()} | {"seq"}
+        self._read = taken | {source for source, _ in self._sources.values()}
+        self._read |= {"seq", "payload_error"}
 
     def _add(self, entry: str) -> None:
         ours, equals, theirs = entry.strip().partition("=")

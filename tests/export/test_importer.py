@@ -271,8 +271,10 @@ def test_a_payload_that_is_no_json_comes_over_as_it_is(
     line = Path(bus.layout.jsonl).read_bytes()
     with Bus.init(tmp_path / "other") as other:
         Path(other.layout.jsonl).write_bytes(line)
-        assert import_jsonl(other, io.BytesIO(line)).stored == 1
+        fields = FieldMap()
+        assert import_jsonl(other, io.BytesIO(line), field_map=fields).stored == 1
         assert import_jsonl(other, io.BytesIO(line)).duplicates == 1
+        assert not fields.unread
         (message,) = other.read()
         assert (message.raw_payload, message.payload_error) == (payload, "decode_failed")
         Exporter(other).export_once()
