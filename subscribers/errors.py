@@ -39,7 +39,7 @@ class QueueStuck(BusUnusable):
         self.first_seq, self.last_seq = lost.first_seq, lost.last_seq
         super().__init__(
             f"queue {name!r} can't take in more: {lost}, or let it go on without them:"
-            f" bus queue skip {name}"
+            f" 'bus queue skip {name}'"
         )
 
 

@@ -43,7 +43,7 @@ def test_lists_show_healthy_queues_and_say_which_one_is_stuck(run_bus: RunBus, l
         assert ended.code == 1, ended
         (line,) = ended.err.splitlines()
         assert line.startswith(why)
-        assert line.endswith("put it back, or let it go on without them: bus queue skip late")
+        assert line.endswith("put it back, or let it go on without them: 'bus queue skip late'")
     early, late = map(json.loads, run_bus("queue", "list", "--json").out.splitlines())
     assert (early["state"], early["waiting"], early["stuck"]) == ("open", 10, None)
     assert (late["state"], late["waiting"]) == ("stuck", 0)
@@ -88,10 +88,18 @@ def test_limit_counts_what_waits_after_a_skip(run_bus: RunBus, lossy: Bus) -> No
     assert limit.waiting == 2
 
 
+def test_hints_repeat_the_option_that_named_the_bus(
+    run_bus: RunBus, lost: Path, bus_dir: Path, tmp_path: Path
+) -> None:
+    for name, hint in (("late", "queue skip late"), ("early", "job cancel 1 --queue early")):
+        command = ("run", "--queue", name, "--drain", "--dir", bus_dir, "--", "cat")
+        assert f": 'bus {hint} --dir {bus_dir}'" in run_bus(*command, cwd=tmp_path).err
+
+
 def test_jobs_whose_messages_are_lost_can_be_given_up(run_bus: RunBus, lost: Path) -> None:
     worked = run_bus("run", "--queue", "early", "--drain", "--", "cat")
     assert (worked.code, worked.out) == (1, "")
-    assert "put it back, or give the job up: bus job cancel 1 --queue early" in worked.err
+    assert "put it back, or give the job up: 'bus job cancel 1 --queue early'" in worked.err
     row = run_bus("job", "list", "--queue", "early").out.splitlines()[-1]
     assert row.split()[:4] == ["early", "1", "?", "queued"]
     assert run_bus("job", "cancel", "1", "2", "--queue", "early").out == "cancelled 2 jobs\n"
