@@ -34,13 +34,14 @@ class SegmentMissing(BusUnusable):
     """A part of the archive is not where it belongs, or is damaged.
 
     Attributes:
-        first_seq, last_seq: the range of the log that it has.
+        first_seq, last_seq: the range of the log that can't be read by it: a frame, where the
+            others around it may be whole, or all that is in a file that can't be opened.
     """
 
-    def __init__(self, segment: Segment, path: str, why: str | None) -> None:
-        self.first_seq, self.last_seq = segment.first_seq, segment.last_seq
+    def __init__(self, first_seq: int, last_seq: int, path: str, why: str | None) -> None:
+        self.first_seq, self.last_seq = first_seq, last_seq
         super().__init__(
-            f"messages {segment.first_seq} to {segment.last_seq} are in {path}, which"
+            f"messages {first_seq} to {last_seq} are in {path}, which"
             f" can't be read: {why}; put it back"  # what else helps, whoever asked knows
         )
 
@@ -103,7 +104,10 @@ class Archive:
 
     def path(self, segment: Segment) -> str:
         """Return where a segment's file belongs."""
-        return os.path.join(self._database.layout.archive, segment_name(segment.first_seq))
+        return self._path(segment.first_seq)
+
+    def _path(self, first_seq: int) -> str:
+        return os.path.join(self._database.layout.archive, segment_name(first_seq))
 
     def seq_of(self, id: str) -> int | None:
         """Return the seq of the archived message with an id, or None."""
@@ -157,7 +161,7 @@ class Archive:
                 if holding in line:
                     yield message_of_line(line, self._blobs)
         except (KeyError, ValueError) as error:
-            raise self._unreadable(frame, f"a line in it is none of a bus ({error})") from error
+            raise self._damaged(frame, f"a line in it is none of a bus ({error})") from error
 
     def _lines(self, frame: Frame) -> list[bytes]:
         last = self._last
@@ -165,7 +169,7 @@ class Archive:
             return last[1]
         lines = self._read_frame(frame).splitlines()
         if not self._are_own(frame, lines):
-            raise self._unreadable(frame, "it holds other messages than were archived in it")
+            raise self._damaged(frame, "it holds other messages than were archived in it")
         self._last = (frame, lines)
         return lines
 
@@ -182,19 +186,23 @@ class Archive:
     def _read_frame(self, frame: Frame) -> bytes:
         import zstandard
 
-        path = os.path.join(self._database.layout.archive, segment_name(frame.segment))
         try:
-            with open(path, "rb") as file:
-                data = os.pread(file.fileno(), frame.bytes, frame.start)
-            return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+            with open(self._path(frame.segment), "rb") as file:
+                try:
+                    data = os.pread(file.fileno(), frame.bytes, frame.start)
+                    return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+                except (OSError, zstandard.ZstdError) as error:
+                    raise self._damaged(frame, f"it is damaged ({error})") from error
         except OSError as error:
-            raise self._unreadable(frame, error.strerror) from error
-        except zstandard.ZstdError as error:
-            raise self._unreadable(frame, f"it is damaged ({error})") from error
+            raise self._missing(frame.segment, error.strerror) from error
 
-    def _unreadable(self, frame: Frame, why: str | None) -> SegmentMissing:
-        segment = next(each for each in self.segments() if each.first_seq == frame.segment)
-        return SegmentMissing(segment, self.path(segment), why)
+    def _damaged(self, frame: Frame, why: str) -> SegmentMissing:
+        last_seq = self._database.value(SQL["frame_end"], (frame.first_seq,))
+        return SegmentMissing(frame.first_seq, last_seq, self._path(frame.segment), why)
+
+    def _missing(self, segment: int, why: str | None) -> SegmentMissing:
+        last_seq = self._database.value(SQL["segment_end"], (segment,))
+        return SegmentMissing(segment, last_seq, self._path(segment), why)
 
     def state_of(self, segment: Segment) -> str:
         """Return `ok`, `missing`, `unreadable`, or `altered`: its bytes don't give its checksum."""

@@ -259,6 +259,17 @@ SELECT first_seq, segment, start, bytes FROM archive_frames
    AND first_seq <= ?2
  ORDER BY first_seq;
 
+-- name: frame_end
+-- Up to where the frame that begins at ?1 is the only one to have messages: what has yet to leave
+-- the log is there too.
+SELECT min(last_seq, ifnull((SELECT min(first_seq) - 1 FROM archive_frames WHERE first_seq > ?1),
+                            last_seq))
+  FROM archive_state;
+
+-- name: segment_end
+-- The same, for a segment.
+SELECT min(a.last_seq, s.last_seq) FROM archive_state a, archive_segments s WHERE s.first_seq = ?1;
+
 -- name: archived_seq
 SELECT seq FROM archived_ids WHERE id = ?;
 

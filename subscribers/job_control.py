@@ -98,7 +98,10 @@ class JobControl:
                 break
             info = self._info()
             if self._queues.pass_by(info.id, info.filled_seq, stuck.last_seq):
-                skipped.append((stuck.first_seq, stuck.last_seq))
+                first_seq = max(stuck.first_seq, info.filled_seq + 1)
+                if skipped and skipped[-1][1] == first_seq - 1:  # several frames, but one loss
+                    first_seq, _ = skipped.pop()
+                skipped.append((first_seq, stuck.last_seq))
         for each in self._bus.limits.list() if skipped else ():
             if (each.kind, each.name) == ("queue", self._queue.name):
                 self.limit(each.max_waiting)  # what was skipped does not wait any more

@@ -26,7 +26,7 @@ from ackbus import (
 from ackbus import bus as bus_room
 from ackbus import export as export_room
 from ackbus import subscribers as subscribers_room
-from ackbus.bus import Segment
+from ackbus.bus import Segment, SegmentMissing
 from ackbus.export import Archiver, back_up
 from ackbus.schema import checks_of_file, examine
 from ackbus.subscribers import (
@@ -254,14 +254,17 @@ def use_archive(bus: Bus, clock: Clock) -> None:
 
 
 def _search_without(bus: Bus, segment: Segment) -> None:
-    """Indexes a log of which a segment is missing, and makes up for it."""
+    """Indexes a log of which a segment is missing, or cut off, and makes up for it."""
     path = Path(bus.archive.path(segment))
     for ending in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             os.unlink(bus.layout.search + ending)
     aside = path.rename(path.with_suffix(".aside"))
     bus.search("please")
-    aside.rename(path)
+    path.touch()
+    with suppress(SegmentMissing):
+        list(bus.read())
+    aside.replace(path)
     bus.search("please")
 
 

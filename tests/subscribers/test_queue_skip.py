@@ -1,0 +1,88 @@
+"""A queue is told to go on after what is lost of the archive: nothing else is left out."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Queue
+from ackbus.bus import Segment
+from ackbus.export import Archiver, archiver
+from ackbus.subscribers import JobControl
+
+from .work import publish, seqs
+
+
+@pytest.fixture(autouse=True)
+def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiver, "FRAME_LINES", 3)
+
+
+def archive(bus: Bus, upto: int) -> Segment:
+    with Archiver(bus) as at_work:
+        (segment,) = at_work.archive(upto)
+    return segment
+
+
+def damage(bus: Bus, *frames: int) -> None:
+    """Change a byte within the frames that begin with these messages."""
+    for first_seq in frames:
+        ((segment, start, size),) = bus.database.rows(
+            "SELECT segment, start, bytes FROM archive_frames WHERE first_seq = ?", (first_seq,)
+        )
+        path = Path(bus.layout.archive, f"{segment:012}.jsonl.zst")
+        data = bytearray(path.read_bytes())
+        data[start + size // 2] ^= 1
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize("start", [1, 4])
+def test_only_damaged_messages_are_skipped(bus: Bus, start: int) -> None:
+    """Promise 1: what stands before and after them in the same file becomes jobs."""
+    publish(bus, 15)
+    archive(bus, 12)
+    damage(bus, 7)
+    queue = Queue.create(bus, "job", start=start)
+    assert JobControl(queue).skip() == [(7, 9)]
+    kept = [*range(start, 7), *range(10, 16)]
+    assert seqs(queue.claim("worker", limit=100)) == kept
+
+
+def test_loss_in_several_frames_is_told_as_one_range(bus: Bus) -> None:
+    publish(bus, 15)
+    path = bus.archive.path(archive(bus, 15))
+    damage(bus, 4)
+    os.truncate(path, os.stat(path).st_size // 2)
+    queue = Queue.create(bus, "job")
+    assert JobControl(queue).skip() == [(4, 15)]
+    assert seqs(queue.claim("worker", limit=100)) == [1, 2, 3]
+
+
+def test_queue_that_begins_within_a_loss_skips_from_where_it_begins(bus: Bus) -> None:
+    publish(bus, 9)
+    archive(bus, 9)
+    damage(bus, 4)
+    assert JobControl(Queue.create(bus, "job", start=5)).skip() == [(5, 6)]
+
+
+@pytest.mark.parametrize("harm", ["damaged", "missing"])
+def test_what_has_yet_to_leave_the_log_is_not_skipped(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    """An archiver that died on the way leaves messages that are in both."""
+    monkeypatch.setattr("ackbus.bus.archive.REMOVE_MESSAGES", 5)
+
+    def die(seq: int) -> None:
+        raise KeyboardInterrupt
+
+    publish(bus, 12)
+    with Archiver(bus) as at_work, pytest.raises(KeyboardInterrupt):
+        at_work.archive(9, on_progress=die)
+    if harm == "damaged":
+        damage(bus, 4)
+    else:
+        Path(bus.archive.path(bus.archive.segments()[0])).unlink()
+    queue = Queue.create(bus, "job")
+    first, left = (4, [1, 2, 3]) if harm == "damaged" else (1, [])
+    assert JobControl(queue).skip() == [(first, 5)]
+    assert seqs(queue.claim("worker", limit=100)) == [*left, *range(6, 13)]
