@@ -91,17 +91,11 @@ class JobControl:
             The ranges of the log that it takes in nothing of any more: first and last seq.
         """
         skipped: list[tuple[int, int]] = []
-        while True:
-            self._queue.fill()
-            stuck = self._queue.stuck
-            if stuck is None:
-                break
-            info = self._info()
-            if self._queues.pass_by(info.id, info.filled_seq, stuck.last_seq):
-                first_seq = max(stuck.first_seq, info.filled_seq + 1)
-                if skipped and skipped[-1][1] == first_seq - 1:  # several frames, but one loss
-                    first_seq, _ = skipped.pop()
-                skipped.append((first_seq, stuck.last_seq))
+        while (lost := self._pass_by_lost()) is not None:
+            first_seq, last_seq = lost
+            if skipped and skipped[-1][1] == first_seq - 1:  # several frames, but one loss
+                first_seq, _ = skipped.pop()
+            skipped.append((first_seq, last_seq))
         for each in self._bus.limits.list() if skipped else ():
             if (each.kind, each.name) == ("queue", self._queue.name):
                 self.limit(each.max_waiting)  # what was skipped does not wait any more
@@ -129,6 +123,18 @@ class JobControl:
             counts = self._jobs.counts(info)
             waiting = sum(counts[gate] for gate in (states.OPEN, states.TIME, states.KEY))
             self._bus.limits.set_for_queue(info.name, info.pattern, max_waiting, waiting)
+
+    def _pass_by_lost(self) -> tuple[int, int] | None:
+        """Move the queue over what it can't read next, and return that; None when it can."""
+        self._queue.fill()
+        with self._bus.database.write():
+            self._queue.fill()  # what came since, or another has passed by
+            stuck = self._queue.stuck
+            if stuck is None:
+                return None
+            info = self._info()
+            self._queues.pass_by(info.id, info.filled_seq, stuck.last_seq)
+            return max(stuck.first_seq, info.filled_seq + 1), stuck.last_seq
 
     def _info(self) -> QueueInfo:
         """Read the queue anew: another process may have changed its policy meanwhile."""

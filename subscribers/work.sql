@@ -28,8 +28,10 @@ SELECT filled_seq, ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'message
   FROM queues WHERE id = ?;
 
 -- name: pass_by
--- What fits not. Only from where the filler began: another one may have been here.
-UPDATE queues SET filled_seq = ?1 WHERE id = ?2 AND filled_seq = ?3 RETURNING id;
+-- What fits not. Only from where the filler began: another one may have been here. Never back:
+-- what has become a job would become one again.
+UPDATE queues SET filled_seq = ?1 WHERE id = ?2 AND filled_seq = ?3 AND filled_seq < ?1
+RETURNING id;
 
 -- name: advance_filling
 UPDATE queues SET filled_seq = ?, rank_clock_ms = ?, rank_offset_ms = ? WHERE id = ?;

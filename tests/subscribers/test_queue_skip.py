@@ -8,7 +8,7 @@ import pytest
 from ackbus import Bus, Queue
 from ackbus.bus import Segment
 from ackbus.export import Archiver, archiver
-from ackbus.subscribers import JobControl
+from ackbus.subscribers import JobControl, Queues
 
 from .work import publish, seqs
 
@@ -86,3 +86,33 @@ def test_what_has_yet_to_leave_the_log_is_not_skipped(
     first, left = (4, [1, 2, 3]) if harm == "damaged" else (1, [])
     assert JobControl(queue).skip() == [(first, 5)]
     assert seqs(queue.claim("worker", limit=100)) == [*left, *range(6, 13)]
+
+
+class Overtaken(Queue):
+    """A queue that another process leads on, each time this one has looked at it."""
+
+    def fill(self) -> None:
+        super().fill()
+        if not self.bus.database.writing:
+            with Bus.open(self.bus.layout.directory) as bus:
+                JobControl(Queue.open(bus, self.name)).skip()
+
+
+def test_skip_never_moves_a_queue_back(bus: Bus) -> None:
+    """What was taken in behind the loss meanwhile would be taken in again, or keep all waiting."""
+    publish(bus, 12)
+    archive(bus, 6)
+    damage(bus, 4)
+    queue = Overtaken.create(bus, "job")
+    assert JobControl(queue).skip() == []
+    assert Queues(bus).get("job").filled_seq == 12
+    publish(bus)
+    assert seqs(queue.claim("worker", limit=100)) == [1, 2, 3, *range(7, 14)]
+
+
+def test_position_of_a_queue_can_not_be_set_back(bus: Bus) -> None:
+    publish(bus, 3)
+    queue = Queue.create(bus, "job")
+    queue.fill()
+    assert not Queues(bus).pass_by(queue.info.id, 3, 2)
+    assert Queues(bus).get("job").filled_seq == 3
