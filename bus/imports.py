@@ -14,10 +14,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..schema import Database
 
-    #: First seq, last seq, and the epoch millisecond at which the last of them came.
+    #: First seq, last seq, and the epoch millisecond at which the first of them came.
     Range = tuple[int, int, int]
 
-#: What follows within this is one import, in milliseconds: an hour. Nobody counts days by it.
+#: What comes within this counts as come with the first, in milliseconds: an hour. Nobody counts
+#: days by it.
 _JOIN_MS = 3_600_000
 
 #: How many imports are remembered. What older ones brought counts by when it was sent.
@@ -32,18 +33,18 @@ class Imports:
 
     def note(self, first_seq: int, last_seq: int) -> None:
         """Note that these messages have come now; in the transaction that stores them."""
-        now_ms = self._database.now_ms()
+        at_ms = self._database.now_ms()
         ranges = self._ranges()
-        if ranges and now_ms - ranges[-1][2] < _JOIN_MS:
-            first_seq = ranges.pop()[0]
-        ranges.append((first_seq, last_seq, now_ms))
+        if ranges and 0 <= at_ms - ranges[-1][2] < _JOIN_MS:
+            first_seq, _, at_ms = ranges.pop()
+        ranges.append((first_seq, last_seq, at_ms))
         text = orjson.dumps(ranges[-_MAX_RANGES:]).decode()
         self._database.change(SQL["set_imports"], (text,))
 
     def came_ms(self, seq: int) -> int | None:
         """Return when a message came by an import, in epoch milliseconds; None for others.
 
-        What was published here while an import ran counts as imported too: it came no later.
+        What was published here between imports that count as one counts as imported too.
         """
         for first_seq, last_seq, at_ms in self._ranges():
             if first_seq <= seq <= last_seq:

@@ -193,6 +193,30 @@ def test_imported_mail_waits_from_when_it_came(bus: Bus, clock: Clock) -> None:
     assert holds(bus) == [("inbox", "b", 4, False)]
 
 
+def test_steady_imports_do_not_keep_old_mail_young(bus: Bus, clock: Clock) -> None:
+    """As after each merge: what came first is as old as it is, whatever came soon after."""
+    line = b'{"id":"old-%d","ts":"2020-01-01T00:00:00Z","from":"a","to":"b","type":"t"}\n'
+    began_ms = clock.now_ms
+    for n in range(8 * 25):
+        import_jsonl(bus, io.BytesIO(line % n))
+        clock.now_ms += 58 * 60 * 1000
+    assert Retention(bus).holds() == [Hold("inbox", "b", 1, began_ms, is_living=False)]
+
+
+def test_clock_that_is_set_back_makes_no_earlier_import_older(bus: Bus, clock: Clock) -> None:
+    """Nor later ones as young as the clock was wrong."""
+    line = b'{"id":"%b","ts":"2020-01-01T00:00:00Z","from":"a","to":"%b","type":"t"}\n'
+    import_jsonl(bus, io.BytesIO(line % (b"one", b"one")))
+    came_ms = clock.now_ms
+    clock.now_ms -= 100 * DAY_MS
+    for n in range(2):
+        import_jsonl(bus, io.BytesIO(line % (b"two-%d" % n, b"two")))
+    assert {hold.name: hold.seen_ms for hold in Retention(bus).holds()} == {
+        "one": came_ms,
+        "two": clock.now_ms,
+    }
+
+
 def test_queue_from_which_nobody_claims_is_not_living(bus: Bus, clock: Clock) -> None:
     queue = Queue.create(bus, "job")
     publish(bus, 2, type="job")
