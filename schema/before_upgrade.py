@@ -22,11 +22,13 @@ def note_old_programs(database: Database) -> None:
     """Store who has the file open, with when it began: its id may be another's one day.
 
     To be called in the transaction of an upgrade: who opens the file after it finds the new
-    version. Where the system does not tell who has a file open, this stores nothing.
+    version. Where the system does not tell who has a file open, this stores nothing; nor of one
+    that has ended meanwhile, or can't be seen from here: it would never be seen to end.
     """
-    there = [pid for pid in openers(database.layout.database) if pid != os.getpid()]
+    pids = openers(database.layout.database)
+    there = [(pid, begun) for pid in pids if pid != os.getpid() and (begun := started(pid))]
     if there:
-        noted = orjson.dumps([(pid, started(pid)) for pid in there]).decode()
+        noted = orjson.dumps(there).decode()
         database.change("INSERT OR REPLACE INTO meta VALUES ('old_programs', ?)", (noted,))
 
 

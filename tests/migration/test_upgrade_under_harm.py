@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, BusBusy
-from ackbus.schema import SCHEMA_VERSION, FileLock, upgrade
+from ackbus.schema import SCHEMA_VERSION, FileLock, old_programs, upgrade
 
 from ..conftest import RunBus, wait_until
 from ..programs import connect, held_write_lock, running_program
@@ -177,6 +177,18 @@ def test_nothing_is_archived_while_a_program_of_the_old_version_runs(
             assert run_bus("archive", "--before", "9", "--idle-after", "0s").code == 0
     with Bus.open(old_dir) as bus:
         assert bus.archive.upto() == 8
+
+
+def test_program_that_ends_during_the_upgrade_keeps_nothing_from_the_archive(
+    old_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at who has the file open and the look at when each began."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    monkeypatch.setattr("ackbus.schema.before_upgrade.openers", lambda _: [ended.pid])
+    upgrade(old_dir)
+    with Bus.open(old_dir) as bus:
+        assert old_programs(bus.database) == []
 
 
 def test_upgrade_waits_for_other_writers_only_so_long(old_dir: Path) -> None:
