@@ -110,11 +110,12 @@ def _archive(
     from ..subscribers import Retention
 
     retention = Retention(bus, idle_after_s=idle_s)
-    with Archiver(bus) if not dry_run else nullcontext() as archiver:
+    archiver = Archiver(bus)  # refuses, where nothing may be archived, also to say what would be
+    with nullcontext() if dry_run else archiver:
         plan = retention.plan(wanted)
         begin = bus.archive.upto()
         count = bus.log.count(begin, plan.upto_seq)
-        if archiver is None or not count:
+        if dry_run or not count:
             return plan, count, []
         retention.pass_over(plan)
         with progress("archiving", plan.upto_seq - begin) as move:

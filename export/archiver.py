@@ -59,13 +59,13 @@ class Archiver:
         self._bus = bus
         self._archive = bus.archive
         self._lock: FileLock | None = None
-
-    def __enter__(self) -> Archiver:
-        for program in old_programs(self._bus.database):
+        for program in old_programs(bus.database):
             raise Refused(
                 f"{program} opened the bus before its upgrade, and would miss what is archived;"
                 " end it, or start it again"
             )
+
+    def __enter__(self) -> Archiver:
         self._lock = self._locked()
         return self
 
