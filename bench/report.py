@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scale_plot import plot_scale
+
 #: Where the records are, and where the report goes, in a clone.
 RESULTS = Path(__file__).parent / "results"
 REPORT = Path(__file__).parents[1] / "docs/benchmarks"
@@ -28,6 +30,9 @@ OURS, OTHERS, SPREAD = "#2563eb", "#9ca3af", "#1f2937"
 
 #: How many times as long the longest bar may be as the shortest in a picture with a plain scale.
 LOGARITHMIC_FROM = 50
+
+#: The record whose answers are by the length of the log.
+BY_LENGTH = "scale"
 
 INTRODUCTION = """\
 # Benchmarks
@@ -121,6 +126,20 @@ def _column(key: str) -> str:
     return key
 
 
+def lengths_table(results: Mapping[str, Any]) -> str:
+    """Return the table of what acts cost by the length of the log, in microseconds."""
+    lengths = sorted({int(length) for by_length in results.values() for length in by_length})
+    rows = [
+        [act, *(_cost(by_length.get(str(length))) for length in lengths)]
+        for act, by_length in results.items()
+    ]
+    return table(["µs, by messages in the log", *(f"{length:,}" for length in lengths)], rows)
+
+
+def _cost(answer: Mapping[str, float] | None) -> str:
+    return "" if answer is None else number(answer["median_us"])
+
+
 def targets_table(records: Mapping[str, Mapping[str, Any]]) -> str:
     """Return what was to be reached, and what was."""
     rows = []
@@ -173,13 +192,18 @@ def section(name: str, record: Mapping[str, Any], drawn: bool) -> str:
     parts = [f"## {name}\n", f"{question[0].upper()}{question[1:]}.\n"]
     if drawn:
         parts.append(f"![{question}]({name}.svg)\n\n[As PNG]({name}.png)\n")
-    parts += [results_table(group) for group in groups(record["results"])]
+    if name == BY_LENGTH:
+        parts.append(lengths_table(record["results"]))
+    else:
+        parts += [results_table(group) for group in groups(record["results"])]
     parts.append(conditions(record))
     return "\n".join(parts)
 
 
 def draw(name: str, record: Mapping[str, Any], folder: Path) -> bool:
     """Draw the groups that can be compared; returns whether there were any."""
+    if name == BY_LENGTH:
+        return bool(plot_scale(record, folder))
     import matplotlib
 
     matplotlib.use("agg")

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from generator import generate
-from measure import Options, options, record, tell
+from measure import Options, at_most, options, ratio, record, spreads, summary, tell
 from scale_acts import ACTS, ARCHIVE, SEARCH, Act, Site
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -106,53 +106,17 @@ def resident_mb(site: Site) -> float:
     return int(done.stdout) / 1024
 
 
-def costs(medians: dict[str, dict[str, list[float]]]) -> dict[str, object]:
-    """Return microseconds by act and size: of the rounds the median, the least and the most."""
-    return {
-        name: {
-            size: {
-                "median_us": statistics.median(seconds) * 1e6,
-                "least_us": min(seconds) * 1e6,
-                "most_us": max(seconds) * 1e6,
-            }
-            for size, seconds in sorted(by_size.items(), key=lambda item: int(item[0]))
-        }
-        for name, by_size in medians.items()
-    }
-
-
 def targets(
-    medians: dict[str, dict[str, list[float]]], resident: dict[str, float], largest: str, least: str
+    times: dict[str, dict[str, list[float]]], resident: dict[str, float], largest: str, least: str
 ) -> list[dict[str, object]]:
     """Say what must be reached, and what was."""
-    found = []
-    for name in FLAT:
-        ratios = [
-            long / short
-            for long, short in zip(medians[name][largest], medians[name][least], strict=True)
-        ]
-        found.append(
-            {
-                "what": f"{name}: {int(largest):,} messages to {int(least):,}",
-                "asked": f"at most {MOST_RATIO:g}",
-                "median": statistics.median(ratios),
-                "least": min(ratios),
-                "most": max(ratios),
-                "reached": statistics.median(ratios) <= MOST_RATIO,
-            }
-        )
-    most = resident[largest]
-    found.append(
-        {
-            "what": f"memory of a process that polls, {int(largest):,} messages",
-            "asked": f"at most {MOST_RESIDENT_MB:g} MB",
-            "median": most,
-            "least": most,
-            "most": most,
-            "reached": most <= MOST_RESIDENT_MB,
-        }
-    )
-    return found
+    lengths = f"{int(largest):,} messages to {int(least):,}"
+    flat = [
+        at_most(f"{name}: {lengths}", MOST_RATIO, ratio(times[name], least, largest))
+        for name in FLAT
+    ]
+    what = f"memory of a process that polls, {int(largest):,} messages"
+    return [*flat, at_most(what, MOST_RESIDENT_MB, summary([resident[largest]]), "MB")]
 
 
 def main() -> None:
@@ -164,15 +128,15 @@ def main() -> None:
             stack.enter_context(tempfile.TemporaryDirectory(prefix="ackbus-bench-"))
         )
         found = list(sites(folder, sizes, stack))
-        medians = measured(found, settings.rounds)
+        times = measured(found, settings.rounds)
         resident = {str(site.size): resident_mb(site) for site in found}
-    results: dict[str, object] = {
-        "sizes": sizes,
-        "microseconds": costs(medians),
-        "resident_mb": resident,
-        "targets": targets(medians, resident, str(sizes[-1]), str(sizes[0])),
-    }
-    record("microseconds of each act by the length of the log", results, settings)
+    record(
+        "cost of each act by the number of messages in the log: microseconds",
+        {name: spreads(by_size) for name, by_size in times.items()},
+        settings,
+        targets=targets(times, resident, str(sizes[-1]), str(sizes[0])),
+        conditions={"memory of a process that polls, in MB": resident},
+    )
 
 
 if __name__ == "__main__":

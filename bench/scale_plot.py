@@ -37,7 +37,7 @@ def plot_scale(record: Mapping[str, Any], folder: Path, name: str = "scale") -> 
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=SIZE, layout="constrained")
-    for number, (act, by_size) in enumerate(_dearest_first(record["results"]["microseconds"])):
+    for number, (act, by_size) in enumerate(_dearest_first(record["results"])):
         _line(axes, act, by_size, COLOURS[number % len(COLOURS)], LINES[number // len(COLOURS)])
     axes.set(
         xscale="log",
