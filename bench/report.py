@@ -41,7 +41,7 @@ Written by `make bench-report` from the records in [bench/results](../../bench/r
 `make bench` takes them anew. Each question is asked of all contenders in turn, several rounds in
 one run: trust the ratios, not the times of two machines. Spread is from the least to the most of
 the rounds; in pictures it is the line across a bar, for percentiles from p50 to p99. What counts
-is the median.
+is the median. [bounds.md](bounds.md) says what stands in the way of what was not reached.
 """
 
 
