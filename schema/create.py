@@ -9,7 +9,7 @@ import apsw
 from .database import BUSY_TIMEOUT_MS
 from .errors import BusUnusable
 from .file_lock import FileLock
-from .layout import Layout, refuse_network_filesystem
+from .layout import BUS_DIRECTORY, Layout, refuse_network_filesystem
 from .sqlite import check_sqlite_version, translate
 
 #: What git must not see: the file and its helpers change with every message. `bus.jsonl`, and
@@ -55,6 +55,8 @@ def create(directory: str | os.PathLike[str]) -> bool:
     lock.acquire(timeout_s=BUSY_TIMEOUT_MS / 1000)
     try:
         made = _create_tables(layout)
+        if made and os.path.basename(layout.directory) == BUS_DIRECTORY:
+            os.chmod(layout.directory, 0o700)  # a clone of git made it, and gave all a look into it
         _write_gitignore(layout)
     except apsw.Error as error:
         raise translate(error, layout) from error

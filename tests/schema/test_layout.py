@@ -265,3 +265,15 @@ def test_naming_the_project_instead_of_its_bus_gets_a_hint(project: Path, bus_di
     """Promise 11: --dir and BUS_DIR name the bus directory itself."""
     with pytest.raises(BusNotFound, match=rf"did you mean {bus_dir}\?$"):
         Bus.open(project)
+
+
+def test_directory_that_a_clone_of_git_made_is_closed(tmp_path: Path) -> None:
+    """Git checks out with the modes of everybody's files."""
+    directory = tmp_path / ".worker-state"
+    directory.mkdir()
+    directory.chmod(0o755)
+    Bus.init(directory).close()
+    assert mode(directory) == 0o700
+    directory.chmod(0o750)  # its owner may open it, and keeps that
+    Bus.init(directory).close()
+    assert mode(directory) == 0o750
