@@ -13,6 +13,7 @@ from generator import AGENTS, agent, conversation, drafts, texts
 
 from ackbus import Bus, Exporter, Inbox, Queue
 from ackbus.export import Archiver
+from ackbus.export.jsonl_file import stamp_of
 from ackbus.export.position import Position
 from ackbus.subscribers import Retention
 
@@ -189,7 +190,9 @@ def _pretend_exported(bus: Bus) -> None:
     newest = bus.log.newest(1)[0]
     path = Path(bus.layout.jsonl)
     path.write_bytes(newest.to_line() + b"\n")
-    Position(bus.database).set(newest.seq, path.stat())
+    stamp = stamp_of(str(path))
+    assert stamp is not None
+    Position(bus.database).set(newest.seq, stamp)
 
 
 def archive(site: Site) -> Act:
