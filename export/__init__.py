@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from .backup import Backup as Backup
     from .backup import back_up as back_up
     from .backup import bytes_to_copy as bytes_to_copy
+    from .conflict_markers import ConflictMarkers as ConflictMarkers
     from .exporter import Exporter as Exporter
     from .exporter import ExporterRunning as ExporterRunning
     from .field_map import FieldMap as FieldMap
     from .health import checks as checks
-    from .importer import ConflictMarkers as ConflictMarkers
     from .importer import ImportReport as ImportReport
     from .importer import import_jsonl as import_jsonl
     from .replaced import NotImported as NotImported
@@ -42,7 +42,7 @@ _HOMES = {
     "Archiver": "archiver",
     "ArchiverRunning": "archiver",
     "Backup": "backup",
-    "ConflictMarkers": "importer",
+    "ConflictMarkers": "conflict_markers",
     "Exporter": "exporter",
     "ExporterRunning": "exporter",
     "FieldMap": "field_map",

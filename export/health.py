@@ -7,6 +7,7 @@ import time
 from itertools import chain
 
 from ..schema import bad, holders, ok, old_programs, warn
+from .conflict_markers import CURE, ConflictMarkers, refuse_markers
 from .exporter import MIN_PAUSE_S
 from .parts import Parts
 from .position import Position, Rotation
@@ -75,6 +76,10 @@ def _lines(bus: Bus, full: bool) -> Finding:
         return _compared(bus, files)
     if Position(bus.database).is_of(bus.layout.jsonl):
         return ok("as the last export left it; --full reads it")
+    try:
+        refuse_markers(_read(files[-1]))
+    except ConflictMarkers as error:
+        return bad(f"git conflict marker on line {error.number}", CURE)
     return warn(
         "not as the last export left it: git or somebody else wrote it",
         "'bus export' goes on with it, or says what is in the way; so does --full",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from ..schema import (
@@ -13,6 +12,7 @@ from ..schema import (
     Refused,
     decode,
 )
+from .conflict_markers import ConflictMarkers, is_marker, refuse_markers
 from .field_map import FieldMap
 
 TYPE_CHECKING = False
@@ -33,26 +33,6 @@ MAX_LINE_BYTES = 2 * MAX_PAYLOAD_BYTES
 
 #: How many refused lines a report keeps in full; it counts them all.
 MAX_REASONS = 1000
-
-
-#: What git begins the lines with that it puts around a conflict; "=======" stands between them.
-_MARKERS = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
-
-
-class ConflictMarkers(Refused):
-    """The lines are in conflict: git could not merge them, and nobody has done it since.
-
-    Attributes:
-        number: the line of the first marker.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        super().__init__(
-            f"line {number} is a conflict marker of git; after 'bus setup git',"
-            " 'git checkout --merge -- FILE' leaves only those around two contents of one id:"
-            " keep one of the two lines, without the markers, and 'git add' the file"
-        )
 
 
 @dataclass(slots=True)
@@ -115,7 +95,7 @@ def import_jsonl(
         done += len(line)
         if line.isspace():
             continue
-        if line.startswith(_MARKERS):
+        if is_marker(line):
             raise ConflictMarkers(number)
         report.lines += 1
         try:
@@ -139,14 +119,7 @@ def import_jsonl(
 def _refuse_markers_ahead(stream: BinaryIO) -> None:
     """Raise for a conflict marker anywhere in a stream that can be read again."""
     start = stream.tell()
-    data, lines = b"\n", 0  # as if a line ended before the first
-    while chunk := stream.read(BATCH_BYTES):
-        data += chunk
-        found = re.search(rb"\n(<{7}|\|{7}|>{7}) ", data)
-        if found is not None:
-            raise ConflictMarkers(lines + data.count(b"\n", 0, found.end()))
-        lines += data.count(b"\n", 0, -8)
-        data = data[-8:]  # what may be the beginning of one
+    refuse_markers(_lines(stream))
     stream.seek(start)
 
 

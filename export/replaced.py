@@ -10,6 +10,7 @@ import os
 import orjson
 
 from ..schema import Refused
+from .conflict_markers import CURE, is_marker
 from .parts import part_files
 
 TYPE_CHECKING = False
@@ -92,6 +93,9 @@ def _ids(path: str) -> Iterator[tuple[int, str]]:
                 record = None
             id = record.get("id") if isinstance(record, dict) else None
             if not isinstance(id, str):
+                if is_marker(line):
+                    told = f"line {number} of {path} is a conflict marker of git; {CURE}"
+                    raise NotImported(told)
                 if not line.endswith(b"\n"):
                     return
                 raise NotImported(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 
 from ...schema import InvalidInput
+from ..conflict_markers import is_marker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,8 +37,13 @@ def messages_in(lines: Iterable[bytes], name: str) -> dict[str, Line]:
         record = _record(line)
         if record is not None:
             add(found, _common(line, record))
+        elif is_marker(line):
+            raise InvalidInput(
+                f"line {number} of {name} is a conflict marker of git: keep one of the lines"
+            )
         elif line.endswith(b"\n") and not line.isspace():
-            raise InvalidInput(f"line {number} of {name} is no message: {line[:40]!r}")
+            beginning = line.strip()[:40].decode(errors="replace")
+            raise InvalidInput(f"line {number} of {name} is no message: {beginning!a}")
     return found
 
 

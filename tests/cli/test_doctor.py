@@ -319,7 +319,6 @@ def test_lost_parts_of_the_export_are_named(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("<<<<<<< ours\n", "line 4 of "),
         ("no line of a bus\n", "line 4 of "),
         ('{"seq":9,"id":"theirs"}\n', "has message theirs on line 4, which is not in this bus"),
     ],
@@ -341,6 +340,22 @@ def test_exported_lines_that_the_exporter_would_refuse_are_found(
     assert (state, words in told) == ("bad", True)
     refused = run_bus("export")
     assert refused.err == f"bus: {told}\n"
+
+
+@pytest.mark.parametrize("marker", ["<<<<<<< ours", "=======", ">>>>>>> theirs"])
+def test_conflict_markers_in_the_export_are_found_without_reading_all(
+    bus: Bus, doctor: Doctor, run_bus: RunBus, marker: str
+) -> None:
+    """Issue 4: an export refuses them, so the doctor calls it bad, and gives the same cure."""
+    bus.publish_many(Draft("note", n, from_agent="ann") for n in range(3))
+    Exporter(bus).export_once()
+    with open(bus.layout.jsonl, "a") as file:
+        file.write(f"{marker}\n")
+    assert doctor()["bus.jsonl"] == ("bad", "git conflict marker on line 4")
+    assert "keep one of the two lines" in run_bus("doctor").out
+    state, told = doctor("--full")["bus.jsonl"]
+    assert (state, "line 4 of " in told, "is a conflict marker" in told) == ("bad", True, True)
+    assert run_bus("export").err == f"bus: {told}\n"
 
 
 def test_exported_lines_out_of_their_order_are_found(bus: Bus, doctor: Doctor) -> None:

@@ -62,7 +62,7 @@ def test_a_filter_that_fails_puts_nothing_into_git(repository: Clone) -> None:
     repository.jsonl.write_text("<<<<<<< ours\n" + whole)
     refused = repository.try_git("add", ".worker-state/bus.jsonl")
     assert refused.code != 0
-    assert "line 1 of .worker-state/bus.jsonl is no message" in refused.err
+    assert "line 1 of .worker-state/bus.jsonl is a conflict marker of git: keep one" in refused.err
     repository.jsonl.write_text(whole + "\n")
     repository.git("config", "filter.ackbus.clean", "/nowhere/bus git-clean %f")
     assert repository.try_git("add", ".worker-state/bus.jsonl").code != 0

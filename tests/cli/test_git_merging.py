@@ -91,7 +91,14 @@ def test_one_id_with_two_contents_is_a_conflict(chosen: str, two_clones: Clones)
     assert "stop 'bus export --follow'" in pulled.err  # it would put its own line back
     before = second.jsonl.read_bytes(), second.ids_in_log()
     assert_error(second.try_bus("import"), 3, "conflict marker", "line 4", "keep one of the two")
-    assert_error(second.try_bus("export"), 3, "line 4", "was not written by a bus")
+    for options in ((), ("--rebuild",)):
+        refused = second.try_bus("export", *options)
+        assert_error(refused, 3, "line 4", "is a conflict marker", "keep one of the two")
+    for command in ("doctor", "doctor --full"):
+        told = second.try_bus(*command.split())
+        assert (told.code, "conflict marker" in told.out) == (1, True)
+    refused = second.try_git("add", ".worker-state/bus.jsonl")
+    assert "line 4 of .worker-state/bus.jsonl is a conflict marker" in refused.err
     assert (second.jsonl.read_bytes(), second.ids_in_log()) == before
     lines = before[0].decode().splitlines(keepends=True)
     assert [line[:7] for line in lines[3:] if line[0] != "{"] == ["<<<<<<<", "=======", ">>>>>>>"]
@@ -196,11 +203,11 @@ def test_an_exporter_waits_for_a_conflict_to_be_resolved(
     wait_until(lambda: '"seq":4' in first.jsonl.read_text())
     whole = first.jsonl.read_text()
     first.jsonl.write_text("<<<<<<< ours\n" + whole)
-    assert_error(first.try_bus("export"), 3, "line 1", "was not written by a bus")
+    assert_error(first.try_bus("export"), 3, "line 1", "is a conflict marker")
     first.publish("meanwhile")
     assert b"line 1" in exporter.stderr.readline()
     first.publish("also")
-    assert_error(first.try_bus("export"), 3, "line 1", "was not written by a bus")
+    assert_error(first.try_bus("export"), 3, "line 1", "is a conflict marker")
     assert exporter.poll() is None
     first.jsonl.write_text(whole)
     wait_until(lambda: '"seq":6' in first.jsonl.read_text())

@@ -1,6 +1,7 @@
 """The merge of two files by id, whatever they hold."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -66,10 +67,22 @@ def test_other_content_is_a_conflict(field: str) -> None:
     assert [json.loads(each)["id"] for each in outcome.lines if each[:1] == b"{"] == [*"aabc"]
 
 
-@pytest.mark.parametrize("bad", [b"<<<<<<< ours\n", b"[]\n", b'{"id":1}\n', b"half a li\n"])
+@pytest.mark.parametrize("bad", [b"[]\n", b'{"id":1}\n', b"half a li\n"])
 def test_what_is_no_message_is_not_merged(bad: bytes) -> None:
-    with pytest.raises(InvalidInput, match="line 2 of our side is no message"):
+    told = f"line 2 of our side is no message: {bad.decode().strip()!r}"
+    with pytest.raises(InvalidInput, match=f"^{re.escape(told)}$"):
         git.merge([line("a"), bad], [line("b")])
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+@pytest.mark.parametrize(
+    "marker", [b"<<<<<<< ours", b"||||||| 1a2b", b"=======", b">>>>>>> theirs"]
+)
+def test_a_conflict_marker_is_called_so(marker: bytes, end: bytes) -> None:
+    """Issue 4: also the last line of a file, which may lack its end."""
+    told = "line 2 of our side is a conflict marker of git: keep one of the lines"
+    with pytest.raises(InvalidInput, match=f"^{told}$"):
+        git.merge([line("a"), marker + end], [line("b")])
 
 
 def test_a_number_beyond_64_bits_stays_as_it_is() -> None:
