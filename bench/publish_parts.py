@@ -6,20 +6,21 @@ Each index and the table of numbers that were given is a page more to write in e
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
+import publish
+import publish_many
 from floors import TABLE, BareTable, rows_of
 from measure import Contender, Options, compare, options, record, spreads, timed
 from payloads import USUAL, payloads
-from peers import Publish
+from publish_many import BATCH, batched
 
 import ackbus
-from ackbus import Bus, Draft
+from ackbus import Bus
 
-#: How many rows are stored in a round, one commit each, and in transactions of how many.
-SINGLE, BATCHES, BATCH = 3000, 10, 1000
+#: How many rows are stored in a round, one commit each, and how many transactions of `BATCH`.
+SINGLE, BATCHES = 3000, 10
 
 _ID = "CREATE UNIQUE INDEX by_id ON messages (id);"
 _RECIPIENT = "CREATE INDEX by_recipient ON messages (to_agent);"
@@ -40,57 +41,26 @@ TABLES = {
 BUS = "6 ackbus: checks, JSON, ids, the write lock, the doorbell"
 
 
-def in_batches(store: Publish) -> Publish:
-    """Return what stores a batch after the other."""
-
-    def store_all(items: Sequence[Any]) -> None:
-        for start in range(0, len(items), BATCH):
-            store(items[start : start + BATCH])
-
-    return store_all
-
-
-def published_singly(bus: Bus) -> Publish:
-    """Publish to an agent that the bus knows, one commit each."""
-
-    def publish(texts: Sequence[str]) -> None:
-        for text in texts:
-            bus.publish("bench.note", text, from_agent="bench", to_agent="reader")
-
-    return publish
-
-
-def published_together(bus: Bus) -> Publish:
-    """The same, in one transaction."""
-
-    def publish(texts: Sequence[str]) -> None:
-        bus.publish_many(
-            Draft("bench.note", text, from_agent="bench", to_agent="reader") for text in texts
-        )
-
-    return publish
-
-
 def measure(folder: Path, settings: Options) -> None:
     """Ask, and write the record."""
     payload = payloads()[USUAL]
     singles = settings.scaled(SINGLE)
     many = settings.scaled(BATCHES * BATCH)
     single: dict[str, Contender] = {}
-    batched: dict[str, Contender] = {}
+    together: dict[str, Contender] = {}
     for number, (name, ddl) in enumerate(TABLES.items()):
         one = BareTable(folder / f"one{number}.db", ddl=ddl)
         single[name] = timed(one.insert, lambda: rows_of(payload.texts(singles)))
         all = BareTable(folder / f"all{number}.db", ddl=ddl)
-        batched[name] = timed(in_batches(all.insert_many), lambda: rows_of(payload.texts(many)))
-    with Bus.init(folder / "one") as bus, Bus.init(folder / "many") as other:
-        for each in (bus, other):
-            each.heartbeats.beat("reader")
-        single[BUS] = timed(published_singly(bus), lambda: payload.texts(singles))
-        batched[BUS] = timed(in_batches(published_together(other)), lambda: payload.texts(many))
+        together[name] = timed(batched(all.insert_many), lambda: rows_of(payload.texts(many)))
+    with ExitStack() as stack:
+        singly = publish.ours(stack, folder, "normal")
+        single[BUS] = timed(singly, lambda: payload.texts(singles))
+        bus = stack.enter_context(Bus.init(folder / "together"))
+        together[BUS] = timed(batched(publish_many.ours(bus)), lambda: payload.texts(many))
         results = {
             "one commit each": spreads(compare(single, settings.rounds)),
-            "1,000 a transaction": spreads(compare(batched, settings.rounds)),
+            "1,000 a transaction": spreads(compare(together, settings.rounds)),
         }
     record(
         "what a publish consists of: microseconds for each message",
