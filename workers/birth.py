@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import subprocess
 import threading
 from contextlib import suppress
+from io import FileIO
 
 from ..schema import start_thread
 from .process_group import DYING_S, ProcessGroup
@@ -85,18 +87,7 @@ class Birth:
         # that, and would not hear its SIGTERM.
         blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
         try:
-            self._children.append(
-                subprocess.Popen(
-                    self._argv,
-                    bufsize=0,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    env=self._env,
-                    cwd=self._cwd,
-                    start_new_session=True,
-                )
-            )
+            self._children.append(_start(self._argv, self._env, self._cwd))
         except (OSError, ValueError) as error:
             self._errors.append(error)
         finally:
@@ -110,3 +101,46 @@ class Birth:
             ProcessGroup(child).signal(signal.SIGKILL)
             with suppress(subprocess.TimeoutExpired):
                 child.wait(DYING_S)
+
+
+def _start(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str | Path | None
+) -> subprocess.Popen[bytes]:
+    (stdin, feed), (catch, stdout), (catch_errors, stderr) = _three_pipes()
+    try:
+        child = subprocess.Popen(
+            argv,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except BaseException:
+        _close(feed, catch, catch_errors)
+        raise
+    finally:
+        _close(stdin, stdout, stderr)
+    child.stdin = FileIO(feed, "wb")
+    child.stdout = FileIO(catch, "rb")
+    child.stderr = FileIO(catch_errors, "rb")
+    return child
+
+
+def _three_pipes() -> list[tuple[int, int]]:
+    """All or none: the `Popen` of older Pythons keeps the first ones when there is no third."""
+    pipes: list[tuple[int, int]] = []
+    try:
+        while len(pipes) < 3:
+            pipes.append(os.pipe())
+    except OSError:
+        for pipe in pipes:
+            _close(*pipe)
+        raise
+    return pipes
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
