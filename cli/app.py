@@ -29,6 +29,7 @@ from . import (
     queues,
     reservations,
     searching,
+    serving,
     shell,
     tracing,
     working,
@@ -98,6 +99,7 @@ for _group in (
     git,
     backups,
     doctor,
+    serving,
     shell,
 ):
     _commands: Commands = _group.commands

@@ -1,0 +1,83 @@
+"""Who asks, and what they may do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fastapi import Request
+
+from .problems import Forbidden
+
+
+class Scope(StrEnum):
+    """What a token is good for. Each read-write scope has its read-only one in it."""
+
+    MESSAGES_RO = "messages:ro"
+    MESSAGES_RW = "messages:rw"
+    WORK_RO = "work:ro"
+    WORK_RW = "work:rw"
+    ADMIN = "admin"
+
+
+#: The scopes that a scope has in it, besides itself.
+_WITHIN = {
+    Scope.MESSAGES_RW: {Scope.MESSAGES_RO},
+    Scope.WORK_RW: {Scope.WORK_RO},
+    Scope.ADMIN: set(Scope),
+}
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who asks.
+
+    Attributes:
+        name: of the token; `local` where none is needed.
+        scopes: what it is good for.
+        agent: the only name under which it may act; None: under any.
+    """
+
+    name: str
+    scopes: frozenset[Scope]
+    agent: str | None = None
+
+    def may(self, scope: Scope) -> bool:
+        """Whether it may do what needs this scope."""
+        return any(scope is own or scope in _WITHIN.get(own, ()) for own in self.scopes)
+
+    def act_as(self, agent: str) -> str:
+        """Return the name, which the principal may act under.
+
+        Raises:
+            Forbidden: it is another agent's.
+        """
+        if self.agent is not None and agent != self.agent:
+            raise Forbidden(f"this token acts for agent {self.agent!r}, not for {agent!r}")
+        return agent
+
+
+#: Who asks where no token is needed: a program of the user's own, on this machine.
+LOCAL = Principal("local", frozenset({Scope.ADMIN}))
+
+
+class Access:
+    """Decides who asks. Without any token, everybody who reaches the server is the user."""
+
+    def principal(self, request: Request) -> Principal:
+        """Return who makes a request."""
+        return LOCAL
+
+
+def needs(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
+    """Return what an operation depends on that only principals with a scope may use."""
+
+    async def principal(request: Request) -> Principal:
+        access: Access = request.app.state.access
+        found = access.principal(request)
+        if not found.may(scope):
+            raise Forbidden(f"this token has no scope {scope.value!r}")
+        return found
+
+    return principal

@@ -1,0 +1,60 @@
+"""The application: every door of one bus that speaks HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from ..bus import Bus
+from .access import Access
+from .api import ROUTERS
+from .health import router as health
+from .problems import Problem, handle_problems
+
+#: The most that a body may have, but for those of blobs: a payload's 16 MiB, and what is around it.
+MAX_BODY_BYTES = 17 * 1024 * 1024
+
+
+def create_app(bus: Bus, access: Access) -> FastAPI:
+    """Return the application that serves a bus, which stays open as long as it is used.
+
+    Args:
+        bus: what is served.
+        access: decides who asks.
+    """
+    app = FastAPI(
+        title="ackbus",
+        summary="A local-first message bus for coding agents.",
+        version="1",
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+        openapi_url="/v1/openapi.json",
+        telemetry={"tracing": False, "metrics": False},
+        max_body_size=MAX_BODY_BYTES,
+    )
+    app.state.bus = bus
+    app.state.access = access
+    handle_problems(app)
+    app.include_router(health)
+    for router in ROUTERS:
+        app.include_router(router)
+    _document_problems(app)
+    return app
+
+
+def _document_problems(app: FastAPI) -> None:
+    """Add the form of problems to the document, which operations refer to."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            made = get_openapi(
+                title=app.title, version=app.version, summary=app.summary, routes=app.routes
+            )
+            schemas = made.setdefault("components", {}).setdefault("schemas", {})
+            schemas["Problem"] = Problem.model_json_schema()
+            app.openapi_schema = made
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]

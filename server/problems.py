@@ -1,0 +1,126 @@
+"""Errors as problem details (RFC 9457)."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from ..schema import (
+    AckbusError,
+    BlobMissing,
+    BusBusy,
+    IdConflict,
+    InvalidInput,
+    LimitReached,
+    NotFound,
+    Refused,
+    TimedOut,
+    UnknownRecipient,
+)
+
+MEDIA_TYPE = "application/problem+json"
+
+#: Seconds after which a client that met a busy bus may try again.
+RETRY_AFTER_S = 1
+
+
+class Problem(BaseModel):
+    """What went wrong: RFC 9457, with the facts of the error as further members."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(description="Names the kind of problem.", examples=["urn:ackbus:id-conflict"])
+    title: str = Field(description="The kind of problem, in words.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="What happened, and what to do next.")
+
+
+class Forbidden(AckbusError):
+    """The token is not good for this."""
+
+
+#: The status of each kind of error; the first that fits.
+_STATUSES: tuple[tuple[type[AckbusError], HTTPStatus], ...] = (
+    (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (Forbidden, HTTPStatus.FORBIDDEN),
+    (LimitReached, HTTPStatus.TOO_MANY_REQUESTS),
+    (Refused, HTTPStatus.CONFLICT),
+    (BlobMissing, HTTPStatus.NOT_FOUND),
+    (NotFound, HTTPStatus.NOT_FOUND),
+    (BusBusy, HTTPStatus.SERVICE_UNAVAILABLE),
+    (TimedOut, HTTPStatus.GATEWAY_TIMEOUT),
+    (AckbusError, HTTPStatus.INTERNAL_SERVER_ERROR),
+)
+
+#: The attributes of errors that become members of their problems.
+_FACTS: dict[type[AckbusError], tuple[str, ...]] = {
+    IdConflict: ("id", "seq", "fields"),
+    LimitReached: ("kind", "name", "max_waiting"),
+    UnknownRecipient: ("agent", "nearest"),
+}
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the responses of an operation that end in problems, for its documentation."""
+    return {
+        status: {
+            "description": HTTPStatus(status).phrase,
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in statuses
+    }
+
+
+def problem(status: int, kind: str, detail: str, **facts: object) -> Response:
+    """Return a response that says what went wrong; `kind` is the last part of its type."""
+    headers = {"Cache-Control": "no-store"}
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    body = {
+        "type": f"urn:ackbus:{kind}",
+        "title": kind.replace("-", " ").capitalize(),
+        "status": int(status),
+        "detail": detail,
+        **facts,
+    }
+    return Response(orjson.dumps(body), status, headers, MEDIA_TYPE)
+
+
+def handle_problems(app: FastAPI) -> None:
+    """Make every error of an application a problem."""
+    app.add_exception_handler(AckbusError, _of_ours)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(HTTPException, _of_http)
+
+
+async def _of_ours(request: Request, error: Exception) -> Response:
+    assert isinstance(error, AckbusError)
+    status = next(status for kind, status in _STATUSES if isinstance(error, kind))
+    facts = {name: getattr(error, name) for name in _FACTS.get(type(error), ())}
+    kind = re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
+    return problem(status, kind, str(error), **facts)
+
+
+async def _of_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    wrong = [{"at": ".".join(map(str, each["loc"])), "why": each["msg"]} for each in error.errors()]
+    detail = "; ".join(f"{each['at']}: {each['why']}" for each in wrong)
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input", detail, errors=wrong)
+
+
+async def _of_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    kind = status.phrase.lower().replace(" ", "-")
+    cause = error.__cause__  # a body that can't be read is told of in this way
+    why = str(cause) if isinstance(cause, AckbusError) else status.phrase
+    response = problem(status, kind, f"{request.method} {request.url.path}: {why}")
+    response.headers.update(error.headers or {})
+    return response

@@ -1,0 +1,109 @@
+"""Running the server until it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+
+import uvicorn
+
+from ..bus import Bus
+from ..schema import AckbusError, Refused, UnknownRecipientWarning
+from .access import Access
+from .app import create_app
+
+DEFAULT_HOST = "127.0.0.1"
+#: One that no well-known program listens on.
+DEFAULT_PORT = 8765
+
+#: How long requests that run may take to end when the server stops, in seconds.
+_LAST_S = 5
+
+
+def serve(
+    bus: Bus,
+    *,
+    host: str = DEFAULT_HOST,
+    port: int = DEFAULT_PORT,
+    on_ready: Callable[[str], object] = lambda url: None,
+) -> None:
+    """Serve a bus until SIGINT or SIGTERM. Blocks; call it from the main thread.
+
+    Args:
+        bus: what is served.
+        host: the address to listen on.
+        port: the port; 0 takes a free one.
+        on_ready: is told the URL as soon as requests are answered.
+
+    Raises:
+        Refused: others can reach the address, and there is no token.
+        AckbusError: the address can't be had.
+    """
+    if not _is_of_this_machine(host):
+        raise Refused(f"others can reach {host}: only a bus with tokens listens there")
+    # The answer to the publisher says it; the server's own output need not.
+    warnings.simplefilter("ignore", UnknownRecipientWarning)
+    with _listen(host, port) as listener:
+        config = uvicorn.Config(
+            create_app(bus, Access()),
+            log_level="warning",
+            timeout_graceful_shutdown=_LAST_S,
+            server_header=False,
+        )
+        server = _Server(config, lambda: on_ready(_url(host, listener)))
+        with _stopped_by_signals(server):
+            server.run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """One that says when it answers."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+
+@contextmanager
+def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    """Make signals no more than requests to stop; uvicorn raises them once more at its end."""
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise AckbusError(f"can't listen on {host}:{port}: {error.strerror}") from error
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listener.getsockname()[1]}"
+
+
+def _is_of_this_machine(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,64 @@
+"""A real server process, asked by a real client."""
+
+import json
+import os
+import subprocess
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+BUS = Path(sysconfig.get_path("scripts"), "bus")
+
+Serve = Callable[..., httpx.Client]
+
+
+@contextmanager
+def serving(bus_dir: Path, *options: str, env: dict[str, str] | None = None) -> Iterator[str]:
+    """A server of a bus on a free port; gives its URL, and ends it well."""
+    process = subprocess.Popen(
+        [BUS, "serve", "--json", "--port", "0", "--dir", bus_dir, *options],
+        stdout=subprocess.PIPE,
+        env=env or dict(os.environ),
+    )
+    with process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        try:
+            yield str(json.loads(line)["url"])
+        finally:
+            process.terminate()
+            assert process.wait(20) == 0
+
+
+@pytest.fixture
+def serve(bus_dir: Path, bus_env: dict[str, str]) -> Iterator[Serve]:
+    """Starts a server of the bus with some options, and returns a client of it."""
+    with ExitStack() as stack:
+
+        def start(*options: str, **client: Any) -> httpx.Client:
+            url = stack.enter_context(serving(bus_dir, *options, env=bus_env))
+            return stack.enter_context(httpx.Client(base_url=url, timeout=20, **client))
+
+        yield start
+
+
+@pytest.fixture
+def client(serve: Serve) -> httpx.Client:
+    """A client of a server that needs no token."""
+    return serve()
+
+
+def problem(response: httpx.Response, status: int, kind: str) -> str:
+    """Checks that a response is a certain problem, and returns its detail."""
+    assert response.headers["Content-Type"] == "application/problem+json"
+    body = response.json()
+    assert (response.status_code, body["status"]) == (status, status), body
+    assert body["type"] == f"urn:ackbus:{kind}"
+    assert body["title"]
+    assert body["detail"]
+    return str(body["detail"])

@@ -1,0 +1,101 @@
+"""Publishing and reading over HTTP."""
+
+import httpx
+import pytest
+
+from ackbus import Bus
+
+from .conftest import problem
+
+MESSAGE = {"type": "task.done", "from": "a", "payload": {"n": 1}}
+
+
+def test_what_is_published_is_in_the_log_as_sent(client: httpx.Client, bus: Bus) -> None:
+    everything = MESSAGE | {
+        "to": "b",
+        "id": "m-1",
+        "correlation_id": "c-1",
+        "priority": "interactive",
+        "headers": {"k": [1]},
+    }
+    response = client.post("/v1/messages", json=everything)
+    assert response.status_code == 201
+    receipt = response.json()
+    message = bus.get(receipt["seq"])
+    assert message is not None
+    assert (message.from_agent, message.to_agent, message.payload) == ("a", "b", {"n": 1})
+    assert (message.id, message.conversation, message.priority) == ("m-1", "c-1", 0)
+    assert message.headers == {"k": [1]}
+    assert client.get(response.headers["Location"]).content == message.to_json()
+
+
+def test_no_payload_and_a_payload_of_null_differ(client: httpx.Client, bus: Bus) -> None:
+    client.post("/v1/messages", json={"type": "t", "from": "a"})
+    client.post("/v1/messages", json={"type": "t", "from": "a", "payload": None})
+    assert [message.has_payload for message in bus.read()] == [False, True]
+
+
+def test_repeating_an_id_stores_once_and_says_so(client: httpx.Client, bus: Bus) -> None:
+    first, again = (client.post("/v1/messages", json=MESSAGE | {"id": "x"}) for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json() == first.json() | {"duplicate": True}
+    assert bus.log.newest_seq() == 1
+
+
+def test_same_id_with_other_content_is_a_conflict_that_names_it(client: httpx.Client) -> None:
+    client.post("/v1/messages", json=MESSAGE | {"id": "x"})
+    other = client.post("/v1/messages", json=MESSAGE | {"id": "x", "payload": 2})
+    assert "taken by seq 1" in problem(other, 409, "id-conflict")
+    assert other.json()["fields"] == ["payload"]
+
+
+def test_pages_follow_one_another_without_a_gap(client: httpx.Client, bus: Bus) -> None:
+    for n in range(7):
+        bus.publish("t.x", n, from_agent="a")
+        bus.publish("t.y", n, from_agent="b")
+    found, after, more = [], 0, True
+    while more:
+        page = client.get("/v1/messages", params={"after": after, "limit": 3, "type": "t.x"}).json()
+        found += [message["payload"] for message in page["messages"]]
+        after, more = page["after"], page["more"]
+    assert found == list(range(7))
+    assert after == 14
+
+
+BAD = {
+    "invalid JSON": (b'{"type": ', 400, "bad-request"),
+    "invalid UTF-8": (b'{"type": "t", "from": "\xff"}', 400, "bad-request"),
+    "a number that is none": (b'{"type": "t", "from": "a", "payload": NaN}', 400, "bad-request"),
+    "no object": (b"[1]", 422, "invalid-input"),
+    "an unknown field": (b'{"type": "t", "from": "a", "too": "b"}', 422, "invalid-input"),
+    "no sender": (b'{"type": "t"}', 422, "invalid-input"),
+    "a bad type": (b'{"type": "t..u", "from": "a"}', 422, "invalid-input"),
+    "an unknown parent": (
+        b'{"type": "t", "from": "a", "in_reply_to": "nobody"}',
+        409,
+        "unknown-parent",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "status", "kind"), BAD.values(), ids=BAD)
+def test_bad_message_is_a_problem_and_stores_nothing(
+    client: httpx.Client, bus: Bus, body: bytes, status: int, kind: str
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    problem(client.post("/v1/messages", content=body, headers=headers), status, kind)
+    assert bus.log.newest_seq() == 0
+
+
+def test_what_is_not_sent_as_json_is_refused(client: httpx.Client, bus: Bus) -> None:
+    """A page of another site can send a form or text without being asked, but no JSON."""
+    for kind in ("text/plain", "application/x-www-form-urlencoded"):
+        body = b'{"type": "t", "from": "a"}'
+        response = client.post("/v1/messages", content=body, headers={"Content-Type": kind})
+        problem(response, 422, "invalid-input")
+    assert bus.log.newest_seq() == 0
+
+
+def test_health_asks_the_store(client: httpx.Client, bus: Bus) -> None:
+    bus.publish("t", from_agent="a")
+    assert client.get("/healthz").json() == {"ok": True, "newest_seq": 1}
