@@ -2,6 +2,7 @@
 
 from .bus import COLLECT_AFTER_S, RECHECK_S, Bus
 from .doorbell import Listener
+from .wanted import Wanted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ __all__ = [
     "Stats",
     "WaitingLimit",
     "WaitingLimits",
+    "Wanted",
     "escape_path",
     "parse_pattern",
     "checks",

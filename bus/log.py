@@ -232,8 +232,14 @@ class Log:
             agent: only messages from or to this agent.
             since_ms: only messages of this epoch millisecond or later.
         """
-        last = self.newest_seq() if upto_seq is None else min(upto_seq, self.newest_seq())
         wanted = Wanted(type, conversation, agent, since_ms)
+        return self.find(wanted, after_seq=after_seq, upto_seq=upto_seq)
+
+    def find(
+        self, wanted: Wanted, *, after_seq: int = 0, upto_seq: int | None = None
+    ) -> Iterator[Message]:
+        """Yield the messages that are wanted, as `read` does."""
+        last = self.newest_seq() if upto_seq is None else min(upto_seq, self.newest_seq())
         while True:
             try:
                 for message in self._matching(after_seq, last, wanted):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fastapi import Request
+from starlette.requests import HTTPConnection
 
 from .problems import Forbidden
 
@@ -65,7 +66,7 @@ LOCAL = Principal("local", frozenset({Scope.ADMIN}))
 class Access:
     """Decides who asks. Without any token, everybody who reaches the server is the user."""
 
-    def principal(self, request: Request) -> Principal:
+    def principal(self, request: HTTPConnection) -> Principal:
         """Return who makes a request."""
         return LOCAL
 

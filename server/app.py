@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
@@ -11,6 +13,8 @@ from ..bus import Bus
 from .access import Access
 from .api import ROUTERS
 from .health import router as health
+from .live import ROUTERS as LIVE_ROUTERS
+from .live import Feed
 from .problems import Problem, handle_problems
 
 #: The most that a body may have, but for those of blobs: a payload's 16 MiB, and what is around it.
@@ -24,6 +28,15 @@ def create_app(bus: Bus, access: Access) -> FastAPI:
         bus: what is served.
         access: decides who asks.
     """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.feed = feed = Feed(bus)
+        try:
+            yield
+        finally:
+            await feed.close()
+
     app = FastAPI(
         title="ackbus",
         summary="A local-first message bus for coding agents.",
@@ -33,15 +46,25 @@ def create_app(bus: Bus, access: Access) -> FastAPI:
         openapi_url="/v1/openapi.json",
         telemetry={"tracing": False, "metrics": False},
         max_body_size=MAX_BODY_BYTES,
+        lifespan=lifespan,
     )
     app.state.bus = bus
     app.state.access = access
     handle_problems(app)
     app.include_router(health)
-    for router in ROUTERS:
+    for router in (*ROUTERS, *LIVE_ROUTERS):
         app.include_router(router)
     _document_problems(app)
     return app
+
+
+def end_streams(app: FastAPI) -> None:
+    """Make the live streams of an application end, as its server can't before they do.
+
+    A signal handler may call it.
+    """
+    feed: Feed = app.state.feed
+    feed.stop_soon()
 
 
 def _document_problems(app: FastAPI) -> None:

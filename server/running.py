@@ -8,13 +8,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
+from types import FrameType
 
 import uvicorn
 
 from ..bus import Bus
 from ..schema import AckbusError, Refused, UnknownRecipientWarning
 from .access import Access
-from .app import create_app
+from .app import create_app, end_streams
 
 DEFAULT_HOST = "127.0.0.1"
 #: One that no well-known program listens on.
@@ -48,28 +49,39 @@ def serve(
     # The answer to the publisher says it; the server's own output need not.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
     with _listen(host, port) as listener:
+        app = create_app(bus, Access())
         config = uvicorn.Config(
-            create_app(bus, Access()),
+            app,
             log_level="warning",
             timeout_graceful_shutdown=_LAST_S,
             server_header=False,
         )
-        server = _Server(config, lambda: on_ready(_url(host, listener)))
+        server = _Server(config, lambda: on_ready(_url(host, listener)), lambda: end_streams(app))
         with _stopped_by_signals(server):
             server.run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
-    """One that says when it answers."""
+    """One that says when it answers, and when it is told to stop."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        on_ready: Callable[[], object],
+        on_stop: Callable[[], object],
+    ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._on_stop = on_stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._on_ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._on_stop()
 
 
 @contextmanager

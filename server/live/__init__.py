@@ -1,0 +1,9 @@
+"""Live streams of messages: replay from a cursor, then whatever comes, without a gap between."""
+
+from .events import router as events
+from .feed import Feed
+from .sockets import router as sockets
+
+ROUTERS = (events, sockets)
+
+__all__ = ["ROUTERS", "Feed"]

@@ -1,0 +1,34 @@
+"""Where a stream begins."""
+
+from __future__ import annotations
+
+from ...bus import Bus
+from ...schema import AckPastEnd, InvalidInput
+
+
+class AfterTheEnd(AckPastEnd):
+    """A stream was asked for from beyond the newest message: the log is another one."""
+
+
+def begin_after(bus: Bus, after: int | None, last_event_id: str | None) -> int:
+    """Return the seq after which a stream begins.
+
+    Args:
+        bus: the bus.
+        after: what the client asked for; None: what comes now.
+        last_event_id: the last event that a client has which comes back; it wins.
+
+    Raises:
+        InvalidInput: the last event's id is none of ours.
+        AfterTheEnd: there is no such message yet.
+    """
+    newest = bus.log.newest_seq()
+    if last_event_id:
+        if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 19):
+            raise InvalidInput(f"Last-Event-ID must be a seq, not {last_event_id[:40]!r}")
+        after = int(last_event_id)
+    if after is None:
+        return newest
+    if after > newest:
+        raise AfterTheEnd(f"there is no message {after} yet: the newest is {newest}")
+    return after

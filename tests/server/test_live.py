@@ -1,0 +1,138 @@
+"""Live streams: replay, then what comes, without a gap, a double, or a loss."""
+
+import json
+import threading
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from ackbus import Bus, Draft
+
+from .conftest import Serve, problem, serving
+
+
+def events(response: httpx.Response) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The id and data of each event of a stream, as it comes."""
+    fields: dict[str, str] = {}
+    for line in response.iter_lines():
+        if line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif not line and "data" in fields:
+            yield int(fields["id"]), json.loads(fields["data"])
+            fields = {}
+
+
+def test_replay_and_live_meet_without_a_gap_at_full_speed(serve: Serve, bus: Bus) -> None:
+    """U-12, U-20, U-22: more than 10,000 messages of backlog, while others are published."""
+    client = serve()
+    bus.publish_many([Draft("t", n, from_agent="a") for n in range(12_000)])
+
+    def publish() -> None:
+        for n in range(12_000, 15_000):
+            bus.publish("t", n, from_agent="a")
+
+    publisher = threading.Thread(target=publish)
+    with client.stream("GET", "/v1/events", params={"after": 0}) as response:
+        publisher.start()
+        stream = islice(events(response), 15_000)
+        found = [(seq, message["payload"]) for seq, message in stream]
+    publisher.join()
+    assert found == [(n + 1, n) for n in range(15_000)]
+
+
+def test_stream_begins_with_what_comes_unless_it_is_told_otherwise(
+    client: httpx.Client, bus: Bus
+) -> None:
+    bus.publish("t", "before", from_agent="a")
+    with client.stream("GET", "/v1/events") as response:
+        bus.publish("t", "after", from_agent="a")
+        assert next(events(response))[1]["payload"] == "after"
+
+
+def test_last_event_id_wins_over_after(client: httpx.Client, bus: Bus) -> None:
+    """A browser that comes back asks for the URL that it knows, and sends what it has."""
+    for n in range(3):
+        bus.publish("t", n, from_agent="a")
+    asked = {"params": {"after": 0}, "headers": {"Last-Event-ID": "2"}}
+    with client.stream("GET", "/v1/events", **asked) as response:
+        assert next(events(response))[0] == 3
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"type": "job.*"}, {"agent": "b"}, {"conversation": "c"}], ids=lambda w: str(w)
+)
+def test_stream_has_only_what_is_wanted_from_the_log_and_live(
+    client: httpx.Client, bus: Bus, wanted: dict[str, str]
+) -> None:
+    bus.publish("hello", from_agent="b", correlation_id="other")  # b is known from now on
+
+    def publish() -> list[int]:
+        bus.publish("other", from_agent="a")
+        wanted = bus.publish("job.x", from_agent="a", to_agent="b", correlation_id="c")
+        bus.publish("other", from_agent="a")
+        return [wanted.seq]
+
+    seqs = publish()
+    with client.stream("GET", "/v1/events", params={"after": 1} | wanted) as response:
+        stream = events(response)
+        found = [next(stream)[0]]
+        seqs += publish()
+        found.append(next(stream)[0])
+    assert found == seqs
+
+
+def test_websocket_has_the_same_messages(client: httpx.Client, bus: Bus) -> None:
+    """U-21: the same lines, in the same order."""
+    for n in range(5):
+        bus.publish("t", {"n": n}, from_agent="a")
+    with connect(str(client.base_url).replace("http", "ws") + "/v1/ws?after=0") as socket:
+        found = [socket.recv() for _ in range(5)]
+        bus.publish("t", "live", from_agent="a")
+        found.append(socket.recv())
+    assert found == [message.to_line().decode() for message in bus.read()]
+
+
+def test_stream_from_beyond_the_end_is_refused(client: httpx.Client) -> None:
+    assert "newest is 0" in problem(client.get("/v1/events?after=9"), 409, "after-the-end")
+
+
+@pytest.mark.parametrize("id", ["x", "-1", "9" * 30, "\u0661"])
+def test_last_event_id_that_is_none_of_ours_is_refused(client: httpx.Client, id: str) -> None:
+    response = client.get("/v1/events", headers={"Last-Event-ID": id.encode()})
+    problem(response, 422, "invalid-input")
+
+
+def test_stream_goes_on_after_a_restart_of_the_server(
+    bus_dir: Path, bus: Bus, bus_env: dict[str, str]
+) -> None:
+    """U-26: the server forgets everything, the bus nothing."""
+    found: list[int] = []
+    for n in range(3):
+        with (
+            serving(bus_dir, env=bus_env) as url,
+            httpx.Client(base_url=url, timeout=20) as client,
+            client.stream("GET", "/v1/events", params={"after": len(found)}) as response,
+        ):
+            stream = events(response)
+            for _ in range(2):
+                bus.publish("t", n, from_agent="a")
+                found.append(next(stream)[0])
+        bus.publish("t", "while it was down", from_agent="a")
+        found.append(bus.log.newest_seq())  # the next stream begins after what this one missed
+    assert found == list(range(1, 10))
+
+
+def test_server_stops_at_once_though_clients_follow(serve: Serve, bus_dir: Path) -> None:
+    with (
+        serving(bus_dir) as url,
+        httpx.Client(base_url=url) as client,
+        client.stream("GET", "/v1/events") as response,
+        connect(url.replace("http", "ws") + "/v1/ws"),
+    ):
+        assert response.status_code == 200
