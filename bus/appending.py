@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from ..schema import (
     BlobMissing,
     IdConflict,
@@ -67,17 +65,20 @@ class Appender:
     def _append_rows(self, rows: list[Row], *, as_history: bool) -> list[Receipt]:
         """Store rows by the shortest way that does."""
         if as_history or all(row.in_reply_to is None for row in rows):
-            with suppress(RowRefused):  # of which one, and why, is asked under the lock
+            try:
                 if len(rows) == 1 and rows[0].payload_ref is None:
                     return [self._append(rows[0])]  # one statement is a transaction by itself
                 return self._append_at_once(rows)
+            except RowRefused:
+                pass  # of which one, and why, is asked under the lock
         with self._database.write():
             return [self._append_one(row, as_history) for row in rows]
 
     def _append_at_once(self, rows: list[Row]) -> list[Receipt]:
         with self._database.write() as connection:
             for row in rows:
-                self._secure_blob(row)
+                if row.payload_ref is not None:
+                    self._secure_blob(row, row.payload_ref)
             connection.executemany(SQL["append"], [row.values() for row in rows])
             self._database.after_commit(self._ring)
             next_seq = connection.last_insert_rowid() + 1  # nobody else adds any meanwhile
@@ -87,7 +88,8 @@ class Appender:
     def _append_one(self, row: Row, as_history: bool) -> Receipt:
         if row.in_reply_to is not None and not as_history:
             self._join_conversation(row, row.in_reply_to)
-        self._secure_blob(row)
+        if row.payload_ref is not None:
+            self._secure_blob(row, row.payload_ref)
         try:
             return self._append(row)
         except RowRefused as error:
@@ -107,12 +109,12 @@ class Appender:
         if row.correlation_id is None:
             row.correlation_id = conversation
 
-    def _secure_blob(self, row: Row) -> None:
+    def _secure_blob(self, row: Row, ref: str) -> None:
         """Make sure, under the write lock, that the collector has not taken the blob meanwhile."""
-        if row.payload_ref is None or row.payload_ref in self._blobs:
+        if ref in self._blobs:
             return
         if row.large_payload is None:
-            raise BlobMissing(f"no blob {row.payload_ref} in the store; put it there first")
+            raise BlobMissing(f"no blob {ref} in the store; put it there first")
         self._blobs.put(row.large_payload)
 
     def _receipt_of_refused(self, row: Row, error: RowRefused) -> Receipt:

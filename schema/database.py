@@ -66,6 +66,10 @@ class Database:
         BusUnusable: there is one that this process can't use.
     """
 
+    #: How many forks there are between the first process and this one. Counting them is cheaper
+    #: than asking for the process id in each statement.
+    _forks = 0
+
     def __init__(
         self,
         directory: str | os.PathLike[str],
@@ -75,6 +79,7 @@ class Database:
         clock: Clock = now_ms,
         any_version: bool = False,
     ) -> None:
+        self._born_after = Database._forks
         if durability not in _SYNCHRONOUS:
             raise ValueError(f"durability must be 'normal' or 'full', not {durability!r}")
         check_sqlite_version(apsw.sqlite_lib_version())
@@ -83,7 +88,6 @@ class Database:
         self._synchronous = _SYNCHRONOUS[durability]
         self.write_timeout_s = write_timeout_s
         self._busy_timeout_ms = min(BUSY_TIMEOUT_MS, round(write_timeout_s * 1000))
-        self._pid = os.getpid()
         self._threads = _local()
         self.checkpointer = Checkpointer(self)
         self._closed = False
@@ -204,7 +208,7 @@ class Database:
     def close_thread(self) -> None:
         """Close this thread's connection, if it has one; a later use opens another."""
         thread = getattr(self._threads, "state", None)
-        if thread is not None and os.getpid() == self._pid:
+        if thread is not None and self._born_after == Database._forks:
             del self._threads.state
             thread.close()
 
@@ -216,7 +220,7 @@ class Database:
         self.close_thread()
 
     def _thread(self) -> ThreadState:
-        if os.getpid() != self._pid:
+        if self._born_after != Database._forks:
             raise WrongProcess(
                 "this bus was opened before a fork; open it again in the child process"
             )
@@ -268,6 +272,13 @@ class Database:
                 " access even for reading"
             )
         refuse_network_filesystem(layout.directory)
+
+
+def _note_fork() -> None:
+    Database._forks += 1
+
+
+os.register_at_fork(after_in_child=_note_fork)
 
 
 def other_version(layout: Layout, found: int) -> BusUnusable:

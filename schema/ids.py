@@ -33,6 +33,5 @@ def new_id() -> str:
 
 
 def _draw() -> list[str]:
-    digits = os.urandom(10 * _AT_ONCE).hex()
-    parts = (digits[start : start + 20] for start in range(0, len(digits), 20))
+    parts = os.urandom(10 * _AT_ONCE).hex("-", 10).split("-")
     return [f"7{part[:3]}-{_VARIANT[part[3]]}{part[4:7]}-{part[7:19]}" for part in parts]
