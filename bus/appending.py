@@ -9,6 +9,7 @@ from ..schema import (
     Receipt,
     RowRefused,
     UnknownParent,
+    without_triggers,
 )
 from .statements import SQL
 
@@ -16,8 +17,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from apsw import Connection
+
     from ..blobs import BlobStore
     from ..schema import Database, Draft, Message, Row
+
+#: How many messages at once are worth it that SQLite plans the connection's statements anew.
+UNGUARDED_FROM = 100
 
 
 class Appender:
@@ -79,11 +85,23 @@ class Appender:
             for row in rows:
                 if row.payload_ref is not None:
                     self._secure_blob(row, row.payload_ref)
-            connection.executemany(SQL["append"], [row.values() for row in rows])
+            self._insert(connection, [row.values() for row in rows])
             self._database.after_commit(self._ring)
             next_seq = connection.last_insert_rowid() + 1  # nobody else adds any meanwhile
         first = next_seq - len(rows)
         return [Receipt(seq, row.id) for seq, row in enumerate(rows, first)]
+
+    def _insert(self, connection: Connection, rows: list[tuple[object, ...]]) -> None:
+        """Insert rows of many; the guard is left out where it could refuse none of them.
+
+        That halves the time in SQLite. Under the write lock nobody can give the guard work
+        meanwhile, an id that is in the log is refused by its index, and we give no seq.
+        """
+        if len(rows) < UNGUARDED_FROM or self._database.value(SQL["guard_is_needed"]):
+            connection.executemany(SQL["append"], rows)
+            return
+        with without_triggers(connection):
+            connection.executemany(SQL["append"], rows)
 
     def _append_one(self, row: Row, as_history: bool) -> Receipt:
         if row.in_reply_to is not None and not as_history:

@@ -7,6 +7,16 @@ INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, correlation_id, in_
                       payload, payload_ref, priority, headers)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: guard_is_needed
+-- Whether a trigger could have anything to do for new messages but look for their ids in the log:
+-- limits, archived ids, or a trigger of somebody else.
+SELECT EXISTS (SELECT 1 FROM waiting_limits)
+    OR EXISTS (SELECT 1 FROM archived_ids)
+    OR EXISTS (SELECT 1 FROM sqlite_schema
+                WHERE type = 'trigger' AND tbl_name = 'messages' AND name NOT IN
+                      ('messages_are_never_changed', 'messages_are_never_deleted',
+                       'messages_are_only_appended', 'messages_count_as_waiting'));
+
 -- name: message_by_id
 SELECT {columns} FROM messages WHERE id = ?;
 

@@ -59,6 +59,7 @@ from .processes import is_running, leave_signals, start_thread
 from .queries import Queries
 from .sqlite import check_sqlite_version
 from .times import MAX_TS_MS, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
+from .transactions import without_triggers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ __all__ = [
     "upgrade",
     "user_bus",
     "warn",
+    "without_triggers",
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 
 import apsw
 
@@ -14,7 +15,7 @@ from .sqlite import translate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
     from typing import Any
 
@@ -59,6 +60,19 @@ class WriteTransaction:
             raise translate(failure, self._database.layout) from failure
         if isinstance(error, apsw.Error):
             raise translate(error, self._database.layout) from error
+
+
+@contextmanager
+def without_triggers(connection: apsw.Connection) -> Iterator[None]:
+    """Let no trigger fire for what this connection does in the block; others have theirs.
+
+    SQLite plans each statement of the connection anew after it, and those in the block too.
+    """
+    try:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        yield
+    finally:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
 
 
 class ThreadState:

@@ -52,6 +52,7 @@ ALLOWED = {
     "bus.catalog_names": "sorts what one step counts: at most 32,768 messages",
     "bus.catalog_times": "sorts what one step counts: at most 32,768 messages",
     "bus.catalog_counts": "adds up the catalog, which has a row where the log has many",
+    "bus.guard_is_needed": "whether there is an archived id: the first one ends it",
     "bus.known_agents": "sorts the names of agents; one step in the catalog finds each sender",
     "inboxes.all_parked": "returns nearly all that it walks over: what is parked",
     "inboxes.parked": "returns nearly all that it walks over: what is parked for one agent",
