@@ -7,14 +7,16 @@ import io
 import math
 import os
 import re
+import sys
 import time
+from contextlib import ExitStack
 
 from ..schema import BlobAltered, BlobMissing, BusUnusable, InvalidInput, sync_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import hashlib
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import BinaryIO
 
 #: How many bytes of a blob are held in memory while it streams.
@@ -39,27 +41,43 @@ class BlobStore:
         Raises:
             BusUnusable: it can't be written (disk full, no rights); nothing is left behind.
         """
+        return self.put_all([content])[0]
+
+    def put_all(self, contents: Iterable[bytes | BinaryIO]) -> list[str]:
+        """Store several contents as `put` does, and return their names: all of them or none.
+
+        The disk is waited for once for each that is new, and once for all their names.
+
+        Raises:
+            As for `put`.
+        """
+        new: dict[str, str] = {}  # temporary files, by the names that they are to have
         try:
-            if isinstance(content, bytes):
-                ref = _name(_sha256(content))
-                if self._is_stored(ref, len(content)):
-                    return ref
-                content = io.BytesIO(content)
-            return self._put_stream(content)
+            os.makedirs(self._directory, mode=0o700, exist_ok=True)
+            with ExitStack() as stack:
+                refs = [self._write_if_new(content, new, stack) for content in contents]
+                for ref, path in new.items():
+                    os.replace(path, self._path(ref))
+            # Also when all were there: who has put them may not have come to this point yet.
+            sync_directory(self._directory)
         except OSError as error:
             raise _unwritable(self._directory, error) from error
+        return refs
 
-    def _put_stream(self, content: BinaryIO) -> str:
-        os.makedirs(self._directory, mode=0o700, exist_ok=True)
-        name = f"{_TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}"
-        temporary = os.path.join(self._directory, name)
-        try:
-            ref, size = _write(temporary, content)
-            if not self._is_stored(ref, size):
-                os.replace(temporary, self._path(ref))
-                sync_directory(self._directory)
-        finally:
-            _remove(temporary)
+    def _write_if_new(
+        self, content: bytes | BinaryIO, new: dict[str, str], stack: ExitStack
+    ) -> str:
+        """Return the name of a content, which is in `new` or stored already."""
+        if isinstance(content, bytes):
+            ref = _name(_sha256(content))
+            if ref in new or self._is_stored(ref, len(content)):
+                return ref
+            content = io.BytesIO(content)
+        path = os.path.join(self._directory, f"{_TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}")
+        stack.callback(_remove, path)
+        ref, size = _write(path, content)
+        if ref not in new and not self._is_stored(ref, size):
+            new[ref] = path
         return ref
 
     def read(self, ref: str) -> bytes:
@@ -69,10 +87,23 @@ class BlobStore:
             InvalidInput: `ref` is not a blob's name.
             BlobMissing: there is no such blob.
             BlobAltered: its bytes are not what its name says.
+            BusUnusable: the system does not let us read it.
         """
+        data = self.read_up_to(ref, sys.maxsize)
+        assert data is not None
+        return data
+
+    def read_up_to(self, ref: str, max_bytes: int) -> bytes | None:
+        """Return a blob's bytes as `read` does, or None when there are more than so many."""
         try:
-            with self._open(ref) as file:
-                data = file.read()
+            fd = os.open(self._path(ref), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                size = os.fstat(fd).st_size
+                if size > max_bytes:
+                    return None
+                data = _read(fd, size)
+            finally:
+                os.close(fd)
         except OSError as error:  # a directory of that name, a broken disk
             raise self._unreadable(ref, error) from error
         if _name(_sha256(data)) != ref:
@@ -220,6 +251,14 @@ def _write(path: str, content: BinaryIO) -> tuple[str, int]:
                 view = view[file.write(view) :]
         os.fsync(file.fileno())
     return _name(digest), size
+
+
+def _read(fd: int, size: int) -> bytes:
+    """Return what is in a file, which should be of that size."""
+    data = os.read(fd, size)
+    while len(data) < size and (more := os.read(fd, size - len(data))):
+        data += more  # the system reads 2 GB at once at most
+    return data
 
 
 def _sha256(data: bytes = b"") -> hashlib._Hash:

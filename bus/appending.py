@@ -51,12 +51,17 @@ class Appender:
         """Store messages in one transaction, and wake the waiters; see `Log.append`."""
         now_ms = self._database.now_ms()
         rows = [draft.prepare(now_ms) for draft in drafts]
-        for row in rows:
-            if row.large_payload is not None:
-                row.payload_ref = self._blobs.put(row.large_payload)
+        large = [row for row in rows if row.large_payload is not None]
+        if large:
+            self._put_payloads(large)
         if as_history:
             return self._append_history(rows)
         return self._append_rows(rows, as_history=False)
+
+    def _put_payloads(self, rows: list[Row]) -> None:
+        refs = self._blobs.put_all(row.large_payload for row in rows if row.large_payload)
+        for row, ref in zip(rows, refs, strict=True):
+            row.payload_ref = ref
 
     def _append_history(self, rows: list[Row]) -> list[Receipt]:
         from .imports import Imports  # publishers need it not

@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     class PayloadSource(Protocol):
         """Where payloads that are not in the row come from: the blob store."""
 
-        def read(self, ref: str) -> bytes:
-            """Return a blob's bytes, checked against its name."""
-
-        def size(self, ref: str) -> int:
-            """Return how many bytes a blob has."""
+        def read_up_to(self, ref: str, max_bytes: int) -> bytes | None:
+            """Return a blob's bytes, checked against its name; None when there are more."""
 
 
 class Priority(IntEnum):
@@ -198,9 +195,8 @@ class Message:
                 return decode_stored(self.raw_payload), None
             if self.payload_ref is None:
                 return None, None
-            if self._blobs.size(self.payload_ref) > MAX_PAYLOAD_BYTES:
-                return None, "too_large"
-            return decode_stored(self._blobs.read(self.payload_ref)), None
+            data = self._blobs.read_up_to(self.payload_ref, MAX_PAYLOAD_BYTES)
+            return (None, "too_large") if data is None else (decode_stored(data), None)
         except orjson.JSONDecodeError:
             return None, "decode_failed"
         except (BlobMissing, InvalidInput):  # what is no blob's name names no blob

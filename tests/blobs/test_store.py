@@ -80,6 +80,13 @@ def test_stored_content_is_not_written_again(bus: Bus) -> None:
     assert files(bus) == {ref}
 
 
+@pytest.mark.parametrize(("max_bytes", "found"), [(7, b"content"), (6, None)])
+def test_blob_can_be_read_if_it_is_small_enough(
+    bus: Bus, max_bytes: int, found: bytes | None
+) -> None:
+    assert bus.blobs.read_up_to(bus.blobs.put(b"content"), max_bytes) == found
+
+
 def test_blob_cut_short_by_damage_is_written_again(bus: Bus) -> None:
     """Promise 9: a file of the right name and the wrong size does not count as stored."""
     ref = bus.blobs.put(b"content")
@@ -223,8 +230,9 @@ def test_blob_is_whole_or_absent_when_its_writer_is_killed(bus: Bus) -> None:
     assert files(bus) == {left, ref}
 
 
-def test_blob_is_on_disk_before_its_name_is(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """M-88, promise 9: fsync of the file, then the atomic rename, then fsync of the folder."""
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the store asks of the disk, in order."""
     steps: list[str] = []
     real_fsync, real_replace = os.fsync, os.replace
 
@@ -239,8 +247,30 @@ def test_blob_is_on_disk_before_its_name_is(bus: Bus, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("ackbus.blobs.store.os.fsync", fsync)
     monkeypatch.setattr("ackbus.blobs.store.os.replace", replace)
+    return steps
+
+
+def test_blob_is_on_disk_before_its_name_is(bus: Bus, steps: list[str]) -> None:
+    """M-88, promise 9: fsync of the file, then the atomic rename, then fsync of the folder."""
     bus.blobs.put(b"content")
     assert steps == ["fsync file", "replace", "fsync folder"]
+
+
+def test_name_of_a_blob_that_is_there_is_on_disk_too(bus: Bus, steps: list[str]) -> None:
+    """Promise 9: another process may have renamed it just now, and not waited for the disk yet."""
+    content = b"content"
+    Path(bus.layout.blobs, f"sha256-{hashlib.sha256(content).hexdigest()}").write_bytes(content)
+    bus.blobs.put(content)
+    assert steps == ["fsync folder"]
+
+
+def test_blobs_of_a_batch_share_the_wait_for_their_names(bus: Bus, steps: list[str]) -> None:
+    """M-88, promise 9: each is on disk before any has its name; equal ones are written once."""
+    payloads = [f"{number}{LARGE}" for number in (1, 2, 1)]
+    bus.publish_many(Draft("note", payload, from_agent="bob") for payload in payloads)
+    assert steps == ["fsync file"] * 2 + ["replace"] * 2 + ["fsync folder"]
+    assert [message.payload for message in bus.read()] == payloads
+    assert len(files(bus)) == 2
 
 
 def test_blob_of_a_message_is_there_before_its_row(bus: Bus) -> None:
@@ -273,6 +303,25 @@ def test_full_disk_leaves_nothing_behind(full_disk: Path) -> None:
         store.put(b"x" * 200_000)
     assert os.listdir(full_disk) == []
     assert store.read(store.put(b"small")) == b"small"
+
+
+def test_batch_that_finds_no_room_leaves_nothing_behind(bus: Bus) -> None:
+    """M-90: neither the blobs that it could write, nor a message."""
+    out = run_program(
+        """
+        import os, resource, signal, sys
+        from ackbus import Bus, BusUnusable, Draft
+        with Bus.open(sys.argv[1]) as bus:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+            try:
+                bus.publish_many(Draft("n", "x" * size, from_agent="bob") for size in (5000, 20000))
+            except BusUnusable:
+                print(os.listdir(bus.layout.blobs), bus.log.newest_seq())
+        """,
+        bus.layout.directory,
+    )
+    assert out == "[] 0\n"
 
 
 def test_failing_write_leaves_nothing_behind(bus: Bus) -> None:

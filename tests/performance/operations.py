@@ -61,6 +61,16 @@ def _publish_blob(bus: Bus) -> Act:
     return lambda: bus.publish("note", f"{LARGE}{next(numbers):06}", from_agent="agent-1")
 
 
+def _publish_blobs(bus: Bus) -> Act:
+    numbers = count()
+
+    def act() -> object:
+        texts = (f"{LARGE}{next(numbers):06}" for _ in range(100))
+        return bus.publish_many(Draft("note", text, from_agent="agent-1") for text in texts)
+
+    return act
+
+
 def _poll_nothing(bus: Bus) -> Act:
     inbox = Inbox(bus, "agent-1")
     inbox.ack(bus.log.newest_seq())
@@ -182,6 +192,7 @@ OPERATIONS = {
     "publish, durability full": Operation(_publish_safely, 100),
     "publish a reply": Operation(_publish_reply, 100),
     "publish a blob": Operation(_publish_blob, 100),
+    "publish 100 blobs, for each": Operation(_publish_blobs, 5, 100),
     "publish 1,000, for each": Operation(_publish_many, 5, 1000),
     "poll, nothing new": Operation(_poll_nothing, 100),
     "poll 100": Operation(_poll_100, 50),

@@ -87,6 +87,7 @@ def test_shapes_of_the_hot_operations() -> None:
         assert 1 <= costs[single]["statements"] < 1.1
     assert costs["publish"]["syncs"] < 0.1
     assert 1 <= costs["publish, durability full"]["syncs"] < 1.1
+    assert costs["publish 100 blobs, for each"]["syncs"] < 1.1
     assert costs["publish 1,000, for each"]["statements"] < 1.01
     assert not any(cost["plans"] for cost in costs.values())  # none is planned anew for its values
     for reading in ("poll, nothing new", "poll 100", "claim, nothing there", "get by id", "open"):
