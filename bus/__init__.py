@@ -10,12 +10,16 @@ if TYPE_CHECKING:
     from .archive import Segment as Segment
     from .archive import SegmentMissing as SegmentMissing
     from .archive import segment_name as segment_name
+    from .chain import Chain as Chain
+    from .chain import Link as Link
     from .health import checks as checks
     from .heartbeats import Heart as Heart
     from .heartbeats import Heartbeat as Heartbeat
     from .heartbeats import Heartbeats as Heartbeats
     from .heartbeats import Liveness as Liveness
     from .imports import Imports as Imports
+    from .keys import Key as Key
+    from .keys import Keyring as Keyring
     from .leases import Lease as Lease
     from .leases import Leases as Leases
     from .maintenance import Maintenance as Maintenance
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
     from .search import Found as Found
     from .search import Search as Search
     from .stats import Stats as Stats
+    from .verification import Counts as Counts
+    from .verification import Problem as Problem
+    from .verification import Verification as Verification
     from .waiting_limits import WaitingLimit as WaitingLimit
     from .waiting_limits import WaitingLimits as WaitingLimits
 
@@ -41,7 +48,9 @@ __all__ = [
     "RECHECK_S",
     "SEARCH_LIMIT",
     "Bus",
+    "Chain",
     "Conflict",
+    "Counts",
     "Found",
     "Frame",
     "Heart",
@@ -60,6 +69,7 @@ __all__ = [
     "Segment",
     "SegmentMissing",
     "Stats",
+    "Verification",
     "WaitingLimit",
     "WaitingLimits",
     "Wanted",
@@ -73,17 +83,23 @@ _HOMES = {
     "DEFAULT_RESERVATION_S": "reservations",
     "MAX_CONFLICTS": "reservations",
     "SEARCH_LIMIT": "search",
+    "Chain": "chain",
     "Conflict": "reservations",
+    "Counts": "verification",
     "Found": "search",
     "Frame": "archive",
     "Heart": "heartbeats",
     "Heartbeat": "heartbeats",
     "Heartbeats": "heartbeats",
     "Imports": "imports",
+    "Key": "keys",
+    "Keyring": "keys",
     "Lease": "leases",
     "Leases": "leases",
+    "Link": "chain",
     "Liveness": "heartbeats",
     "Maintenance": "maintenance",
+    "Problem": "verification",
     "Reservation": "reservations",
     "Reservations": "reservations",
     "ReserveResult": "reservations",
@@ -91,6 +107,7 @@ _HOMES = {
     "Segment": "archive",
     "SegmentMissing": "archive",
     "Stats": "stats",
+    "Verification": "verification",
     "WaitingLimit": "waiting_limits",
     "WaitingLimits": "waiting_limits",
     "escape_path": "path_patterns",

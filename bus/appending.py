@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ..schema import (
     BlobMissing,
     IdConflict,
@@ -9,6 +11,7 @@ from ..schema import (
     Receipt,
     RowRefused,
     UnknownParent,
+    keys_directory,
     without_triggers,
 )
 from .statements import SQL
@@ -21,6 +24,10 @@ if TYPE_CHECKING:
 
     from ..blobs import BlobStore
     from ..schema import Database, Draft, Message, Row
+    from .signing import Signer
+
+#: After how long a publisher looks again whether it signs, and the log is chained, in milliseconds.
+_LOOK_AGAIN_MS = 60_000
 
 #: How many messages at once are worth it that SQLite plans the connection's statements anew.
 UNGUARDED_FROM = 100
@@ -33,6 +40,7 @@ class Appender:
         database, blobs: of the bus.
         find: returns the message with an id, in the log or archived, or None.
         ring: wakes the waiters; it is called as soon as messages are committed.
+        extend_chain: takes what was appended into the hash chain.
     """
 
     def __init__(
@@ -41,11 +49,17 @@ class Appender:
         blobs: BlobStore,
         find: Callable[[str], Message | None],
         ring: Callable[[], None],
+        extend_chain: Callable[[], None],
     ) -> None:
         self._database = database
         self._blobs = blobs
         self._find = find
         self._ring = ring
+        self._extend_chain = extend_chain
+        # Asked now and then: who neither signs nor chains is not to pay for it with each message.
+        self._looked_ms = -_LOOK_AGAIN_MS - 1
+        self._is_chained = False
+        self._signer: Signer | None = None
 
     def append(self, drafts: Iterable[Draft], as_history: bool) -> list[Receipt]:
         """Store messages in one transaction, and wake the waiters; see `Log.append`."""
@@ -54,6 +68,28 @@ class Appender:
         large = [row for row in rows if row.large_payload is not None]
         if large:
             self._put_payloads(large)
+        if abs(now_ms - self._looked_ms) > _LOOK_AGAIN_MS:
+            self._look(now_ms)
+        if self._signer is not None and not as_history:
+            self._signer.sign(row for row in rows if row.in_reply_to is None)
+        if not self._is_chained:
+            return self._append_all(rows, as_history)
+        with self._database.write():
+            receipts = self._append_all(rows, as_history)
+            self._extend_chain()
+        return receipts
+
+    def _look(self, now_ms: int) -> None:
+        """Find out whether the log is chained, and whether this user has keys to sign with."""
+        self._looked_ms = now_ms
+        self._is_chained = self._database.value(SQL["chain_switch"]) is not None
+        self._signer = None
+        if os.path.isdir(keys_directory()):
+            from .signing import Signer
+
+            self._signer = Signer()
+
+    def _append_all(self, rows: list[Row], as_history: bool) -> list[Receipt]:
         if as_history:
             return self._append_history(rows)
         return self._append_rows(rows, as_history=False)
@@ -111,6 +147,8 @@ class Appender:
     def _append_one(self, row: Row, as_history: bool) -> Receipt:
         if row.in_reply_to is not None and not as_history:
             self._join_conversation(row, row.in_reply_to)
+            if self._signer is not None:  # only now: what is signed has its conversation
+                self._signer.sign([row])
         if row.payload_ref is not None:
             self._secure_blob(row, row.payload_ref)
         try:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..schema import Layout, Message, Receipt
+    from .chain import Chain
     from .heartbeats import Heart, Heartbeats
     from .leases import Leases
     from .reservations import Reservations
@@ -128,6 +129,13 @@ class Bus:
         from .waiting_limits import WaitingLimits
 
         return WaitingLimits(self.database)
+
+    @property
+    def chain(self) -> Chain:
+        """The hash chain over the log."""
+        from .chain import Chain
+
+        return Chain(self.database, self.log)
 
     def heart(self, agent: str, *, interval_s: float = 10.0) -> Heart:
         """Return a heart for an agent, not yet started: `with bus.heart("me") as heart: …`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from contextlib import suppress
 from itertools import islice
 
 import orjson
@@ -47,7 +48,7 @@ class Log:
         self._blobs = blobs
         self._catalog = catalog
         self._archive = archive
-        self._appender = Appender(database, blobs, self.get, doorbell.ring)
+        self._appender = Appender(database, blobs, self.get, doorbell.ring, self._extend_chain)
 
     def append(self, drafts: Iterable[Draft], *, as_history: bool = False) -> list[Receipt]:
         """Store messages in one transaction, all or none, and wake the waiters after it.
@@ -72,6 +73,12 @@ class Log:
             BusBusy: the write lock could not be had in time.
         """
         return self._appender.append(drafts, as_history)
+
+    def _extend_chain(self) -> None:
+        from .chain import Chain  # only where it is switched on
+
+        with suppress(SegmentMissing):  # nobody is to wait for it: 'bus verify' tells
+            Chain(self._database, self).extend()
 
     def get(self, id: str) -> Message | None:
         """Return the message with this id, or None.

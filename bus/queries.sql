@@ -324,3 +324,23 @@ SELECT value FROM meta WHERE key = 'imports';
 -- name: set_imports
 INSERT INTO meta (key, value) VALUES ('imports', ?)
   ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- chain ---------------------------------------------------------------------------------------
+
+-- name: chain_switch
+SELECT value FROM meta WHERE key = 'chain';
+
+-- name: switch_chain_on
+INSERT INTO meta (key, value) VALUES ('chain', 'on') ON CONFLICT DO NOTHING;
+
+-- name: switch_chain_off
+DELETE FROM meta WHERE key = 'chain';
+
+-- name: chain_head
+SELECT seq, digest FROM chain WHERE seq <= ? ORDER BY seq DESC LIMIT 1;
+
+-- name: chain_links
+SELECT seq, digest FROM chain WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?;
+
+-- name: add_link
+INSERT INTO chain (seq, digest) VALUES (?, ?);

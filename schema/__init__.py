@@ -29,8 +29,10 @@ from .file_lock import FileLock
 from .layout import (
     BUS_DIR_VARIABLE,
     BUS_DIRECTORY,
+    KEYS_DIR_VARIABLE,
     Layout,
     find_bus,
+    keys_directory,
     sync_directory,
     user_bus,
 )
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from .before_upgrade import old_programs as old_programs
     from .copying import copy_database as copy_database
     from .draft import ABSENT as ABSENT
+    from .draft import SIGNATURE_HEADER as SIGNATURE_HEADER
     from .draft import Draft as Draft
     from .draft import NotJson as NotJson
     from .draft import Row as Row
@@ -97,6 +100,7 @@ __all__ = [
     "BUS_DIRECTORY",
     "BUS_DIR_VARIABLE",
     "INLINE_PAYLOAD_BYTES",
+    "KEYS_DIR_VARIABLE",
     "MAX_AGENT_CHARS",
     "MAX_HEADERS_BYTES",
     "MAX_ID_CHARS",
@@ -109,6 +113,7 @@ __all__ = [
     "MAX_TYPE_CHARS",
     "PRIORITY_NAMES",
     "SCHEMA_VERSION",
+    "SIGNATURE_HEADER",
     "WRITE_TIMEOUT_S",
     "AckPastEnd",
     "AckbusError",
@@ -166,6 +171,7 @@ __all__ = [
     "holders",
     "is_running",
     "keep_out_of_git",
+    "keys_directory",
     "leave_signals",
     "message_of_line",
     "new_id",
@@ -197,6 +203,7 @@ _HOMES = {
     "Priority": "message",
     "Receipt": "message",
     "Row": "draft",
+    "SIGNATURE_HEADER": "draft",
     "TypePattern": "patterns",
     "Upgrade": "migrate",
     "bad": "health",

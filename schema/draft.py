@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from typing import Final
 
 
+#: The header that a signature stands in; docs/protocol.md says how it is made.
+SIGNATURE_HEADER = "signature"
+
+
 class _Absent:
     """The type of `ABSENT`."""
 
@@ -230,7 +234,7 @@ class Row:
         fields = [name for name in names if getattr(self, name) != getattr(stored, name)]
         if not self._has_payload_of(stored):
             fields.append("payload")
-        if not _same_json(self.headers or "{}", stored.raw_headers or "{}"):
+        if not _same_json(_unsigned(self.headers), _unsigned(stored.raw_headers)):
             fields.append("headers")
         return fields
 
@@ -240,6 +244,18 @@ class Row:
         # Another program may have stored in the row what would have become a blob here.
         large = self.large_payload
         return _same_json(self.payload if large is None else large.decode(), stored.raw_payload)
+
+
+def _unsigned(headers: str | None) -> str:
+    """Return headers without their signature, which is of a time and a key, and no content."""
+    if not headers or f'"{SIGNATURE_HEADER}"' not in headers:
+        return headers or "{}"
+    try:
+        fields = orjson.loads(headers)
+    except orjson.JSONDecodeError:
+        return headers
+    fields.pop(SIGNATURE_HEADER, None)
+    return json.encode(fields).decode()
 
 
 def _same_json(one: str | None, other: str | None) -> bool:

@@ -17,6 +17,9 @@ BUS_DIRECTORY = ".worker-state"
 #: The environment variable that names the bus directory.
 BUS_DIR_VARIABLE = "BUS_DIR"
 
+#: The environment variable that names the directory of the keys that messages are signed with.
+KEYS_DIR_VARIABLE = "BUS_KEYS_DIR"
+
 #: Filesystems on which SQLite's write-ahead log fails or corrupts: its shared memory does not
 #: cross machines, and their locks can't be trusted.
 NETWORK_FILESYSTEMS = frozenset(
@@ -127,6 +130,20 @@ def user_bus() -> str:
     import platformdirs  # only this one form needs it, and it would slow every start
 
     return platformdirs.user_state_dir("ackbus", appauthor=False)
+
+
+def keys_directory() -> str:
+    """Return the directory of this user's keys, there or not: outside of every bus."""
+    named = os.environ.get(KEYS_DIR_VARIABLE)
+    if named:
+        return os.path.abspath(named)
+    if sys.platform.startswith("linux"):  # what platformdirs says; each publisher would wait for it
+        home = os.environ.get("XDG_CONFIG_HOME", "").strip() or os.path.expanduser("~/.config")
+    else:
+        import platformdirs
+
+        home = platformdirs.user_config_dir()
+    return os.path.join(home, "ackbus", "keys")
 
 
 def refuse_network_filesystem(directory: str) -> None:

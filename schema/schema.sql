@@ -1,4 +1,4 @@
--- The bus in one SQLite file, schema version 3. docs/protocol.md explains every table.
+-- The bus in one SQLite file, schema version 4. docs/protocol.md explains every table.
 -- Any program may take part with plain SQL, so the rules that keep the log whole are in here,
 -- not only in our own code.
 
@@ -402,7 +402,7 @@ CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta (key, value) VALUES ('schema_version', '3');
+INSERT INTO meta (key, value) VALUES ('schema_version', '4');
 
 -- File reservations: who edits which files until when. A path or glob from the root of the project;
 -- it holds for all below it too. Every grant draws a new fencing token, also for a plain INSERT.
@@ -421,4 +421,25 @@ CREATE TRIGGER reservations_draw_a_token AFTER INSERT ON reservations BEGIN
   UPDATE fencing SET last_token = last_token + 1;
   UPDATE reservations SET token = (SELECT last_token FROM fencing)
    WHERE path = NEW.path AND agent_id = NEW.agent_id;
+END;
+
+-- The hash chain, where it is switched on: for each message the digest of its line of bus.jsonl and
+-- of the digest before it. Those of archived messages stay.
+CREATE TABLE chain (
+  seq    INTEGER PRIMARY KEY,
+  digest BLOB NOT NULL CHECK (length(digest) = 32)
+) STRICT;
+
+CREATE TRIGGER chain_is_only_appended BEFORE INSERT ON chain
+WHEN NEW.seq <= (SELECT max(seq) FROM chain)
+BEGIN
+  SELECT RAISE(ABORT, 'the chain is only appended to');
+END;
+
+CREATE TRIGGER chain_is_never_changed BEFORE UPDATE ON chain BEGIN
+  SELECT RAISE(ABORT, 'the chain is never changed');
+END;
+
+CREATE TRIGGER chain_is_never_deleted BEFORE DELETE ON chain BEGIN
+  SELECT RAISE(ABORT, 'the chain is never changed');
 END;

@@ -1,8 +1,10 @@
 """Prints, as SQL, a bus in which every table has rows: `python make_fixture.py > fixtures/v1.sql`.
 
-Run it with the ackbus whose schema version is to be kept, before that version is changed.
+Run it with the ackbus whose schema version is to be kept, before that version is changed. The files
+of the archive are in it as comments, in base64.
 """
 
+import base64
 import sqlite3
 import sys
 import tempfile
@@ -12,8 +14,9 @@ from itertools import count
 from pathlib import Path
 
 from ackbus import Bus, Draft, Exporter, Inbox, JobControl, Queue
+from ackbus.export import Archiver
 from ackbus.schema import SCHEMA_VERSION
-from ackbus.subscribers import Notices
+from ackbus.subscribers import Cursors, Notices
 from ackbus.workers import WorkerStates
 
 #: 2026-01-02 03:04:05 UTC; each look at the clock is one millisecond later.
@@ -37,6 +40,8 @@ def fill(directory: Path) -> None:
         lease = bus.leases.get("deploy")
         assert lease is not None
         bus.leases.release(lease)
+        bus.reservations.reserve(["src/*.py"], "alice", reason="review")
+        archive_first(bus)
         Exporter(bus).export_once()
         bus.catalog.catch_up(bus.log.newest_seq())
         bus.publish("note", "neither exported nor counted", from_agent="lead", id="m-last")
@@ -44,7 +49,8 @@ def fill(directory: Path) -> None:
 
 def publish(bus: Bus) -> None:
     """Publishes a message of every form."""
-    bus.publish("task.request", {"path": "src/a.py"}, from_agent="lead", to_agent="alice", id="m-1")
+    request = {"path": "src/a.py", "text": LARGE}
+    bus.publish("task.request", request, from_agent="lead", to_agent="alice", id="m-1")
     bus.publish("task.done", {"ok": True}, from_agent="alice", in_reply_to="m-1", id="m-2")
     bus.publish("note", "ein 'Zitat', ünïcödé, 🚌", from_agent="bob", id="m-3")
     bus.publish("note", [2**53 + 1, 1.5, None], from_agent="bob", correlation_id="talk", id="m-4")
@@ -83,11 +89,21 @@ def work(bus: Bus) -> None:
     assert [message.id for message in Notices(bus).news(first_since_ms=0)] == ["m-2"]
 
 
+def archive_first(bus: Bus) -> None:
+    """Leaves the first message in the archive, and an agent that missed what is there."""
+    Cursors(bus.database).pass_over("eve", 1)
+    with Archiver(bus) as archiver:
+        archiver.archive(1)
+
+
 def dump(directory: Path) -> Iterator[str]:
     """The bus as SQL, one statement for each row."""
     connection = sqlite3.connect(directory / "bus.db")
     yield from connection.iterdump()
     connection.close()
+    for path in sorted(directory.glob("archive/*")):
+        content = base64.b64encode(path.read_bytes()).decode()
+        yield f"-- {path.relative_to(directory)}: {content}"
 
 
 if __name__ == "__main__":

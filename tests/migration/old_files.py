@@ -1,5 +1,6 @@
 """Buses of older versions, made from their text, and what can be seen in any bus file."""
 
+import base64
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ def restore(sql: str, directory: Path) -> Path:
     connection.execute(sql).fetchall()
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
     connection.close()
+    for name, content in re.findall(r"^-- (archive/\S+): (\S+)$", sql, re.MULTILINE):
+        path = directory / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(base64.b64decode(content))
     return directory
 
 

@@ -1,0 +1,127 @@
+"""The hash chain: for each message a digest of it and of all before it, where that is switched on.
+
+What is chained is a message's line of `bus.jsonl`, which is the same whether the message is in the
+file, in the archive or in an export: so whoever has the lines can compute the chain, and whoever
+has kept one digest elsewhere can tell whether anything up to it was changed.
+
+Like the catalog, it has a position of its own: who appends takes in whatever has come since, by
+whatever program. So what was appended without it is in it a little later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from itertools import islice
+
+from ..schema import MAX_SEQ, pages
+from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..schema import Database
+    from .log import Log
+
+#: What stands before the first message.
+GENESIS = bytes(32)
+
+#: How many messages one transaction takes in: a few tens of milliseconds.
+STEP_MESSAGES = 4096
+
+#: How many links a reader holds at a time.
+_PAGE_LINKS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A place in the chain.
+
+    Attributes:
+        seq: the message.
+        digest: of its line, and of the digest before it.
+    """
+
+    seq: int
+    digest: bytes
+
+    def __str__(self) -> str:
+        return f"{self.seq}:{self.digest.hex()}"
+
+
+def digest_of(before: bytes, line: bytes) -> bytes:
+    """Return the digest of a line, without its newline, that follows a digest."""
+    return hashlib.sha256(before + line).digest()
+
+
+class Chain:
+    """The table `chain`, and the entry `chain` of the table `meta`."""
+
+    def __init__(self, database: Database, log: Log) -> None:
+        self._database = database
+        self._log = log
+
+    def is_on(self) -> bool:
+        """Whether who appends extends the chain."""
+        return self._database.value(SQL["chain_switch"]) is not None
+
+    def switch_on(self) -> None:
+        """Let whoever appends extend the chain from now on; programs that run see it in a minute.
+
+        What is in the log already is not in the chain before `catch_up`.
+        """
+        self._database.change(SQL["switch_chain_on"])
+
+    def switch_off(self) -> None:
+        """Leave the chain as it is; what is in it can still be verified."""
+        self._database.change(SQL["switch_chain_off"])
+
+    def head(self, upto_seq: int = MAX_SEQ) -> Link | None:
+        """Return the last link up to a seq, or None before the first."""
+        row = self._database.row(SQL["chain_head"], (upto_seq,))
+        return None if row is None else Link(*row)
+
+    def behind(self) -> int:
+        """Return how many messages are not in the chain yet."""
+        head = self.head()
+        return self._log.newest_seq() - (head.seq if head else 0)
+
+    def extend(self) -> bool:
+        """Take in what came since, up to a step; False when there is nothing.
+
+        Raises:
+            SegmentMissing: what is next is archived, and can't be read.
+        """
+        with self._database.write() as connection:
+            head = self.head() or Link(0, GENESIS)
+            digest = head.digest
+            links = []
+            for message in islice(self._log.read(after_seq=head.seq), STEP_MESSAGES):
+                digest = digest_of(digest, message.to_line())
+                links.append((message.seq, digest))
+            connection.executemany(SQL["add_link"], links)
+        return bool(links)
+
+    def catch_up(self, on_progress: Callable[[int], object] = lambda seq: None) -> None:
+        """Take in the whole log, in short transactions.
+
+        Args:
+            on_progress: told now and then up to which seq the chain is.
+
+        Raises:
+            SegmentMissing: a part of the archive can't be read.
+            BusBusy: the write lock could not be had in time; what was taken in stays.
+        """
+        while self.extend():
+            head = self.head()
+            on_progress(head.seq if head else 0)
+
+    def links(self, after_seq: int, upto_seq: int) -> Iterator[Link]:
+        """Yield the links of a range, without the first and with the last seq."""
+
+        def page(after: int) -> list[tuple[int, bytes]]:
+            return self._database.rows(SQL["chain_links"], (after, upto_seq, _PAGE_LINKS))
+
+        for rows in pages(page, after_seq, _PAGE_LINKS):
+            yield from (Link(*row) for row in rows)

@@ -1,0 +1,112 @@
+"""Signatures: what exactly of a message is signed, and publishers' signing of it.
+
+A signature is the header `signature`, so it travels wherever its message goes: an HMAC-SHA-256
+with a key of the sender over the content of the message, its time included, in a form that
+docs/protocol.md gives for other programs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import orjson
+
+from ..schema import MAX_HEADERS_BYTES, SIGNATURE_HEADER, InvalidInput, encode
+from .keys import Keyring
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..schema import Message, Row
+    from .keys import Key
+
+#: The first element of what is signed, and the first part of a signature: the version of the form.
+FORM, VERSION = "ackbus-signature-1", "v1"
+
+
+class Signer:
+    """Signs for the agents whose keys this user has; others' messages stay as they are."""
+
+    def __init__(self) -> None:
+        self._keys = Keyring()
+        self._found: dict[str, Key | None] = {}
+
+    def sign(self, rows: Iterable[Row]) -> None:
+        """Put a signature into the headers of rows that are about to be stored.
+
+        Raises:
+            BusUnusable: the key of a sender can't be read, or others can read it.
+            InvalidInput: the headers have no room for a signature.
+        """
+        for row in rows:
+            key = self._key_of(row.from_agent)
+            if key is not None:
+                _sign(row, key)
+
+    def _key_of(self, agent: str) -> Key | None:
+        if agent not in self._found:
+            self._found[agent] = self._keys.newest(agent)
+        return self._found[agent]
+
+
+def _sign(row: Row, key: Key) -> None:
+    headers = orjson.loads(row.headers) if row.headers else {}
+    headers.pop(SIGNATURE_HEADER, None)
+    payload = row.payload_ref or (None if row.payload is None else _name_of(row.payload.encode()))
+    headers[SIGNATURE_HEADER] = sign(_form(row, payload, headers), key)
+    data = encode(headers, "headers")
+    if len(data) > MAX_HEADERS_BYTES:
+        raise InvalidInput(
+            f"the headers are {len(data)} bytes of JSON with the signature; the limit is"
+            f" {MAX_HEADERS_BYTES}"
+        )
+    row.headers = data.decode()
+
+
+def sign(form: bytes, key: Key) -> str:
+    """Return the signature of a form."""
+    return f"{VERSION}.{key.id}.{hmac.new(key.secret, form, hashlib.sha256).hexdigest()}"
+
+
+def is_right(signature: str, message: Message, key: Key) -> bool:
+    """Whether a key's signature is that of a message as it is stored."""
+    return hmac.compare_digest(signature.encode(), sign(form_of(message), key).encode())
+
+
+def form_of(message: Message) -> bytes:
+    """Return what is signed of a stored message."""
+    headers = {name: value for name, value in message.headers.items() if name != SIGNATURE_HEADER}
+    return _form(message, message.payload_ref or _name_of_payload(message), headers)
+
+
+def _form(of: Row | Message, payload: str | None, headers: dict[str, object]) -> bytes:
+    return encode(
+        [
+            FORM,
+            of.id,
+            of.ts_ms,
+            of.from_agent,
+            of.to_agent,
+            of.type,
+            of.correlation_id,
+            of.in_reply_to,
+            of.priority,
+            headers,
+            payload,
+        ]
+    )
+
+
+def _name_of_payload(message: Message) -> str | None:
+    """Return the name that a payload has, or would have, as a blob."""
+    raw = message.raw_payload
+    if raw is None:
+        return None
+    # Whatever the spelling that a program stored: an import and the archive have their own.
+    return _name_of(encode(message.payload) if message.payload_error is None else raw.encode())
+
+
+def _name_of(data: bytes) -> str:
+    return f"sha256-{hashlib.sha256(data).hexdigest()}"
