@@ -20,6 +20,7 @@ from . import (
     guard,
     inboxes,
     jobs,
+    keys,
     leases,
     limits,
     messages,
@@ -32,6 +33,7 @@ from . import (
     serving,
     shell,
     tracing,
+    verifying,
     working,
 )
 from .commands import Commands
@@ -98,6 +100,8 @@ for _group in (
     files,
     git,
     backups,
+    keys,
+    verifying,
     doctor,
     serving,
     shell,

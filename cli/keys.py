@@ -1,0 +1,119 @@
+"""Keys of agents, to sign messages with: make, list, show, remove."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .. import bus  # loads what a command needs of it when it runs
+from ..schema import KEYS_DIR_VARIABLE, NotFound, format_ts
+from . import output
+from .actions import NOTHING
+from .commands import Commands
+from .options import Agent, Json, Verbose
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus import Key, Keyring
+
+commands = Commands()
+key = commands.group("key", help="Keys of agents: an agent that has one signs all it publishes.")
+
+KeysDirectory = Annotated[
+    str | None,
+    typer.Option(
+        "--keys",
+        metavar="DIR",
+        help=f"Where the keys are. Default: ${KEYS_DIR_VARIABLE}, else ackbus/keys in your "
+        "configuration, outside of every bus.",
+        show_default=False,
+    ),
+]
+
+
+@key.command("create", example="bus key create worker-1")
+def create(
+    agent: Agent,
+    rotate: Annotated[
+        bool,
+        typer.Option(
+            "--rotate",
+            help="Make a newer key than the agent has; older ones stay, to verify by.",
+        ),
+    ] = False,
+    keys: KeysDirectory = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Make a key for an agent, in a file that only you can read, and print its id.
+
+    From then on all that the agent publishes is signed, on every bus, by whoever can read the file;
+    programs that run see it within a minute. Exit code 3 when the agent has a key.
+    """
+    keyring = bus.Keyring(keys)
+    made = keyring.create(agent, rotate=rotate)
+    if json:
+        output.json_line(_record(keyring, agent, made))
+    else:
+        output.line(f"made key {made.id} for {agent} in {keyring.path(agent)}")
+    return 0
+
+
+@key.command("list", example="bus key list")
+def show_list(keys: KeysDirectory = None, json: Json = False, verbose: Verbose = False) -> int:
+    """List the keys, the one that each agent signs with last; never the secrets.
+
+    Exit code 4 when there are none.
+    """
+    keyring = bus.Keyring(keys)
+    records = [
+        _record(keyring, agent, each) for agent in keyring.agents() for each in keyring.of(agent)
+    ]
+    if json:
+        for record in records:
+            output.json_line(record)
+    elif records:
+        output.table(list(records[0]), [list(record.values()) for record in records])
+    return 0 if records else NOTHING
+
+
+@key.command("show", example="bus key show worker-1")
+def show(
+    agent: Agent, keys: KeysDirectory = None, json: Json = False, verbose: Verbose = False
+) -> int:
+    """Print the secrets of an agent's keys in hex, the one that it signs with last.
+
+    Whoever has the secret can sign as the agent. Exit code 4 when it has no key.
+    """
+    keyring = bus.Keyring(keys)
+    found = keyring.of(agent)
+    if not found:
+        raise NotFound(f"agent {agent!r} has no key in {keyring.directory}")
+    for each in found:
+        if json:
+            output.json_line(_record(keyring, agent, each) | {"secret": each.secret.hex()})
+        else:
+            output.line(f"{each.id}  {each.secret.hex()}")
+    return 0
+
+
+@key.command("remove", example="bus key remove worker-1")
+def remove(
+    agent: Agent, keys: KeysDirectory = None, json: Json = False, verbose: Verbose = False
+) -> int:
+    """Delete all keys of an agent: it no longer signs, and what it signed can't be verified.
+
+    Exit code 4 when it has no key.
+    """
+    count = bus.Keyring(keys).remove(agent)
+    if json:
+        output.json_line({"agent": agent, "removed": count})
+    else:
+        output.line(f"removed {output.counted(count, 'key')} of {agent}")
+    return 0
+
+
+def _record(keyring: Keyring, agent: str, key: Key) -> dict[str, object]:
+    created = format_ts(key.created_at_ms)
+    return {"agent": agent, "key": key.id, "created": created, "file": keyring.path(agent)}

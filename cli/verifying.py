@@ -1,0 +1,197 @@
+"""The hash chain over the log, and verifying the log by it and by signatures."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from .. import bus as room  # loads what a command needs of it when it runs
+from ..schema import AckbusError, InvalidInput, NotFound
+from . import actions, output
+from .commands import Commands
+from .keys import KeysDirectory
+from .options import MAX_SEQ, Directory, Json, User, Verbose
+from .progress import progress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus import Bus, Chain, Link, Problem, Verification
+
+commands = Commands()
+chain = commands.group("chain", help="A hash chain over the log, which shows any later change.")
+
+#: How many problems are printed for people; JSON has them all.
+_SHOWN = 100
+
+
+@chain.command("on", example="bus chain on")
+def switch_on(
+    json: Json = False, directory: Directory = None, user: User = False, verbose: Verbose = False
+) -> int:
+    """Chain the log from its first message on, and all that is appended from now on.
+
+    Programs that run extend the chain within a minute; what other programs append is taken in by
+    the next that does, or by 'bus verify'.
+    """
+    with actions.open_bus(directory, user) as bus:
+        bus.chain.switch_on()
+        _catch_up(bus.chain)
+        _print_status(bus.chain, json)
+    return 0
+
+
+@chain.command("off", example="bus chain off")
+def switch_off(
+    json: Json = False, directory: Directory = None, user: User = False, verbose: Verbose = False
+) -> int:
+    """Stop extending the chain. What is in it stays, and can be verified."""
+    with actions.open_bus(directory, user) as bus:
+        bus.chain.switch_off()
+        _print_status(bus.chain, json)
+    return 0
+
+
+@chain.command("status", example="bus chain status --json")
+def status(
+    json: Json = False, directory: Directory = None, user: User = False, verbose: Verbose = False
+) -> int:
+    """Print whether the log is chained, the head of the chain, and how far behind it is.
+
+    Keep the head, SEQ:DIGEST, where nobody who can write the bus can change it, as in git: with it
+    'bus verify --expect' shows any change up to there.
+    """
+    with actions.open_bus(directory, user) as bus:
+        _print_status(bus.chain, json)
+    return 0
+
+
+def _print_status(chain: Chain, json: bool) -> None:
+    is_on, head, behind = chain.is_on(), chain.head(), chain.behind()
+    if json:
+        output.json_line({"on": is_on, "head": _head(head), "behind": behind})
+        return
+    where = f"head {head}" if head else "nothing is in it"
+    output.line(f"chain {'on' if is_on else 'off'}, {where}, {behind:,} behind")
+
+
+def _head(link: Link | None) -> dict[str, object] | None:
+    return None if link is None else {"seq": link.seq, "digest": link.digest.hex()}
+
+
+def _catch_up(chain: Chain) -> None:
+    head = chain.head()
+    begin = head.seq if head else 0
+    with progress("chaining", chain.behind()) as move:
+        chain.catch_up(lambda seq: move(seq - begin))
+
+
+@commands.command("verify", example="bus verify --strict")
+def verify(
+    signatures: Annotated[
+        bool, typer.Option("--signatures", help="Check signatures, and not the chain.")
+    ] = False,
+    chain: Annotated[
+        bool, typer.Option("--chain", help="Check the chain, and not signatures.")
+    ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Every message must be signed with a key that is here."),
+    ] = False,
+    expect: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SEQ:DIGEST",
+            help="A head of the chain that was kept elsewhere; the chain must have it.",
+            show_default=False,
+        ),
+    ] = None,
+    from_seq: Annotated[
+        int, typer.Option("--from", metavar="SEQ", min=1, max=MAX_SEQ, help="Where to begin.")
+    ] = 1,
+    keys: KeysDirectory = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Check that the log is what its senders signed, and what was chained.
+
+    Prints a line for each message that was altered, is missing, was put there later, has lost its
+    payload, or is not signed although its sender has a key; then what was checked, and the head
+    of the chain. Where the chain is on, it takes in first what came since. Exit code 1 when
+    anything is wrong; 4 when --chain finds no chain.
+    """
+    if (signatures and chain) or (signatures and expect) or (chain and strict):
+        raise InvalidInput(
+            "give --signatures or --chain, and neither to check both; --expect is about the chain,"
+            " --strict about signatures"
+        )
+    with actions.open_bus(directory, user) as bus:
+        if not signatures and bus.chain.is_on():
+            with suppress(AckbusError):  # whoever can't write can read what is there
+                _catch_up(bus.chain)
+        walk = room.Verification(
+            bus,
+            keyring=None if chain else room.Keyring(keys),
+            chain=not signatures,
+            strict=strict,
+            from_seq=from_seq,
+            expected=None if expect is None else _link(expect),
+        )
+        if (chain or expect) and walk.head is None:
+            raise NotFound("there is no chain; 'bus chain on' begins one")
+        found = _print_problems(bus, walk, json)
+    _print_summary(walk, found, json, has_signatures=not chain)
+    return 1 if found else 0
+
+
+def _link(text: str) -> Link:
+    parts = re.fullmatch(r"(\d{1,18}):([0-9a-f]{64})", text, re.ASCII)
+    if parts is None:
+        raise InvalidInput(
+            f"--expect must be SEQ:DIGEST, as 'bus chain status' has it, not {text!a}"
+        )
+    return room.Link(int(parts[1]), bytes.fromhex(parts[2]))
+
+
+def _print_problems(bus: Bus, walk: Verification, json: bool) -> int:
+    """Print what is wrong, and return how much that is."""
+    found = 0
+    with progress("verifying", walk.newest_seq) as move:
+        for found, problem in enumerate(walk.problems(move), 1):
+            if json:
+                output.json_line(_record(problem))
+            elif found <= _SHOWN:
+                output.line(f"{problem.kind}: {problem.text}")
+    if found > _SHOWN and not json:
+        output.line(f"… and {output.counted(found - _SHOWN, 'problem')} more; --json has them all")
+    return found
+
+
+def _record(problem: Problem) -> dict[str, object]:
+    record = asdict(problem)
+    sender = record.pop("from_agent")
+    return record | {"from": sender}
+
+
+def _print_summary(walk: Verification, found: int, json: bool, *, has_signatures: bool) -> None:
+    if json:
+        output.json_line({"problems": found, **asdict(walk.counts), "head": _head(walk.head)})
+        return
+    counts = walk.counts
+    parts = [f"{output.counted(counts.messages, 'message')} up to {walk.newest_seq}"]
+    if has_signatures:
+        parts.append(
+            f"{counts.signed:,} signed, {counts.unsigned:,} not, {counts.unknown:,} with keys that"
+            " are not here"
+        )
+    if walk.head is not None:
+        parts.append(f"{counts.chained:,} in the chain, head {walk.head}")
+    if counts.gaps:
+        parts.append(f"{output.counted(counts.gaps, 'number')} without a message")
+    verdict = output.counted(found, "problem") if found else "nothing is wrong"
+    output.line(f"{'; '.join(parts)}; {verdict}")

@@ -1,0 +1,20 @@
+"""What the tests of signing and verifying share: keys that publishers in this process use."""
+
+from pathlib import Path
+
+import pytest
+
+from ackbus.bus import Key, Keyring
+
+
+@pytest.fixture
+def keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keyring:
+    """An empty keyring, which publishers in this process use."""
+    monkeypatch.setenv("BUS_KEYS_DIR", str(tmp_path / "config" / "keys"))
+    return Keyring()
+
+
+@pytest.fixture
+def alice(keyring: Keyring) -> Key:
+    """The key of the agent alice."""
+    return keyring.create("alice")
