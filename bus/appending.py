@@ -57,9 +57,9 @@ class Appender:
         self._ring = ring
         self._extend_chain = extend_chain
         # Asked now and then: who neither signs nor chains is not to pay for it with each message.
-        self._looked_ms = -_LOOK_AGAIN_MS - 1
         self._is_chained = False
         self._signer: Signer | None = None
+        self.look_again()
 
     def append(self, drafts: Iterable[Draft], as_history: bool) -> list[Receipt]:
         """Store messages in one transaction, and wake the waiters; see `Log.append`."""
@@ -78,6 +78,10 @@ class Appender:
             receipts = self._append_all(rows, as_history)
             self._extend_chain()
         return receipts
+
+    def look_again(self) -> None:
+        """Find out before the next append whether the log is chained, and who signs."""
+        self._looked_ms = -_LOOK_AGAIN_MS - 1
 
     def _look(self, now_ms: int) -> None:
         """Find out whether the log is chained, and whether this user has keys to sign with."""

@@ -67,15 +67,17 @@ class Chain:
         return self._database.value(SQL["chain_switch"]) is not None
 
     def switch_on(self) -> None:
-        """Let whoever appends extend the chain from now on; programs that run see it in a minute.
+        """Let whoever appends extend the chain from now on; other programs see it in a minute.
 
         What is in the log already is not in the chain before `catch_up`.
         """
         self._database.change(SQL["switch_chain_on"])
+        self._log.look_again()
 
     def switch_off(self) -> None:
         """Leave the chain as it is; what is in it can still be verified."""
         self._database.change(SQL["switch_chain_off"])
+        self._log.look_again()
 
     def head(self, upto_seq: int = MAX_SEQ) -> Link | None:
         """Return the last link up to a seq, or None before the first."""

@@ -74,6 +74,10 @@ class Log:
         """
         return self._appender.append(drafts, as_history)
 
+    def look_again(self) -> None:
+        """Find out before the next append whether the log is chained, and who signs."""
+        self._appender.look_again()
+
     def _extend_chain(self) -> None:
         from .chain import Chain  # only where it is switched on
 

@@ -252,6 +252,7 @@ class Verification:
             if self.counts.messages % _PROGRESS_MESSAGES == 0:
                 on_progress(last)
         yield from chain.missing_below(MAX_SEQ)
+        last = max(last, self.head.seq if self.head else 0)
         if last < self.newest_seq:
             gone = _range(last + 1, self.newest_seq)
             yield Problem("missing", last + 1, f"{gone} gone: the log once ended there")
@@ -281,6 +282,7 @@ class Verification:
             yield from chain.of(message)
             problem = self._signatures and self._signatures.of(message)
         except _NONSENSE as error:
+            chain.skip_to(message.seq)
             problem = _problem("altered", message, f"can't be one that was published ({error!r})")
         if problem:
             yield problem
