@@ -84,6 +84,14 @@ def use_the_log(bus: Bus) -> None:
     bus.collect_blobs(older_than_s=0)
 
 
+def use_the_chain(bus: Bus) -> None:
+    bus.chain.switch_on()
+    bus.publish("note", from_agent="agent-1")
+    bus.chain.catch_up()
+    assert list(bus_room.Verification(bus).problems()) == []
+    bus.chain.switch_off()
+
+
 def use_inboxes(bus: Bus) -> None:
     deliveries = Deliveries(bus.database)
     inbox = Inbox(bus, "agent-2", max_deliveries=1, own_broadcasts=False)
@@ -285,6 +293,7 @@ def use_all(directory: Path, folder: Path) -> None:
     with Bus.open(directory, clock=clock) as bus:
         fill(bus)
         use_the_log(bus)
+        use_the_chain(bus)
         use_inboxes(bus)
         use_leases(bus, clock)
         use_limits(bus)
