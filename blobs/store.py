@@ -7,6 +7,7 @@ import io
 import math
 import os
 import re
+import stat
 import sys
 import time
 from contextlib import ExitStack
@@ -24,6 +25,9 @@ CHUNK_BYTES = 1024 * 1024
 
 _REF = re.compile(r"sha256-[0-9a-f]{64}", re.ASCII)
 _TEMPORARY = ".tmp-"
+
+#: How a blob is opened: not through a symbolic link, which a clone of git may have brought.
+_READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class BlobStore:
@@ -96,7 +100,7 @@ class BlobStore:
     def read_up_to(self, ref: str, max_bytes: int) -> bytes | None:
         """Return a blob's bytes as `read` does, or None when there are more than so many."""
         try:
-            fd = os.open(self._path(ref), os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(self._path(ref), _READING)
             try:
                 size = os.fstat(fd).st_size
                 if size > max_bytes:
@@ -148,7 +152,7 @@ class BlobStore:
 
     def __contains__(self, ref: str) -> bool:
         """Whether a blob of this name is there; its bytes are not looked at."""
-        return _REF.fullmatch(ref) is not None and os.path.exists(self._path(ref))
+        return _REF.fullmatch(ref) is not None and _is_file(self._path(ref))
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names of all blobs, in no order."""
@@ -163,7 +167,7 @@ class BlobStore:
             BusUnusable: the system does not let us look.
         """
         try:
-            return os.stat(self._path(ref)).st_size
+            return os.lstat(self._path(ref)).st_size
         except OSError as error:
             raise self._unreadable(ref, error) from error
 
@@ -197,7 +201,7 @@ class BlobStore:
         """
         path = self._path(ref)
         try:
-            size = os.stat(path).st_size
+            size = os.lstat(path).st_size
             os.unlink(path)
         except FileNotFoundError:
             return 0
@@ -216,8 +220,8 @@ class BlobStore:
         """
         path = self._path(ref)
         try:
-            found = os.stat(path)
-            if found.st_size != size:
+            found = os.lstat(path)
+            if found.st_size != size or not stat.S_ISREG(found.st_mode):
                 return False
             os.utime(path, ns=(time.time_ns(), found.st_mtime_ns))
         except FileNotFoundError:
@@ -227,7 +231,7 @@ class BlobStore:
     def _open(self, ref: str) -> BinaryIO:
         path = self._path(ref)
         try:
-            return open(path, "rb")
+            return open(os.open(path, _READING), "rb")
         except OSError as error:
             raise self._unreadable(ref, error) from error
 
@@ -235,6 +239,14 @@ class BlobStore:
         if isinstance(error, FileNotFoundError):
             return BlobMissing(f"no blob {ref} in {self._directory}")
         return BusUnusable(f"blob {ref} can't be read: {error.strerror}")
+
+
+def _is_file(path: str) -> bool:
+    """Whether an ordinary file is there; a symbolic link is none."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _write(path: str, content: BinaryIO) -> tuple[str, int]:

@@ -19,6 +19,7 @@ from .statements import SQL
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from io import BufferedReader
 
     from ..blobs import BlobStore
     from ..schema import Database, Message
@@ -187,7 +188,7 @@ class Archive:
         import zstandard
 
         try:
-            with open(self._path(frame.segment), "rb") as file:
+            with _open(self._path(frame.segment)) as file:
                 try:
                     data = os.pread(file.fileno(), frame.bytes, frame.start)
                     return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
@@ -209,7 +210,7 @@ class Archive:
         import hashlib
 
         try:
-            with open(self.path(segment), "rb") as file:
+            with _open(self.path(segment)) as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
             return "missing"
@@ -259,6 +260,11 @@ class Archive:
             self._database.rows(SQL["set_archived_upto"], (upto,))
             self._database.rows(SQL["remove_archived"], (after, upto))
             return connection.changes()
+
+
+def _open(path: str) -> BufferedReader:
+    """Open a segment, but not through a symbolic link, which could lead out of the bus."""
+    return open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb")
 
 
 def _seq_of(line: bytes) -> int:

@@ -36,8 +36,7 @@ class Doorbell:
         try:
             file = self._file
             if file is None:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-                file = self._file = _File(os.open(self._path, flags, 0o600))
+                file = self._file = _File(_open(self._path))
             os.pwrite(file.fd, b"!", 0)
         except OSError:
             return
@@ -143,7 +142,7 @@ class _Watch:
             raise
 
     def _subscribe(self) -> None:
-        os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(_open(self._path))
         self._inotify.add_watch(self._path, self._flags.MODIFY)
 
     def wait(self, timeout_s: float, wake_fd: int) -> bool:
@@ -171,6 +170,11 @@ class _Watch:
 
     def close(self) -> None:
         self._inotify.close()
+
+
+def _open(path: str) -> int:
+    """Open the bell for writing, made where it is missing; a link could lead out of the bus."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def _watch(path: str) -> _Watch | None:

@@ -257,9 +257,12 @@ class _Copier:
 
 
 def _is_readable(path: str) -> bool:
-    """Whether there is a file that can be read: what can't keeps nothing else from being saved."""
+    """Whether there is a file that can be read: what can't keeps nothing else from being saved.
+
+    A symbolic link is none: what it leads to is not of the bus.
+    """
     try:
-        with open(path, "rb") as file:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             return os.path.isfile(path) and file.readable()
     except OSError:
         return False

@@ -38,7 +38,9 @@ class JsonlFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        # No symbolic link, which a merge of git may have put there: it could lead anywhere.
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = os.open(path, flags, 0o600)
         self._size = os.fstat(self._fd).st_size
 
     def append(self, lines: Iterable[bytes]) -> None:

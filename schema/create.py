@@ -9,7 +9,7 @@ import apsw
 from .database import BUSY_TIMEOUT_MS
 from .errors import BusUnusable
 from .file_lock import FileLock
-from .layout import BUS_DIRECTORY, Layout, refuse_network_filesystem
+from .layout import BUS_DIRECTORY, Layout, refuse_links, refuse_network_filesystem
 from .sqlite import check_sqlite_version, translate
 
 #: What git must not see: the file and its helpers change with every message. `bus.jsonl`, and
@@ -41,12 +41,13 @@ def create(directory: str | os.PathLike[str]) -> bool:
 
     Raises:
         BusUnusable: the directory can't be made or written, is on a network filesystem, or holds
-            the write-ahead log of a bus whose file is missing.
+            the write-ahead log of a bus whose file is missing, or a symbolic link.
     """
     check_sqlite_version(apsw.sqlite_lib_version())
     layout = Layout(directory)
     try:
         os.makedirs(layout.directory, mode=0o700, exist_ok=True)
+        refuse_links(layout.directory)
         refuse_network_filesystem(layout.directory)
         os.makedirs(layout.blobs, mode=0o700, exist_ok=True)
         lock = FileLock(layout.write_lock)

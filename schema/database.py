@@ -20,7 +20,7 @@ from .errors import (
     InvalidInput,
     WrongProcess,
 )
-from .layout import BUS_DIRECTORY, Layout, refuse_network_filesystem
+from .layout import BUS_DIRECTORY, Layout, refuse_links, refuse_network_filesystem
 from .sqlite import check_sqlite_version, translate
 from .times import now_ms
 from .transactions import ThreadState, WriteTransaction
@@ -271,6 +271,7 @@ class Database:
                 f"the bus in {layout.directory} is read-only for this user; a bus needs write"
                 " access even for reading"
             )
+        refuse_links(layout.directory)
         refuse_network_filesystem(layout.directory)
 
 

@@ -82,7 +82,8 @@ class FileLock:
         self.close()
 
     def _open(self) -> int:
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(self._path, flags, 0o600)
         _descriptors.add(fd)
         return fd
 

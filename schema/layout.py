@@ -146,6 +146,28 @@ def keys_directory() -> str:
     return os.path.join(home, "ackbus", "keys")
 
 
+def refuse_links(directory: str) -> None:
+    """Raise when something in a bus directory is a symbolic link.
+
+    A clone of git can bring one, under any name that a bus uses: what is written to it, or read
+    from it, would be a file outside. The directory itself may be one: its user made it so.
+
+    Raises:
+        BusUnusable: there is one, or the directory can't be read.
+        FileNotFoundError: there is no such directory.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            links = sorted(entry.name for entry in entries if entry.is_symlink())
+    except (PermissionError, NotADirectoryError) as error:
+        raise BusUnusable(f"the bus in {directory} can't be reached: {error.strerror}") from error
+    if links:
+        raise BusUnusable(
+            f"{os.path.join(directory, links[0])} is a symbolic link, and leads out of the bus;"
+            " put what it is to be in its place, or remove it"
+        )
+
+
 def refuse_network_filesystem(directory: str) -> None:
     """Raise unless SQLite's write-ahead log is safe on the filesystem under `directory`.
 

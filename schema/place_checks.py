@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 #: With less room than this on the disk a bus soon stops, or hardly starts, in bytes.
 _LITTLE_ROOM, _NO_ROOM = 256 * 1024**2, 8 * 1024**2
 
+#: What a mode must not allow to others: to do anything, or to write.
+_ANYTHING, _WRITABLE = 0o077, 0o022
+
+#: How many names a line has.
+_NAMED = 5
+
 #: A process that has a lock which is wanted all the time for longer than this is in the way, in
 #: seconds: a transaction takes milliseconds.
 _LONG_S = 1.0
@@ -53,35 +59,40 @@ def _directory(layout: Layout) -> Finding:
 
 
 def _modes(layout: Layout) -> Finding:
+    """Look at what is directly in the directory; what is in its folders, those keep from others."""
     open_to_others, foreign = [], []
-    for path in (layout.directory, *_private_files(layout)):
+    for path in (layout.directory, *_entries(layout)):
         found = os.lstat(path)
-        if stat.S_IMODE(found.st_mode) & 0o077:
-            open_to_others.append(f"{os.path.basename(path)} {stat.S_IMODE(found.st_mode):04o}")
+        name = os.path.basename(path)
+        if stat.S_IMODE(found.st_mode) & (_WRITABLE if _may_be_of_git(name) else _ANYTHING):
+            open_to_others.append(f"{name} {stat.S_IMODE(found.st_mode):04o}")
         if found.st_uid != os.geteuid():
-            foreign.append(f"{os.path.basename(path)} (user {found.st_uid})")
+            foreign.append(f"{name} (user {found.st_uid})")
     if foreign:
         return warn(
-            f"of another user: {', '.join(foreign)}", "let one user have all of it, with chown"
+            f"of another user: {_names(foreign)}", "let one user have all of it, with chown"
         )
     if open_to_others:
         return warn(
-            f"others may read what is meant for you: {', '.join(open_to_others)}",
-            "chmod 0700 the directory, 0600 the files",
+            f"others may read or write what is meant for you: {_names(open_to_others)}",
+            "chmod 0700 the directories, 0600 the files",
         )
     return ok("nobody else can read it")
 
 
-def _private_files(layout: Layout) -> list[str]:
-    """Return what ackbus makes for its user alone; git may bring bus.jsonl and blobs otherwise."""
-    names = (
-        layout.database,
-        layout.database + "-wal",
-        layout.database + "-shm",
-        layout.search,
-        layout.archive,
-    )
-    return [path for path in names if os.path.exists(path)]
+def _entries(layout: Layout) -> list[str]:
+    """Return the paths of all that is in the directory, but for links, which are not opened."""
+    with os.scandir(layout.directory) as entries:
+        return sorted(entry.path for entry in entries if not entry.is_symlink())
+
+
+def _may_be_of_git(name: str) -> bool:
+    """Whether git brings a file of this name, with the mode that it gives to all files."""
+    return name in ("blobs", ".gitignore", "bus.index.json") or name.endswith(".jsonl")
+
+
+def _names(found: list[str]) -> str:
+    return ", ".join(found[:_NAMED]) + (" …" if len(found) > _NAMED else "")
 
 
 def _filesystem(layout: Layout) -> Finding:
