@@ -32,6 +32,7 @@ from . import (
     searching,
     serving,
     shell,
+    tokens,
     tracing,
     verifying,
     working,
@@ -104,6 +105,7 @@ for _group in (
     verifying,
     doctor,
     serving,
+    tokens,
     shell,
 ):
     _commands: Commands = _group.commands

@@ -20,6 +20,21 @@ def serve(
     port: Annotated[
         int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0: a free one.")
     ] = 8765,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL", help="Let pages of this origin ask too; repeatable.", show_default=False
+        ),
+    ] = None,
+    max_rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="R",
+            min=0.001,
+            help="How many requests a second each token may make. Default: any.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
     directory: Directory = None,
     user: User = False,
@@ -28,10 +43,10 @@ def serve(
     """Serve the bus over HTTP, until Ctrl-C or SIGTERM.
 
     The JSON API is under /v1, and described in /v1/openapi.json. Programs that open the file need
-    no server, and go on without it.
+    no server, and go on without it. An address that others can reach needs a token ('bus token').
     """
     require("server", "fastapi", "uvicorn")
-    from ..server import serve
+    from ..server import Options, serve
 
     def announce(url: str) -> None:
         if json:
@@ -40,5 +55,6 @@ def serve(
             output.line(url)
 
     with actions.open_bus(directory, user) as bus:
-        serve(bus, host=host, port=port, on_ready=announce)
+        options = Options(host, port, max_rate, allow_origin or ())
+        serve(bus, options, on_ready=announce)
     return 0

@@ -443,3 +443,14 @@ END;
 CREATE TRIGGER chain_is_never_deleted BEFORE DELETE ON chain BEGIN
   SELECT RAISE(ABORT, 'the chain is never changed');
 END;
+
+-- Who may ask the server: of each token the SHA-256 of its secret, never the secret.
+CREATE TABLE access_tokens (
+  token_id      TEXT PRIMARY KEY,
+  name          TEXT NOT NULL CHECK (name <> ''),
+  scopes        TEXT NOT NULL CHECK (json_valid(scopes)),
+  agent_id      TEXT CHECK (agent_id <> ''),
+  created_at_ms INTEGER NOT NULL,
+  expires_at_ms INTEGER,
+  digest        BLOB NOT NULL CHECK (length(digest) = 32)
+) STRICT;

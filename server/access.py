@@ -1,84 +1,95 @@
-"""Who asks, and what they may do."""
+"""Who is let in."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from enum import StrEnum
 
 from fastapi import Request
 from starlette.requests import HTTPConnection
 
-from .problems import Forbidden
-
-
-class Scope(StrEnum):
-    """What a token is good for. Each read-write scope has its read-only one in it."""
-
-    MESSAGES_RO = "messages:ro"
-    MESSAGES_RW = "messages:rw"
-    WORK_RO = "work:ro"
-    WORK_RW = "work:rw"
-    ADMIN = "admin"
-
-
-#: The scopes that a scope has in it, besides itself.
-_WITHIN = {
-    Scope.MESSAGES_RW: {Scope.MESSAGES_RO},
-    Scope.WORK_RW: {Scope.WORK_RO},
-    Scope.ADMIN: set(Scope),
-}
-
-
-@dataclass(frozen=True)
-class Principal:
-    """Who asks.
-
-    Attributes:
-        name: of the token; `local` where none is needed.
-        scopes: what it is good for.
-        agent: the only name under which it may act; None: under any.
-    """
-
-    name: str
-    scopes: frozenset[Scope]
-    agent: str | None = None
-
-    def may(self, scope: Scope) -> bool:
-        """Whether it may do what needs this scope."""
-        return any(scope is own or scope in _WITHIN.get(own, ()) for own in self.scopes)
-
-    def act_as(self, agent: str) -> str:
-        """Return the name, which the principal may act under.
-
-        Raises:
-            Forbidden: it is another agent's.
-        """
-        if self.agent is not None and agent != self.agent:
-            raise Forbidden(f"this token acts for agent {self.agent!r}, not for {agent!r}")
-        return agent
-
-
-#: Who asks where no token is needed: a program of the user's own, on this machine.
-LOCAL = Principal("local", frozenset({Scope.ADMIN}))
+from ..bus import Bus
+from .principals import LOCAL, Forbidden, Principal, Scope, TooManyRequests, Unauthorized
+from .tokens import Tokens
 
 
 class Access:
-    """Decides who asks. Without any token, everybody who reaches the server is the user."""
+    """Decides who asks, by the token that a request shows.
 
-    def principal(self, request: HTTPConnection) -> Principal:
-        """Return who makes a request."""
+    A bus without tokens lets in everybody who reaches the server, as the file lets in everybody
+    who can open it: that is the user, and nobody else, as long as it listens on this machine only.
+
+    Args:
+        bus: whose tokens.
+        required: whether there must be a token, even if the bus has none.
+        max_rate: how many requests a second a principal may make; None: any.
+    """
+
+    def __init__(self, bus: Bus, *, required: bool = False, max_rate: float | None = None) -> None:
+        self._tokens = Tokens(bus.database)
+        self._required = required
+        self._max_rate = max_rate
+        self._buckets: dict[str, _Bucket] = {}
+
+    def principal(self, connection: HTTPConnection) -> Principal:
+        """Return who makes a request.
+
+        Raises:
+            Unauthorized: it shows no token that is good, and needs one.
+            TooManyRequests: it is one too many.
+        """
+        found = self._holder(connection)
+        if self._max_rate is not None:
+            bucket = self._buckets.setdefault(found.name, _Bucket(self._max_rate))
+            if not bucket.take():
+                raise TooManyRequests(f"{found.name} may ask {self._max_rate:g} times a second")
+        return found
+
+    def _holder(self, connection: HTTPConnection) -> Principal:
+        kind, _, token = connection.headers.get("Authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return self._tokens.holder(token.strip())
+        if self._required or self._tokens.are_needed():
+            raise Unauthorized("show a token: Authorization: Bearer bus_…")
         return LOCAL
+
+
+class _Bucket:
+    """Lets through so many a second, and as many at once."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._left = max(rate, 1.0)
+        self._at = time.monotonic()
+
+    def take(self) -> bool:
+        """Take one, if there is one."""
+        now = time.monotonic()
+        self._left = min(max(self._rate, 1.0), self._left + (now - self._at) * self._rate)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+def allowed(connection: HTTPConnection, scope: Scope) -> Principal:
+    """Return who makes a request, which needs a scope.
+
+    Raises:
+        Unauthorized, Forbidden, TooManyRequests: it may not be made.
+    """
+    access: Access = connection.app.state.access
+    found = access.principal(connection)
+    if not found.may(scope):
+        raise Forbidden(f"this token has no scope {scope.value!r}")
+    return found
 
 
 def needs(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
     """Return what an operation depends on that only principals with a scope may use."""
 
     async def principal(request: Request) -> Principal:
-        access: Access = request.app.state.access
-        found = access.principal(request)
-        if not found.may(scope):
-            raise Forbidden(f"this token has no scope {scope.value!r}")
-        return found
+        return allowed(request, scope)
 
     return principal

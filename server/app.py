@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
 
 from ..bus import Bus
@@ -15,18 +16,27 @@ from .api import ROUTERS
 from .health import router as health
 from .live import ROUTERS as LIVE_ROUTERS
 from .live import Feed
+from .origins import OwnOrigins
 from .problems import Problem, handle_problems
 
 #: The most that a body may have, but for those of blobs: a payload's 16 MiB, and what is around it.
 MAX_BODY_BYTES = 17 * 1024 * 1024
 
 
-def create_app(bus: Bus, access: Access) -> FastAPI:
+def create_app(
+    bus: Bus,
+    access: Access,
+    *,
+    hosts: Collection[str] | None = None,
+    origins: Collection[str] = (),
+) -> FastAPI:
     """Return the application that serves a bus, which stays open as long as it is used.
 
     Args:
         bus: what is served.
         access: decides who asks.
+        hosts: the names under which the server may be asked; None: any.
+        origins: the origins whose pages may ask, besides the server's own.
     """
 
     @asynccontextmanager
@@ -50,6 +60,15 @@ def create_app(bus: Bus, access: Access) -> FastAPI:
     )
     app.state.bus = bus
     app.state.access = access
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["*"],
+            allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
+            expose_headers=["Location", "ETag"],
+        )
+    app.add_middleware(OwnOrigins, hosts=hosts, origins=origins)
     handle_problems(app)
     app.include_router(health)
     for router in (*ROUTERS, *LIVE_ROUTERS):

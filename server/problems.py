@@ -24,11 +24,18 @@ from ..schema import (
     TimedOut,
     UnknownRecipient,
 )
+from .principals import Forbidden, TooManyRequests, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
 
-#: Seconds after which a client that met a busy bus may try again.
-RETRY_AFTER_S = 1
+#: After how many seconds a client may try again: when the bus is busy, or it asked too often.
+_RETRY = {"Retry-After": "1"}
+#: What else a client is told, by status.
+_HEADERS: dict[int, dict[str, str]] = {
+    HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": "Bearer"},
+    HTTPStatus.TOO_MANY_REQUESTS: _RETRY,
+    HTTPStatus.SERVICE_UNAVAILABLE: _RETRY,
+}
 
 
 class Problem(BaseModel):
@@ -42,14 +49,12 @@ class Problem(BaseModel):
     detail: str = Field(description="What happened, and what to do next.")
 
 
-class Forbidden(AckbusError):
-    """The token is not good for this."""
-
-
 #: The status of each kind of error; the first that fits.
 _STATUSES: tuple[tuple[type[AckbusError], HTTPStatus], ...] = (
     (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (Unauthorized, HTTPStatus.UNAUTHORIZED),
     (Forbidden, HTTPStatus.FORBIDDEN),
+    (TooManyRequests, HTTPStatus.TOO_MANY_REQUESTS),
     (LimitReached, HTTPStatus.TOO_MANY_REQUESTS),
     (Refused, HTTPStatus.CONFLICT),
     (BlobMissing, HTTPStatus.NOT_FOUND),
@@ -80,9 +85,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def problem(status: int, kind: str, detail: str, **facts: object) -> Response:
     """Return a response that says what went wrong; `kind` is the last part of its type."""
-    headers = {"Cache-Control": "no-store"}
-    if status == HTTPStatus.SERVICE_UNAVAILABLE:
-        headers["Retry-After"] = str(RETRY_AFTER_S)
+    headers = {"Cache-Control": "no-store"} | _HEADERS.get(status, {})
     body = {
         "type": f"urn:ackbus:{kind}",
         "title": kind.replace("-", " ").capitalize(),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import socket
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from ipaddress import ip_address
 from types import FrameType
 
@@ -16,6 +17,8 @@ from ..bus import Bus
 from ..schema import AckbusError, Refused, UnknownRecipientWarning
 from .access import Access
 from .app import create_app, end_streams
+from .origins import LOOPBACK_NAMES
+from .tokens import Tokens
 
 DEFAULT_HOST = "127.0.0.1"
 #: One that no well-known program listens on.
@@ -25,38 +28,64 @@ DEFAULT_PORT = 8765
 _LAST_S = 5
 
 
+@dataclass(frozen=True)
+class Options:
+    """How a bus is served.
+
+    Attributes:
+        host: the address to listen on.
+        port: the port; 0 takes a free one.
+        max_rate: how many requests a second whoever asks may make; None: any.
+        origins: the origins whose pages may ask, besides the server's own.
+    """
+
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    max_rate: float | None = None
+    origins: Collection[str] = ()
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """Whether nobody else can reach the address."""
+        if self.host in LOOPBACK_NAMES:
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
 def serve(
-    bus: Bus,
-    *,
-    host: str = DEFAULT_HOST,
-    port: int = DEFAULT_PORT,
-    on_ready: Callable[[str], object] = lambda url: None,
+    bus: Bus, options: Options, *, on_ready: Callable[[str], object] = lambda url: None
 ) -> None:
     """Serve a bus until SIGINT or SIGTERM. Blocks; call it from the main thread.
 
     Args:
         bus: what is served.
-        host: the address to listen on.
-        port: the port; 0 takes a free one.
+        options: how.
         on_ready: is told the URL as soon as requests are answered.
 
     Raises:
         Refused: others can reach the address, and there is no token.
         AckbusError: the address can't be had.
     """
-    if not _is_of_this_machine(host):
-        raise Refused(f"others can reach {host}: only a bus with tokens listens there")
+    is_public = not options.is_of_this_machine
+    if is_public and not Tokens(bus.database).are_needed():
+        raise Refused(f"others can reach {options.host}: make a token first, 'bus token create'")
     # The answer to the publisher says it; the server's own output need not.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
-    with _listen(host, port) as listener:
-        app = create_app(bus, Access())
+    app = create_app(
+        bus,
+        Access(bus, required=is_public, max_rate=options.max_rate),
+        hosts=None if is_public else {*LOOPBACK_NAMES, options.host},
+        origins=options.origins,
+    )
+    with _listen(options.host, options.port) as listener:
         config = uvicorn.Config(
-            app,
-            log_level="warning",
-            timeout_graceful_shutdown=_LAST_S,
-            server_header=False,
+            app, log_level="warning", timeout_graceful_shutdown=_LAST_S, server_header=False
         )
-        server = _Server(config, lambda: on_ready(_url(host, listener)), lambda: end_streams(app))
+        url = _url(options.host, listener)
+        server = _Server(config, lambda: on_ready(url), lambda: end_streams(app))
         with _stopped_by_signals(server):
             server.run(sockets=[listener])
 
@@ -110,12 +139,3 @@ def _listen(host: str, port: int) -> socket.socket:
 def _url(host: str, listener: socket.socket) -> str:
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{listener.getsockname()[1]}"
-
-
-def _is_of_this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -9,7 +9,8 @@ from fastapi import Depends, Query, Response
 
 from ...bus import Bus
 from ...schema import NotFound
-from ..access import Principal, Scope, needs
+from ..access import needs
+from ..principals import Principal, Scope
 from ..problems import documented
 from ..records import MessageGiven, MessagePage, MessageRecord, ReceiptRecord
 from .common import PAGE, After, Limit, TheBus, json_array, json_response, new_router

@@ -11,9 +11,10 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from ...bus import Wanted
-from ..access import Principal, needs
-from ..access import Scope as AccessScope
+from ..access import needs
 from ..api.common import After, TheBus
+from ..principals import Principal
+from ..principals import Scope as AccessScope
 from ..problems import documented
 from .cursors import begin_after
 from .feed import Event, Feed

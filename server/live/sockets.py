@@ -9,9 +9,8 @@ from fastapi import APIRouter, Query, WebSocket, WebSocketDisconnect
 
 from ...bus import Bus, Wanted
 from ...schema import MAX_SEQ, AckbusError
-from ..access import Access
-from ..access import Scope as AccessScope
-from ..problems import Forbidden
+from ..access import allowed
+from ..principals import Scope
 from .cursors import begin_after
 from .feed import Feed
 
@@ -36,7 +35,7 @@ async def follow(
     await socket.accept()
     bus: Bus = socket.app.state.bus
     try:
-        _check_access(socket)
+        allowed(socket, Scope.MESSAGES_RO)
         wanted = Wanted(type, conversation, agent)
         begin = begin_after(bus, after, None)
     except AckbusError as error:
@@ -47,12 +46,6 @@ async def follow(
         code, reason = await _send_all(socket, begin, wanted)
         await socket.close(code, reason)
         tasks.cancel_scope.cancel()
-
-
-def _check_access(socket: WebSocket) -> None:
-    access: Access = socket.app.state.access
-    if not access.principal(socket).may(AccessScope.MESSAGES_RO):
-        raise Forbidden(f"this token has no scope {AccessScope.MESSAGES_RO.value!r}")
 
 
 async def _send_all(socket: WebSocket, begin: int, wanted: Wanted) -> tuple[int, str]:

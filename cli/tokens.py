@@ -1,0 +1,171 @@
+"""Tokens of the server: create, list, rotate, remove."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..schema import InvalidInput, NotFound, format_ts
+from . import actions, output
+from .commands import Commands
+from .extras import require
+from .options import Directory, Json, User, Verbose
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..server import Scope, Token
+
+commands = Commands()
+token = commands.group("token", help="Tokens: what programs show to a server of the bus.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="What to call the token.")]
+Expires = Annotated[
+    str | None,
+    typer.Option(
+        metavar="S",
+        help="After how long it is no longer good, like 12h, 90d. Default: it stays good.",
+        show_default=False,
+    ),
+]
+
+
+@token.command("create", example="bus token create ci --scope messages:rw --agent ci")
+def create(
+    name: Name,
+    scope: Annotated[
+        list[str],
+        typer.Option(metavar="S", help="messages:ro, messages:rw, work:ro, work:rw or admin."),
+    ],
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent", metavar="A", help="It acts for this agent alone.", show_default=False
+        ),
+    ] = None,
+    expires: Expires = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Make a token, and print it: it is never shown again.
+
+    From the first token on a server lets nobody in without one. Exit code 3 when there is a good
+    one of this name.
+    """
+    require("server", "fastapi")
+    from ..server import Tokens
+
+    scopes = [_scope(each) for each in scope]
+    with actions.open_bus(directory, user) as bus:
+        made = Tokens(bus.database).create(name, scopes, agent=agent, ttl_s=_ttl_s(expires))
+    return _print_new(name, made, json)
+
+
+@token.command("list", example="bus token list")
+def show_list(
+    json: Json = False, directory: Directory = None, user: User = False, verbose: Verbose = False
+) -> int:
+    """List the tokens, never their secrets. Exit code 4 when there are none."""
+    require("server", "fastapi")
+    from ..server import Tokens
+
+    with actions.open_bus(directory, user) as bus:
+        now_ms = bus.database.now_ms()
+        records = [_record(each, now_ms) for each in Tokens(bus.database).all()]
+    if json:
+        for record in records:
+            output.json_line(record)
+    elif records:
+        output.table(list(records[0]), [list(record.values()) for record in records])
+    return 0 if records else actions.NOTHING
+
+
+@token.command("rotate", example="bus token rotate ci --overlap 1h")
+def rotate(
+    name: Name,
+    overlap: Annotated[
+        str, typer.Option(metavar="S", help="How long the one before it stays good.")
+    ] = "1d",
+    expires: Expires = None,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Make a token that takes the place of another, and print it.
+
+    Exit code 4 when no token of this name is good.
+    """
+    require("server", "fastapi")
+    from ..server import Tokens
+
+    overlap_s = actions.seconds(overlap, "--overlap")
+    with actions.open_bus(directory, user) as bus:
+        made = Tokens(bus.database).rotate(name, overlap_s=overlap_s, ttl_s=_ttl_s(expires))
+    return _print_new(name, made, json)
+
+
+@token.command("remove", example="bus token remove ci")
+def remove(
+    name: Name,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Let the tokens of a name be good no longer, from the next request on.
+
+    Exit code 4 when there are none.
+    """
+    require("server", "fastapi")
+    from ..server import Tokens
+
+    with actions.open_bus(directory, user) as bus:
+        tokens = Tokens(bus.database)
+        count = tokens.remove(name)
+        is_last = not tokens.are_needed()
+    if not count:
+        raise NotFound(f"no token {name!r}; see 'bus token list'")
+    if json:
+        output.json_line({"name": name, "removed": count})
+    else:
+        output.line(f"removed {output.counted(count, 'token')} {name}")
+    if is_last:
+        output.note("it was the last: a server on this machine now lets in all your programs")
+    return 0
+
+
+def _print_new(name: str, made: str, json: bool) -> int:
+    if json:
+        output.json_line({"name": name, "token": made})
+    else:
+        output.line(made)
+    return 0
+
+
+def _scope(text: str) -> Scope:
+    from ..server import Scope
+
+    try:
+        return Scope(text)
+    except ValueError as error:
+        raise InvalidInput(f"{text!a} is no scope; there are {', '.join(Scope)}") from error
+
+
+def _ttl_s(expires: str | None) -> float | None:
+    return None if expires is None else actions.seconds(expires, "--expires")
+
+
+def _record(token: Token, now_ms: int) -> dict[str, object]:
+    ends_ms = token.expires_at_ms
+    return {
+        "name": token.name,
+        "id": token.id,
+        "scopes": " ".join(sorted(token.scopes)),
+        "agent": token.agent,
+        "created": format_ts(token.created_at_ms),
+        "expires": None if ends_ms is None else format_ts(ends_ms),
+        "good": ends_ms is None or ends_ms > now_ms,
+    }

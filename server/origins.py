@@ -1,0 +1,66 @@
+"""Requests that a page of another site makes behind the user's back are refused.
+
+A browser lets any page send requests to this machine. It says where a page comes from (`Origin`),
+and under which name it asked (`Host`): a foreign page can give itself a name that leads here, and
+then reads the answers too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+from .problems import problem
+
+#: The names of this machine for itself.
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+_POLICY_VIOLATION = 1008
+
+
+class OwnOrigins:
+    """Lets through what no browser sends, and what pages send that may.
+
+    Args:
+        app: what is behind it.
+        hosts: the names under which the server may be asked; None: any.
+        origins: the origins whose pages may ask, besides the server's own.
+    """
+
+    def __init__(
+        self, app: ASGIApp, hosts: Collection[str] | None, origins: Collection[str] = ()
+    ) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._origins = frozenset(origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        refusal = self._refusal(Headers(scope=scope)) if "headers" in scope else None
+        if refusal is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await WebSocketClose(_POLICY_VIOLATION, refusal)(scope, receive, send)
+        else:
+            await problem(403, "foreign-origin", refusal)(scope, receive, send)
+
+    def _refusal(self, headers: Headers) -> str | None:
+        host = headers.get("Host", "")
+        if self._hosts is not None and _name(host) not in self._hosts:
+            return f"this server is not known as {host[:100]!a}"
+        origin = headers.get("Origin")
+        if origin is None or origin in self._origins or urlsplit(origin).netloc == host:
+            return None
+        return f"pages of {origin[:100]!a} may not ask; see 'bus serve --help', --allow-origin"
+
+
+def _name(host: str) -> str:
+    """Return the name in a Host header, without its port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,71 @@
+"""Who asks, and what they may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..schema import AckbusError
+
+
+class Unauthorized(AckbusError):
+    """Nobody is known by this token: there is none, or it is wrong or out of date."""
+
+
+class Forbidden(AckbusError):
+    """Whoever asks is known, and may not do this."""
+
+
+class TooManyRequests(AckbusError):
+    """Whoever asks does it more often than it may."""
+
+
+class Scope(StrEnum):
+    """What a token is good for."""
+
+    MESSAGES_RO = "messages:ro"
+    MESSAGES_RW = "messages:rw"
+    WORK_RO = "work:ro"
+    WORK_RW = "work:rw"
+    ADMIN = "admin"
+
+
+#: The scopes that a scope has in it, besides itself.
+_WITHIN = {
+    Scope.MESSAGES_RW: {Scope.MESSAGES_RO},
+    Scope.WORK_RW: {Scope.WORK_RO},
+    Scope.ADMIN: set(Scope),
+}
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who asks.
+
+    Attributes:
+        name: of the token; `local` where none is needed.
+        scopes: what it is good for.
+        agent: the only name under which it may act; None: under any.
+    """
+
+    name: str
+    scopes: frozenset[Scope]
+    agent: str | None = None
+
+    def may(self, scope: Scope) -> bool:
+        """Whether it may do what needs this scope."""
+        return any(scope is own or scope in _WITHIN.get(own, ()) for own in self.scopes)
+
+    def act_as(self, agent: str) -> str:
+        """Return the name, which the principal may act under.
+
+        Raises:
+            Forbidden: it is another agent's.
+        """
+        if self.agent is not None and agent != self.agent:
+            raise Forbidden(f"this token acts for agent {self.agent!r}, not for {agent!r}")
+        return agent
+
+
+#: Who asks where no token is needed: a program of the user's own, on this machine.
+LOCAL = Principal("local", frozenset({Scope.ADMIN}))

@@ -1,0 +1,199 @@
+"""Tokens: who is let in, for what, and as whom."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosedError
+from websockets.sync.client import connect
+
+from ackbus import Bus, InvalidInput, NotFound, Refused
+from ackbus.server import Scope, Tokens
+
+from ..conftest import RunBus
+from .conftest import Serve, problem
+
+RW, RO = Scope.MESSAGES_RW, Scope.MESSAGES_RO
+MESSAGE = {"type": "t", "from": "a"}
+
+
+@pytest.fixture
+def tokens(bus: Bus) -> Tokens:
+    return Tokens(bus.database)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+# Over HTTP.
+
+
+def test_without_tokens_the_users_programs_are_let_in(client: httpx.Client) -> None:
+    """U-29: no token configured is open, as the file is to who can open it."""
+    assert client.post("/v1/messages", json=MESSAGE).status_code == 201
+
+
+def test_from_the_first_token_on_nobody_is_let_in_without(
+    client: httpx.Client, tokens: Tokens, bus: Bus
+) -> None:
+    token = tokens.create("ci", [RW])
+    for headers in ({}, bearer("wrong"), bearer(token[:-1] + "x"), {"Authorization": token}):
+        response = client.post("/v1/messages", json=MESSAGE, headers=headers)
+        problem(response, 401, "unauthorized")
+        assert response.headers["WWW-Authenticate"] == "Bearer"
+    assert bus.log.newest_seq() == 0
+    assert client.post("/v1/messages", json=MESSAGE, headers=bearer(token)).status_code == 201
+
+
+def test_scope_bounds_what_a_token_is_good_for(client: httpx.Client, tokens: Tokens) -> None:
+    reader, worker = tokens.create("r", [RO]), tokens.create("w", [Scope.WORK_RW])
+    assert client.get("/v1/messages", headers=bearer(reader)).status_code == 200
+    for token in (reader, worker):
+        response = client.post("/v1/messages", json=MESSAGE, headers=bearer(token))
+        assert "messages:rw" in problem(response, 403, "forbidden")
+    problem(client.get("/v1/messages", headers=bearer(worker)), 403, "forbidden")
+
+
+def test_sender_cannot_be_forged(client: httpx.Client, tokens: Tokens, bus: Bus) -> None:
+    """A token that is bound to an agent acts for no other."""
+    token = tokens.create("a", [RW], agent="a")
+    forged = client.post("/v1/messages", json=MESSAGE | {"from": "b"}, headers=bearer(token))
+    assert "'b'" in problem(forged, 403, "forbidden")
+    assert bus.log.newest_seq() == 0
+    assert client.post("/v1/messages", json=MESSAGE, headers=bearer(token)).status_code == 201
+
+
+def test_token_that_was_removed_is_no_good_at_once(client: httpx.Client, tokens: Tokens) -> None:
+    token, other = tokens.create("a", [RO]), tokens.create("b", [RO])
+    assert client.get("/v1/messages", headers=bearer(token)).status_code == 200
+    tokens.remove("a")
+    problem(client.get("/v1/messages", headers=bearer(token)), 401, "unauthorized")
+    assert client.get("/v1/messages", headers=bearer(other)).status_code == 200
+
+
+def test_streams_need_a_token_too(client: httpx.Client, tokens: Tokens) -> None:
+    token = tokens.create("w", [Scope.WORK_RW])
+    problem(client.get("/v1/events"), 401, "unauthorized")
+    problem(client.get("/v1/events", headers=bearer(token)), 403, "forbidden")
+    url = str(client.base_url).replace("http", "ws") + "/v1/ws"
+    with connect(url) as socket, pytest.raises(ConnectionClosedError, match="show a token"):
+        socket.recv()
+
+
+def test_who_asks_too_often_is_told_to_wait(serve: Serve) -> None:
+    client = serve("--max-rate", "2")
+    codes = [client.get("/v1/messages").status_code for _ in range(4)]
+    assert codes[:2] == [200, 200]
+    assert 429 in codes
+    refused = next(
+        r for r in iter(lambda: client.get("/v1/messages"), None) if r.status_code == 429
+    )
+    problem(refused, 429, "too-many-requests")
+    assert refused.headers["Retry-After"] == "1"
+
+
+def test_address_that_others_reach_needs_a_token(run_bus: RunBus, bus_dir: object) -> None:
+    ended = run_bus("serve", "--host", "0.0.0.0", "--port", "0")
+    assert (ended.code, ended.out) == (3, "")
+    assert "bus token create" in ended.err
+
+
+def test_page_of_another_site_is_refused(client: httpx.Client, bus: Bus) -> None:
+    """Also one whose name was made to lead here (DNS rebinding)."""
+    for headers in (
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Host": "evil.example"},
+        {"Host": "evil.example", "Origin": "http://evil.example"},
+    ):
+        response = client.post("/v1/messages", json=MESSAGE, headers=headers)
+        problem(response, 403, "foreign-origin")
+        problem(client.get("/v1/messages", headers=headers), 403, "foreign-origin")
+    assert bus.log.newest_seq() == 0
+
+
+def test_own_pages_and_allowed_ones_may_ask(serve: Serve) -> None:
+    client = serve("--allow-origin", "https://board.example")
+    own = client.get("/v1/messages", headers={"Origin": str(client.base_url)})
+    assert own.status_code == 200
+    other = client.get("/v1/messages", headers={"Origin": "https://board.example"})
+    assert other.headers["Access-Control-Allow-Origin"] == "https://board.example"
+    assert "Access-Control-Allow-Origin" not in own.headers
+
+
+# The table.
+
+
+def test_secret_is_not_in_the_file(tokens: Tokens, bus: Bus) -> None:
+    secret = tokens.create("ci", [RW]).rpartition("_")[2]
+    (row,) = bus.database.rows("SELECT * FROM access_tokens")
+    assert all(secret not in str(value) for value in row)
+
+
+def test_rotated_token_overlaps_and_then_ends(bus_dir: object) -> None:
+    now = [1_000_000]
+    with Bus.open(bus_dir, clock=lambda: now[0]) as bus:  # type: ignore[arg-type]
+        tokens = Tokens(bus.database)
+        old = tokens.create("ci", [RW], agent="a")
+        new = tokens.rotate("ci", overlap_s=10)
+        assert tokens.holder(old) == tokens.holder(new)
+        now[0] += 10_000
+        with pytest.raises(Exception, match="out of date"):
+            tokens.holder(old)
+        assert tokens.holder(new).agent == "a"
+
+
+def test_token_expires(bus_dir: object) -> None:
+    now = [1_000_000]
+    with Bus.open(bus_dir, clock=lambda: now[0]) as bus:  # type: ignore[arg-type]
+        token = Tokens(bus.database).create("ci", [RW], ttl_s=5)
+        now[0] += 4_999
+        assert Tokens(bus.database).holder(token).name == "ci"
+        now[0] += 1
+        with pytest.raises(Exception, match="out of date"):
+            Tokens(bus.database).holder(token)
+
+
+REFUSED: dict[str, tuple[Callable[[Tokens], object], type[Exception]]] = {
+    "a name twice": (lambda t: (t.create("a", [RO]), t.create("a", [RO])), Refused),
+    "no scope": (lambda t: t.create("a", []), InvalidInput),
+    "a bad name": (lambda t: t.create("a b", [RO]), InvalidInput),
+    "a bad agent": (lambda t: t.create("a", [RO], agent=""), InvalidInput),
+    "rotating none": (lambda t: t.rotate("a"), NotFound),
+}
+
+
+@pytest.mark.parametrize(("act", "error"), REFUSED.values(), ids=REFUSED)
+def test_what_breaks_a_rule_is_refused(
+    tokens: Tokens, act: Callable[[Tokens], object], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        act(tokens)
+
+
+@pytest.mark.parametrize("text", ["", "bus_", "bus_" + "0" * 16 + "_" + "x" * 43, "é" * 64])
+def test_what_is_no_token_is_nobodys(tokens: Tokens, text: str) -> None:
+    with pytest.raises(Exception, match="nobody"):
+        tokens.holder(text)
+
+
+# The commands.
+
+
+def test_commands_make_list_rotate_and_remove_tokens(run_bus: RunBus, tokens: Tokens) -> None:
+    made = run_bus("token", "create", "ci", "--scope", "messages:rw", "--agent", "a")
+    assert tokens.holder(made.out.strip()).agent == "a"
+    listed = run_bus("token", "list")
+    assert "messages:rw" in listed.out
+    assert made.out.strip() not in listed.out
+    rotated = run_bus("token", "rotate", "ci", "--overlap", "0")
+    assert tokens.holder(rotated.out.strip()).name == "ci"
+    assert run_bus("token", "create", "ci", "--scope", "admin").code == 3
+    removed = run_bus("token", "remove", "ci")
+    assert (removed.code, removed.out) == (0, "removed 2 tokens ci\n")
+    assert "lets in all your programs" in removed.err
+    assert run_bus("token", "list").code == 4
+    assert run_bus("token", "remove", "ci").code == 4
+    assert run_bus("token", "rotate", "ci").code == 4
+    assert run_bus("token", "create", "x", "--scope", "root").code == 2
