@@ -33,6 +33,7 @@ SMALL = {
     "fencing": "one row",
     "notice_state": "one row",
     "position": "one row",
+    "access_tokens": "a row for each token",
     "meta": "a row for each setting",
     "sqlite_sequence": "a row for each table that counts",
     "cursors": "a row for each agent",
