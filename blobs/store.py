@@ -43,6 +43,7 @@ class BlobStore:
             if isinstance(content, bytes):
                 ref = _name(_sha256(content))
                 if self._is_stored(ref, len(content)):
+                    sync_directory(self._directory)  # who stored it may have died before this
                     return ref
                 content = io.BytesIO(content)
             return self._put_stream(content)
@@ -57,7 +58,7 @@ class BlobStore:
             ref, size = _write(temporary, content)
             if not self._is_stored(ref, size):
                 os.replace(temporary, self._path(ref))
-                sync_directory(self._directory)
+            sync_directory(self._directory)
         finally:
             _remove(temporary)
         return ref
