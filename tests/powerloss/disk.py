@@ -213,6 +213,10 @@ class Disk:
             folder.sync()
             folders += [node for node in folder.names.values() if isinstance(node, Folder)]
 
+    def has(self, path: str) -> bool:
+        """Return whether there is such a file now."""
+        return path in self.found("nothing lost", Random(0))
+
     # What is found afterwards. -------------------------------------------------------------------
 
     def found(self, way: str, chance: Random) -> State:

@@ -15,14 +15,14 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import ackbus.bus
-import ackbus.export
-import ackbus.subscribers
 from disk import State
 from moments import Moments, digest_of
 from promises import Fact, broken, halves, last_claim, last_token
 from workloads import BUS, LARGE, SAVED
 
+import ackbus.bus
+import ackbus.export
+import ackbus.subscribers
 from ackbus import AckPastEnd, Bus, Exporter, IdConflict, Inbox, Queue, Refused, import_jsonl
 from ackbus.export import Archiver, back_up
 from ackbus.schema import SCHEMA_VERSION, Database, checks_of_file, examine, upgrade
@@ -49,6 +49,15 @@ class Cut:
     durability: str
     facts: list[Fact]
     moments: Moments
+
+    def committed_until(self) -> int:
+        """Return the last event up to which all that was committed must be there."""
+        surely = (
+            index
+            for fact, is_firm, index in self.told
+            if self.durability == "full" or (is_firm and fact[0] != "saved")
+        )
+        return max(surely, default=-1)
 
 
 def write(state: State, root: str, inodes: dict[int, int]) -> dict[int, int]:
@@ -132,18 +141,22 @@ def _is(what: str, found: object, expected: object) -> None:
 
 def _bring_up(directory: str, cut: Cut) -> bool:
     """Make sure that there is a bus of this version; return whether it was an old one."""
-    expected = cut.moments.at(max((index for _, firm, index in cut.told if firm), default=0))
-    if cut.durability == "full":
-        expected = cut.moments.at(max((index for _, _, index in cut.told), default=0))
-    if not os.path.exists(os.path.join(directory, "bus.db")):
-        if expected >= 0:
-            raise Bad("there is no bus")
+    expected = cut.moments.at(cut.committed_until())
+    has_bus = os.path.exists(os.path.join(directory, "bus.db"))
+    if not has_bus and expected >= 0:
+        raise Bad("there is no bus")
+    if expected < 0:
         Bus.init(directory).close()
+    with open(os.path.join(directory, ".gitignore"), "rb") as file:
+        _is("what git must not see", b"bus.db\n" in file.read(), True)
+    if not has_bus:
         return False
     with closing(Database(directory, any_version=True)) as database:
         version = database.schema_version()
         _check_file(database)
-        found = cut.moments.last(digest_of(database.connection), cut.index)
+        # The page that ends a commit may be in the log before it is written, from before the log
+        # began anew: a lease that is given back leaves a page as it was.
+        found = cut.moments.last(digest_of(database.connection), cut.index + 1)
     if found is None:
         raise Bad("the tables are what they have never been")
     if found < expected:
@@ -300,10 +313,10 @@ def _use_files(bus: Bus, saved: str) -> None:
         with Archiver(bus) as archiver:
             archiver.archive(bus.log.newest_seq() - 1)
         _is("the log after archiving", [m.to_line() for m in bus.read()], before)
-    for name in (saved, saved + ".replaced"):
-        if os.path.exists(name):
-            with Bus.open(name) as backup:
-                _check_health(backup)
+    place = saved if os.path.exists(saved) else saved + ".replaced"
+    if os.path.exists(place):
+        with Bus.open(place) as backup:
+            _check_health(backup)
     if any(name.startswith(SAVED) for name in os.listdir(os.path.dirname(saved))):
         back_up(bus, saved, replace=True)
         _is("the backup", _told_of(saved), bus.log.newest_seq())

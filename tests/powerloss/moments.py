@@ -65,9 +65,9 @@ def _changes(events: Iterable[Event]) -> Iterator[tuple[int, bytes]]:
                 is_commit = data[4:8] != bytes(4)
             elif len(data) == _PAGE_BYTES and is_commit:
                 yield index, _tables_on(disk)
-        elif name == "rename" and arguments[1] == DATABASE:
-            yield index, _tables_on(disk)
-        elif name == "sync_all" and DATABASE in disk.found("nothing lost", Random(0)):
+        elif (name == "rename" and arguments[1] == DATABASE) or (
+            name == "sync_all" and disk.has(DATABASE)
+        ):
             yield index, _tables_on(disk)
 
 

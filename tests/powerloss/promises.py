@@ -46,7 +46,10 @@ def _saved(bus: Bus, saved: str, newest_seq: int) -> bool:
     """Whether there is a whole backup; a later one may be about to take its place."""
     place = saved if os.path.exists(saved) else saved + ".replaced"
     with Bus.open(place) as backup:
-        return os.path.exists(os.path.join(place, "backup.json")) and backup.log.newest_seq() >= newest_seq
+        return (
+            os.path.exists(os.path.join(place, "backup.json"))
+            and backup.log.newest_seq() >= newest_seq
+        )
 
 
 _KEPT = {

@@ -23,6 +23,9 @@ Event = tuple[Any, ...]
 #: SQLite syncs the folder with the first sync of a file that it opens as one of these.
 _WITH_FOLDER = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_SUPER_JOURNAL | apsw.SQLITE_OPEN_WAL
 
+#: The system's name for the time since it was started: another one after a power loss.
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
 #: Shared memory, which is made anew after a power loss.
 SHARED_MEMORY = "-shm"
 
@@ -151,6 +154,9 @@ class Recorder:
     def _fsync(self, call: Callable[[Any], None]) -> Callable[[Any], None]:
         def fsync(file: Any) -> None:
             fd = file if isinstance(file, int) else file.fileno()
+            if fd not in self._descriptors:  # a folder above the root
+                call(fd)
+                return
             path, number = self._descriptors[fd]
             self.sync(path, number, lambda: call(fd))
 
@@ -168,7 +174,7 @@ class Recorder:
 
     def at_position(self, fd: int, data: Any, call: Callable[[], int]) -> int:
         """Write where a descriptor stands: behind the end, where it appends."""
-        path, number = self._descriptors[fd]
+        _, number = self._descriptors[fd]
         with self._lock:
             written = call()
             at = os.lseek(fd, 0, os.SEEK_CUR) - written  # O_APPEND moves it there, too
@@ -199,8 +205,7 @@ class Recorder:
 
     def _sendfile(self, call: Callable[..., int]) -> Callable[..., int]:
         def sendfile(to: int, source: int, at: int, size: int) -> int:
-            data = os.pread(source, size, at)
-            return os.write(to, data)
+            return os.write(to, os.pread(source, size, at))
 
         return sendfile
 
@@ -225,6 +230,8 @@ class Recorder:
 
     def _opening(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def opened(file: Any, mode: str = "r", buffering: int = -1, *args: Any, **options: Any):
+            if file == BOOT_ID:
+                return io.StringIO("of another time\n")
             is_of_ours = file in self._descriptors if isinstance(file, int) else True
             if not set(mode) & set("wax+") or not is_of_ours or not self._is_ours(file):
                 return call(file, mode, buffering, *args, **options)
@@ -258,7 +265,9 @@ class _RawFile(io.FileIO):
         super().__init__(file, mode, closefd, opener=None if isinstance(file, int) else _open_as)
 
     def write(self, data: Any) -> int:
-        return self._recorder.at_position(self.fileno(), data, lambda: super(_RawFile, self).write(data))
+        return self._recorder.at_position(
+            self.fileno(), data, lambda: super(_RawFile, self).write(data)
+        )
 
     def truncate(self, size: int | None = None) -> int:
         wanted = self.tell() if size is None else size

@@ -114,9 +114,7 @@ def _states(
     events = recorded["events"]
     first = 1 + [name for name, *_ in events].index("sync_all")
     report.points = len(events) - first
-    chosen = set(range(first, len(events)))
-    if task.sample:
-        chosen = set(chance.sample(sorted(chosen), min(task.sample, len(chosen))))
+    chosen = _chosen(events, first, task.sample, chance)
     moments, disk = Moments(events), Disk()
     facts = [arguments[0] for name, *arguments in events if name == "told"]
     told: list[Any] = []
@@ -126,6 +124,8 @@ def _states(
             told.append((*arguments, index))
         else:
             getattr(disk, name)(*arguments)
+        if name == "sync_all":  # what is there before a workload is on the disk
+            told.append((("bus",), True, index))
         if index in chosen:
             report.cuts += 1
             cut = Cut(index, list(told), task.durability, facts, moments)
@@ -135,6 +135,20 @@ def _states(
                 if digest not in seen:
                     seen.add(digest)
                     yield cut, way, state
+
+
+def _chosen(events: list[Any], first: int, count: int, chance: Random) -> set[int]:
+    """Return where to cut: everywhere, or at so many points, half of them where something is told.
+
+    There a bus must keep most.
+    """
+    every = range(first, len(events))
+    if not count:
+        return set(every)
+    telling = [index for index in every if events[index][0] == "told"]
+    chosen = set(chance.sample(telling, min(count // 2, len(telling))))
+    others = [index for index in every if index not in chosen]
+    return chosen | set(chance.sample(others, min(count - len(chosen), len(others))))
 
 
 def _digest(state: State, told: list[Any]) -> bytes:
@@ -155,7 +169,8 @@ def _trouble(state: State, inodes: dict[int, int], cut: Cut) -> str | None:
                 look(os.path.realpath(root), cut)
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
-            return f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})"
+            place = f"{os.path.basename(where.filename)}:{where.lineno}"
+            return f"{type(error).__name__}: {error} ({place})"
     return None
 
 

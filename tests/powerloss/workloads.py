@@ -254,6 +254,7 @@ def make_old(scene: Scene) -> None:
     connection.execute(OLD_BUS.read_text("utf-8")).fetchall()
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
     connection.close()
+    Path(scene.directory, ".gitignore").write_text("bus.db\n")
 
 
 def backup(scene: Scene) -> None:
@@ -265,7 +266,7 @@ def backup(scene: Scene) -> None:
         for turn in range(2):
             saved = back_up(bus, os.path.join(scene.root, SAVED), replace=turn > 0)
             scene.tell("saved", saved.newest_seq, firmly=True)
-            scene.publish(bus, f"later-{turn}")
+            scene.publish(bus, f"saved-{turn}")
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
