@@ -1,4 +1,4 @@
-"""No power loss takes what was promised: at some points here, at all of them in `make powerloss`."""
+"""No power loss takes what was promised. Some points are cut here, all in `make powerloss`."""
 
 import json
 import subprocess
