@@ -15,8 +15,9 @@ from tempfile import TemporaryDirectory
 
 import apsw
 from disk import Disk, Found
+from record import shared_memory
 from recorder import Event
-from workloads import BUS, shared_memory
+from workloads import BUS
 
 DATABASE, LOG = f"{BUS}/bus.db", f"{BUS}/bus.db-wal"
 

@@ -23,9 +23,6 @@ Event = tuple[Any, ...]
 #: SQLite syncs the folder with the first sync of a file that it opens as one of these.
 _WITH_FOLDER = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_SUPER_JOURNAL | apsw.SQLITE_OPEN_WAL
 
-#: The system's name for the time since it was started: another one after a power loss.
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
-
 #: Shared memory, which is made anew after a power loss.
 SHARED_MEMORY = "-shm"
 
@@ -230,8 +227,6 @@ class Recorder:
 
     def _opening(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def opened(file: Any, mode: str = "r", buffering: int = -1, *args: Any, **options: Any):
-            if file == BOOT_ID:
-                return io.StringIO("of another time\n")
             is_of_ours = file in self._descriptors if isinstance(file, int) else True
             if not set(mode) & set("wax+") or not is_of_ours or not self._is_ours(file):
                 return call(file, mode, buffering, *args, **options)

@@ -31,7 +31,8 @@ from typing import Any
 from disk import WAYS, Disk, State
 from examine import Cut, inodes_kept, look, write
 from moments import Moments
-from workloads import WORKLOADS, shared_memory
+from record import shared_memory
+from workloads import WORKLOADS
 
 #: After how many bad states of a workload the rest is not looked at.
 ENOUGH = 20
@@ -66,7 +67,7 @@ def record(task: Task) -> dict[str, Any]:
     """Run a workload in a process of its own, and return its record."""
     with TemporaryDirectory() as folder:
         output = Path(folder, "record")
-        script = Path(__file__).with_name("workloads.py")
+        script = Path(__file__).with_name("record.py")
         arguments = [task.workload, task.durability, output, *task.unsynced]
         subprocess.run([sys.executable, script, *arguments], check=True)
         loaded: dict[str, Any] = pickle.loads(output.read_bytes())

@@ -1,30 +1,25 @@
-"""What a bus is used for while it is recorded: `python workloads.py NAME DURABILITY FILE`.
+"""What a bus is used for while it is recorded, by the public interface.
 
-Each runs in a process of its own, by the public interface, on real files. Whenever a call has
-returned, the record says what the caller was told by that.
+Whenever a call has returned, the record says what the caller was told by that.
 """
 
 from __future__ import annotations
 
+import io
 import os
-import pickle
-import sys
-import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import apsw
-from recorder import SHARED_MEMORY, Recorder
 
-from ackbus import Bus, Draft, Exporter, Inbox, Message, Queue
+from ackbus import Bus, Draft, Exporter, Inbox, Message, Queue, Refused, import_jsonl
 from ackbus.blobs import BlobStore
 from ackbus.bus import Maintenance
 from ackbus.export import Archiver, back_up
-from ackbus.schema import upgrade
+from ackbus.schema import encode, upgrade
 
 #: Where in the recorded folder the bus is, and where its backup goes.
 BUS, SAVED = "project/.worker-state", "saved"
@@ -214,8 +209,65 @@ def archive(scene: Scene) -> None:
             with Archiver(bus) as archiver:
                 archiver.archive(upto)
             scene.tell("archived", upto)
+        Maintenance(bus).give_back()
+        Maintenance(bus).checkpoint()
         scene.publish(bus, "last")
         Exporter(bus).export_once()
+
+
+def collect(scene: Scene) -> None:
+    """Blobs that no message names are removed, and come again."""
+    with scene.open() as bus:
+        for turn in range(3):
+            bus.blobs.put(encode(LARGE + "again", "payload"))
+            scene.publish(bus, f"large-{turn}", LARGE + str(turn))
+            bus.collect_blobs(older_than_s=-1)
+        scene.publish(bus, "again", LARGE + "again")
+        bus.collect_blobs(older_than_s=-1)
+
+
+def bring_in(scene: Scene) -> None:
+    """Import lines, a blob among them, and export them."""
+    lines = b"".join(
+        encode({"id": f"in-{number}", "type": "note", "from": "bob", "payload": payload}, "")
+        + b"\n"
+        for number, payload in enumerate(["a", LARGE, 3, LARGE])
+    )
+    with scene.open() as bus:
+        for _ in range(2):
+            import_jsonl(bus, io.BytesIO(lines))
+        for number in range(4):
+            scene.tell("message", 4 + number, f"in-{number}")
+        Exporter(bus).export_once()
+
+
+def make_harmed(scene: Scene) -> None:
+    """Make a bus that a power loss has hit: its log and its export end in the middle."""
+    make(scene)
+    with scene.open() as bus:
+        for number in range(6):
+            scene.publish(bus, f"before-{number}", "z" * 300)
+        Exporter(bus).export_once()
+    for name, lost_bytes in (("bus.db-wal", 6000), ("bus.jsonl", 100)):
+        path = os.path.join(scene.directory, name)
+        os.truncate(path, os.stat(path).st_size - lost_bytes)
+
+
+def go_on(scene: Scene) -> None:
+    """What brings a bus back to order after a power loss is cut off by the next one."""
+    with scene.open() as bus:
+        newest = bus.log.newest_seq()
+        scene.publish(bus, "after", "y" * 500)
+        try:
+            Exporter(bus).export_once()
+        except Refused:
+            with open(bus.layout.jsonl, "rb") as stream:
+                import_jsonl(bus, stream)
+            Exporter(bus).export_once()
+        scene.tell("exported", newest)
+        inbox = Inbox(bus, "worker")
+        for message in inbox.poll():
+            scene.ack(inbox, message)
 
 
 def search(scene: Scene) -> None:
@@ -291,61 +343,11 @@ WORKLOADS: dict[str, tuple[Callable[[Scene], None] | None, Callable[[Scene], Non
     "export, following": (make, export_following),
     "rotate": (make, rotate),
     "archive": (make, archive),
+    "collect": (make, collect),
+    "import": (make, bring_in),
     "search": (make, search),
     "checkpoint": (make, checkpoint),
     "upgrade": (make_old, upgraded),
     "backup": (make, backup),
+    "after a power loss": (make_harmed, go_on),
 }
-
-
-def make_everything_small() -> None:
-    """Let a log of a few pages be long, so that what happens to long ones happens here."""
-    from ackbus.export import archiver
-    from ackbus.schema import checkpoints, transactions
-
-    transactions.LOOK_AFTER_CHANGES = 1
-    checkpoints.CHECKPOINT_PAGES, checkpoints.LONG_PAGES, checkpoints.LEFT_PAGES = 20, 60, 15
-    archiver.SEGMENT_MESSAGES, archiver.FRAME_LINES = 4, 2
-    sys.modules["ackbus.bus.archive"].REMOVE_MESSAGES = 3  # type: ignore[attr-defined]
-
-
-def record(name: str, durability: str, without_syncs: Callable[[str], bool]) -> dict[str, Any]:
-    """Run a workload, and return what is needed to cut it: the events, the inodes, the files."""
-    before, run = WORKLOADS[name]
-    with tempfile.TemporaryDirectory(dir=shared_memory()) as root:
-        scene = Scene(os.path.realpath(root), durability)
-        if before is not None:
-            before(scene)
-        make_everything_small()
-        recorder = Recorder(scene.root, without_syncs=without_syncs)
-        recorder.install()
-        scene.tell = recorder.tell
-        run(scene)
-        return {
-            "events": list(recorder.events),
-            "inodes": recorder.inodes,
-            "files": files_in(scene.root),
-        }
-
-
-def shared_memory() -> str | None:
-    """Return where files cost least; None where there is no such place."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-
-
-def files_in(root: str) -> dict[str, bytes | None]:
-    """Return the content of all files, by their paths; None of a folder."""
-    found: dict[str, bytes | None] = {}
-    for path in sorted(Path(root).rglob("*")):
-        if not path.name.endswith(SHARED_MEMORY):
-            found[str(path.relative_to(root))] = None if path.is_dir() else path.read_bytes()
-    return found
-
-
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    _, name, durability, output, *unsynced = sys.argv
-    recorded = record(
-        name, durability, lambda path: any(path.startswith(BUS + part) for part in unsynced)
-    )
-    Path(output).write_bytes(pickle.dumps(recorded))
