@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from contextlib import suppress
 
 import apsw
 
@@ -102,12 +102,15 @@ def _create_tables(layout: Layout) -> bool:
 def _sync_names_of(directory: str) -> None:
     """Wait until a directory is on the disk by name, and so are those above it.
 
-    Which of them are new can't be known: who made them may have died. One that this user may not
-    read was not made by this user.
+    Which of them are new can't be known: who made them may have died. What this user may not read,
+    and what is on a filesystem that does not sync, was there before.
     """
     above = os.path.dirname(directory)
-    with suppress(PermissionError):
+    try:
         sync_directory(above)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS):
+            raise
     if above != directory:
         _sync_names_of(above)
 

@@ -291,15 +291,10 @@ class _VFS(apsw.VFS):
         return file
 
     def xDelete(self, name: str, sync_folder: bool) -> None:
-        recorder = self._recorder
-        with recorder._lock:
-            recorder.step(
-                lambda: super(_VFS, self).xDelete(name, sync_folder),
-                "unlink",
-                recorder.relative(name),
-            )
-            if sync_folder:
-                recorder.sync(os.path.dirname(name), 0, lambda: None)
+        recorder, delete = self._recorder, super().xDelete
+        recorder.step(lambda: delete(name, sync_folder), "unlink", recorder.relative(name))
+        if sync_folder:
+            recorder.sync(os.path.dirname(name), 0, lambda: None)
 
 
 class _File(apsw.VFSFile):

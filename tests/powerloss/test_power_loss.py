@@ -27,6 +27,7 @@ def run(*args: object) -> tuple[int, list[dict[str, Any]]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("durability", ["full", "normal"])
 def test_power_loss_takes_a_bus_back_to_an_earlier_moment_at_most(durability: str) -> None:
     """X-40, promises 1 to 9: `full` loses nothing that was told, `normal` only the newest."""
@@ -37,6 +38,7 @@ def test_power_loss_takes_a_bus_back_to_an_earlier_moment_at_most(durability: st
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("lie", "workload", "durability"),
     [
@@ -49,7 +51,7 @@ def test_power_loss_takes_a_bus_back_to_an_earlier_moment_at_most(durability: st
 def test_disk_whose_syncs_are_lies_is_found_out(lie: str, workload: str, durability: str) -> None:
     """What is examined can be found bad: else the tests above would show nothing."""
     code, reports = run(
-        "--durability", durability, "--workload", workload, "--sample", 60, "--unsynced", lie
+        "--durability", durability, "--workload", workload, "--sample", 20, "--unsynced", lie
     )
     assert code == 1
     assert reports[0]["bad"]
