@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: How many bytes of a blob are held in memory while it streams.
 CHUNK_BYTES = 1024 * 1024
 
+#: How many blobs are remembered to be on the disk: to sync a folder again takes a while.
+_REMEMBERED = 1000
+
 _REF = re.compile(r"sha256-[0-9a-f]{64}", re.ASCII)
 _TEMPORARY = ".tmp-"
 
@@ -29,6 +32,8 @@ class BlobStore:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
+        # The inodes of blobs whose names are on the disk, as far as this process knows.
+        self._synced: dict[str, int] = {}
 
     def put(self, content: bytes | BinaryIO) -> str:
         """Store bytes, or all that a binary stream still has, and return their name.
@@ -43,7 +48,6 @@ class BlobStore:
             if isinstance(content, bytes):
                 ref = _name(_sha256(content))
                 if self._is_stored(ref, len(content)):
-                    sync_directory(self._directory)  # who stored it may have died before this
                     return ref
                 content = io.BytesIO(content)
             return self._put_stream(content)
@@ -58,7 +62,7 @@ class BlobStore:
             ref, size = _write(temporary, content)
             if not self._is_stored(ref, size):
                 os.replace(temporary, self._path(ref))
-            sync_directory(self._directory)
+                sync_directory(self._directory)
         finally:
             _remove(temporary)
         return ref
@@ -182,7 +186,8 @@ class BlobStore:
     def _is_stored(self, ref: str, size: int) -> bool:
         """Whether the blob is there; then it counts as used now, so that the collector waits.
 
-        One of another size than it must have does not count, and so is replaced.
+        One of another size than it must have does not count, and so is replaced. Who stored it
+        may have died before its name was on the disk.
         """
         path = self._path(ref)
         try:
@@ -192,6 +197,11 @@ class BlobStore:
             os.utime(path, ns=(time.time_ns(), found.st_mtime_ns))
         except FileNotFoundError:
             return False
+        if self._synced.get(ref) != found.st_ino:
+            sync_directory(self._directory)
+            if len(self._synced) >= _REMEMBERED:
+                self._synced.clear()
+            self._synced[ref] = found.st_ino
         return True
 
     def _open(self, ref: str) -> BinaryIO:

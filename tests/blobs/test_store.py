@@ -241,7 +241,8 @@ def test_blob_is_on_disk_before_its_name_is(bus: Bus, monkeypatch: pytest.Monkey
     monkeypatch.setattr("ackbus.blobs.store.os.replace", replace)
     bus.blobs.put(b"content")
     assert steps == ["fsync file", "replace", "fsync folder"]
-    bus.blobs.put(b"content")  # who stored it may have died before the last step
+    for _ in range(3):  # who stored it may have died before the last step: once is enough
+        bus.blobs.put(b"content")
     assert steps[3:] == ["fsync folder"]
 
 
