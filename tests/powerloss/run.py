@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkstemp
 from typing import Any
 
 from disk import WAYS, Disk, State
@@ -47,11 +47,15 @@ class Task:
     seed: int
     sample: int
     unsynced: tuple[str, ...] = ()
+    record: Path | None = None
 
 
 @dataclass
 class Report:
-    """What was found; `bad` has where the power failed, how, and what was wrong then."""
+    """What was found; `bad` has where the power failed, how, and what was wrong then.
+
+    No run is like another, so the record of a bad one is kept: `--record` looks at it again.
+    """
 
     workload: str
     durability: str
@@ -61,17 +65,17 @@ class Report:
     states: int = 0
     bad: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    record: str | None = None
 
 
-def record(task: Task) -> dict[str, Any]:
-    """Run a workload in a process of its own, and return its record."""
-    with TemporaryDirectory() as folder:
-        output = Path(folder, "record")
-        script = Path(__file__).with_name("record.py")
-        arguments = [task.workload, task.durability, output, *task.unsynced]
-        subprocess.run([sys.executable, script, *arguments], check=True)
-        loaded: dict[str, Any] = pickle.loads(output.read_bytes())
-        return loaded
+def record(task: Task) -> Path:
+    """Run a workload in a process of its own, and return the file with its record."""
+    fd, output = mkstemp(prefix="power-loss-")
+    os.close(fd)
+    script = Path(__file__).with_name("record.py")
+    arguments = [task.workload, task.durability, output, *task.unsynced]
+    subprocess.run([sys.executable, script, *arguments], check=True)
+    return Path(output)
 
 
 def check_record(recorded: dict[str, Any]) -> None:
@@ -93,7 +97,8 @@ def check_record(recorded: dict[str, Any]) -> None:
 def examine_workload(task: Task) -> Report:
     """Cut one workload at all points, or at some."""
     begun = time.monotonic()
-    recorded = record(task)
+    file = task.record or record(task)
+    recorded = pickle.loads(file.read_bytes())
     check_record(recorded)
     report = Report(task.workload, task.durability, task.seed)
     chance = Random(f"{task.seed} {task.workload}")
@@ -104,6 +109,10 @@ def examine_workload(task: Task) -> Report:
             report.bad.append(f"after event {cut.index} ({way}): {trouble}")
             if len(report.bad) == ENOUGH:
                 break
+    if report.bad and not task.unsynced:
+        report.record = str(file)
+    elif file != task.record:
+        file.unlink()
     report.seconds = round(time.monotonic() - begun, 1)
     return report
 
@@ -188,9 +197,10 @@ def main() -> int:
     parser.add_argument(
         "--unsynced", nargs="*", default=(), help="let syncs of files of these beginnings be lies"
     )
+    parser.add_argument("--record", type=Path, help="look at a record again (with --workload)")
     given = parser.parse_args()
     tasks = [
-        Task(workload, durability, given.seed, given.sample, tuple(given.unsynced))
+        Task(workload, durability, given.seed, given.sample, tuple(given.unsynced), given.record)
         for durability in ([given.durability] if given.durability else ["full", "normal"])
         for workload in ([given.workload] if given.workload else WORKLOADS)
     ]
@@ -225,6 +235,8 @@ def _show(report: Report, as_json: bool) -> None:
     if report.workload != "all":
         for line in report.bad:
             print(f"    {line}", flush=True)
+        if report.record:
+            print(f"    the record of it: {report.record}", flush=True)
 
 
 if __name__ == "__main__":
