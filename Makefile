@@ -21,8 +21,8 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types snippets bench bench-smoke bench-report servers \
-        fmt venv venv-editable clean
+.PHONY: help demo test check format lint types snippets powerloss bench bench-smoke bench-report \
+        servers fmt venv venv-editable clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ types: venv  ## check the types of the installed package (errors name the source
 
 snippets: venv  ## run the commands and programs of README.md and docs/
 	$(BIN)/pytest $(DOCUMENTS)
+
+powerloss: venv  ## lose power at every recorded point of every workload, and look at what is left
+	$(BIN)/python tests/powerloss/run.py
 
 # Each file of bench/ that asks a question; the others are what they share.
 SHARES  := measure payloads peers floors listening report generator scale_acts scale_plot

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: How many bytes of a blob are held in memory while it streams.
 CHUNK_BYTES = 1024 * 1024
 
+#: How many blobs are remembered to be on the disk: to sync a folder again takes a while.
+_REMEMBERED = 1000
+
 _REF = re.compile(r"sha256-[0-9a-f]{64}", re.ASCII)
 _TEMPORARY = ".tmp-"
 
@@ -35,6 +38,8 @@ class BlobStore:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
+        # The inodes of blobs whose names are on the disk, as far as this process knows.
+        self._synced: dict[str, int] = {}
 
     def put(self, content: bytes | BinaryIO) -> str:
         """Store bytes, or all that a binary stream still has, and return their name.
@@ -62,8 +67,7 @@ class BlobStore:
                 refs = [self._write_if_new(content, new, stack) for content in contents]
                 for ref, path in new.items():
                     os.replace(path, self._path(ref))
-            # Also when all were there: who has put them may not have come to this point yet.
-            sync_directory(self._directory)
+            self._sync_names(refs)
         except OSError as error:
             raise _unwritable(self._directory, error) from error
         return refs
@@ -227,6 +231,16 @@ class BlobStore:
         except FileNotFoundError:
             return False
         return True
+
+    def _sync_names(self, refs: list[str]) -> None:
+        """Wait until blobs are on the disk by name; who stored one before may not have waited."""
+        inodes = {ref: os.lstat(self._path(ref)).st_ino for ref in refs}
+        if inodes.items() <= self._synced.items():
+            return
+        sync_directory(self._directory)
+        if len(self._synced) >= _REMEMBERED:
+            self._synced.clear()
+        self._synced.update(inodes)
 
     def _open(self, ref: str) -> BinaryIO:
         path = self._path(ref)

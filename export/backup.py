@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ..bus import Bus
@@ -88,11 +89,12 @@ def back_up(
         os.makedirs(fresh, mode=0o700, exist_ok=True)
         lock = _lock(fresh)
         try:
-            _clear(fresh)  # of a process that died here
+            _clear(fresh, Layout(fresh).write_lock)  # of a process that died here
             backup = _Copier(bus, Layout(fresh), on_progress).run(target)
             _put_in_place(fresh, target)
         except BaseException:
-            shutil.rmtree(fresh, ignore_errors=True)
+            with suppress(OSError):
+                _remove(fresh, Layout(fresh).write_lock)
             raise
         finally:
             lock.close()
@@ -148,12 +150,23 @@ def _lock(fresh: str) -> FileLock:
     return lock
 
 
-def _clear(fresh: str) -> None:
-    for entry in list(os.scandir(fresh)):
+def _clear(folder: str, but_for: str) -> None:
+    for entry in list(os.scandir(folder)):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)
-        elif entry.path != Layout(fresh).write_lock:
+        elif entry.path != but_for:
             os.unlink(entry.path)
+
+
+def _remove(folder: str, sign: str) -> None:
+    """Remove a folder of ours; the file by which the next one knows it goes last.
+
+    Else what a process leaves that dies on the way would be somebody's folder, and in the way.
+    """
+    _clear(folder, but_for=sign)
+    if os.path.exists(sign):
+        os.unlink(sign)
+    os.rmdir(folder)
 
 
 def _put_in_place(fresh: str, target: str) -> None:
@@ -162,12 +175,12 @@ def _put_in_place(fresh: str, target: str) -> None:
     earlier = target + REPLACED
     if os.path.exists(target):
         if os.path.exists(earlier):  # of a process that died at the end of this
-            shutil.rmtree(earlier)
+            _remove(earlier, os.path.join(earlier, MARK))
         os.rename(target, earlier)
     os.rename(fresh, target)
     sync_directory(parent)
     if os.path.exists(earlier):
-        shutil.rmtree(earlier)
+        _remove(earlier, os.path.join(earlier, MARK))
 
 
 class _Copier:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Queries
+from ..schema import Queries, boot_id
 from .jsonl_file import stamp_of
 
 TYPE_CHECKING = False
@@ -40,8 +40,11 @@ class Position:
 
 
 def _mark(seq: int, stamp: Stamp) -> str:
-    """Return what changes with the file, and when somebody sets the position."""
-    return " ".join(map(str, (seq, *stamp)))
+    """Return what changes with the file, when somebody sets the position, and with a power loss.
+
+    The file is not synced, so a power loss may take any of its bytes and leave its stamp.
+    """
+    return " ".join(map(str, (seq, *stamp, boot_id())))
 
 
 class Rotation:

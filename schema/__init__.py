@@ -57,7 +57,7 @@ from .names import (
     check_type,
     check_unicode,
 )
-from .processes import is_running, leave_signals, start_thread
+from .processes import boot_id, is_running, leave_signals, start_thread
 from .queries import Queries
 from .sqlite import check_sqlite_version
 from .times import MAX_TS_MS, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
@@ -150,6 +150,7 @@ __all__ = [
     "Upgrade",
     "WrongProcess",
     "bad",
+    "boot_id",
     "check_agent",
     "check_id",
     "check_lease_name",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import apsw
@@ -9,7 +10,13 @@ import apsw
 from .database import BUSY_TIMEOUT_MS
 from .errors import BusUnusable
 from .file_lock import FileLock
-from .layout import BUS_DIRECTORY, Layout, refuse_links, refuse_network_filesystem
+from .layout import (
+    BUS_DIRECTORY,
+    Layout,
+    refuse_links,
+    refuse_network_filesystem,
+    sync_directory,
+)
 from .sqlite import check_sqlite_version, translate
 
 #: What git must not see: the file and its helpers change with every message. `bus.jsonl`, and
@@ -55,10 +62,10 @@ def create(directory: str | os.PathLike[str]) -> bool:
         raise BusUnusable(f"can't make a bus in {layout.directory}: {error.strerror}") from error
     lock.acquire(timeout_s=BUSY_TIMEOUT_MS / 1000)
     try:
+        _write_gitignore(layout)  # first: with the file its name comes onto the disk
         made = _create_tables(layout)
         if made and os.path.basename(layout.directory) == BUS_DIRECTORY:
             os.chmod(layout.directory, 0o700)  # a clone of git made it, and gave all a look into it
-        _write_gitignore(layout)
     except apsw.Error as error:
         raise translate(error, layout) from error
     except OSError as error:
@@ -82,6 +89,7 @@ def _create_tables(layout: Layout) -> bool:
     for leftover in (fresh, fresh + "-journal"):  # of a process that died here
         if os.path.exists(leftover):
             os.unlink(leftover)
+    _sync_names_of(layout.directory)
     connection = apsw.Connection(fresh)
     try:
         # So that pages can be given back to the system after archiving, some at a time.
@@ -94,15 +102,34 @@ def _create_tables(layout: Layout) -> bool:
     finally:
         connection.close()
     os.rename(fresh, layout.database)
+    sync_directory(layout.directory)
     return True
+
+
+def _sync_names_of(directory: str) -> None:
+    """Wait until a directory is on the disk by name, and so are those above it.
+
+    Which of them are new can't be known: who made them may have died. What this user may not read,
+    and what is on a filesystem that does not sync, was there before.
+    """
+    above = os.path.dirname(directory)
+    try:
+        sync_directory(above)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS):
+            raise
+    if above != directory:
+        _sync_names_of(above)
 
 
 def _write_gitignore(layout: Layout) -> None:
     path = _gitignore(layout)
-    if not os.path.exists(path):
+    if not os.path.exists(path) or os.stat(path).st_size == 0:  # a power loss may leave it empty
         with open(path, "w", encoding="utf-8") as file:
             os.chmod(path, 0o600)
             file.write(_GITIGNORE)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _gitignore(layout: Layout) -> str:

@@ -1,8 +1,12 @@
-"""Starting threads so that signals find their way, and asking whether a process is there."""
+"""Processes: starting threads so that signals find their way, who is there, which boot this is."""
 
 from __future__ import annotations
 
 import os
+from functools import cache
+
+#: Where Linux tells it.
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,3 +51,13 @@ def is_running(pid: int) -> bool:
     except OSError:
         return True  # another user's
     return True
+
+
+@cache
+def boot_id() -> str:
+    """Return what is another text after every start of the system; empty where it doesn't tell."""
+    try:
+        with open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -198,13 +198,11 @@ def test_a_killed_backup_leaves_nothing_that_looks_like_one(
             if ended != -signal.SIGKILL:
                 assert ended == 0
                 break
-            found = [path for path in (target, tmp_path / "copy.replaced") if path.exists()]
-            assert bool(found) or not with_earlier
-            for path in found:
-                with Bus.open(path) as copy:
+            if not target.exists() and with_earlier:  # beside a later one it is being removed
+                (tmp_path / "copy.replaced").rename(target)
+            if target.exists():
+                with Bus.open(target) as copy:
                     assert lines(copy) == lines(full_bus)
-                if path.name == "copy.replaced" and not target.exists():
-                    path.rename(target)
         assert step > 10
         shutil.rmtree(target)
         shutil.rmtree(tmp_path / "copy.unfinished", ignore_errors=True)

@@ -400,6 +400,30 @@ def test_a_file_replaced_under_the_exporter_is_taken_up(bus: Bus, following: Exp
     wait_until(lambda: exported(bus) == log_lines(bus))
 
 
+def test_a_file_that_a_power_loss_harmed_is_not_gone_on_with(
+    bus: Bus, bus_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-86, promise 8: bytes that were not synced may be lost where size and time are not."""
+    monkeypatch.setattr("ackbus.export.position.boot_id", lambda: "before the power loss")
+    for n in range(3):
+        bus.publish("note", n, from_agent="bob")
+    Exporter(bus).export_once()
+    jsonl = bus_dir / "bus.jsonl"
+    there = jsonl.stat()
+    with jsonl.open("r+b") as file:
+        file.seek(there.st_size // 2)
+        file.write(bytes(20))
+    os.utime(jsonl, ns=(there.st_atime_ns, there.st_mtime_ns))
+
+    monkeypatch.setattr("ackbus.export.position.boot_id", lambda: "after it")
+    bus.publish("note", 3, from_agent="bob")
+    with pytest.raises(NotImported, match="was not written by a bus"):
+        Exporter(bus).export_once()
+    jsonl.unlink()
+    Exporter(bus).export_once()
+    assert [json.loads(line)["seq"] for line in jsonl.read_bytes().splitlines()] == [1, 2, 3, 4]
+
+
 def test_tail_sees_whole_lines_as_they_come(bus: Bus, following: Exporter) -> None:
     """M-83, C-09: `tail -f` on the growing file; every line parses, none is missing."""
     tail = subprocess.Popen(
