@@ -8,6 +8,7 @@ import math
 import os
 import re
 import time
+from contextlib import suppress
 
 from ..schema import BlobAltered, BlobMissing, BusUnusable, InvalidInput, sync_directory
 
@@ -50,7 +51,8 @@ class BlobStore:
             raise _unwritable(self._directory, error) from error
 
     def _put_stream(self, content: BinaryIO) -> str:
-        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):  # not its parents: what is no bus must not look like one
+            os.mkdir(self._directory, 0o700)
         name = f"{_TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}"
         temporary = os.path.join(self._directory, name)
         try:

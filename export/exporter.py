@@ -7,7 +7,15 @@ import time
 from contextlib import closing, suppress
 
 from ..bus import RECHECK_S
-from ..schema import AckbusError, FileLock, InvalidInput, Refused, TimedOut, start_thread
+from ..schema import (
+    AckbusError,
+    BusMoved,
+    FileLock,
+    InvalidInput,
+    Refused,
+    TimedOut,
+    start_thread,
+)
 from .position import Position
 from .replaced import NotImported, refuse_unknown
 from .writer import Writer, unwritable
@@ -146,6 +154,7 @@ class Exporter:
             ExporterRunning: another exporter is at work.
             Refused: a line of the file was not written by a bus, or a file that is no part of it
                 is where the next one must go.
+            BusMoved: the bus is no longer where it was.
         """
         lock = self._lock_or_raise()
         writer = Writer(self._bus)
@@ -218,7 +227,7 @@ class Exporter:
             writer.catch_up()
             self._trouble = ""
         except AckbusError as error:
-            if isinstance(error, Refused) and not isinstance(error, NotImported):
+            if isinstance(error, (Refused, BusMoved)) and not isinstance(error, NotImported):
                 raise
             if str(error) == self._trouble:
                 return  # it was said before

@@ -21,6 +21,7 @@ from .errors import (
     WrongProcess,
 )
 from .layout import BUS_DIRECTORY, Layout, refuse_network_filesystem
+from .place import Place
 from .sqlite import check_sqlite_version, translate
 from .times import now_ms
 from .transactions import ThreadState, WriteTransaction
@@ -88,6 +89,7 @@ class Database:
         self.checkpointer = Checkpointer(self)
         self._closed = False
         self._check_directory()
+        self.place = Place(self.layout.database)
         found = self.schema_version()
         if found != SCHEMA_VERSION and not any_version:
             raise other_version(self.layout, found)
@@ -222,6 +224,7 @@ class Database:
             )
         if self._closed:
             raise AckbusError("this bus has been closed")
+        self.place.check()
         try:
             thread: ThreadState = self._threads.state
         except AttributeError:
@@ -247,7 +250,9 @@ class Database:
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             connection.wal_autocheckpoint(INLINE_PAGES)
         except apsw.Error as error:
+            self.place.look()
             raise translate(error, self.layout) from error
+        self.place.look()  # it was opened by its name, and may be another by now
         return connection
 
     def _check_directory(self) -> None:

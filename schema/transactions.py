@@ -72,6 +72,7 @@ class ThreadState:
         "depth",
         "layout",
         "lock",
+        "place",
     )
 
     def __init__(self, database: Database) -> None:
@@ -79,6 +80,7 @@ class ThreadState:
         self.checkpointer = database.checkpointer
         self.changes_seen = -LOOK_AFTER_CHANGES  # the first write looks: there may be no other
         self.layout = database.layout
+        self.place = database.place
         self.lock: FileLock | None = None
         self.depth = 0
         self.after_commit: dict[Callable[[], None], None] = {}
@@ -121,6 +123,7 @@ class ThreadState:
                 then()
         finally:
             self._unlock()
+        self.place.check()  # after the commit: it may have waited for long
         self._checkpoint_if_due()
         return rows
 
@@ -172,6 +175,7 @@ class ThreadState:
         finally:
             self._unlock()
         if commit:
+            self.place.check()
             self._checkpoint_if_due()
 
     def _checkpoint_if_due(self) -> None:

@@ -1,7 +1,5 @@
 """No disk, no descriptors, a fork: one clear error, nothing half, and all well again after."""
 
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,26 +7,8 @@ import pytest
 from ackbus import Bus, BusUnusable, Inbox
 
 from ..concurrency.actors import StartActor
+from .conftest import SmallDisk
 from .evidence import raw_rows
-
-DISK_KIB = 2048
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A filesystem of 2 MiB; only root can mount one."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    options = f"size={DISK_KIB}k"
-    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("no mount command here")
-    if done.returncode != 0:
-        pytest.skip(f"can't mount a small disk here: {done.stderr.strip()}")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 def fill(bus: Bus, payload: str) -> BusUnusable:
@@ -43,12 +23,11 @@ def fill(bus: Bus, payload: str) -> BusUnusable:
 
 @pytest.mark.parametrize("payload_bytes", [3000, 100_000], ids=["rows", "blobs"])
 def test_a_full_disk_gives_one_clear_error_and_no_harm(
-    payload_bytes: int, small_disk: Path
+    payload_bytes: int, small_disk: SmallDisk
 ) -> None:
     """M-06, M-29, M-90, promise 11: the log is as it was, and works again when there is space."""
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(b"x" * 300_000)
-    bus_dir = small_disk / "bus"
+    small_disk.leave(400)
+    bus_dir = small_disk.path / "bus"
     with Bus.init(bus_dir) as bus:
         error = fill(bus, "x" * payload_bytes)
         assert str(error).endswith("is full; nothing was stored")
@@ -59,7 +38,7 @@ def test_a_full_disk_gives_one_clear_error_and_no_harm(
         assert stored > 5
         assert not list((bus_dir / "blobs").glob(".tmp-*"))
 
-        ballast.unlink()
+        small_disk.make_room()
         assert bus.publish("after", from_agent="ours").seq == stored + 1
         inbox = Inbox(bus, "ann")
         assert inbox.ack(stored) == stored
@@ -67,11 +46,10 @@ def test_a_full_disk_gives_one_clear_error_and_no_harm(
     assert [row[0] for row in raw_rows(bus_dir)] == list(range(1, stored + 2))
 
 
-def test_an_acknowledgement_on_a_full_disk_is_refused_whole(small_disk: Path) -> None:
+def test_an_acknowledgement_on_a_full_disk_is_refused_whole(small_disk: SmallDisk) -> None:
     """M-37, promise 11: either the cursor moved, or there is an error and it did not."""
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(b"x" * 200_000)
-    with Bus.init(small_disk / "bus") as bus:
+    small_disk.leave(400)
+    with Bus.init(small_disk.path / "bus") as bus:
         fill(bus, "x" * 3000)
         inbox = Inbox(bus, "ann")
         try:
@@ -79,7 +57,7 @@ def test_an_acknowledgement_on_a_full_disk_is_refused_whole(small_disk: Path) ->
         except BusUnusable:
             moved = 0
         assert inbox.position == moved
-        ballast.unlink()
+        small_disk.make_room()
         assert inbox.ack(1) == 1
 
 
