@@ -10,7 +10,14 @@ import re
 import time
 from contextlib import suppress
 
-from ..schema import BlobAltered, BlobMissing, BusUnusable, InvalidInput, sync_directory
+from ..schema import (
+    BlobAltered,
+    BlobMissing,
+    BusUnusable,
+    InvalidInput,
+    disk_full,
+    sync_directory,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -256,5 +263,5 @@ def _remove(path: str) -> None:
 
 def _unwritable(directory: str, error: OSError) -> BusUnusable:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return BusUnusable(f"the disk under {directory} is full; nothing was stored")
+        return disk_full(directory)
     return BusUnusable(f"a blob can't be written in {directory}: {error.strerror}")

@@ -15,10 +15,11 @@ from ..schema import (
     Refused,
     TimedOut,
     start_thread,
+    unwritable,
 )
 from .position import Position
 from .replaced import NotImported, refuse_unknown
-from .writer import Writer, unwritable
+from .writer import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -25,6 +25,8 @@ from .errors import (
     UnknownRecipient,
     UnknownRecipientWarning,
     WrongProcess,
+    disk_full,
+    unwritable,
 )
 from .file_lock import FileLock
 from .layout import (
@@ -58,7 +60,7 @@ from .names import (
 )
 from .processes import is_running, leave_signals, start_thread
 from .queries import Queries
-from .sqlite import check_sqlite_version
+from .sqlite import check_sqlite_version, means_full
 from .times import MAX_TS_MS, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
 
 TYPE_CHECKING = False
@@ -160,6 +162,7 @@ __all__ = [
     "copy_database",
     "create",
     "decode",
+    "disk_full",
     "encode",
     "examine",
     "find_bus",
@@ -168,6 +171,7 @@ __all__ = [
     "is_running",
     "keep_out_of_git",
     "leave_signals",
+    "means_full",
     "message_of_line",
     "new_id",
     "now_ms",
@@ -180,6 +184,7 @@ __all__ = [
     "parse_ts",
     "start_thread",
     "sync_directory",
+    "unwritable",
     "upgrade",
     "user_bus",
     "warn",

@@ -13,7 +13,7 @@ from .before_upgrade import note_old_programs
 from .copying import copy_database
 from .create import keep_out_of_git
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, other_version
-from .errors import BusUnusable
+from .errors import BusUnusable, unwritable
 from .layout import sync_directory
 
 TYPE_CHECKING = False
@@ -114,9 +114,7 @@ def _back_up(database: Database, version: int) -> str:
             raise
         sync_directory(directory)
     except OSError as error:
-        raise BusUnusable(
-            f"the bus in {directory} can't be copied: {error.strerror}; nothing was changed"
-        ) from error
+        raise BusUnusable(f"nothing was changed: {unwritable(path, error)}") from error
     return path
 
 
@@ -124,7 +122,7 @@ def _copy(database: Database, path: str) -> None:
     try:
         copy_database(database, path)
     except BusUnusable as error:
-        raise BusUnusable(f"{error}; nothing was changed") from error
+        raise BusUnusable(f"nothing was changed: {error}") from error
 
 
 def _remove(path: str) -> None:

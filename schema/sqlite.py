@@ -6,7 +6,7 @@ import os
 
 import apsw
 
-from .errors import AckbusError, BusBusy, BusUnusable, RowRefused
+from .errors import AckbusError, BusBusy, BusUnusable, RowRefused, disk_full
 from .layout import Layout
 
 #: SQLite releases below these can corrupt a file when checkpoints run back to back
@@ -34,8 +34,8 @@ def translate(error: apsw.Error, layout: Layout) -> AckbusError:
     where = layout.directory
     if isinstance(error, apsw.BusyError):
         return BusBusy(f"another program has kept the bus in {where} locked; try again")
-    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _is_full(where)):
-        return BusUnusable(f"the disk under {where} is full; nothing was stored")
+    if means_full(error, where):
+        return disk_full(where)
     if isinstance(error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)):
         return BusUnusable(f"the bus in {where} can't be written by this user: {error}")
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
@@ -46,9 +46,14 @@ def translate(error: apsw.Error, layout: Layout) -> AckbusError:
     return kind(f"the bus in {where} refused a statement: {error}")
 
 
-def _is_full(directory: str) -> bool:
-    """Whether a disk has no room: SQLite calls it an I/O error when it makes its shared memory."""
-    try:
-        return os.statvfs(directory).f_bavail == 0
-    except OSError:
-        return False
+def means_full(error: Exception, directory: str) -> bool:
+    """Whether an error of SQLite's is that the disk under a directory is full.
+
+    It calls that an I/O error when it has no room for its shared memory.
+    """
+    if isinstance(error, apsw.IOError):
+        try:
+            return os.statvfs(directory).f_bavail == 0
+        except OSError:
+            return False
+    return isinstance(error, apsw.FullError)

@@ -30,7 +30,7 @@ def test_a_full_disk_gives_one_clear_error_and_no_harm(
     bus_dir = small_disk.path / "bus"
     with Bus.init(bus_dir) as bus:
         error = fill(bus, "x" * payload_bytes)
-        assert str(error).endswith("is full; nothing was stored")
+        assert str(error).endswith("is full; nothing was stored; make room, then try again")
         assert "\n" not in str(error)
         stored = bus.log.newest_seq()
         payloads = [message.payload for message in bus.read()]
