@@ -23,6 +23,7 @@ from ..schema import (
     keep_out_of_git,
     means_full,
     unwritable,
+    why_not_opened,
 )
 from .archive import SegmentMissing
 from .search_rating import rating, weights
@@ -307,6 +308,9 @@ class SearchIndex:
             return unwritable(path, error)
         if means_full(error, self._layout.directory):
             return unwritable(path, OSError(errno.ENOSPC, str(error)))
+        why = why_not_opened(self._layout.directory)
+        if why is not None:
+            return why
         return BusUnusable(f"the search index {path} can't be used: {error}")
 
 

@@ -25,8 +25,6 @@ from .errors import (
     UnknownRecipient,
     UnknownRecipientWarning,
     WrongProcess,
-    disk_full,
-    unwritable,
 )
 from .file_lock import FileLock
 from .layout import (
@@ -60,8 +58,9 @@ from .names import (
 )
 from .processes import is_running, leave_signals, start_thread
 from .queries import Queries
-from .sqlite import check_sqlite_version, means_full
+from .sqlite import check_sqlite_version
 from .times import MAX_TS_MS, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
+from .trouble import disk_full, means_full, unwritable, why_not_opened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -188,6 +187,7 @@ __all__ = [
     "upgrade",
     "user_bus",
     "warn",
+    "why_not_opened",
 ]
 
 

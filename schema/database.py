@@ -25,6 +25,7 @@ from .place import Place
 from .sqlite import check_sqlite_version, translate
 from .times import now_ms
 from .transactions import ThreadState, WriteTransaction
+from .trouble import read_only, unreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -262,16 +263,12 @@ class Database:
         except FileNotFoundError:
             exists = False
         except OSError as error:
-            raise BusUnusable(
-                f"the bus in {layout.directory} can't be reached: {error.strerror}"
-            ) from error
+            raise unreachable(layout.directory, error) from error
         if not exists:
             raise no_bus(layout)
-        if not (os.access(layout.directory, os.W_OK) and os.access(layout.database, os.W_OK)):
-            raise BusUnusable(
-                f"the bus in {layout.directory} is read-only for this user; a bus needs write"
-                " access even for reading"
-            )
+        closed = read_only(layout.directory)
+        if closed is not None:
+            raise closed
         refuse_network_filesystem(layout.directory)
 
 

@@ -6,9 +6,6 @@ behind it are attributes, so that programs never parse the text.
 
 from __future__ import annotations
 
-import errno
-import os
-
 
 class AckbusError(Exception):
     """The root of every error of this package.
@@ -175,20 +172,3 @@ class BlobMissing(NotFound, FileNotFoundError):
 
 class BlobAltered(AckbusError):
     """A blob's bytes do not give the hash in its name."""
-
-
-def disk_full(directory: str) -> BusUnusable:
-    """Return the error for a disk without room, where nothing of what was begun is left."""
-    return BusUnusable(
-        f"the disk under {directory} is full; nothing was stored; make room, then try again"
-    )
-
-
-def unwritable(path: str, error: OSError) -> BusUnusable:
-    """Return the error for a file beside the log that the system refuses to write."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return BusUnusable(
-            f"the disk under {os.path.dirname(path)} is full: {os.path.basename(path)} can't be"
-            " written; make room, then try again"
-        )
-    return BusUnusable(f"{path} can't be written: {error.strerror}")

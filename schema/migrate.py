@@ -13,8 +13,9 @@ from .before_upgrade import note_old_programs
 from .copying import copy_database
 from .create import keep_out_of_git
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, other_version
-from .errors import BusUnusable, unwritable
+from .errors import BusUnusable
 from .layout import sync_directory
+from .trouble import unwritable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

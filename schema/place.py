@@ -10,6 +10,7 @@ import os
 import time
 
 from .errors import BusMoved
+from .trouble import unreachable
 
 #: How long a look is trusted, in seconds. A publish has the time for many looks at a thousandth of
 #: its cost, and what is published so shortly after a move is as good as published before it.
@@ -27,27 +28,33 @@ class Place:
         self._due_s = 0.0
 
     def check(self) -> None:
-        """Look whether the file is there, unless that was just done.
-
-        Raises:
-            BusMoved: it is not, or another is. As long as that is so, each look says it.
-        """
+        """Look whether the file is there, unless that was just done; raises as `look` does."""
         now_s = time.monotonic()
         if now_s >= self._due_s:
             self.look()
             self._due_s = now_s + TRUSTED_S
 
     def look(self) -> None:
-        """Look whether the file is there; raises as `check` does."""
-        if _identity(self._path) != self._found:
+        """Look whether the file is there.
+
+        Raises:
+            BusMoved: it is not, or another is. As long as that is so, each look says it.
+            BusUnusable: this user may no longer see it.
+        """
+        try:
+            is_there = _identity(self._path) == self._found
+        except OSError as error:
+            self._due_s = 0.0
+            raise unreachable(os.path.dirname(self._path), error) from error
+        if not is_there:
             self._due_s = 0.0
             raise BusMoved(os.path.dirname(self._path))
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return what tells a file from any other; None when it can't be seen."""
+    """Return what tells a file from any other; None when there is none."""
     try:
         found = os.stat(path)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import apsw
 
-from .errors import AckbusError, BusBusy, BusUnusable, RowRefused, disk_full
+from .errors import AckbusError, BusBusy, BusUnusable, RowRefused
 from .layout import Layout
+from .trouble import disk_full, means_full, why_not_opened
 
 #: SQLite releases below these can corrupt a file when checkpoints run back to back
 #: (the WAL-reset bug, fixed in 3.51.3 and, for older lines, in 3.50.7 and 3.44.6).
@@ -37,23 +36,11 @@ def translate(error: apsw.Error, layout: Layout) -> AckbusError:
     if means_full(error, where):
         return disk_full(where)
     if isinstance(error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)):
-        return BusUnusable(f"the bus in {where} can't be written by this user: {error}")
+        text = f"the bus in {where} can't be written by this user: {error}"
+        return why_not_opened(where) or BusUnusable(text)
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
         return BusUnusable(f"the file {layout.database} is damaged or is not a bus: {error}")
     if isinstance(error, apsw.IOError):
-        return BusUnusable(f"the disk under {where} failed: {error}")
+        return why_not_opened(where) or BusUnusable(f"the disk under {where} failed: {error}")
     kind = RowRefused if isinstance(error, apsw.ConstraintError) else AckbusError
     return kind(f"the bus in {where} refused a statement: {error}")
-
-
-def means_full(error: Exception, directory: str) -> bool:
-    """Whether an error of SQLite's is that the disk under a directory is full.
-
-    It calls that an I/O error when it has no room for its shared memory.
-    """
-    if isinstance(error, apsw.IOError):
-        try:
-            return os.statvfs(directory).f_bavail == 0
-        except OSError:
-            return False
-    return isinstance(error, apsw.FullError)

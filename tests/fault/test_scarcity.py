@@ -1,10 +1,11 @@
 """No disk, no descriptors, a fork: one clear error, nothing half, and all well again after."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, BusUnusable, Inbox
+from ackbus import Bus, BusUnusable, Inbox, Queue
 
 from ..concurrency.actors import StartActor
 from .conftest import SmallDisk
@@ -82,4 +83,54 @@ def test_an_ordinary_end_of_a_forked_child_harms_nobody(
         assert start("forker", bus_dir).end() == ["WrongProcess", 0]
         payloads = [message.payload for message in bus.read(from_seq=before + 1)]
         assert payloads == ["before", "own", "after"]
+    raw_rows(bus_dir)
+
+
+COMMANDS = {
+    "publish": ("publish", "note", "text", "--from", "ann"),
+    "publish a blob": ("publish", "note", "x" * 5000, "--from", "ann"),
+    "poll": ("poll", "bob"),
+    "ack": ("ack", "bob", "1"),
+    "tail": ("tail",),
+    "export": ("export",),
+    "search": ("search", "text"),
+    "archive": ("archive", "--older-than", "0s", "--idle-after", "0s"),
+    "run": ("run", "--type", "note", "--drain", "--", "cat"),
+    "listen": ("listen", "bob", "--drain", "--max-deliveries", "1", "--", "cat"),
+    "doctor": ("doctor",),
+}
+
+#: The ends of the lines that tell of missing descriptors.
+SAYS_WHY = ("Too many open files", "raise the limit (ulimit -n)")
+
+#: How many descriptors every command has to get along with.
+ENOUGH_DESCRIPTORS = 24
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_with_few_descriptors_fails_in_one_line_or_works(
+    name: str, bus: Bus, bus_dir: Path, bus_env: dict[str, str]
+) -> None:
+    """PITFALLS 8, 26: no traceback at any limit with which Python itself begins."""
+    Queue.create(bus, "note")
+    bus.publish("note", "text", from_agent="ann")
+    command = ["bus", *COMMANDS[name]]
+    codes = []
+    for limit in (7, 11, ENOUGH_DESCRIPTORS):
+        done = subprocess.run(
+            # By the shell: what is done between fork and exec would be done by a thread of ours.
+            ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *command],
+            cwd=bus_dir.parent,
+            env=bus_env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, (limit, done.stderr)
+        codes.append(done.returncode)
+        if done.returncode:
+            assert done.stderr.splitlines()[-1].endswith(SAYS_WHY), (limit, done.stderr)
+    assert codes[-1] == 0, "it has what it needs"
+    assert set(codes) <= {0, 1}
     raw_rows(bus_dir)
