@@ -14,6 +14,7 @@ from ..schema import (
     InvalidInput,
     Refused,
     TimedOut,
+    WrongProcess,
     start_thread,
     unwritable,
 )
@@ -40,6 +41,10 @@ STILL_S = 0.25
 
 #: The smallest size at which files are cut, in bytes: a directory is no place for one file a line.
 MIN_ROTATE_BYTES = 4096
+
+
+#: What doesn't pass by waiting; of what is refused, an import may still come.
+_FOR_GOOD = (Refused, BusMoved, WrongProcess)
 
 
 class ExporterRunning(Refused):
@@ -228,7 +233,7 @@ class Exporter:
             writer.catch_up()
             self._trouble = ""
         except AckbusError as error:
-            if isinstance(error, (Refused, BusMoved)) and not isinstance(error, NotImported):
+            if isinstance(error, _FOR_GOOD) and not isinstance(error, NotImported):
                 raise
             if str(error) == self._trouble:
                 return  # it was said before

@@ -11,6 +11,7 @@ from .errors import BusUnusable
 from .file_lock import FileLock
 from .layout import BUS_DIRECTORY, Layout, refuse_network_filesystem
 from .sqlite import check_sqlite_version, translate
+from .trouble import without_log
 
 #: What git must not see: the file and its helpers change with every message. `bus.jsonl`, and
 #: the blobs that its lines name, are for history.
@@ -88,7 +89,8 @@ def _create_tables(layout: Layout) -> bool:
         ddl = os.path.join(os.path.dirname(__file__), "schema.sql")
         with open(ddl, encoding="utf-8") as file, connection:
             connection.execute(file.read())
-        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        if ("wal",) not in connection.execute("PRAGMA journal_mode = WAL").fetchall():
+            raise without_log(layout.directory)
         os.chmod(fresh, 0o600)
     finally:
         connection.close()

@@ -25,7 +25,7 @@ from .place import Place
 from .sqlite import check_sqlite_version, translate
 from .times import now_ms
 from .transactions import ThreadState, WriteTransaction
-from .trouble import read_only, unreachable
+from .trouble import read_only, unreachable, without_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -218,11 +218,15 @@ class Database:
         self._closed = True
         self.close_thread()
 
-    def _thread(self) -> ThreadState:
+    def check_process(self) -> None:
+        """Raise `WrongProcess` in the child of a fork."""
         if os.getpid() != self._pid:
             raise WrongProcess(
                 "this bus was opened before a fork; open it again in the child process"
             )
+
+    def _thread(self) -> ThreadState:
+        self.check_process()
         if self._closed:
             raise AckbusError("this bus has been closed")
         self.place.check()
@@ -236,7 +240,7 @@ class Database:
         """Open one more connection, with the pragmas that the protocol asks for."""
         try:
             connection = apsw.Connection(self.layout.database, flags=apsw.SQLITE_OPEN_READWRITE)
-            connection.execute(
+            answers = connection.execute(
                 f"PRAGMA busy_timeout = {self._busy_timeout_ms};"
                 "PRAGMA foreign_keys = ON;"
                 "PRAGMA journal_mode = WAL;"
@@ -254,6 +258,9 @@ class Database:
             self.place.look()
             raise translate(error, self.layout) from error
         self.place.look()  # it was opened by its name, and may be another by now
+        if ("wal",) not in answers:
+            connection.close()
+            raise without_log(self.layout.directory)
         return connection
 
     def _check_directory(self) -> None:

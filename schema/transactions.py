@@ -31,6 +31,7 @@ class WriteTransaction:
         self._database = database
 
     def __enter__(self) -> apsw.Connection:
+        self._database.check_process()
         thread = self._thread
         if thread.depth == 0:
             thread.begin(self._database.write_timeout_s)
@@ -46,6 +47,8 @@ class WriteTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # The child of a fork must not end what is its parent's: both would write the same pages.
+        self._database.check_process()
         thread = self._thread
         thread.depth -= 1
         try:

@@ -49,6 +49,14 @@ def read_only(directory: str) -> BusUnusable | None:
     )
 
 
+def without_log(directory: str) -> BusUnusable:
+    """Return the error for a place where SQLite can't keep a write-ahead log."""
+    return BusUnusable(
+        f"{directory} is on a filesystem without shared memory for SQLite's write-ahead log;"
+        " put the bus on a local disk (--dir, or BUS_DIR)"
+    )
+
+
 def means_full(error: Exception, directory: str) -> bool:
     """Whether an error of SQLite's is that the disk under a directory is full.
 

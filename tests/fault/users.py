@@ -1,5 +1,6 @@
-"""Programs that use a bus for ever, each in one way, until it refuses: `python users.py ROLE BUS`.
+"""Programs that use a bus for ever, each in one way, until it refuses.
 
+`python users.py ROLE BUS [FILE]`: by how many milliseconds their clock is wrong stands in the file.
 They tell what they have done, as it is done, and at their end [the error's name, its text].
 """
 
@@ -8,9 +9,21 @@ import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from itertools import count
+from pathlib import Path
 
-from ackbus import AckbusError, Bus, Exporter, Inbox, Queue
+from ackbus import (
+    AckbusError,
+    Bus,
+    ClaimLost,
+    Draft,
+    Exporter,
+    Inbox,
+    LeaseLost,
+    Queue,
+)
 
 #: Between two acts of those who would else fill the disk, in seconds.
 PAUSE_S = 0.002
@@ -72,18 +85,39 @@ def follower(bus: Bus) -> None:
 
 
 def claimer(bus: Bus) -> None:
-    queue = Queue.create(bus, "note")
+    """Answers each message; a claim that is lost to a step of the clock comes again."""
+    queue = Queue.create(bus, "note", max_attempts=1000, backoff_s=0.01)
     while True:
         for claim in queue.claim("claimer"):
-            queue.complete(claim)
-            tell(claim.message.seq)
+            with suppress(ClaimLost):
+                queue.complete(claim, Draft("answer", claim.message.seq, from_agent="claimer"))
+                tell(claim.message.seq)
         time.sleep(PAUSE_S)
 
 
 def leaser(bus: Bus) -> None:
-    for number in count():
-        tell(bus.leases.acquire(f"task-{number}", "leaser") is not None)
+    """Takes one lease again and again, and tells its tokens."""
+    while True:
+        lease = bus.leases.acquire("often", "leaser")
+        if lease is not None:
+            tell(lease.token)
+            with suppress(LeaseLost):
+                bus.leases.release(lease)
         time.sleep(PAUSE_S)
+
+
+def renewer(bus: Bus) -> None:
+    """Keeps a short lease for as long as it can, and tells its token each time."""
+    lease = bus.leases.acquire("kept", "renewer", ttl_s=0.4)
+    assert lease is not None
+    while True:
+        tell(lease.token)
+        lease = bus.leases.renew(lease, ttl_s=0.4)
+        time.sleep(0.05)
+
+
+def stepped(offset: str) -> int:
+    return time.time_ns() // 1_000_000 + int(Path(offset).read_text())
 
 
 def exporter(bus: Bus) -> None:
@@ -92,7 +126,8 @@ def exporter(bus: Bus) -> None:
 
 
 if __name__ == "__main__":
-    with Bus.open(sys.argv[2]) as opened:
+    clock = {"clock": partial(stepped, *sys.argv[3:])} if sys.argv[3:] else {}
+    with Bus.open(sys.argv[2], **clock) as opened:
         try:
             globals()[sys.argv[1]](opened)
         except AckbusError as error:
