@@ -20,6 +20,7 @@ from .errors import (
     InvalidInput,
     WrongProcess,
 )
+from .inherited import let_go
 from .layout import BUS_DIRECTORY, Layout, refuse_network_filesystem
 from .place import Place
 from .sqlite import check_sqlite_version, translate
@@ -238,6 +239,8 @@ class Database:
 
     def connect(self) -> apsw.Connection:
         """Open one more connection, with the pragmas that the protocol asks for."""
+        self.check_process()
+        let_go(self.layout.database)
         try:
             connection = apsw.Connection(self.layout.database, flags=apsw.SQLITE_OPEN_READWRITE)
             answers = connection.execute(

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from ackbus import Bus
+
 from ..programs import run_program
 from .evidence import raw_rows
 
@@ -71,7 +73,7 @@ ACTS = {
     "import": lambda: import_jsonl(bus, io.BytesIO(bytes(message.to_line()) + b"\\n")),
     "back up": lambda: back_up(bus, where + "-backup"),
     "checkpoint": lambda: ackbus.bus.Maintenance(bus).checkpoint(),
-    "request": lambda: request(bus, "note", from_agent="child"),
+    "request": lambda: request(bus, "note.request", from_agent="child"),
     "check": lambda: check(bus, message.id),
     "trace": lambda: Trace.of(bus, message.id),
     "work": lambda: Worker(queue, print).run(drain=True),
@@ -110,6 +112,45 @@ def test_every_part_of_a_bus_refuses_a_forked_child(bus_dir: Path) -> None:
         '"of the child"',
         '"after"',
     ]
+
+
+OUTLIVES = """
+import os, sys
+from ackbus import Bus
+bus = Bus.open(sys.argv[1])
+for number in range(300):  # so many that the last to close it brings them over, and deletes the log
+    bus.publish("note", "x" * 500, from_agent="parent")
+opened, closed = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    own = Bus.open(sys.argv[1])
+    own.publish("child", "first", from_agent="child")
+    os.write(opened[1], b"!")
+    os.read(closed[0], 1)
+    own.publish("child", "second", from_agent="child")
+    os._exit(0)
+os.read(opened[0], 1)
+bus.close()
+if os.fork() == 0:
+    os.execv(sys.executable, [sys.executable, "-c", '''
+import sys
+from ackbus import Bus
+with Bus.open(sys.argv[1]) as bus:
+    bus.publish("other", from_agent="other")
+''', sys.argv[1]])
+os.wait()
+os.write(closed[1], b"!")
+os.wait()
+"""
+
+
+def test_a_child_that_outlives_its_parent_loses_nothing(bus: Bus, bus_dir: Path) -> None:
+    """PITFALLS 7, promise 1: SQLite in the child took the parent's locks for its own."""
+    bus.close()
+    run_program(OUTLIVES, bus_dir)
+    rows = raw_rows(bus_dir)
+    assert [payload for _, _, payload, _ in rows[300:]] == ['"first"', None, '"second"']
+    assert [seq for seq, *_ in rows] == list(range(1, 304))
 
 
 LEFT_BY_BOTH = """
