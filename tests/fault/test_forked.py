@@ -76,7 +76,7 @@ ACTS = {
     "request": lambda: request(bus, "note.request", from_agent="child"),
     "check": lambda: check(bus, message.id),
     "trace": lambda: Trace.of(bus, message.id),
-    "work": lambda: Worker(queue, print).run(drain=True),
+    "work": lambda: Worker(bus, queue).run(print, drain=True),
 }
 
 reader, writer = os.pipe()

@@ -8,6 +8,7 @@ import pytest
 from ackbus import Bus, BusUnusable, Inbox, Queue
 
 from ..concurrency.actors import StartActor
+from ..programs import run_program
 from .conftest import SmallDisk
 from .evidence import raw_rows
 
@@ -134,3 +135,30 @@ def test_a_command_with_few_descriptors_fails_in_one_line_or_works(
     assert codes[-1] == 0, "it has what it needs"
     assert set(codes) <= {0, 1}
     raw_rows(bus_dir)
+
+
+AGENTS = """
+import os, sys
+from ackbus import Bus, Exporter, Inbox, Queue
+
+with Bus.open(sys.argv[1]) as bus:
+    inboxes = [Inbox(bus, f"agent-{number}") for number in range(35)]
+    queue = Queue.create(bus, "note")
+    counts = []
+    with bus.heart("agent-0"), Exporter(bus):
+        for number in range(200):
+            bus.publish("note", "x" * (number % 2 * 5000), from_agent="ann")
+            for inbox in inboxes[number % 35 :: 35]:
+                inbox.ack(inbox.poll(1)[0])
+            for claim in queue.claim("worker"):
+                queue.complete(claim)
+            counts.append(len(os.listdir("/proc/self/fd")))
+print(max(counts), max(counts) - counts[5])
+"""
+
+
+def test_descriptors_do_not_grow_with_agents_or_with_work(bus_dir: Path) -> None:
+    """PITFALLS 8: 35 agents, a heart, an exporter and a worker in one process."""
+    most, growth = map(int, run_program(AGENTS, bus_dir).split())
+    assert most < 40
+    assert growth < 8, "a checkpoint has its own for a moment"
