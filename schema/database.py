@@ -20,7 +20,7 @@ from .errors import (
     InvalidInput,
     WrongProcess,
 )
-from .inherited import let_go
+from .forks import let_go
 from .layout import BUS_DIRECTORY, Layout, refuse_network_filesystem
 from .place import Place
 from .sqlite import check_sqlite_version, translate
