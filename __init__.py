@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .schema import BlobAltered as BlobAltered
     from .schema import BlobMissing as BlobMissing
     from .schema import BusBusy as BusBusy
+    from .schema import BusMoved as BusMoved
     from .schema import BusNotFound as BusNotFound
     from .schema import BusUnusable as BusUnusable
     from .schema import Draft as Draft
@@ -104,6 +105,7 @@ _ROOMS = {
         "BlobAltered",
         "BlobMissing",
         "BusBusy",
+        "BusMoved",
         "BusNotFound",
         "BusUnusable",
         "Draft",

@@ -10,9 +10,16 @@ import re
 import stat
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
-from ..schema import BlobAltered, BlobMissing, BusUnusable, InvalidInput, sync_directory
+from ..schema import (
+    BlobAltered,
+    BlobMissing,
+    BusUnusable,
+    InvalidInput,
+    disk_full,
+    sync_directory,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +69,8 @@ class BlobStore:
         """
         new: dict[str, str] = {}  # temporary files, by the names that they are to have
         try:
-            os.makedirs(self._directory, mode=0o700, exist_ok=True)
+            with suppress(FileExistsError):  # not its parents: no bus must not look like one
+                os.mkdir(self._directory, 0o700)
             with ExitStack() as stack:
                 refs = [self._write_if_new(content, new, stack) for content in contents]
                 for ref, path in new.items():
@@ -319,5 +327,5 @@ def _remove(path: str) -> None:
 
 def _unwritable(directory: str, error: OSError) -> BusUnusable:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return BusUnusable(f"the disk under {directory} is full; nothing was stored")
+        return disk_full(directory)
     return BusUnusable(f"a blob can't be written in {directory}: {error.strerror}")

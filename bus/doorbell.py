@@ -84,10 +84,16 @@ class Listener:
 
         Returns:
             False when the time ran out.
+
+        Raises:
+            BusMoved: the directory of the bus is no longer there.
         """
         if self._watch is None:
             return self._wait_by_asking(timeout_s)
-        return self._watch.wait(timeout_s, self._wake_reader)
+        rung = self._watch.wait(timeout_s, self._wake_reader)
+        if self._watch.is_over:
+            self._listen_again()
+        return rung
 
     def wake(self) -> None:
         """End the wait that is on, or the next one, at once."""
@@ -113,6 +119,15 @@ class Listener:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def _listen_again(self) -> None:
+        """Watch the bell anew: the file was removed, and with it the watch."""
+        if self._watch is not None:
+            self._watch.close()
+        self._database.place.look()
+        self._watch = _watch(self._path)
+        if self._watch is None:
+            self._version = self._database.data_version()
+
     def _wait_by_asking(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
         while True:
@@ -132,18 +147,16 @@ class _Watch:
     def __init__(self, path: str) -> None:
         import inotify_simple  # slow to load, and only waiters need it
 
-        self._path = path
         self._flags = inotify_simple.flags
         self._inotify = inotify_simple.INotify(nonblocking=True)
+        #: Whether the file was removed, and with it the watch: nothing rings any more.
+        self.is_over = False
         try:
-            self._subscribe()
+            os.close(_open(path))
+            self._inotify.add_watch(path, self._flags.MODIFY)
         except OSError:
             self._inotify.close()
             raise
-
-    def _subscribe(self) -> None:
-        os.close(_open(self._path))
-        self._inotify.add_watch(self._path, self._flags.MODIFY)
 
     def wait(self, timeout_s: float, wake_fd: int) -> bool:
         import select
@@ -155,8 +168,8 @@ class _Watch:
         for fd, _ in ready:
             if fd == wake_fd:
                 _drain(wake_fd)
-            elif self._is_ignored():
-                self._subscribe()  # the file was removed, and with it the watch
+            else:
+                self.is_over = self._is_ignored()
         return bool(ready)
 
     def _is_ignored(self) -> bool:

@@ -7,13 +7,24 @@ Where it is missing, damaged, of another form or of another log, it is built aga
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import closing, suppress
 from itertools import islice
 
 import apsw
 
-from ..schema import BUSY_TIMEOUT_MS, AckbusError, BusBusy, BusUnusable, FileLock, keep_out_of_git
+from ..schema import (
+    BUSY_TIMEOUT_MS,
+    AckbusError,
+    BusBusy,
+    BusUnusable,
+    FileLock,
+    keep_out_of_git,
+    means_full,
+    unwritable,
+    why_not_opened,
+)
 from .archive import SegmentMissing
 from .search_rating import rating, weights
 from .search_text import payload_text
@@ -254,8 +265,10 @@ class SearchIndex:
                     os.unlink(leftover)
             os.close(os.open(fresh, os.O_CREAT | os.O_EXCL, 0o600))
             with closing(apsw.Connection(fresh)) as connection:
+                with connection:
+                    connection.execute(_DDL).fetchall()
+                # After that: nothing is left to be brought over when it is closed and renamed.
                 connection.execute("PRAGMA journal_mode = WAL").fetchall()
-                connection.execute(_DDL).fetchall()
             os.rename(fresh, path)
         finally:
             lock.close()
@@ -291,6 +304,13 @@ class SearchIndex:
         path = self._layout.search
         if isinstance(error, apsw.BusyError):
             return BusBusy(f"another program has kept {path} locked; try again")
+        if isinstance(error, OSError):
+            return unwritable(path, error)
+        if means_full(error, self._layout.directory):
+            return unwritable(path, OSError(errno.ENOSPC, str(error)))
+        why = why_not_opened(self._layout.directory)
+        if why is not None:
+            return why
         return BusUnusable(f"the search index {path} can't be used: {error}")
 
 

@@ -20,10 +20,13 @@ def note_bus(directory: str | None = None, user: bool = False) -> None:
 
 def completed(text: str) -> str:
     """Return a text with the option in each command that it quotes; help needs none."""
-    if not _named_by:
+    if not _named_by or "'bus " not in text:
         return text
-    import re
-    import shlex
+    try:
+        import re
+        import shlex
+    except OSError:  # there is no descriptor left to load them with, which may be what is told
+        return text
 
     option = shlex.join(_named_by)
     return re.sub(r"'(bus [a-z][^']*)(?<!--help)'", lambda hint: f"'{hint[1]} {option}'", text)

@@ -19,6 +19,7 @@ from ..schema import (
     keep_out_of_git,
     old_programs,
     sync_directory,
+    unwritable,
 )
 
 TYPE_CHECKING = False
@@ -133,7 +134,7 @@ class Archiver:
         except OSError as error:
             with suppress(FileNotFoundError):
                 os.unlink(fresh)
-            raise BusUnusable(f"{path} can't be written: {error.strerror}") from error
+            raise unwritable(path, error) from error
         segment = Segment(first, last, count, size, digest, self._bus.database.now_ms())
         return segment, frames
 

@@ -28,6 +28,7 @@ from ..schema import (
     encode,
     keep_out_of_git,
     sync_directory,
+    unwritable,
 )
 
 TYPE_CHECKING = False
@@ -99,7 +100,7 @@ def back_up(
         finally:
             lock.close()
     except OSError as error:
-        raise BusUnusable(f"{target} can't be written: {error.strerror}") from error
+        raise unwritable(target, error) from error
     return backup
 
 

@@ -7,10 +7,20 @@ import time
 from contextlib import closing, suppress
 
 from ..bus import RECHECK_S
-from ..schema import AckbusError, FileLock, InvalidInput, Refused, TimedOut, start_thread
+from ..schema import (
+    AckbusError,
+    BusMoved,
+    FileLock,
+    InvalidInput,
+    Refused,
+    TimedOut,
+    WrongProcess,
+    start_thread,
+    unwritable,
+)
 from .position import Position
 from .replaced import NotImported, refuse_unknown
-from .writer import Writer, unwritable
+from .writer import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +41,10 @@ STILL_S = 0.25
 
 #: The smallest size at which files are cut, in bytes: a directory is no place for one file a line.
 MIN_ROTATE_BYTES = 4096
+
+
+#: What doesn't pass by waiting; of what is refused, an import may still come.
+_FOR_GOOD = (Refused, BusMoved, WrongProcess)
 
 
 class ExporterRunning(Refused):
@@ -146,6 +160,7 @@ class Exporter:
             ExporterRunning: another exporter is at work.
             Refused: a line of the file was not written by a bus, or a file that is no part of it
                 is where the next one must go.
+            BusMoved: the bus is no longer where it was.
         """
         lock = self._lock_or_raise()
         writer = Writer(self._bus)
@@ -218,7 +233,7 @@ class Exporter:
             writer.catch_up()
             self._trouble = ""
         except AckbusError as error:
-            if isinstance(error, Refused) and not isinstance(error, NotImported):
+            if isinstance(error, _FOR_GOOD) and not isinstance(error, NotImported):
                 raise
             if str(error) == self._trouble:
                 return  # it was said before

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from ..schema import BusUnusable
+from ..schema import BusUnusable, unwritable
 from .jsonl_file import JsonlFile, stamp_of
 from .parts import STAGED, Parts, part_files, split
 from .position import Position, Rotation
@@ -240,8 +240,3 @@ def _batches(messages: Iterable[Message]) -> Iterator[tuple[list[bytes], int]]:
             lines, size = [], 0
     if lines:
         yield lines, last_seq
-
-
-def unwritable(path: str, error: OSError) -> BusUnusable:
-    """Return the error for an export file that the system refuses to write."""
-    return BusUnusable(f"{path} can't be written: {error.strerror}")

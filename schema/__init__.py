@@ -8,6 +8,7 @@ from .errors import (
     BlobAltered,
     BlobMissing,
     BusBusy,
+    BusMoved,
     BusNotFound,
     BusUnusable,
     IdConflict,
@@ -62,6 +63,7 @@ from .queries import Queries
 from .sqlite import check_sqlite_version
 from .times import MAX_TS_MS, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
 from .transactions import without_triggers
+from .trouble import disk_full, means_full, unwritable, why_not_opened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,6 +122,7 @@ __all__ = [
     "BlobAltered",
     "BlobMissing",
     "BusBusy",
+    "BusMoved",
     "BusNotFound",
     "BusUnusable",
     "Database",
@@ -165,6 +168,7 @@ __all__ = [
     "copy_database",
     "create",
     "decode",
+    "disk_full",
     "encode",
     "examine",
     "find_bus",
@@ -174,6 +178,7 @@ __all__ = [
     "keep_out_of_git",
     "keys_directory",
     "leave_signals",
+    "means_full",
     "message_of_line",
     "new_id",
     "now_ms",
@@ -186,10 +191,12 @@ __all__ = [
     "parse_ts",
     "start_thread",
     "sync_directory",
+    "unwritable",
     "upgrade",
     "user_bus",
     "warn",
     "without_triggers",
+    "why_not_opened",
 ]
 
 

@@ -18,6 +18,7 @@ from .layout import (
     sync_directory,
 )
 from .sqlite import check_sqlite_version, translate
+from .trouble import without_log
 
 #: What git must not see: the file and its helpers change with every message. `bus.jsonl`, and
 #: the blobs that its lines name, are for history.
@@ -97,7 +98,8 @@ def _create_tables(layout: Layout) -> bool:
         ddl = os.path.join(os.path.dirname(__file__), "schema.sql")
         with open(ddl, encoding="utf-8") as file, connection:
             connection.execute(file.read())
-        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        if ("wal",) not in connection.execute("PRAGMA journal_mode = WAL").fetchall():
+            raise without_log(layout.directory)
         os.chmod(fresh, 0o600)
     finally:
         connection.close()

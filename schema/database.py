@@ -12,6 +12,7 @@ from _thread import _local
 
 import apsw
 
+from . import forks
 from .checkpoints import INLINE_PAGES, Checkpointer
 from .errors import (
     AckbusError,
@@ -20,10 +21,13 @@ from .errors import (
     InvalidInput,
     WrongProcess,
 )
+from .forks import let_go
 from .layout import BUS_DIRECTORY, Layout, refuse_links, refuse_network_filesystem
+from .place import Place
 from .sqlite import check_sqlite_version, translate
 from .times import now_ms
 from .transactions import ThreadState, WriteTransaction
+from .trouble import read_only, unreachable, without_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,10 +70,6 @@ class Database:
         BusUnusable: there is one that this process can't use.
     """
 
-    #: How many forks there are between the first process and this one. Counting them is cheaper
-    #: than asking for the process id in each statement.
-    _forks = 0
-
     def __init__(
         self,
         directory: str | os.PathLike[str],
@@ -79,7 +79,7 @@ class Database:
         clock: Clock = now_ms,
         any_version: bool = False,
     ) -> None:
-        self._born_after = Database._forks
+        self._born_after = forks.count
         if durability not in _SYNCHRONOUS:
             raise ValueError(f"durability must be 'normal' or 'full', not {durability!r}")
         check_sqlite_version(apsw.sqlite_lib_version())
@@ -92,6 +92,7 @@ class Database:
         self.checkpointer = Checkpointer(self)
         self._closed = False
         self._check_directory()
+        self.place = Place(self.layout.database)
         found = self.schema_version()
         if found != SCHEMA_VERSION and not any_version:
             raise other_version(self.layout, found)
@@ -208,7 +209,7 @@ class Database:
     def close_thread(self) -> None:
         """Close this thread's connection, if it has one; a later use opens another."""
         thread = getattr(self._threads, "state", None)
-        if thread is not None and self._born_after == Database._forks:
+        if thread is not None and self._born_after == forks.count:
             del self._threads.state
             thread.close()
 
@@ -219,13 +220,18 @@ class Database:
         self._closed = True
         self.close_thread()
 
-    def _thread(self) -> ThreadState:
-        if self._born_after != Database._forks:
+    def check_process(self) -> None:
+        """Raise `WrongProcess` in the child of a fork."""
+        if self._born_after != forks.count:
             raise WrongProcess(
                 "this bus was opened before a fork; open it again in the child process"
             )
+
+    def _thread(self) -> ThreadState:
+        self.check_process()
         if self._closed:
             raise AckbusError("this bus has been closed")
+        self.place.check()
         try:
             thread: ThreadState = self._threads.state
         except AttributeError:
@@ -234,9 +240,11 @@ class Database:
 
     def connect(self) -> apsw.Connection:
         """Open one more connection, with the pragmas that the protocol asks for."""
+        self.check_process()
+        let_go(self.layout.database)
         try:
             connection = apsw.Connection(self.layout.database, flags=apsw.SQLITE_OPEN_READWRITE)
-            connection.execute(
+            answers = connection.execute(
                 f"PRAGMA busy_timeout = {self._busy_timeout_ms};"
                 "PRAGMA foreign_keys = ON;"
                 "PRAGMA journal_mode = WAL;"
@@ -251,7 +259,12 @@ class Database:
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             connection.wal_autocheckpoint(INLINE_PAGES)
         except apsw.Error as error:
+            self.place.look()
             raise translate(error, self.layout) from error
+        self.place.look()  # it was opened by its name, and may be another by now
+        if ("wal",) not in answers:
+            connection.close()
+            raise without_log(self.layout.directory)
         return connection
 
     def _check_directory(self) -> None:
@@ -261,25 +274,14 @@ class Database:
         except FileNotFoundError:
             exists = False
         except OSError as error:
-            raise BusUnusable(
-                f"the bus in {layout.directory} can't be reached: {error.strerror}"
-            ) from error
+            raise unreachable(layout.directory, error) from error
         if not exists:
             raise no_bus(layout)
-        if not (os.access(layout.directory, os.W_OK) and os.access(layout.database, os.W_OK)):
-            raise BusUnusable(
-                f"the bus in {layout.directory} is read-only for this user; a bus needs write"
-                " access even for reading"
-            )
+        closed = read_only(layout.directory)
+        if closed is not None:
+            raise closed
         refuse_links(layout.directory)
         refuse_network_filesystem(layout.directory)
-
-
-def _note_fork() -> None:
-    Database._forks += 1
-
-
-os.register_at_fork(after_in_child=_note_fork)
 
 
 def other_version(layout: Layout, found: int) -> BusUnusable:

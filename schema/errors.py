@@ -49,6 +49,24 @@ class BusUnusable(AckbusError):
     """A bus is there, but this process can't use it (rights, version, filesystem, damage)."""
 
 
+class BusMoved(BusUnusable):
+    """The directory was moved, deleted or replaced under a process that has the bus open.
+
+    An act that had begun may be stored in the old one; what comes after it is not. Moved back, the
+    bus is as before; else open it anew, and repeat the act: with the same id nothing is doubled.
+
+    Attributes:
+        directory: where the bus was.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        super().__init__(
+            f"the bus that was in {directory} was moved, deleted or replaced while it was in use;"
+            " put it back, or start this program again"
+        )
+
+
 class BusBusy(TimedOut):
     """Another process held the write lock for longer than this write was ready to wait.
 

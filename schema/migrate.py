@@ -15,6 +15,7 @@ from .create import keep_out_of_git
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, other_version
 from .errors import BusUnusable
 from .layout import sync_directory
+from .trouble import unwritable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,9 +115,7 @@ def _back_up(database: Database, version: int) -> str:
             raise
         sync_directory(directory)
     except OSError as error:
-        raise BusUnusable(
-            f"the bus in {directory} can't be copied: {error.strerror}; nothing was changed"
-        ) from error
+        raise BusUnusable(f"nothing was changed: {unwritable(path, error)}") from error
     return path
 
 
@@ -124,7 +123,7 @@ def _copy(database: Database, path: str) -> None:
     try:
         copy_database(database, path)
     except BusUnusable as error:
-        raise BusUnusable(f"{error}; nothing was changed") from error
+        raise BusUnusable(f"nothing was changed: {error}") from error
 
 
 def _remove(path: str) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import apsw
 
 from .errors import AckbusError, BusBusy, BusUnusable, RowRefused
 from .layout import Layout
+from .trouble import disk_full, means_full, why_not_opened
 
 #: SQLite releases below these can corrupt a file when checkpoints run back to back
 #: (the WAL-reset bug, fixed in 3.51.3 and, for older lines, in 3.50.7 and 3.44.6).
@@ -34,21 +33,14 @@ def translate(error: apsw.Error, layout: Layout) -> AckbusError:
     where = layout.directory
     if isinstance(error, apsw.BusyError):
         return BusBusy(f"another program has kept the bus in {where} locked; try again")
-    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _is_full(where)):
-        return BusUnusable(f"the disk under {where} is full; nothing was stored")
+    if means_full(error, where):
+        return disk_full(where)
     if isinstance(error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)):
-        return BusUnusable(f"the bus in {where} can't be written by this user: {error}")
+        text = f"the bus in {where} can't be written by this user: {error}"
+        return why_not_opened(where) or BusUnusable(text)
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
         return BusUnusable(f"the file {layout.database} is damaged or is not a bus: {error}")
     if isinstance(error, apsw.IOError):
-        return BusUnusable(f"the disk under {where} failed: {error}")
+        return why_not_opened(where) or BusUnusable(f"the disk under {where} failed: {error}")
     kind = RowRefused if isinstance(error, apsw.ConstraintError) else AckbusError
     return kind(f"the bus in {where} refused a statement: {error}")
-
-
-def _is_full(directory: str) -> bool:
-    """Whether a disk has no room: SQLite calls it an I/O error when it makes its shared memory."""
-    try:
-        return os.statvfs(directory).f_bavail == 0
-    except OSError:
-        return False

@@ -32,6 +32,7 @@ class WriteTransaction:
         self._database = database
 
     def __enter__(self) -> apsw.Connection:
+        self._database.check_process()
         thread = self._thread
         if thread.depth == 0:
             thread.begin(self._database.write_timeout_s)
@@ -47,6 +48,8 @@ class WriteTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # The child of a fork must not end what is its parent's: both would write the same pages.
+        self._database.check_process()
         thread = self._thread
         thread.depth -= 1
         try:
@@ -86,6 +89,7 @@ class ThreadState:
         "depth",
         "layout",
         "lock",
+        "place",
     )
 
     def __init__(self, database: Database) -> None:
@@ -93,6 +97,7 @@ class ThreadState:
         self.checkpointer = database.checkpointer
         self.changes_seen = -LOOK_AFTER_CHANGES  # the first write looks: there may be no other
         self.layout = database.layout
+        self.place = database.place
         self.lock: FileLock | None = None
         self.depth = 0
         self.after_commit: dict[Callable[[], None], None] = {}
@@ -135,6 +140,7 @@ class ThreadState:
                 then()
         finally:
             self._unlock()
+        self.place.check()  # after the commit: it may have waited for long
         self._checkpoint_if_due()
         return rows
 
@@ -186,6 +192,7 @@ class ThreadState:
         finally:
             self._unlock()
         if commit:
+            self.place.check()
             self._checkpoint_if_due()
 
     def _checkpoint_if_due(self) -> None:

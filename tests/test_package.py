@@ -44,6 +44,7 @@ SURFACE = {
         "BlobAltered",
         "BlobMissing",
         "BusBusy",
+        "BusMoved",
         "BusNotFound",
         "BusUnusable",
         "ClaimLost",

@@ -19,6 +19,7 @@ class StopSwitch:
     """
 
     def __init__(self) -> None:
+        self._reader = self._writer = -1  # for __del__, in case the next line raises
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         self._kill_times: list[float] = []  # appended to, since a signal handler may cut in
@@ -42,5 +43,6 @@ class StopSwitch:
         return self._reader
 
     def __del__(self) -> None:
-        os.close(self._reader)
-        os.close(self._writer)
+        for fd in (self._reader, self._writer):
+            if fd >= 0:
+                os.close(fd)

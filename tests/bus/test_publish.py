@@ -21,7 +21,7 @@ from ackbus import (
     UnknownRecipientWarning,
 )
 
-from ..programs import connect, raw_sql, run_program_to_sigkill
+from ..programs import connect, raw_sql, run_program, run_program_to_sigkill
 
 FIELDS: dict[str, Any] = {
     "type": "note",
@@ -275,3 +275,26 @@ def test_time_of_a_message_is_the_wall_clock(bus: Bus) -> None:
     publish(bus)
     (message,) = bus.read()
     assert before <= message.ts_ms <= time.time_ns() // 1_000_000
+
+
+def test_publishing_and_reading_run_no_program(bus_dir: Path) -> None:
+    """PITFALLS 20: no git, nor anything else, also in a repository, with a blob and a reply."""
+    (bus_dir.parent / ".git").mkdir()
+    out = run_program(
+        """
+        import sys
+        STARTS = ("os.exec", "os.fork", "os.posix_spawn", "os.system", "subprocess.Popen", "pty.")
+        started = []
+        sys.addaudithook(lambda event, _: event.startswith(STARTS) and started.append(event))
+        from ackbus import Bus, Inbox
+        with Bus.open(sys.argv[1]) as bus:
+            first = bus.publish("note", "x" * 9000, from_agent="ann")
+            bus.publish("note", from_agent="ann", to_agent="bob", in_reply_to=first.id)
+            inbox = Inbox(bus, "bob")
+            for message in inbox.poll():
+                inbox.ack(message)
+        print(started)
+        """,
+        bus_dir,
+    )
+    assert out == "[]\n"

@@ -27,13 +27,20 @@ class Actor:
     being read, and what it told is there after it was killed.
     """
 
-    def __init__(self, script: Path, role: str, arguments: list[str], output: Path) -> None:
+    def __init__(
+        self,
+        script: Path,
+        role: str,
+        arguments: list[str],
+        output: Path,
+        prefix: Sequence[str] = (),
+    ) -> None:
         self._output = output
         self._errors = output.with_suffix(".err")
         with output.open("wb") as out, self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 # -P keeps the script's folder, and so our test modules, out of the import path.
-                [sys.executable, "-P", script, role, *arguments],
+                [*prefix, sys.executable, "-P", script, role, *arguments],
                 stdout=out,
                 stderr=errors,
             )
@@ -83,14 +90,17 @@ class Gate:
         self._file.close()
 
 
-def actor_starter(script: Path, folder: Path) -> Iterator[StartActor]:
-    """The body of a fixture: a function that starts actors; those still there are killed after."""
+def actor_starter(script: Path, folder: Path, prefix: Sequence[str] = ()) -> Iterator[StartActor]:
+    """The body of a fixture: a function that starts actors; those still there are killed after.
+
+    `prefix` is a command that runs them.
+    """
     actors: list[Actor] = []
     numbers = count()
 
     def start(role: str, *arguments: object) -> Actor:
         output = folder / f"{role}-{next(numbers)}.out"
-        actors.append(Actor(script, role, [str(one) for one in arguments], output))
+        actors.append(Actor(script, role, [str(one) for one in arguments], output, prefix))
         return actors[-1]
 
     yield start

@@ -1,5 +1,6 @@
 """What the documents point to is there."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -38,6 +39,22 @@ def test_every_promise_names_its_tests() -> None:
     assert all(named)
     missing = [path for paths in named for path in paths if not has_tests(ROOT / path)]
     assert missing == []
+
+
+def test_every_test_that_is_named_exists() -> None:
+    """A defect that a test is said to find is found by nobody once the test has another name."""
+    text = (ROOT / "docs/reliability.md").read_text("utf-8")
+    files = set(re.findall(r"`(tests/[\w/]+\.py)(?:::\w+)?`", text))
+    assert sorted(name for name in files if not (ROOT / name).is_file()) == []
+    named = set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text))
+    gone = [f"{file}::{test}" for file, test in named if test not in functions(ROOT / file)]
+    assert sorted(gone) == []
+
+
+def functions(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text("utf-8"))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {each.name for each in ast.walk(tree) if isinstance(each, kinds)}
 
 
 def has_tests(path: Path) -> bool:

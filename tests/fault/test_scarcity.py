@@ -1,34 +1,16 @@
 """No disk, no descriptors, a fork: one clear error, nothing half, and all well again after."""
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, BusUnusable, Inbox
+from ackbus import Bus, BusUnusable, Inbox, Queue
 
 from ..concurrency.actors import StartActor
+from ..programs import run_program
+from .conftest import SmallDisk
 from .evidence import raw_rows
-
-DISK_KIB = 2048
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A filesystem of 2 MiB; only root can mount one."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    options = f"size={DISK_KIB}k"
-    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("no mount command here")
-    if done.returncode != 0:
-        pytest.skip(f"can't mount a small disk here: {done.stderr.strip()}")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 def fill(bus: Bus, payload: str) -> BusUnusable:
@@ -43,15 +25,14 @@ def fill(bus: Bus, payload: str) -> BusUnusable:
 
 @pytest.mark.parametrize("payload_bytes", [3000, 100_000], ids=["rows", "blobs"])
 def test_a_full_disk_gives_one_clear_error_and_no_harm(
-    payload_bytes: int, small_disk: Path
+    payload_bytes: int, small_disk: SmallDisk
 ) -> None:
     """M-06, M-29, M-90, promise 11: the log is as it was, and works again when there is space."""
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(b"x" * 300_000)
-    bus_dir = small_disk / "bus"
+    small_disk.leave(400)
+    bus_dir = small_disk.path / "bus"
     with Bus.init(bus_dir) as bus:
         error = fill(bus, "x" * payload_bytes)
-        assert str(error).endswith("is full; nothing was stored")
+        assert str(error).endswith("is full; nothing was stored; make room, then try again")
         assert "\n" not in str(error)
         stored = bus.log.newest_seq()
         payloads = [message.payload for message in bus.read()]
@@ -59,7 +40,7 @@ def test_a_full_disk_gives_one_clear_error_and_no_harm(
         assert stored > 5
         assert not list((bus_dir / "blobs").glob(".tmp-*"))
 
-        ballast.unlink()
+        small_disk.make_room()
         assert bus.publish("after", from_agent="ours").seq == stored + 1
         inbox = Inbox(bus, "ann")
         assert inbox.ack(stored) == stored
@@ -67,11 +48,10 @@ def test_a_full_disk_gives_one_clear_error_and_no_harm(
     assert [row[0] for row in raw_rows(bus_dir)] == list(range(1, stored + 2))
 
 
-def test_an_acknowledgement_on_a_full_disk_is_refused_whole(small_disk: Path) -> None:
+def test_an_acknowledgement_on_a_full_disk_is_refused_whole(small_disk: SmallDisk) -> None:
     """M-37, promise 11: either the cursor moved, or there is an error and it did not."""
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(b"x" * 200_000)
-    with Bus.init(small_disk / "bus") as bus:
+    small_disk.leave(400)
+    with Bus.init(small_disk.path / "bus") as bus:
         fill(bus, "x" * 3000)
         inbox = Inbox(bus, "ann")
         try:
@@ -79,7 +59,7 @@ def test_an_acknowledgement_on_a_full_disk_is_refused_whole(small_disk: Path) ->
         except BusUnusable:
             moved = 0
         assert inbox.position == moved
-        ballast.unlink()
+        small_disk.make_room()
         assert inbox.ack(1) == 1
 
 
@@ -105,3 +85,80 @@ def test_an_ordinary_end_of_a_forked_child_harms_nobody(
         payloads = [message.payload for message in bus.read(from_seq=before + 1)]
         assert payloads == ["before", "own", "after"]
     raw_rows(bus_dir)
+
+
+COMMANDS = {
+    "publish": ("publish", "note", "text", "--from", "ann"),
+    "publish a blob": ("publish", "note", "x" * 5000, "--from", "ann"),
+    "poll": ("poll", "bob"),
+    "ack": ("ack", "bob", "1"),
+    "tail": ("tail",),
+    "export": ("export",),
+    "search": ("search", "text"),
+    "archive": ("archive", "--older-than", "0s", "--idle-after", "0s"),
+    "run": ("run", "--type", "note", "--drain", "--", "cat"),
+    "listen": ("listen", "bob", "--drain", "--max-deliveries", "1", "--", "cat"),
+    "doctor": ("doctor",),
+}
+
+#: The ends of the lines that tell of missing descriptors.
+SAYS_WHY = ("Too many open files", "raise the limit (ulimit -n)")
+
+#: How many descriptors every command has to get along with.
+ENOUGH_DESCRIPTORS = 24
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_with_few_descriptors_fails_in_one_line_or_works(
+    name: str, bus: Bus, bus_dir: Path, bus_env: dict[str, str]
+) -> None:
+    """PITFALLS 8, 26: no traceback at any limit with which Python itself begins."""
+    Queue.create(bus, "note")
+    bus.publish("note", "text", from_agent="ann")
+    command = ["bus", *COMMANDS[name]]
+    codes = []
+    for limit in (7, 11, ENOUGH_DESCRIPTORS):
+        done = subprocess.run(
+            # By the shell: what is done between fork and exec would be done by a thread of ours.
+            ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *command],
+            cwd=bus_dir.parent,
+            env=bus_env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, (limit, done.stderr)
+        codes.append(done.returncode)
+        if done.returncode:
+            assert done.stderr.splitlines()[-1].endswith(SAYS_WHY), (limit, done.stderr)
+    assert codes[-1] == 0, "it has what it needs"
+    assert set(codes) <= {0, 1}
+    raw_rows(bus_dir)
+
+
+AGENTS = """
+import os, sys
+from ackbus import Bus, Exporter, Inbox, Queue
+
+with Bus.open(sys.argv[1]) as bus:
+    inboxes = [Inbox(bus, f"agent-{number}") for number in range(35)]
+    queue = Queue.create(bus, "note")
+    counts = []
+    with bus.heart("agent-0"), Exporter(bus):
+        for number in range(200):
+            bus.publish("note", "x" * (number % 2 * 5000), from_agent="ann")
+            for inbox in inboxes[number % 35 :: 35]:
+                inbox.ack(inbox.poll(1)[0])
+            for claim in queue.claim("worker"):
+                queue.complete(claim)
+            counts.append(len(os.listdir("/proc/self/fd")))
+print(max(counts), max(counts) - counts[5])
+"""
+
+
+def test_descriptors_do_not_grow_with_agents_or_with_work(bus_dir: Path) -> None:
+    """PITFALLS 8: 35 agents, a heart, an exporter and a worker in one process."""
+    most, growth = map(int, run_program(AGENTS, bus_dir).split())
+    assert most < 40
+    assert growth < 8, "a checkpoint has its own for a moment"

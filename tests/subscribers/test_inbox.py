@@ -34,6 +34,16 @@ def test_poll_changes_nothing(bus: Bus, bus_dir: Path) -> None:
     assert raw_sql(bus_dir, "SELECT count(*) FROM cursors") == [[0]]
 
 
+def test_acknowledging_is_no_message(bus: Bus, bus_dir: Path) -> None:
+    """PITFALLS 16: one row for each agent, however often; nobody's mail, and nothing exported."""
+    fill(bus, 50)
+    for seq in range(1, 51):
+        Inbox(bus, "alice").ack(seq)
+    assert bus.log.newest_seq() == 50
+    assert raw_sql(bus_dir, "SELECT count(*) FROM cursors") == [[1]]
+    assert len(Inbox(bus, "carol").poll()) == 50
+
+
 def test_new_agent_sees_all_history(bus: Bus) -> None:
     """M-49, C-04."""
     fill(bus, 3)
