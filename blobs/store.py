@@ -9,7 +9,7 @@ import os
 import re
 import time
 
-from ..schema import BlobAltered, BlobMissing, BusUnusable, InvalidInput, sync_directory
+from ..schema import BlobAltered, BlobMissing, BusUnusable, InvalidInput, shown, sync_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,8 +174,7 @@ class BlobStore:
 
     def _path(self, ref: str) -> str:
         if _REF.fullmatch(ref) is None:
-            shown = ref if len(ref) <= 80 else ref[:80] + "…"
-            raise InvalidInput(f"{shown!a} is not a blob name (sha256- and 64 hex digits)")
+            raise InvalidInput(f"{shown(ref)} is not a blob name (sha256- and 64 hex digits)")
         return os.path.join(self._directory, ref)
 
     def _is_stored(self, ref: str, size: int) -> bool:

@@ -11,6 +11,7 @@ from ..schema import (
     Receipt,
     RowRefused,
     UnknownParent,
+    shown,
 )
 from .statements import SQL
 
@@ -112,7 +113,7 @@ class Appender:
         if row.payload_ref is None or row.payload_ref in self._blobs:
             return
         if row.large_payload is None:
-            raise BlobMissing(f"no blob {row.payload_ref} in the store; put it there first")
+            raise BlobMissing(f"no blob {shown(row.payload_ref)} in the store; put it there first")
         self._blobs.put(row.large_payload)
 
     def _receipt_of_refused(self, row: Row, error: RowRefused) -> Receipt:

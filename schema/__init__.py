@@ -24,6 +24,7 @@ from .errors import (
     UnknownRecipient,
     UnknownRecipientWarning,
     WrongProcess,
+    shown,
 )
 from .file_lock import FileLock
 from .layout import (
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from .health import warn as warn
     from .ids import new_id as new_id
     from .json import decode as decode
+    from .json import decode_stored as decode_stored
     from .json import encode as encode
     from .lines import message_of_line as message_of_line
     from .lock_holders import holders as holders
@@ -158,6 +160,7 @@ __all__ = [
     "copy_database",
     "create",
     "decode",
+    "decode_stored",
     "encode",
     "examine",
     "find_bus",
@@ -176,6 +179,7 @@ __all__ = [
     "parse_priority",
     "parse_since",
     "parse_ts",
+    "shown",
     "start_thread",
     "sync_directory",
     "upgrade",
@@ -203,6 +207,7 @@ _HOMES = {
     "checks_of_place": "place_checks",
     "copy_database": "copying",
     "decode": "json",
+    "decode_stored": "json",
     "encode": "json",
     "examine": "health",
     "holders": "lock_holders",

@@ -19,6 +19,7 @@ from .errors import (
     BusUnusable,
     InvalidInput,
     WrongProcess,
+    shown,
 )
 from .layout import BUS_DIRECTORY, Layout, refuse_network_filesystem
 from .sqlite import check_sqlite_version, translate
@@ -112,7 +113,7 @@ class Database:
         if isinstance(error, apsw.Error):
             return translate(error, self.layout)
         if isinstance(error, UnicodeEncodeError):  # a command line that is no UTF-8 gives such text
-            return InvalidInput(f"{error.object!a} is not valid Unicode text")
+            return InvalidInput(f"{shown(error.object)} is not valid Unicode text")
         return InvalidInput("a number is beyond the 64 bits that the bus can hold")
 
     def row(self, sql: str, values: tuple[object, ...] = ()) -> tuple[Any, ...] | None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ackbus import (
+    BlobMissing,
     Bus,
     Draft,
     IdConflict,
@@ -275,3 +276,11 @@ def test_time_of_a_message_is_the_wall_clock(bus: Bus) -> None:
     publish(bus)
     (message,) = bus.read()
     assert before <= message.ts_ms <= time.time_ns() // 1_000_000
+
+
+def test_name_of_a_missing_blob_is_quoted_in_the_error(bus: Bus) -> None:
+    """Promise 11: whatever the name has in it, the error is one line."""
+    with pytest.raises(BlobMissing) as caught:
+        bus.publish("note", from_agent="a", payload_ref="no\nblob" + "x" * 5000)
+    assert str(caught.value).startswith(r"no blob 'no\nblobxxx")
+    assert len(str(caught.value)) < 200

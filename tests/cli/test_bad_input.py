@@ -119,6 +119,28 @@ def test_errors_name_the_word_that_is_wrong_and_its_rule(
     assert ended.err.startswith(f"bus: {error}"), ended
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (*PUBLISH, "--priority", "x" * 50_000),
+        (*PUBLISH, "--header", "x" * 50_000),
+        (*PUBLISH, "--payload-ref", "x" * 50_000),
+        ("poll", "a", "--wait", "x" * 50_000),
+        ("x" * 50_000,),
+        ("import", "x" * 50_000),
+    ],
+    ids=lambda arguments: " ".join(arguments)[:30],
+)
+def test_errors_are_lines_that_can_be_read(
+    arguments: tuple[str, ...], log: Bus, run_bus: RunBus
+) -> None:
+    """However long what was wrong is, the line begins with what it is, and ends with the hint."""
+    ended = run_bus(*arguments)
+    assert ended.code != 0
+    assert ended.err.count("\n") == 1
+    assert len(ended.err) < 1100
+
+
 @pytest.mark.parametrize("group", [(), ("lease",), ("blob",), ("parked",)])
 def test_group_without_a_command_shows_its_help(group: tuple[str, ...], run_bus: RunBus) -> None:
     """On stderr, laid out as --help lays it out: nothing was asked for that could be data."""
