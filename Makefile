@@ -21,7 +21,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types snippets bench bench-smoke bench-report servers \
+.PHONY: help demo test check format lint types snippets fuzz bench bench-smoke bench-report servers \
         fmt venv venv-editable clean
 
 help:  ## list the targets
@@ -46,6 +46,10 @@ types: venv  ## check the types of the installed package (errors name the source
 
 snippets: venv  ## run the commands and programs of README.md and docs/
 	$(BIN)/pytest $(DOCUMENTS)
+
+# FUZZ gives another number of cases, a seed, one target: `make fuzz FUZZ='--cases 5000 --seed 7'`.
+fuzz: venv  ## try 100,000 cases of bad input; a seed tells them again
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 # Each file of bench/ that asks a question; the others are what they share.
 SHARES  := measure payloads peers floors listening report generator scale_acts scale_plot
