@@ -25,7 +25,7 @@ _FORCED = {
     ("notify",): ("--once",),
     ("request",): ("--timeout", "1ms"),
 }
-_NEVER_GIVEN = {"--follow", "--help"}
+_NEVER_GIVEN = {"--follow", "--help", "--watch"}
 
 _SHORT = ["0", "1ms", "0.0001s", "10ms", "x", "-1", "1e3", "", "٣", "1.5.5", "5", "5x" * 20]
 _NEVER = ["x", "", "-1", "5 parsecs"]

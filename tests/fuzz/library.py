@@ -13,6 +13,7 @@ from ackbus.bus import escape_path, parse_pattern
 from ackbus.bus.path_patterns import PathIndex
 from ackbus.export import ConflictMarkers, FieldMap, git, import_jsonl
 from ackbus.schema import (
+    MAX_PATH_CHARS,
     TypePattern,
     check_pattern,
     decode,
@@ -107,7 +108,7 @@ def message(fields: dict[str, Any], bus: Bus) -> None:
         else:
             stored = bus.get(receipt.seq)
             assert stored is not None
-            assert stored.id == receipt.id == fields.get("id", receipt.id) or fields["id"] in ("",)
+            assert stored.id == receipt.id == (fields.get("id") or receipt.id)
             line = stored.to_line()
             json.loads(stored.to_json())
     assert bus.log.newest_seq() == newest
@@ -195,11 +196,15 @@ def path_pattern(case: tuple[str, str], _place: None) -> None:
         tree.add(pattern, pattern.text)
         trees.append(tree)
     assert bool(list(trees[0].meeting(patterns[1]))) == bool(list(trees[1].meeting(patterns[0])))
+    path = patterns[1].text
+    if len(escape_path(path)) > MAX_PATH_CHARS:
+        return
+    itself = parse_pattern(escape_path(path))
     tree = PathIndex()
-    tree.add(parse_pattern(escape_path(patterns[1].text)), "")
-    assert tree.matching(patterns[1].text) == [""]
-    if trees[0].matching(patterns[1].text):
-        assert list(trees[0].meeting(parse_pattern(escape_path(patterns[1].text))))
+    tree.add(itself, "")
+    assert tree.matching(path) == [""]
+    if trees[0].matching(path):
+        assert list(trees[0].meeting(itself))  # and perhaps also what is below it
 
 
 def time(text: str, _place: None) -> None:
