@@ -66,7 +66,10 @@ class _TimeIsUp(BaseException):
 
 
 def fuzz(
-    target: Target, count: int, first_seed: int, progress: Callable[[int], object] = id
+    target: Target,
+    count: int,
+    first_seed: int,
+    progress: Callable[[int], object] = lambda _done: None,
 ) -> Outcome:
     """Tries so many cases, in rounds; ends with the first round that finds a failure."""
     started = time.monotonic()

@@ -23,7 +23,6 @@ SEED = 6
 COUNTS = shares(TARGETS, CASES)
 
 
-@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_bad_input_is_refused_in_a_line_and_changes_nothing(target: Target) -> None:
     outcome = fuzz(target, COUNTS[target.name], SEED)
