@@ -15,8 +15,8 @@ from .strategies import TOKENS, any_json, any_text, json_bytes, lines, mutated, 
 
 _STDIN = samples("bus.jsonl", "publish.jsonl", "response.json", "conflict.jsonl")
 
-#: What takes minutes by its nature.
-LEFT_OUT = {"demo", "torture"}
+#: What takes minutes by its nature, or never ends.
+LEFT_OUT = {"demo", "serve", "torture"}
 
 #: Options of commands that would wait for what never comes; given first, so others win over them.
 _FORCED = {

@@ -131,7 +131,7 @@ def _trace(error: Exception) -> str:
 
 @contextmanager
 def _in_time() -> Iterator[None]:
-    """Fails what takes longer than a case may."""
+    """Fails what takes longer than a case may; a busy machine does not make it take longer."""
 
     def up(_number: int, _frame: FrameType | None) -> None:
         raise _TimeIsUp

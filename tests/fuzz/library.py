@@ -109,6 +109,7 @@ def message(fields: dict[str, Any], bus: Bus) -> None:
             stored = bus.get(receipt.seq)
             assert stored is not None
             assert stored.id == receipt.id == (fields.get("id") or receipt.id)
+            assert stored.payload_error is None or "payload_ref" in fields
             line = stored.to_line()
             json.loads(stored.to_json())
     assert bus.log.newest_seq() == newest

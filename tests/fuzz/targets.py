@@ -1,4 +1,7 @@
-"""The table of all targets."""
+"""The table of all targets, and what their cases are drawn from.
+
+A new parser gets a row: what it is given, a check that raises for what must not be, and a place.
+"""
 
 from hypothesis import strategies as st
 
