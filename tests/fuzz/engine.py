@@ -4,15 +4,17 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.errors import HypothesisWarning
 from hypothesis.strategies import SearchStrategy
 
 #: Seconds of processor time that a case may take before it counts as a hang.
@@ -40,7 +42,7 @@ class Target:
 
     name: str
     share: int
-    cases: SearchStrategy[Any]
+    cases: SearchStrategy[Any] = field(repr=False)
     check: Callable[[Any, Any], None]
     place: Callable[[Path], AbstractContextManager[Any]]
 
@@ -114,7 +116,10 @@ def _round(target: Target, place: Any, size: int, round_seed: int) -> tuple[int,
             target.check(case, place)
 
     try:
-        run()
+        with warnings.catch_warnings():
+            # Samples are large, and so is what a strategy over them looks like.
+            warnings.simplefilter("ignore", HypothesisWarning)
+            run()
     except Exception as error:
         return tried, f"{_trace(error)}\nsmallest case: {last!r}"
     return tried, None
