@@ -62,6 +62,15 @@ def test_bad_input(
     assert_error(run_bus(*arguments), code, *words)
 
 
+@pytest.mark.parametrize("command", [("init",), ("publish", "t", "--from", "a"), ("stats",)])
+def test_directory_whose_name_is_no_utf8(
+    command: tuple[str, ...], run_bus: RunBus, project: Path
+) -> None:
+    """SQLite could not open a file there: nothing is made."""
+    assert_error(run_bus(*command, "--dir", b"d\xff"), 2, "not valid Unicode")
+    assert list(project.iterdir()) == []
+
+
 def test_ack_on_an_empty_log_says_that_it_is_empty(bus: Bus, run_bus: RunBus) -> None:
     assert_error(run_bus("ack", "a", "1"), 3, "the log is empty")
 
