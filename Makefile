@@ -21,8 +21,8 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types snippets powerloss bench bench-smoke bench-report \
-        servers fmt venv venv-editable clean
+.PHONY: help demo test check format lint types snippets powerloss fuzz bench bench-smoke \
+        bench-report servers fmt venv venv-editable clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ snippets: venv  ## run the commands and programs of README.md and docs/
 
 powerloss: venv  ## lose power at every recorded point of every workload, and look at what is left
 	$(BIN)/python tests/powerloss/run.py
+
+# FUZZ gives another number of cases, a seed, one target: `make fuzz FUZZ='--cases 5000 --seed 7'`.
+fuzz: venv  ## try 100,000 cases of bad input; a seed tells them again
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 # Each file of bench/ that asks a question; the others are what they share.
 SHARES  := measure payloads peers floors listening report generator scale_acts scale_plot

@@ -18,6 +18,7 @@ from ..schema import (
     BusUnusable,
     InvalidInput,
     disk_full,
+    shown,
     sync_directory,
 )
 
@@ -221,8 +222,7 @@ class BlobStore:
 
     def _path(self, ref: str) -> str:
         if _REF.fullmatch(ref) is None:
-            shown = ref if len(ref) <= 80 else ref[:80] + "…"
-            raise InvalidInput(f"{shown!a} is not a blob name (sha256- and 64 hex digits)")
+            raise InvalidInput(f"{shown(ref)} is not a blob name (sha256- and 64 hex digits)")
         return os.path.join(self._directory, ref)
 
     def _is_stored(self, ref: str, size: int) -> bool:

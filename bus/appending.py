@@ -12,6 +12,7 @@ from ..schema import (
     RowRefused,
     UnknownParent,
     keys_directory,
+    shown,
     without_triggers,
 )
 from .statements import SQL
@@ -179,7 +180,7 @@ class Appender:
         if ref in self._blobs:
             return
         if row.large_payload is None:
-            raise BlobMissing(f"no blob {ref} in the store; put it there first")
+            raise BlobMissing(f"no blob {shown(ref)} in the store; put it there first")
         self._blobs.put(row.large_payload)
 
     def _receipt_of_refused(self, row: Row, error: RowRefused) -> Receipt:

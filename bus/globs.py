@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..schema import InvalidInput
+from ..schema import InvalidInput, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,29 +153,33 @@ def _class(text: str, at: int) -> tuple[Ranges, int]:
     ranges = []
     while text[at : at + 1] != "]" or at == first:
         if text[at : at + 2] == "[:":
-            raise InvalidInput(f"{text!r}: classes like [:alpha:] are not known; write the range")
+            raise InvalidInput(
+                f"{shown(text)}: classes like [:alpha:] are not known; write the range"
+            )
         low, at = _member(text, at)
         high = low
         if text[at : at + 1] == "-" and text[at + 1 : at + 2] not in ("", "]"):
             high, at = _member(text, at + 1)
         if high < low:
-            raise InvalidInput(f"{text!r}: the range {low}-{high} runs backwards")
+            raise InvalidInput(f"{shown(text)}: the range {low}-{high} runs backwards")
         ranges.append((ord(low), ord(high)))
     allowed = _without(_ANY, ranges) if negated else _without(ranges, [(0, 0), (_SLASH, _SLASH)])
     if not allowed:
-        raise InvalidInput(f"{text!r}: a class allows no character")
+        raise InvalidInput(f"{shown(text)}: a class allows no character")
     return allowed, at + 1
 
 
 def _member(text: str, at: int) -> tuple[str, int]:
     if at >= len(text):
-        raise InvalidInput(rf"{text!r}: a '[' is never closed; write \[ for the character itself")
+        raise InvalidInput(
+            rf"{shown(text)}: a '[' is never closed; write \[ for the character itself"
+        )
     return _escaped(text, at + 1) if text[at] == "\\" else (text[at], at + 1)
 
 
 def _escaped(text: str, at: int) -> tuple[str, int]:
     if at >= len(text):
-        raise InvalidInput(rf"{text!r} ends in a single backslash; write \\ for the character")
+        raise InvalidInput(rf"{shown(text)} ends in a single backslash; write \\ for the character")
     return text[at], at + 1
 
 

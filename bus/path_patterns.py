@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from ..schema import MAX_PATH_CHARS, InvalidInput, check_line
+from ..schema import MAX_PATH_CHARS, InvalidInput, check_line, shown
 from .globs import SPECIAL, Glob, part_of
 
 T = TypeVar("T")
@@ -50,11 +50,11 @@ def parse_pattern(text: str) -> PathPattern:
     check_line(text, "a path", MAX_PATH_CHARS)
     names = [name for name in text.split("/") if name not in ("", ".")] or [_DEEP]
     if text.startswith("/") or ".." in names:
-        raise InvalidInput(f"path {text!r} must lead down from the root of the project")
+        raise InvalidInput(f"path {shown(text)} must lead down from the root of the project")
     try:
         parts = [None if name == _DEEP else part_of(name) for name in names]
     except InvalidInput as error:
-        raise InvalidInput(f"path {text!r} can't be read: {error}") from error
+        raise InvalidInput(f"path {shown(text)} can't be read: {error}") from error
     if parts[-1] is None:  # what is below a folder is what has at least one more part
         parts[-1] = part_of("*")
     return PathPattern("/".join(names), tuple(parts))

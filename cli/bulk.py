@@ -17,6 +17,7 @@ from ..schema import (
     Refused,
     decode,
     parse_priority,
+    shown,
 )
 from . import output
 from .actions import check_headers, print_receipt
@@ -123,7 +124,7 @@ def _draft(line: bytes, sender: str | None) -> Draft:
         raise InvalidInput("it is not a JSON object")
     unknown = sorted(record.keys() - _NAMES)
     if unknown:
-        raise InvalidInput(f"messages have no field {unknown[0]!r}")
+        raise InvalidInput(f"messages have no field {shown(unknown[0])}")
     if record.get("type") is None:
         raise InvalidInput("it has no 'type'")
     fields: dict[str, Any] = record

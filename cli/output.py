@@ -27,6 +27,9 @@ PREVIEW_CHARS = 200
 #: How much of a blob's name a line for people shows, in characters: `sha256-` and 8 digits.
 REF_CHARS = 15
 
+#: How much of an error is printed, in characters: it repeats arguments, which may be of any length.
+ERROR_CHARS = 1000
+
 #: Control characters (C0, DEL, C1), line separators, and what turns the direction of writing or
 #: is invisible: all that can make a terminal show something else than what is there.
 _UNSAFE = (
@@ -245,8 +248,9 @@ def remark(text: str) -> None:
 
 
 def error(text: str, cause: BaseException | None = None) -> None:
-    """Print an error as one line; with -v, what led to it too."""
-    note(text)
+    """Print an error as one line, cut where it is long; with -v, what led to it too."""
+    half = ERROR_CHARS // 2
+    note(text if len(text) <= ERROR_CHARS else f"{text[:half]} … {text[-half:]}")
     if not _verbose or cause is None:
         return
     import traceback

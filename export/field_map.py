@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import ABSENT, Draft, InvalidInput, NotJson, parse_priority, parse_ts
+from ..schema import ABSENT, Draft, InvalidInput, NotJson, parse_priority, parse_ts, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class FieldMap:
         ours, equals, theirs = entry.strip().partition("=")
         theirs, bar, default = theirs.partition("|")
         if not equals or not theirs:
-            raise InvalidInput(f"{entry!r} is not a field map entry like type=kind")
+            raise InvalidInput(f"{shown(entry)} is not a field map entry like type=kind")
         if entry.strip() == "headers.*=*":
             self._keeps_rest = True
         elif ours.startswith(_HEADER) and ours != _HEADER and not bar:
@@ -62,7 +62,7 @@ class FieldMap:
             self._sources[ours] = (theirs, default if bar else None)
         else:
             raise InvalidInput(
-                f"messages have no field {ours!r}; they have {', '.join(FIELDS)}, headers.NAME"
+                f"messages have no field {shown(ours)}; they have {', '.join(FIELDS)}, headers.NAME"
             )
 
     def draft(self, record: Mapping[str, Any]) -> Draft:
@@ -77,7 +77,7 @@ class FieldMap:
         for name in ("id", "from", "type"):
             if fields[name] is None:
                 theirs = self._sources.get(name, (name,))[0]
-                raise InvalidInput(f"it has no {theirs!r}; see --map")
+                raise InvalidInput(f"it has no {shown(theirs)}; see --map")
         priority = fields["priority"]
         return Draft(
             fields["type"],

@@ -25,6 +25,7 @@ from .errors import (
     UnknownRecipient,
     UnknownRecipientWarning,
     WrongProcess,
+    shown,
 )
 from .file_lock import FileLock
 from .layout import (
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from .health import warn as warn
     from .ids import new_id as new_id
     from .json import decode as decode
+    from .json import decode_stored as decode_stored
     from .json import encode as encode
     from .lines import message_of_line as message_of_line
     from .lock_holders import holders as holders
@@ -168,6 +170,7 @@ __all__ = [
     "copy_database",
     "create",
     "decode",
+    "decode_stored",
     "disk_full",
     "encode",
     "examine",
@@ -189,6 +192,7 @@ __all__ = [
     "parse_priority",
     "parse_since",
     "parse_ts",
+    "shown",
     "start_thread",
     "sync_directory",
     "unwritable",
@@ -220,6 +224,7 @@ _HOMES = {
     "checks_of_place": "place_checks",
     "copy_database": "copying",
     "decode": "json",
+    "decode_stored": "json",
     "encode": "json",
     "examine": "health",
     "holders": "lock_holders",

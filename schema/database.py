@@ -20,6 +20,7 @@ from .errors import (
     BusUnusable,
     InvalidInput,
     WrongProcess,
+    shown,
 )
 from .forks import let_go
 from .layout import BUS_DIRECTORY, Layout, refuse_links, refuse_network_filesystem
@@ -117,7 +118,7 @@ class Database:
         if isinstance(error, apsw.Error):
             return translate(error, self.layout)
         if isinstance(error, UnicodeEncodeError):  # a command line that is no UTF-8 gives such text
-            return InvalidInput(f"{error.object!a} is not valid Unicode text")
+            return InvalidInput(f"{shown(error.object)} is not valid Unicode text")
         return InvalidInput("a number is beyond the 64 bits that the bus can hold")
 
     def row(self, sql: str, values: tuple[object, ...] = ()) -> tuple[Any, ...] | None:

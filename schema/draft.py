@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from . import json
-from .errors import InvalidInput
+from .errors import InvalidInput, shown
 from .ids import new_id
 from .limits import INLINE_PAYLOAD_BYTES, MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES
 from .message import Message, Priority
@@ -134,10 +134,10 @@ class Draft:
         if self.payload_ref is not None and type(self.payload_ref) is not str:
             raise InvalidInput(f"payload_ref must be text, not {type(self.payload_ref).__name__}")
         if self.priority not in (0, 1, 2):
-            raise InvalidInput(f"priority must be 0, 1 or 2, not {self.priority!r}")
+            raise InvalidInput(f"priority must be 0, 1 or 2, not {shown(self.priority)}")
         ts_ms = now_ms if self.ts_ms is None else self.ts_ms
         if type(ts_ms) is not int or not 0 <= ts_ms <= MAX_TS_MS:
-            raise InvalidInput(f"ts_ms must be epoch milliseconds, not {ts_ms!r}")
+            raise InvalidInput(f"ts_ms must be epoch milliseconds, not {shown(ts_ms)}")
         return Row(self, ts_ms, self._encode_payload(), self._encode_headers())
 
     def _encode_payload(self) -> bytes | None:

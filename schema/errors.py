@@ -6,6 +6,17 @@ behind it are attributes, so that programs never parse the text.
 
 from __future__ import annotations
 
+#: How much of what somebody gave an error repeats, in characters: it is to be read as one line, and
+#: a report of many lines is kept in memory.
+SHOWN_CHARS = 80
+
+
+def shown(given: object) -> str:
+    """Return what an error shows of a value: quoted as Python does it, and cut where it is long."""
+    text = given if isinstance(given, str) else repr(given)
+    cut = text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"
+    return repr(cut) if isinstance(given, str) else cut
+
 
 class AckbusError(Exception):
     """The root of every error of this package.

@@ -65,14 +65,18 @@ def decode(data: str | bytes, what: str = "payload") -> object:
     return value
 
 
-def decode_stored(text: str | bytes) -> Any:
+def decode_stored(text: str | bytes, *, room: int = _ROOM) -> Any:
     """Return the value of JSON text that any program may have stored.
+
+    Args:
+        text: the JSON.
+        room: how many levels are written around the value when it is shown.
 
     Raises:
         orjson.JSONDecodeError: it is not JSON, or nested too deep to be written again.
     """
     value = orjson.loads(text)
-    if len(text) >= _NEVER_TOO_DEEP_CHARS and _is_too_deep(value, room=_ROOM):
+    if len(text) >= _NEVER_TOO_DEEP_CHARS and _is_too_deep(value, room=room):
         raise orjson.JSONDecodeError("nested too deep to be written", "", 0)
     return value
 

@@ -6,6 +6,7 @@ import os
 import sys
 
 from .errors import BusNotFound, BusUnusable
+from .names import check_unicode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,11 @@ NETWORK_FILESYSTEMS = frozenset(
 
 
 class Layout:
-    """The paths inside one bus directory."""
+    """The paths inside one bus directory.
+
+    Raises:
+        InvalidInput: its name is not valid Unicode text.
+    """
 
     __slots__ = (
         "archive",
@@ -47,7 +52,8 @@ class Layout:
     )
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self.directory = os.path.abspath(os.fspath(directory))
+        # SQLite's names of files are UTF-8, so elsewhere nothing could be opened.
+        self.directory = check_unicode(os.path.abspath(os.fspath(directory)))
         self.database = os.path.join(self.directory, "bus.db")
         self.jsonl = os.path.join(self.directory, "bus.jsonl")
         self.archive = os.path.join(self.directory, "archive")

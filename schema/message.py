@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import orjson
 
-from .errors import BlobAltered, BlobMissing, BusUnusable, InvalidInput
+from .errors import BlobAltered, BlobMissing, BusUnusable, InvalidInput, shown
 from .json import decode_stored
 from .limits import MAX_PAYLOAD_BYTES
 from .times import format_ts
@@ -276,7 +276,7 @@ def parse_priority(value: object) -> Priority:
         return Priority(PRIORITY_NAMES.index(value))
     if type(value) is int and 0 <= value <= 2:
         return Priority(value)
-    raise InvalidInput(f"priority must be {', '.join(PRIORITY_NAMES)}, not {value!r}")
+    raise InvalidInput(f"priority must be {', '.join(PRIORITY_NAMES)}, not {shown(value)}")
 
 
 def _payload_as_stored(raw: str) -> dict[str, object]:

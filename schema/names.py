@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from .errors import InvalidInput
+from .errors import InvalidInput, shown
 from .limits import MAX_AGENT_CHARS, MAX_ID_CHARS, MAX_LEASE_NAME_CHARS, MAX_TYPE_CHARS
 
 
@@ -28,7 +28,7 @@ def check_queue_name(name: object) -> None:
     """Refuse what can't be a queue's name: printable text without spaces, 1 to 255 characters."""
     text = _check(name, "queue name", MAX_TYPE_CHARS)
     if " " in text:
-        raise InvalidInput(f"queue name {text!r} must not have spaces")
+        raise InvalidInput(f"queue name {shown(text)} must not have spaces")
 
 
 def check_type(name: object) -> None:
@@ -38,7 +38,7 @@ def check_type(name: object) -> None:
     text = _check(name, "type", MAX_TYPE_CHARS)
     if not _is_dotted(text):
         raise InvalidInput(
-            f"type {text!r} must be dotted words without spaces, '*' or '>', like task.done"
+            f"type {shown(text)} must be dotted words without spaces, '*' or '>', like task.done"
         )
 
 
@@ -47,7 +47,9 @@ def check_line(text: str, what: str, max_chars: int) -> None:
     if not text or len(text) > max_chars:
         raise InvalidInput(f"{what} must have 1 to {max_chars} characters, not {len(text)}")
     if not text.isprintable():
-        raise InvalidInput(f"{what} {text!a} has control characters or is not valid Unicode text")
+        raise InvalidInput(
+            f"{what} {shown(text)} has control characters or is not valid Unicode text"
+        )
 
 
 def check_unicode(text: str) -> str:
@@ -55,7 +57,7 @@ def check_unicode(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{text!a} is not valid Unicode text") from error
+        raise InvalidInput(f"{shown(text)} is not valid Unicode text") from error
     return text
 
 
@@ -93,7 +95,9 @@ def _check(name: object, what: str, max_chars: int) -> str:
         raise InvalidInput(f"{what} is {len(name)} characters long; the limit is {max_chars}")
     # isprintable() is False for control characters, escapes and lone surrogates alike.
     if not name.isprintable() or name != name.strip():
-        raise InvalidInput(f"{what} {name!a} has control characters or spaces at an end")
+        raise InvalidInput(f"{what} {shown(name)} has control characters or spaces at an end")
     if name.startswith("-"):
-        raise InvalidInput(f"{what} {name!r} must not begin with '-'; was it meant as an option?")
+        raise InvalidInput(
+            f"{what} {shown(name)} must not begin with '-'; was it meant as an option?"
+        )
     return name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .errors import InvalidInput
+from .errors import InvalidInput, shown
 from .limits import MAX_TYPE_CHARS
 
 
@@ -22,8 +22,9 @@ class TypePattern:
         parts = text.split(".")
         mixed = any(part not in ("*", ">") and ("*" in part or ">" in part) for part in parts)
         if mixed or len(text) > MAX_TYPE_CHARS or "" in parts or ">" in parts[:-1]:
-            shown = text if len(text) <= 40 else text[:40] + "…"
-            raise InvalidInput(f"{shown!a} is not a type pattern like task.done, task.*, or task.>")
+            raise InvalidInput(
+                f"{shown(text)} is not a type pattern like task.done, task.*, or task.>"
+            )
         self.text = text
         self._open_ended = parts[-1] == ">"
         self._parts = parts[:-1] if self._open_ended else parts
@@ -71,6 +72,6 @@ def check_pattern(text: str) -> None:
     TypePattern(text)
     if " " in text or not text.isprintable() or text.startswith("-"):
         raise InvalidInput(
-            f"{text!a} is not a type pattern: dotted words without spaces, like task.done, task.*,"
-            " or task.>"
+            f"{shown(text)} is not a type pattern: dotted words without spaces, like task.done,"
+            " task.*, or task.>"
         )

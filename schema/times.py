@@ -6,7 +6,7 @@ import re
 import time
 from datetime import UTC, datetime
 
-from .errors import InvalidInput
+from .errors import InvalidInput, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def parse_ts(text: str) -> int:
     try:
         ts_ms = int(text) if text.isdecimal() and text.isascii() else _parse_iso(text)
     except (ValueError, OverflowError) as error:
-        raise InvalidInput(f"{text!r} is not a time like 2026-01-10T14:00:00Z") from error
+        raise InvalidInput(f"{shown(text)} is not a time like 2026-01-10T14:00:00Z") from error
     if not 0 <= ts_ms <= MAX_TS_MS:
-        raise InvalidInput(f"the time {text!r} lies outside the years 1970 to 9999")
+        raise InvalidInput(f"the time {shown(text)} lies outside the years 1970 to 9999")
     return ts_ms
 
 
@@ -63,7 +63,7 @@ def parse_duration_ms(text: str) -> int:
     """
     match = _DURATION.fullmatch(text)
     if match is None or len(text) > 15:
-        raise InvalidInput(f"{text!r} is not a duration like 30s, 10m, 2h or 7d")
+        raise InvalidInput(f"{shown(text)} is not a duration like 30s, 10m, 2h or 7d")
     return round(float(match[1]) * _UNITS_MS[match[2] or "s"])
 
 

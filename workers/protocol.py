@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import orjson
 
-from ..schema import Draft, InvalidInput, check_type, decode, format_ts
+from ..schema import Draft, InvalidInput, check_type, decode, format_ts, shown
 from ..subscribers import CONTEXT, DEDUPE_KEY, Outcome, carried_on, work_headers
 from .command import EX_CONFIG, EX_TEMPFAIL, Command, how_it_exited, with_its_words
 from .states import WorkerStates
@@ -167,7 +167,9 @@ def parse_response(printed: bytes) -> dict[str, Any]:
     if response["status"] == "ok" and "result" not in response:
         raise InvalidInput("the response is ok, and has no result")
     if response.get("protocol", PROTOCOL) != PROTOCOL:
-        raise InvalidInput(f"the response is of protocol {response['protocol']}, not {PROTOCOL}")
+        raise InvalidInput(
+            f"the response is of protocol {shown(response['protocol'])}, not {PROTOCOL}"
+        )
     for event in response.get("events", []):
         _check_event(event)
     for log in response.get("logs", []):

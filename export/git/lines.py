@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from ...schema import InvalidInput
+from ...schema import InvalidInput, decode_stored
 from ..conflict_markers import is_marker
 
 TYPE_CHECKING = False
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     #: What a line sorts by, and the line itself without its newline: (ts, id, line).
     Line = tuple[str, str, bytes]
+
+#: How many levels `bus log` writes around a record: its commit, and the list of its messages.
+_ROOM = 2
 
 #: What every line of a bus begins with.
 _SEQ = b'{"seq":'
@@ -91,12 +94,12 @@ def records(lines: Iterable[bytes]) -> Iterator[tuple[bytes, dict[str, Any] | No
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """Return the fields of a message, or None.
+    """Return the fields of a message, or None; what could not be shown again is no message.
 
     The line itself is kept, so a number that is rounded here is not in git.
     """
     try:
-        record = orjson.loads(line)
+        record = decode_stored(line, room=_ROOM)
     except orjson.JSONDecodeError:
         return None
     if not isinstance(record, dict):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ackbus import (
+    BlobMissing,
     Bus,
     Draft,
     IdConflict,
@@ -298,3 +299,11 @@ def test_publishing_and_reading_run_no_program(bus_dir: Path) -> None:
         bus_dir,
     )
     assert out == "[]\n"
+
+
+def test_name_of_a_missing_blob_is_quoted_in_the_error(bus: Bus) -> None:
+    """Promise 11: whatever the name has in it, the error is one line."""
+    with pytest.raises(BlobMissing) as caught:
+        bus.publish("note", from_agent="a", payload_ref="no\nblob" + "x" * 5000)
+    assert str(caught.value).startswith(r"no blob 'no\nblobxxx")
+    assert len(str(caught.value)) < 200

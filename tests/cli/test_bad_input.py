@@ -62,6 +62,15 @@ def test_bad_input(
     assert_error(run_bus(*arguments), code, *words)
 
 
+@pytest.mark.parametrize("command", [("init",), ("publish", "t", "--from", "a"), ("stats",)])
+def test_directory_whose_name_is_no_utf8(
+    command: tuple[str, ...], run_bus: RunBus, project: Path
+) -> None:
+    """SQLite could not open a file there: nothing is made."""
+    assert_error(run_bus(*command, "--dir", b"d\xff"), 2, "not valid Unicode")
+    assert list(project.iterdir()) == []
+
+
 def test_ack_on_an_empty_log_says_that_it_is_empty(bus: Bus, run_bus: RunBus) -> None:
     assert_error(run_bus("ack", "a", "1"), 3, "the log is empty")
 
@@ -117,6 +126,28 @@ def test_errors_name_the_word_that_is_wrong_and_its_rule(
     ended = run_bus(*line.split())
     assert_error(ended, 2)
     assert ended.err.startswith(f"bus: {error}"), ended
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (*PUBLISH, "--priority", "x" * 50_000),
+        (*PUBLISH, "--header", "x" * 50_000),
+        (*PUBLISH, "--payload-ref", "x" * 50_000),
+        ("poll", "a", "--wait", "x" * 50_000),
+        ("x" * 50_000,),
+        ("import", "x" * 50_000),
+    ],
+    ids=lambda arguments: " ".join(arguments)[:30],
+)
+def test_errors_are_lines_that_can_be_read(
+    arguments: tuple[str, ...], log: Bus, run_bus: RunBus
+) -> None:
+    """However long what was wrong is, the line begins with what it is, and ends with the hint."""
+    ended = run_bus(*arguments)
+    assert ended.code != 0
+    assert ended.err.count("\n") == 1
+    assert len(ended.err) < 1100
 
 
 @pytest.mark.parametrize("group", [(), ("lease",), ("blob",), ("parked",)])

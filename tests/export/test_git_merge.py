@@ -3,12 +3,14 @@
 import json
 import re
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ackbus import InvalidInput
 from ackbus.export import git
+from ackbus.schema import encode
 
 
 def line(id: str, ts: int = 0, /, **fields: object) -> bytes:
@@ -89,3 +91,31 @@ def test_a_number_beyond_64_bits_stays_as_it_is() -> None:
     """Pitfall 21: another program stored it; the line is text to git."""
     huge = line("a")[:-2] + b',"payload":123456789012345678901234567890}\n'
     assert git.merge([huge], [line("b")]).lines[0] == huge
+
+
+def test_what_is_nested_too_deep_to_be_shown_is_no_message() -> None:
+    """Promise 11: `bus log` writes what it reads. What a bus can hold is never that deep."""
+
+    def nested(depth: int) -> bytes:
+        return line("a")[:-2] + b',"payload":' + b"[" * depth + b"]" * depth + b"}\n"
+
+    deepest = next(depth for depth in range(300, 0, -1) if can_be_written(depth))
+    ((_, record),) = git.records([nested(deepest)])
+    assert record is not None
+    orjson.dumps({"messages": [record]})
+    ((_, record),) = git.records([nested(deepest + 10)])
+    assert record is None
+    with pytest.raises(InvalidInput, match="line 1 of our side is no message"):
+        git.merge([nested(deepest + 10)], [line("b")])
+
+
+def can_be_written(depth: int) -> bool:
+    """Whether a payload of so many levels can be published."""
+    value: object = 1
+    for _ in range(depth):
+        value = [value]
+    try:
+        encode(value)
+    except InvalidInput:
+        return False
+    return True

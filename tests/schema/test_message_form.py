@@ -12,13 +12,15 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ackbus import ABSENT, Bus, Draft, Exporter, Inbox, InvalidInput, Priority
+from ackbus import ABSENT, Bus, Draft, Exporter, FieldMap, Inbox, InvalidInput, Priority
+from ackbus.bus import parse_pattern
 from ackbus.schema import limits, parse_duration_ms, parse_since, parse_ts
 from ackbus.schema.ids import new_id
 from ackbus.schema.json import decode, encode
 from ackbus.schema.message import parse_priority
 from ackbus.schema.patterns import TypePattern, check_pattern
 from ackbus.schema.times import format_ts
+from ackbus.workers.protocol import parse_response
 
 from ..programs import connect
 
@@ -306,6 +308,34 @@ def test_pattern_that_no_type_of_ours_fits_is_refused_where_it_is_new(pattern: s
     """Promise 11; but what another program has stored must not stop a list of queues."""
     with pytest.raises(InvalidInput, match="is not a type pattern"):
         check_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        parse_ts,
+        parse_duration_ms,
+        lambda text: parse_since(text, now=0),
+        parse_priority,
+        lambda text: parse_priority([text]),
+        lambda text: parse_ts("9" * 1000 if text else ""),
+        TypePattern,
+        lambda text: FieldMap([text]),
+        lambda text: FieldMap([f"{text}=x"]),
+        lambda text: FieldMap([f"id={text}"]).draft({}),
+        lambda text: Draft("t", from_agent="a", priority=text).prepare(0),
+        lambda text: Draft("t", from_agent="a", ts_ms=text).prepare(0),
+        lambda text: parse_response(encode({"status": "ok", "result": "", "protocol": text})),
+        lambda text: parse_pattern("[" + text[:1000]),
+        lambda text: parse_pattern("/" + text[:1000]),
+    ],
+)
+def test_an_error_repeats_only_a_little_of_what_was_given(act: Callable[[str], object]) -> None:
+    """Promise 11: one line that can be read; the report of an import keeps 1,000 of them."""
+    with pytest.raises(InvalidInput) as caught:
+        act("x\n" * 100_000)
+    assert len(str(caught.value)) < 400
+    assert "\n" not in str(caught.value)
 
 
 def test_times_are_integers_stored_and_rfc_3339_shown() -> None:
