@@ -27,7 +27,7 @@ def run(*args: object) -> tuple[int, list[dict[str, Any]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("durability", ["full", "normal"])
 def test_power_loss_takes_a_bus_back_to_an_earlier_moment_at_most(durability: str) -> None:
     """X-40, promises 1 to 9: `full` loses nothing that was told, `normal` only the newest."""
@@ -38,7 +38,7 @@ def test_power_loss_takes_a_bus_back_to_an_earlier_moment_at_most(durability: st
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("lie", "workload", "durability"),
     [
