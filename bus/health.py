@@ -1,4 +1,4 @@
-"""Checks of a bus that can be opened: its blobs, its archive, the index of words, its agents."""
+"""Checks of a bus that can be opened: its blobs, its archive, its chain, the index, its agents."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import islice
 
 from ..schema import BlobAltered, BlobMissing, InvalidInput, bad, ok, warn
 from .heartbeats import Liveness
+from .keys import Keyring
 from .search import Search
 
 TYPE_CHECKING = False
@@ -36,6 +37,8 @@ def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
     return {
         "blobs": lambda: _blobs(bus, full),
         "archive": lambda: _archive(bus, full),
+        "chain": lambda: _chain(bus),
+        "keys": _keys,
         "search": lambda: _search(bus),
         "hearts": lambda: _hearts(bus),
     }
@@ -88,6 +91,24 @@ def _archive(bus: Bus, full: bool) -> Finding:
         return ok("nothing is archived")
     how = "whole" if full else "there; --full reads them"
     return ok(f"{len(segments)} segments up to {segments[-1].last_seq}, all {how}")
+
+
+def _chain(bus: Bus) -> Finding:
+    head = bus.chain.head()
+    if not bus.chain.is_on():
+        return ok("off" if head is None else f"off since {head.seq}; 'bus verify' checks it")
+    behind = bus.chain.behind()
+    return ok(f"on, {behind:,} behind; 'bus verify' checks it")
+
+
+def _keys() -> Finding:
+    keyring = Keyring()
+    agents = keyring.agents()
+    for agent in agents:
+        keyring.of(agent)  # raises where it can't be used
+    if not agents:
+        return ok("none; nobody here signs")
+    return ok(f"{len(agents)} agents have keys in {keyring.directory}")
 
 
 def _search(bus: Bus) -> Finding:

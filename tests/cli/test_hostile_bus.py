@@ -1,0 +1,207 @@
+"""A sweep over all commands, on terminals, of a bus in which every text is an attack.
+
+Another program has stored it: names, types, ids, bodies, headers, errors, reasons, statuses.
+Whatever a command prints of it, or says about a mistake with it, no character of it acts on the
+terminal.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus
+from ackbus.bus import Keyring
+
+from ..programs import connect
+from . import reference
+from .git import git_env
+
+#: Sets a title, clears, colours, moves back; C1, DEL; turns writing round; is invisible.
+EVIL = (
+    "\x1b]0;owned\x07\x1b[2J\x1b[35;7m\x1b[6n\x9b31m\x9d0;x\x9c\x7f\x08\x0b\x0c\x85"
+    "\u202e\u2066\u200b\u200f\u2028\u2029\ufeff\U000e0041\r\nend"
+)
+
+#: What our own tables and colours consist of; the attack has a colour that we never use.
+OURS = re.compile(r"\x1b\[(?!35;7)[0-9;]*m|\r\n")
+
+#: All that could act, or make the reader see something else than what is there.
+ACTS = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+
+NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+
+ROWS = f"""
+INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, payload, headers) VALUES
+  (:evil || 1, {NOW}, 'a' || :evil, 'me' || :evil, 'work.' || :evil, json_quote(:evil),
+   json_object(:evil, :evil, 'dedupe_key', :evil, 'signature', :evil)),
+  (:evil || 2, {NOW}, 'a' || :evil, 'me', 'work.step', :evil, NULL),
+  ('m-3', {NOW}, 'bob', 'me', 'work.step', json_object('k' || :evil, json_array(:evil)), NULL),
+  ('m-4', {NOW}, 'a' || :evil, NULL, 'note', json_quote(:evil), '{{"traceparent":"x"}}');
+INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to,
+                      payload_ref)
+VALUES ('m-5', {NOW}, 'a' || :evil, 'bob', 'work.done', 'm-3', 'm-3', :evil);
+INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload)
+VALUES ('m-6', {NOW}, 'me', 'bob', 'work.step.failed', 'm-3', 'm-3', json_quote(:evil));
+INSERT INTO cursors VALUES ('cursor' || :evil, 1, 1);
+INSERT INTO deliveries VALUES ('me', 2, 'parked', 5, :evil, {NOW});
+INSERT INTO deliveries VALUES ('me' || :evil, 1, 'parked', 5, :evil, {NOW});
+INSERT INTO heartbeats VALUES ('beat' || :evil, {NOW}, 'busy' || :evil, 'on' || :evil, 0.5, 1);
+INSERT INTO task_claims VALUES ('lease' || :evil, 'holder' || :evil, 1, 99999999999999, 0);
+INSERT INTO reservations
+VALUES ('src/' || :evil, 'b' || :evil, 'exclusive', :evil, 1, 99999999999999, 0);
+INSERT INTO waiting_limits (kind, name, max_waiting) VALUES ('inbox', 'limit' || :evil, 9);
+INSERT INTO passed_over VALUES ('gone' || :evil, 1, 1);
+INSERT INTO worker_states VALUES ('group' || :evil, '{{}}', 1);
+INSERT INTO queues (name, pattern, filled_seq, created_at_ms) VALUES
+  ('q' || :evil, '>', 6, 1), ('work', 'work.>', 6, 1);
+INSERT INTO jobs (queue_id, seq, state, max_attempts, available_at_ms, dedupe_key, created_at_ms,
+                  ended_at_ms, error) VALUES
+  (1, 1, 'dead', 4, 1, :evil, 1, 2, :evil), (1, 2, 'queued', 4, 1, :evil, 1, NULL, :evil),
+  (2, 3, 'dead', 4, 1, :evil, 1, 2, :evil);
+INSERT INTO claims (queue_id, seq, attempt, worker_group, worker_instance, available_at_ms,
+                    claimed_at_ms, lease_until_ms, status, ended_at_ms, error, stderr, result, logs)
+VALUES (1, 1, 1, 'g' || :evil, 'i' || :evil, 1, 1, 1, 'failed', 2, :evil, :evil, :evil,
+        json_array(json_object('level', :evil, 'message', :evil))),
+       (2, 3, 1, 'g' || :evil, 'i' || :evil, 1, 1, 1, 'lost', 2, :evil, :evil, :evil, NULL);
+"""
+
+#: Command lines that print what is stored, or complain about what they were given.
+READING = [
+    *(["where"], ["stats"], ["stats", "--json"], ["init"]),
+    *(["replay", "--from", "1"], ["replay", "--from", "1", "--json"], ["read"], ["read", "--json"]),
+    *(["show", "1"], ["show", "2"], ["show", "3", "--json"], ["show", EVIL]),
+    *(["tail"], ["search", "owned"], ["search", "end", "--json"], ["search", EVIL]),
+    *(["poll", "me"], ["poll", "me", "--json"], ["poll", "you"], ["inbox", "you"], ["inbox", EVIL]),
+    *(["parked", "list"], ["parked", "list", "--json"], ["parked", "requeue", "me", "77"]),
+    *(["parked", "drop", f"x{EVIL}", "1"], ["queue", "list"], ["queue", "list", "--json"]),
+    *(["queue", "show", f"q{EVIL}"], ["queue", "show", "work"], ["queue", "show", "x\x1b[2J"]),
+    *(
+        ["queue", "pause", EVIL],
+        ["queue", "resume", EVIL],
+        ["queue", "create", EVIL, "--type", EVIL],
+    ),
+    *(
+        ["job", "list"],
+        ["job", "list", "--json"],
+        ["job", "show", "1"],
+        ["job", "show", "3", "--json"],
+    ),
+    *(["job", "cancel", "1"], ["job", "retry", "2", "--queue", EVIL]),
+    *(["dead", "list"], ["dead", "list", "--json"], ["dead", "show", "1"], ["dead", "show", "3"]),
+    *(["limit", "list"], ["limit", "list", "--json"], ["limit", "clear", "--inbox", EVIL]),
+    *(["check", "m-3"], ["check", "m-3", "--json"], ["check", EVIL], ["notify", "--once"]),
+    *(["trace", "m-3"], ["trace", "m-3", "--json"], ["trace", "1"], ["trace", EVIL]),
+    *(["inspect"], ["inspect", "1"], ["inspect", "3", "--json"], ["inspect", EVIL]),
+    *(["graph"], ["graph", "m-3"], ["graph", "--json"], ["graph", EVIL], ["timeline"]),
+    *(["agents"], ["agents", "--json"], ["heartbeat", EVIL], ["lease", "list"]),
+    *(["lease", "list", "--json"], ["lease", "acquire", f"lease{EVIL}", "--holder", "x"]),
+    *(["lease", "release", EVIL, "--holder", EVIL, "--token", "1"], ["reservations"]),
+    *(["reservations", "list", "--json"], ["reserve", "src", "--agent", "me"]),
+    *(["reserve", f"/{EVIL}", "--agent", EVIL], ["guard", "check"], ["guard", "check", "--json"]),
+    *(
+        ["blob", "get", EVIL],
+        ["blob", "verify"],
+        ["blob", "gc"],
+        ["segments"],
+        ["segments", "--verify"],
+    ),
+    *(["archive", "--older-than", "0s", "--dry-run"], ["archive", "--dry-run", "--json"]),
+    *(["log"], ["log", EVIL], ["import", f"/no/{EVIL}"], ["import", "hostile.jsonl"]),
+    *(["export"], ["backup", f"/no/{EVIL}/x"], ["key", "list"], ["key", "list", "--json"]),
+    *(["key", "show", EVIL], ["key", "remove", EVIL], ["key", "create", EVIL]),
+    *(["chain", "on"], ["chain", "status"], ["verify", "--strict"], ["verify", "--json"]),
+    *(["verify", f"--expect={EVIL}"], ["chain", "off"], ["doctor"], ["doctor", "--json"]),
+    *(["prompt", "me"], ["prompt", EVIL], ["completion", "words", "bus queue show "]),
+    *(["completion", "bash"], ["completion", "zsh"], ["maintain"], ["demo", f"/no/{EVIL}"]),
+    *(["publish", EVIL, "x", "--from", "a"], ["publish", "t", "x", "--from", EVIL]),
+    *(
+        ["publish", "t", "x", "--from", "a", "--to", "me", "--id", "m-3"],
+        ["publish", "--jsonl", EVIL],
+    ),
+    *(["publish", "t", "--from", "a", "--reply-to", EVIL], ["publish", "t", "--data", EVIL]),
+    *(["publish", "t", "x", "--from", "a", "--strict", "--to", "bo"], ["ack", EVIL, "1"]),
+    *(["ack", "me", "99"], ["run", EVIL], ["upgrade", "--dir", f"/no/{EVIL}"], [EVIL]),
+    *([f"--{EVIL}"], ["poll", "me", f"--{EVIL}"], ["poll", "me", "--dir", f"/no/{EVIL}", "-v"]),
+    *(["poll", "me", "--limit", EVIL], ["request", EVIL, "--from", EVIL, "--timeout", EVIL]),
+]
+
+#: Commands that print nothing of what is stored, and whose mistakes are those of others above.
+LIKE_OTHERS = {
+    *("listen", "queue set", "queue purge", "queue skip", "dead requeue", "dead drop", "limit set"),
+    *("lease renew", "reservations renew", "reservations release", "guard install", "guard remove"),
+    *("blob put", "setup git"),
+}
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], int, str]]:
+    """What each command line exits with, and what its terminal was sent."""
+    project = tmp_path_factory.mktemp("project") / "a\x1b]0;owned\x07\u202e\x9b"
+    bus_dir = project / ".worker-state"
+    project.mkdir()
+    home = tmp_path_factory.mktemp("home")
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("BUS_", "XDG_"))}
+    env |= {"HOME": str(home), "TERM": "xterm-256color", "COLUMNS": "150", "LC_ALL": "C.UTF-8"}
+    env.pop("NO_COLOR", None)
+    Bus.init(bus_dir).close()
+    with connect(bus_dir) as connection:
+        connection.execute(ROWS, {"evil": EVIL})
+    (bus_dir / "bad\x1b[2J\u202e").write_text("x")
+    (bus_dir / "bad\x1b[2J\u202e").chmod(0o666)
+    bad = {"id": EVIL, "type": EVIL, "from": EVIL, EVIL: EVIL}
+    (project / "hostile.jsonl").write_text(json.dumps(bad) + "\n" + EVIL + "\n")
+    Keyring(str(home / ".config/ackbus/keys")).create("a b")
+    (home / ".config/ackbus/keys/x%1B%5B2J%E2%80%AE.key").write_text("{}")
+    (home / ".config/ackbus/keys/x%1B%5B2J%E2%80%AE.key").chmod(0o600)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "-f", "hostile.jsonl"], ["commit", "-qm", "c"]):
+        subprocess.run([*git, *command], cwd=project, env=git_env(env), check=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(Path(__file__).with_name("on_terminals.py"))],
+        input=json.dumps(READING),
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env=git_env(env),
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [(line, *told) for line, told in zip(READING, json.loads(done.stdout), strict=True)]
+
+
+def test_no_command_lets_a_character_of_an_attack_act(
+    shown: list[tuple[list[str], int, str]],
+) -> None:
+    """PITFALLS 24, M-85: bodies, names, types, headers, errors, reasons, paths, arguments."""
+    acting = {
+        " ".join(line): sorted({hex(ord(char)) for char in ACTS.findall(OURS.sub("\n", sent))})
+        for line, _, sent in shown
+    }
+    assert {line: found for line, found in acting.items() if found} == {}
+
+
+def test_every_command_says_something_and_none_breaks(
+    shown: list[tuple[list[str], int, str]],
+) -> None:
+    """Else the sweep would show nothing."""
+    silent = [line for line, code, sent in shown if not sent and code not in (0, 4)]
+    broken = [line for line, _, sent in shown if "-v shows where" in sent]
+    assert silent == []
+    assert broken == []
+    saying = [line for line, _, sent in shown if "owned" in sent or "u202e" in sent]
+    assert len(saying) > len(shown) / 2
+
+
+def test_every_command_is_in_the_sweep() -> None:
+    swept = {" ".join(line[:2]) for line in READING} | {line[0] for line in READING}
+    names = {path.removeprefix("bus ") for path, _ in reference.commands()}
+    assert names - swept == LIKE_OTHERS
