@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from .search import Found as Found
     from .search import Search as Search
     from .stats import Stats as Stats
-    from .verification import Counts as Counts
-    from .verification import Problem as Problem
     from .verification import Verification as Verification
+    from .verification_checks import Counts as Counts
+    from .verification_checks import Problem as Problem
     from .waiting_limits import WaitingLimit as WaitingLimit
     from .waiting_limits import WaitingLimits as WaitingLimits
 
@@ -85,7 +85,7 @@ _HOMES = {
     "SEARCH_LIMIT": "search",
     "Chain": "chain",
     "Conflict": "reservations",
-    "Counts": "verification",
+    "Counts": "verification_checks",
     "Found": "search",
     "Frame": "archive",
     "Heart": "heartbeats",
@@ -99,7 +99,7 @@ _HOMES = {
     "Link": "chain",
     "Liveness": "heartbeats",
     "Maintenance": "maintenance",
-    "Problem": "verification",
+    "Problem": "verification_checks",
     "Reservation": "reservations",
     "Reservations": "reservations",
     "ReserveResult": "reservations",

@@ -89,7 +89,8 @@ class Appender:
         self._looked_ms = now_ms
         self._is_chained = self._database.value(SQL["chain_switch"]) is not None
         self._signer = None
-        if os.path.isdir(keys_directory()):
+        keys = keys_directory()
+        if os.path.isdir(keys) and os.access(keys, os.X_OK):  # else they are not this user's
             from .signing import Signer
 
             self._signer = Signer()

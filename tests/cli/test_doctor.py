@@ -192,7 +192,8 @@ def test_looking_at_a_large_file_ends_in_time(bus: Bus, monkeypatch: pytest.Monk
 def test_modes_that_let_others_read_are_told(bus_dir: Path, doctor: Doctor) -> None:
     """DESIGN: directories 0700, files 0600."""
     (bus_dir / "bus.db").chmod(0o644)
-    assert doctor()["modes"] == ("warn", "others may read what is meant for you: bus.db 0644")
+    told = "others may read or write what is meant for you: bus.db 0644"
+    assert doctor()["modes"] == ("warn", told)
 
 
 def test_lost_blobs_and_segments_are_named(bus: Bus, bus_dir: Path, doctor: Doctor) -> None:
