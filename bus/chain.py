@@ -87,7 +87,7 @@ class Chain:
     def behind(self) -> int:
         """Return how many messages are not in the chain yet."""
         head = self.head()
-        return self._log.newest_seq() - (head.seq if head else 0)
+        return max(0, self._log.newest_seq() - (head.seq if head else 0))
 
     def extend(self) -> bool:
         """Take in what came since, up to a step; False when there is nothing.

@@ -1,6 +1,7 @@
 """The hash chain: what is in it, that it costs nothing where it is off, and what it shows."""
 
 import hashlib
+import io
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from ackbus import Bus, Draft
 from ackbus.bus import Chain, Link, Problem, Verification
 from ackbus.bus.chain import STEP_MESSAGES
-from ackbus.export import Archiver, Exporter
+from ackbus.export import Archiver, Exporter, import_jsonl
 
 from ..programs import raw_sql, run_program
 
@@ -84,6 +85,13 @@ def test_messages_of_other_programs_are_taken_in_by_the_next_publisher(chained: 
     )
     assert chained.chain.behind() == 1
     chained.publish("t", from_agent="a")
+    assert chained.chain.behind() == 0
+    assert problems(chained) == []
+
+
+def test_what_is_imported_is_chained(chained: Bus) -> None:
+    line = b'{"id":"m","ts":"2020-01-01T00:00:00.000Z","from":"b","type":"t","payload":{"b":1}}\n'
+    assert import_jsonl(chained, io.BytesIO(line)).stored == 1
     assert chained.chain.behind() == 0
     assert problems(chained) == []
 

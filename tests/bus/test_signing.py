@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -278,6 +279,35 @@ def test_altered_and_missing_payloads_are_found(bus: Bus, keyring: Keyring) -> N
     Path(bus.layout.blobs, first).write_text("other")
     Path(bus.layout.blobs, second).unlink()
     assert verified(bus, keyring) == ["payload", "payload"]
+
+
+def test_lines_that_were_altered_on_the_way_are_found_after_an_import(
+    bus: Bus, alice: Key, keyring: Keyring, tmp_path: Path
+) -> None:
+    """In bus.jsonl: another body, another sender, and the signature left out."""
+    for number in range(4):
+        bus.publish("t", {"number": number}, from_agent="alice")
+    Exporter(bus).export_once()
+    lines = Path(bus.layout.jsonl).read_bytes().splitlines(keepends=True)
+    lines[0] = lines[0].replace(b'{"number":0}', b'{"number":9}')
+    lines[1] = lines[1].replace(b'"from":"alice"', b'"from":"mallory"')
+    record = json.loads(lines[2])
+    del record["headers"]
+    lines[2] = json.dumps(record).encode() + b"\n"
+    with Bus.init(tmp_path / "other") as other:
+        assert import_jsonl(other, io.BytesIO(b"".join(lines))).stored == 4
+        assert verified(other, keyring) == ["altered", "forged"]
+        assert verified(other, keyring, strict=True) == ["altered", "unknown_key", "forged"]
+
+
+def test_keys_that_this_user_can_not_reach_keep_nobody_from_publishing(
+    bus: Bus, keyring: Keyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a sandbox with no access to their directory, agents are those without keys."""
+    keyring.create("bob")
+    monkeypatch.setattr(os, "access", lambda path, mode: path != keyring.directory)  # as if no root
+    bus.publish("t", from_agent="alice")
+    assert next(bus.read()).headers == {}
 
 
 def test_import_signs_nothing(bus: Bus, alice: Key, keyring: Keyring) -> None:
