@@ -115,7 +115,7 @@ class Keyring:
         """
         try:
             names = [name for name in os.listdir(self.directory) if name.endswith(_SUFFIX)]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             raise BusUnusable(
@@ -160,7 +160,7 @@ class Keyring:
                         " yours alone with chmod 0600, or a new key with --rotate"
                     )
                 record = json.load(file)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             raise BusUnusable(f"the key file {path} can't be read: {error.strerror}") from error

@@ -165,7 +165,9 @@ def refuse_links(directory: str) -> None:
     try:
         with os.scandir(directory) as entries:
             links = sorted(entry.name for entry in entries if entry.is_symlink())
-    except (PermissionError, NotADirectoryError) as error:
+    except FileNotFoundError:
+        raise
+    except OSError as error:  # no rights, no descriptor left
         raise BusUnusable(f"the bus in {directory} can't be reached: {error.strerror}") from error
     if links:
         raise BusUnusable(
