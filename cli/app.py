@@ -22,6 +22,7 @@ from . import (
     jobs,
     leases,
     limits,
+    mcp,
     messages,
     output,
     pictures,
@@ -100,6 +101,7 @@ for _group in (
     backups,
     doctor,
     serving,
+    mcp,
     shell,
 ):
     _commands: Commands = _group.commands

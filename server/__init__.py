@@ -1,8 +1,20 @@
-"""The doors for programs that don't open the file: HTTP, streams, and what is built on them."""
+"""The doors for programs that don't open the file: HTTP, streams, and what is built on them.
 
-from .access import Access, Principal
-from .app import create_app
-from .running import DEFAULT_HOST, DEFAULT_PORT, serve
+Each name is loaded when it is first used: a door needs only its own extra to be installed.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .access import Access as Access
+    from .access import Principal as Principal
+    from .app import create_app as create_app
+    from .mcp import PROFILES as PROFILES
+    from .mcp import serve_stdio as serve_stdio
+    from .running import DEFAULT_HOST as DEFAULT_HOST
+    from .running import DEFAULT_PORT as DEFAULT_PORT
+    from .running import serve as serve
 
 __all__ = [
     # The application
@@ -14,4 +26,27 @@ __all__ = [
     "DEFAULT_HOST",
     "DEFAULT_PORT",
     "serve",
+    # For agents
+    "PROFILES",
+    "serve_stdio",
 ]
+
+_HOMES = {
+    "Access": "access",
+    "DEFAULT_HOST": "running",
+    "DEFAULT_PORT": "running",
+    "PROFILES": "mcp",
+    "Principal": "access",
+    "create_app": "app",
+    "serve": "running",
+    "serve_stdio": "mcp",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a name from its module."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
