@@ -11,6 +11,7 @@ from ..bus import Bus
 from .access import Access
 from .api import ROUTERS
 from .health import router as health
+from .mcp import McpMount
 from .problems import Problem, handle_problems
 
 #: The most that a body may have, but for those of blobs: a payload's 16 MiB, and what is around it.
@@ -24,6 +25,7 @@ def create_app(bus: Bus, access: Access) -> FastAPI:
         bus: what is served.
         access: decides who asks.
     """
+    mcp = McpMount(bus.layout.directory, MAX_BODY_BYTES)
     app = FastAPI(
         title="ackbus",
         summary="A local-first message bus for coding agents.",
@@ -33,6 +35,7 @@ def create_app(bus: Bus, access: Access) -> FastAPI:
         openapi_url="/v1/openapi.json",
         telemetry={"tracing": False, "metrics": False},
         max_body_size=MAX_BODY_BYTES,
+        lifespan=mcp.lifespan,
     )
     app.state.bus = bus
     app.state.access = access
@@ -40,6 +43,7 @@ def create_app(bus: Bus, access: Access) -> FastAPI:
     app.include_router(health)
     for router in ROUTERS:
         app.include_router(router)
+    mcp.add_to(app)
     _document_problems(app)
     return app
 

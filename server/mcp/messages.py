@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import dropwhile
 from typing import Annotated, Any, Literal
 
@@ -148,21 +148,34 @@ def _inbox(session: Session, given: Read) -> Reply:
     bus, agent = session.bus, session.agent()
     begin = Cursor.parse(given.cursor)
     pattern = None if given.type is None else TypePattern(given.type)
-    deadline = time.monotonic() + given.wait_s
-    inbox, pace = Inbox(bus, agent, own_broadcasts=False), Pace()
-    with bus.listen() as listener:  # before the look: what comes after it is heard
-        while True:
-            found, cursor = page(waiting(inbox, begin, pattern), begin, given.limit)
-            left = deadline - time.monotonic()
-            if found or left <= 0:
-                break
-            listener.wait(min(pace.next(), left))
+    inbox = Inbox(bus, agent, own_broadcasts=False)
+
+    def look() -> tuple[list[FramedMessage], str | None]:
+        return page(waiting(inbox, begin, pattern), begin, given.limit)
+
+    found, cursor = look()
+    if not found and given.wait_s:
+        found, cursor = _wait(bus, look, given.wait_s)
     unread = inbox.unread(MAX_COUNTED)
     record = InboxPage(messages=found, next_cursor=cursor, unread=unread)
     if not found:
         return Reply(record, f"Nothing waits for {agent}.")
     head = f"{unread} unread for {agent}. When these are handled: bus_ack(seq={found[-1].seq})."
     return Reply(record, record.text(head))
+
+
+def _wait(
+    bus: Bus, look: Callable[[], tuple[list[FramedMessage], str | None]], wait_s: float
+) -> tuple[list[FramedMessage], str | None]:
+    """Look again whenever the bell rings, and now and then, until there is something."""
+    deadline, pace = time.monotonic() + wait_s, Pace()
+    with bus.listen() as listener:  # before the look: what comes after it is heard
+        while True:
+            found, cursor = look()
+            left = deadline - time.monotonic()
+            if found or left <= 0:
+                return found, cursor
+            listener.wait(min(pace.next(), left))
 
 
 def waiting(inbox: Inbox, begin: Cursor, pattern: TypePattern | None) -> Iterator[Message]:

@@ -24,7 +24,8 @@ class Cursor:
 
     Attributes:
         after: the seq after which it begins.
-        skip: how many characters of the first body were handed over already.
+        skip: how many characters of the body of the message that comes right after that seq were
+            handed over already.
     """
 
     after: int = 0
@@ -59,20 +60,27 @@ def page(
         limit: how many at most.
     """
     framed: list[FramedMessage] = []
-    room, skip, after = MAX_CHARS, begin.skip, begin.after
+    room, after = MAX_CHARS, begin.after
     for message in messages:
         body = body_of(message)
         text = text_of(body)
+        skip = begin.skip if message.seq == begin.after + 1 else 0
         if len(framed) == limit or (framed and len(text) > room):
             return framed, str(Cursor(after))
         if len(text) - skip > room:
             end = skip + room
             cut = FramedMessage.of(message, text[skip:end], _part(skip, end, text))
-            return [cut], str(Cursor(after, end))
+            return [cut], str(Cursor(message.seq - 1, end))
         part = _part(skip, len(text), text) if skip else None
         framed.append(FramedMessage.of(message, text[skip:] if skip else body, part))
-        room, skip, after = room - (len(text) - skip), 0, message.seq
+        room, after = room - (len(text) - skip), message.seq
     return framed, None
+
+
+def alone(message: Message) -> tuple[FramedMessage, str | None]:
+    """Return one message, framed, and the cursor that leads on in it by `bus_thread`, or None."""
+    (framed,), cursor = page([message], Cursor(message.seq - 1), 1)
+    return framed, cursor
 
 
 def _part(begin: int, end: int, text: str) -> str:

@@ -13,15 +13,24 @@ from mcp_types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
     ListToolsResult,
     PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
     TextContent,
+    TextResourceContents,
     ToolAnnotations,
 )
 from mcp_types import Tool as ListedTool
 
 from ... import __version__
+from ...schema import AckbusError
 from .errors import explain
+from .resources import JSON, KINDS, read
 from .session import Session
 from .tool import Reply, Tool
 
@@ -70,6 +79,9 @@ class Protocol:
             get_tool_input_schema=self._input_schema,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
         )
 
     def _input_schema(self, name: str) -> Mapping[str, Any] | None:
@@ -100,6 +112,42 @@ class Protocol:
         except Exception as error:  # whatever it is, the agent is to read it
             return CallToolResult(content=[_text(explain(tool.name, error))], is_error=True)
         return _result(reply)
+
+    async def _list_resources(
+        self, context: Any, params: PaginatedRequestParams | None
+    ) -> ListResourcesResult:
+        ones = [
+            Resource(uri=kind.template, name=kind.name, description=kind.about, mime_type=JSON)
+            for kind in KINDS
+            if kind.is_one
+        ]
+        return ListResourcesResult(resources=ones)
+
+    async def _list_templates(
+        self, context: Any, params: PaginatedRequestParams | None
+    ) -> ListResourceTemplatesResult:
+        many = [
+            ResourceTemplate(
+                uri_template=kind.template, name=kind.name, description=kind.about, mime_type=JSON
+            )
+            for kind in KINDS
+            if not kind.is_one
+        ]
+        return ListResourceTemplatesResult(resource_templates=many)
+
+    async def _read_resource(
+        self, context: Any, params: ReadResourceRequestParams
+    ) -> ReadResourceResult:
+        uri = str(params.uri)
+        try:
+            self._check(context, "messages:ro")
+            call = partial(read, self._session_of(context), uri)
+            text = await anyio.to_thread.run_sync(call, limiter=self._quick)
+        except AckbusError as error:
+            raise MCPError(code=INVALID_PARAMS, message=explain("resource", error)) from error
+        return ReadResourceResult(
+            contents=[TextResourceContents(uri=uri, mime_type=JSON, text=text)]
+        )
 
 
 def _listed(tool: Tool) -> ListedTool:
