@@ -37,7 +37,7 @@ class FramedMessage(BaseModel):
     conversation: str
     body: Any = None
     part: str | None = None
-    untrusted: Literal[True] = True
+    untrusted: Literal[True]
 
     @classmethod
     def of(cls, message: Message, body: object, part: str | None = None) -> FramedMessage:
@@ -51,6 +51,7 @@ class FramedMessage(BaseModel):
             conversation=message.conversation,
             body=body,
             part=part,
+            untrusted=True,
         )
 
     def text(self) -> str:

@@ -32,9 +32,10 @@ MAX_WAIT_S = 25
 MAX_COUNTED = 1000
 
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE)]
-Next = Annotated[str | None, Field(description="next_cursor of the page before.")]
+Next = Annotated[str | None, Field(description="A next_cursor.")]
 Wait = Annotated[float, Field(ge=0, le=MAX_WAIT_S, description="Seconds to wait.")]
 Type = Annotated[str, Field(description="Dotted words, like review.done.")]
+Conversation = Annotated[str, Field(description="Its id, or the seq or id of any message in it.")]
 Body = Annotated[Any, Field(description="Text or any JSON.")]
 
 
@@ -63,7 +64,7 @@ class Send(Arguments):
     to: Annotated[
         str | None, Field(description="Agent. Default: all, or the sender of reply_to.")
     ] = None
-    reply_to: Annotated[int | str | None, Field(description="seq or id that this answers.")] = None
+    reply_to: Annotated[str | None, Field(description="seq or id that this answers.")] = None
     priority: Literal["interactive", "normal", "background"] = "normal"
     id: Annotated[str | None, Field(description="Sending it twice stores it once.")] = None
 
@@ -114,15 +115,15 @@ def stranger(bus: Bus, to: str | None) -> str | None:
     return None if unknown is None else str(unknown)
 
 
-def message_of(bus: Bus, key: int | str) -> Message:
+def message_of(bus: Bus, key: str) -> Message:
     """Return a message by its seq or id.
 
     Raises:
         NotFound: there is none.
     """
-    message = find_message(bus, str(key))
+    message = find_message(bus, key)
     if message is None:
-        raise NotFound(f"there is no message {str(key)[:80]!a}: give its seq or its id")
+        raise NotFound(f"there is no message {key[:80]!a}: give its seq or its id")
     return message
 
 
@@ -226,7 +227,7 @@ def _ack(session: Session, given: Ack) -> Reply:
 class Thread(Arguments):
     """What `bus_thread` takes."""
 
-    conversation: Annotated[int | str, Field(description="Its id, or any message's seq or id.")]
+    conversation: Conversation
     limit: Limit = PAGE
     cursor: Next = None
 
@@ -238,7 +239,7 @@ def _thread(session: Session, given: Thread) -> Reply:
 
 
 def thread(
-    bus: Bus, key: int | str, limit: int, cursor: str | None
+    bus: Bus, key: str, limit: int, cursor: str | None
 ) -> tuple[list[FramedMessage], str | None]:
     """Return a page of a conversation.
 
@@ -250,15 +251,14 @@ def thread(
     return page(bus.read(conversation=conversation, from_seq=begin.after + 1), begin, limit)
 
 
-def conversation_of(bus: Bus, key: int | str) -> str:
+def conversation_of(bus: Bus, key: str) -> str:
     """Return the conversation that an agent means.
 
     Raises:
         NotFound: there is none.
     """
-    text = str(key)
-    if next(bus.read(conversation=text), None) is not None:
-        return text
+    if next(bus.read(conversation=key), None) is not None:
+        return key
     return message_of(bus, key).conversation
 
 

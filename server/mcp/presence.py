@@ -19,7 +19,7 @@ from ...bus import (
 from ...schema import InvalidInput, format_ts
 from ...subscribers import Inbox
 from .frames import shown
-from .messages import MAX_COUNTED
+from .messages import MAX_COUNTED, Next
 from .pages import MAX_PAGE
 from .session import Session
 from .tool import Arguments, Reply, Tool
@@ -45,7 +45,6 @@ class Standing(BaseModel):
     unread: int
     parked: int
     acknowledged: int
-    newest_seq: int
     reserved: list[str]
     others_alive: int
     warning: str | None = None
@@ -59,7 +58,7 @@ class Standing(BaseModel):
         note = f" Warning: {self.warning}." if self.warning else ""
         return (
             f"You are {self.agent}: {self.unread} unread{parked}; acknowledged up to"
-            f" {self.acknowledged} of {self.newest_seq}; {self.others_alive} other agents are"
+            f" {self.acknowledged}; {self.others_alive} other agents are"
             f" alive.{held}{note}"
         )
 
@@ -97,7 +96,6 @@ def _standing(bus: Bus, agent: str, warning: str | None = None) -> Standing:
         unread=inbox.unread(MAX_COUNTED),
         parked=len(inbox.parked()),
         acknowledged=inbox.position,
-        newest_seq=bus.log.newest_seq(),
         reserved=[each.path for each in bus.reservations.list(agent=agent)][:MAX_PAGE],
         others_alive=sum(each.agent != agent for each in alive),
         warning=warning,
@@ -110,7 +108,7 @@ def _standing(bus: Bus, agent: str, warning: str | None = None) -> Standing:
 class Who(Arguments):
     """What `bus_agents` takes."""
 
-    cursor: Annotated[str | None, Field(description="next_cursor of the page before.")] = None
+    cursor: Next = None
 
 
 class Seen(BaseModel):

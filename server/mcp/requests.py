@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from ...schema import ABSENT, TimedOut
 from ...subscribers import Answer, Request, check
 from .frames import NOTICE, FramedMessage, shown
-from .messages import Body, Wait, conversation_of, stranger
+from .messages import Body, Conversation, Wait, conversation_of, stranger
 from .pages import alone
 from .session import Session
 from .tool import Arguments, Reply, Tool
@@ -30,7 +30,7 @@ class Ask(Arguments):
 class Check(Arguments):
     """What `bus_check` takes."""
 
-    conversation: Annotated[int | str, Field(description="Its id, or any message's seq or id.")]
+    conversation: Conversation
 
 
 class State(BaseModel):

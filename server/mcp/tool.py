@@ -15,7 +15,8 @@ from .session import Session
 class Arguments(BaseModel):
     """What an agent gives to a tool: nothing in it is ignored."""
 
-    model_config = ConfigDict(extra="forbid")
+    # Agents give a seq as a number where an id, which is text, would do as well.
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
 
 @dataclass(frozen=True)
@@ -69,19 +70,32 @@ class Tool:
 def compact(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a JSON Schema without what tells an agent nothing, which it pays for with each word.
 
-    What may be left out is never null here, so `null` is no type of it.
+    What is defined once stands where it is used. What may be left out is never null here, so
+    `null` is no type of it. That unknown arguments are refused, the refusal says.
     """
+    return _compact(schema, schema.get("$defs", {}))
+
+
+#: What is left out.
+_NOISE = ("$defs", "title", "additionalProperties")
+
+
+def _compact(schema: dict[str, Any], defined: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in schema:
+        return _compact(defined[schema["$ref"].rpartition("/")[2]], defined)
     made: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in ("properties", "$defs"):
-            made[key] = {name: compact(inner) for name, inner in value.items()}
+        if key == "properties":
+            made[key] = {name: _compact(inner, defined) for name, inner in value.items()}
         elif key == "items":
-            made[key] = compact(value)
+            made[key] = _compact(value, defined)
         elif key == "anyOf":
-            left = [compact(each) for each in value if each != {"type": "null"}]
-            made |= left[0] if len(left) == 1 else {"anyOf": left}
-        elif not (key == "title" or (key == "default" and value in (None, "", 0, False))):
+            (left,) = (each for each in value if each != {"type": "null"})
+            made |= _compact(left, defined)
+        elif not (key in _NOISE or (key == "default" and not value)):
             made[key] = value
+    if "const" in made or "enum" in made:
+        made.pop("type", None)
     if "properties" in made:
         made.pop("description", None)  # the docstring of the class
     return made
