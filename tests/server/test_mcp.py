@@ -215,6 +215,11 @@ def test_stdout_is_the_protocols_whatever_others_print(
             "method": "tools/call",
             "params": {"name": "bus_send", "arguments": {"type": "t", "to": "nobody"}},
         },
+        {
+            "id": 4,
+            "method": "tools/call",
+            "params": {"name": "bus_send", "arguments": {"type": "t", "body": float("nan")}},
+        },
     ]
     sent = b"".join(json.dumps({"jsonrpc": "2.0"} | line).encode() + b"\n" for line in lines)
     process = subprocess.Popen(
@@ -230,7 +235,7 @@ def test_stdout_is_the_protocols_whatever_others_print(
         process.stdin.write(b"rubbish\n\xff\xfe\n" + sent)
         process.stdin.flush()
         answers: dict[Any, Any] = {}
-        while not answers.keys() >= {1, 2, 3}:
+        while not answers.keys() >= {1, 2, 3, 4}:
             answer = json.loads(process.stdout.readline())
             answers[answer.get("id")] = answer
         out, err = process.communicate()
@@ -238,4 +243,5 @@ def test_stdout_is_the_protocols_whatever_others_print(
     assert b"noise" in err
     assert "error" in answers[2]
     assert "never seen" in answers[3]["result"]["structuredContent"]["warning"]
+    assert "NaN" in answers[4]["result"]["content"][0]["text"]
     assert process.returncode == 0
