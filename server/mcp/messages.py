@@ -28,8 +28,11 @@ from .tool import Arguments, Reply, Tool
 #: The longest that a tool waits, in seconds: clients give a call up after 30.
 MAX_WAIT_S = 25
 
-#: How many unread messages are counted.
-MAX_COUNTED = 1000
+#: How many unread messages are counted: more tell an agent nothing more.
+MAX_COUNTED = 100
+
+#: How many messages are read at a time.
+_READ = PAGE + 1
 
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE)]
 Next = Annotated[str | None, Field(description="A next_cursor.")]
@@ -161,7 +164,8 @@ def _inbox(session: Session, given: Read) -> Reply:
     record = InboxPage(messages=found, next_cursor=cursor, unread=unread)
     if not found:
         return Reply(record, f"Nothing waits for {agent}.")
-    head = f"{unread} unread for {agent}. When these are handled: bus_ack(seq={found[-1].seq})."
+    last = found[-1].seq
+    head = f"{counted(unread)} unread for {agent}. When these are handled: bus_ack(seq={last})."
     return Reply(record, record.text(head))
 
 
@@ -179,23 +183,29 @@ def _wait(
             listener.wait(min(pace.next(), left))
 
 
+def counted(unread: int) -> str:
+    """Return how many wait, for reading."""
+    return f"{unread} or more" if unread == MAX_COUNTED else str(unread)
+
+
 def waiting(inbox: Inbox, begin: Cursor, pattern: TypePattern | None) -> Iterator[Message]:
     """Yield what waits in an inbox, from a cursor on, without the agent's own broadcasts."""
     for message in dropwhile(lambda each: each.seq <= begin.after, _all_waiting(inbox, begin)):
-        if pattern is None or pattern.matches(message.type):
+        is_own = message.to_agent is None and message.from_agent == inbox.agent
+        if not is_own and (pattern is None or pattern.matches(message.type)):
             yield message
 
 
 def _all_waiting(inbox: Inbox, begin: Cursor) -> Iterator[Message]:
     position = inbox.position
     if begin.after <= position:  # requeued messages stand before it
-        looked = inbox.poll(MAX_PAGE)
+        looked = Inbox(inbox.bus, inbox.agent).poll(_READ)
         yield from looked
         position = max(position, looked[-1].seq) if looked else position
     after = max(begin.after, position)
-    while found := inbox.bus.log.addressed_to(inbox.agent, after, MAX_PAGE):
+    while found := inbox.bus.log.addressed_to(inbox.agent, after, _READ):
         after = found[-1].seq
-        yield from (each for each in found if each.to_agent or each.from_agent != inbox.agent)
+        yield from found
 
 
 # bus_ack -------------------------------------------------------------------------------------
@@ -218,7 +228,7 @@ def _ack(session: Session, given: Ack) -> Reply:
     inbox = Inbox(session.bus, session.agent(), own_broadcasts=False)
     position = inbox.ack(given.seq)
     record = Acked(acknowledged=position, unread=inbox.unread(MAX_COUNTED))
-    return Reply(record, f"Acknowledged up to {position}; {record.unread} unread.")
+    return Reply(record, f"Acknowledged up to {position}; {counted(record.unread)} unread.")
 
 
 # bus_thread ----------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from ...bus import (
 from ...schema import InvalidInput, format_ts
 from ...subscribers import Inbox
 from .frames import shown
-from .messages import MAX_COUNTED, Next
+from .messages import MAX_COUNTED, Next, counted
 from .pages import MAX_PAGE
 from .session import Session
 from .tool import Arguments, Reply, Tool
@@ -57,7 +57,7 @@ class Standing(BaseModel):
         )
         note = f" Warning: {self.warning}." if self.warning else ""
         return (
-            f"You are {self.agent}: {self.unread} unread{parked}; acknowledged up to"
+            f"You are {self.agent}: {counted(self.unread)} unread{parked}; acknowledged up to"
             f" {self.acknowledged}; {self.others_alive} other agents are"
             f" alive.{held}{note}"
         )
