@@ -43,6 +43,8 @@ def mcp(
 
     if profile not in PROFILES:
         raise InvalidInput(f"--profile must be {' or '.join(PROFILES)}, not {profile!a}")
+    if directory is not None and user:
+        raise InvalidInput("give --dir or --user, not both")
     name = agent or os.environ.get(AGENT_VARIABLE) or None
     if name is not None:
         check_agent(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -107,8 +106,8 @@ class HttpDoor:
         id = request.headers.get(_SESSION_ID)
         if named or principal.agent or id is None:
             bound_to = named or principal.agent
-            return Session(self._home, bound_to, remembers=False, root=os.path.dirname)
-        session, _ = self._sessions.get(id) or (Session(self._home, root=os.path.dirname), 0.0)
+            return Session(self._home, bound_to, remembers=False)
+        session, _ = self._sessions.get(id) or (Session(self._home), 0.0)
         self._sessions[id] = session, time.monotonic()
         return session
 

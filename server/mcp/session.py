@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
-from ...bus import Bus, project_root
+from ...bus import Bus
 from ...schema import InvalidInput, check_agent
 from .home import Home
 
@@ -16,7 +17,8 @@ class Session:
         home: the bus.
         bound_to: the only name under which it may act; None: `bus_join` chooses one.
         remembers: whether the next call of this agent finds this session again.
-        root: returns the folder from which paths count, given the bus directory.
+        root: returns the folder from which paths count, given the bus directory; the one that
+            the bus lies in, unless the agent's program said another.
     """
 
     def __init__(
@@ -25,7 +27,7 @@ class Session:
         bound_to: str | None = None,
         *,
         remembers: bool = True,
-        root: Callable[[str], str] = project_root,
+        root: Callable[[str], str] = os.path.dirname,
     ) -> None:
         self.home = home
         self.bound_to = bound_to

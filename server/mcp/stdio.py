@@ -7,7 +7,8 @@ import logging
 import os
 import warnings
 
-from ...schema import AckbusError, UnknownRecipientWarning
+from ...bus import project_root
+from ...schema import AckbusError, InvalidInput, UnknownRecipientWarning
 from .profiles import DEFAULT
 
 TYPE_CHECKING = False
@@ -45,7 +46,7 @@ def serve_stdio(
     # The result says it, and the client would show it to nobody.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
     home = Home(open_bus)
-    session = Session(home, agent)
+    session = Session(home, agent, root=_root)
     if agent is not None:
         try:
             home.beat(agent)
@@ -64,6 +65,17 @@ async def _serve(protocol: Protocol, wire: TextIO) -> None:
     server = protocol.server()
     async with stdio_server(stdout=anyio.wrap_file(wire)) as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+def _root(bus_directory: str) -> str:
+    """Return the folder from which paths count.
+
+    Some programs start their servers anywhere, and then the bus tells which project is meant.
+    """
+    try:
+        return project_root(bus_directory)
+    except InvalidInput:
+        return os.path.dirname(bus_directory)
 
 
 def _take_stdout() -> TextIO:

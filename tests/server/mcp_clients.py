@@ -74,7 +74,7 @@ def in_process(
 ) -> T:
     """Lets an agent act on a bus by the protocol, without a process between them."""
     home = Home(lambda: Bus.open(bus_dir))
-    session = Session(home, name, root=lambda directory: str(Path(directory).parent))
+    session = Session(home, name)
 
     async def run() -> T:
         server = Protocol(tools_of("full"), lambda context: session).server()

@@ -95,6 +95,7 @@ def test_every_tool_does_its_work(connect: Connect, bus: Bus) -> None:
     assert bus.reservations.list(agent="me")
 
 
+@pytest.mark.parametrize("connect", ["stdio", "http with a session"], indirect=True)
 def test_two_agents_are_two(connect: Connect, bus: Bus) -> None:
     async def act() -> None:
         async with connect("a") as a, connect("b") as b:
