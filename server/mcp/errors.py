@@ -16,12 +16,14 @@ from ...schema import (
     InvalidInput,
     LeaseLost,
     LimitReached,
+    MailArchived,
     UnknownParent,
 )
 from ...subscribers import ClaimLost, QueueNotFound
 
-#: What to do after each kind of error; the first that fits.
+#: What to do after each kind of error, with its facts; the first that fits.
 _NEXT: tuple[tuple[type[AckbusError], str], ...] = (
+    (MailArchived, "Or go on after them: bus_ack(seq={error.last_seq})."),
     (AckPastEnd, "bus_inbox shows the seqs that wait."),
     (IdConflict, "Send it under another id, or without one."),
     (UnknownParent, "Give the seq or id of a message that bus_inbox or bus_thread showed."),
@@ -45,7 +47,7 @@ def explain(tool: str, error: Exception) -> str:
         return f"{tool}: {wrong}. Nothing was changed. Correct the arguments and call again."
     if isinstance(error, AckbusError):
         advice = next((text for kind, text in _NEXT if isinstance(error, kind)), "")
-        return f"{tool}: {error}. {advice}".rstrip()
+        return f"{tool}: {error}. {advice.format(error=error)}".rstrip()
     _log.error("%s failed", tool, exc_info=error)
     return f"{tool}: unexpected {type(error).__name__}: {error}. It may work when called again."
 

@@ -18,8 +18,8 @@ from ...bus import (
 )
 from ...schema import InvalidInput, format_ts
 from ...subscribers import Inbox
+from .common import Next, counted, unread_of
 from .frames import shown
-from .messages import MAX_COUNTED, Next, counted
 from .pages import MAX_PAGE
 from .session import Session
 from .tool import Arguments, Reply, Tool
@@ -89,11 +89,11 @@ def _status(session: Session, given: Nothing) -> Reply:
 
 
 def _standing(bus: Bus, agent: str, warning: str | None = None) -> Standing:
-    inbox = Inbox(bus, agent, own_broadcasts=False)
+    inbox = Inbox(bus, agent)
     alive = [each for each in bus.heartbeats.list() if each.liveness is Liveness.ALIVE]
     return Standing(
         agent=agent,
-        unread=inbox.unread(MAX_COUNTED),
+        unread=unread_of(bus, agent),
         parked=len(inbox.parked()),
         acknowledged=inbox.position,
         reserved=[each.path for each in bus.reservations.list(agent=agent)][:MAX_PAGE],

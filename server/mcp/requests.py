@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 
 from ...schema import ABSENT, TimedOut
 from ...subscribers import Answer, Request, check
+from .common import Body, Conversation, Wait, conversation_of, stranger
 from .frames import NOTICE, FramedMessage, shown
-from .messages import Body, Conversation, Wait, conversation_of, stranger
 from .pages import alone
 from .session import Session
 from .tool import Arguments, Reply, Tool

@@ -10,7 +10,9 @@ from pydantic import BaseModel
 
 from ...schema import NotFound
 from ...subscribers import Inbox
-from .messages import Page, thread, waiting
+from .common import Page
+from .inbox import waiting
+from .messages import thread
 from .pages import MAX_PAGE, Cursor, page
 from .presence import agents
 from .session import Session
@@ -41,7 +43,7 @@ class Kind:
 
 
 def _inbox(session: Session, agent: str) -> BaseModel:
-    inbox = Inbox(session.bus, agent, own_broadcasts=False)
+    inbox = Inbox(session.bus, agent)
     begin = Cursor()
     found, cursor = page(waiting(inbox, begin, None), begin, MAX_PAGE)
     return Page(messages=found, next_cursor=cursor)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import messages, presence, requests, work
+from . import inbox, messages, presence, requests, work
 from .profiles import PROFILES
 from .tool import Tool
 
-_ALL = {tool.name: tool for module in (messages, presence, requests, work) for tool in module.TOOLS}
+_ALL = {
+    tool.name: tool
+    for module in (inbox, messages, presence, requests, work)
+    for tool in module.TOOLS
+}
 
 
 def tools_of(profile: str) -> Mapping[str, Tool]:

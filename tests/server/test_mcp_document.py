@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from ackbus.server import PROFILES
-from ackbus.server.mcp.messages import MAX_COUNTED, MAX_WAIT_S
+from ackbus.server.mcp.common import MAX_COUNTED, MAX_WAIT_S
 from ackbus.server.mcp.pages import MAX_CHARS, PAGE
 from ackbus.server.mcp.resources import KINDS
 from ackbus.server.mcp.tools import tools_of

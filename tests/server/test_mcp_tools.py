@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import shutil
+import time
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import pytest
 from mcp import MCPError
 
 from ackbus import Bus, Inbox, Queue
+from ackbus.export import Archiver
 from ackbus.server.mcp.home import Home
 from ackbus.server.mcp.pages import MAX_CHARS
 from ackbus.server.mcp.profiles import FULL
 from ackbus.server.mcp.tools import tools_of
+from ackbus.subscribers import Retention
 
 from .mcp_clients import Agent, in_process, text_of
 
@@ -90,6 +93,44 @@ def test_pages_follow_one_another_without_a_gap(bus: Bus, bus_dir: Path) -> None
             cursor = {"cursor": page["next_cursor"]}
 
     assert in_process(bus_dir, act) == [0, *range(4, 130, 2)]
+
+
+def test_what_came_back_is_to_be_acknowledged_by_itself(bus: Bus, bus_dir: Path) -> None:
+    for number in range(3):
+        bus.publish("t", number, from_agent="a")
+    inbox = Inbox(bus, "me", max_deliveries=1)
+    inbox.fail(inbox.poll()[0], "no")
+    inbox.requeue(1)
+
+    async def act(me: Agent) -> None:
+        text = await me.read("bus_inbox")
+        assert "When these are handled: bus_ack(seq=1), bus_ack(seq=3)." in text
+        assert (await me.call("bus_ack", seq=3))["unread"] == 1
+        assert (await me.call("bus_ack", seq=1))["unread"] == 0
+
+    in_process(bus_dir, act)
+
+
+def test_mail_that_was_archived_unread_is_told_of(bus: Bus, bus_dir: Path) -> None:
+    long_ago = time.time_ns() // 1_000_000 - 8 * 86_400_000
+    with Bus.open(bus_dir, clock=lambda: long_ago) as past:
+        for number in range(3):
+            past.publish("t", number, from_agent="a")
+        Inbox(past, "me").ack(1)
+    bus.publish("t", "new", from_agent="a")
+    plan = Retention(bus).plan(3)
+    Retention(bus).pass_over(plan)
+    with Archiver(bus) as archiver:
+        archiver.archive(plan.upto_seq)
+
+    async def act(me: Agent) -> None:
+        assert (await me.call("bus_join"))["acknowledged"] == 1
+        assert "bus_ack(seq=3)" in await me.fail("bus_inbox")
+        assert len((await me.call("bus_thread", conversation="2"))["messages"]) == 1
+        await me.call("bus_ack", seq=3)
+        assert [each["body"] for each in (await me.call("bus_inbox"))["messages"]] == ["new"]
+
+    in_process(bus_dir, act)
 
 
 def test_long_body_comes_in_parts(bus: Bus, bus_dir: Path) -> None:
