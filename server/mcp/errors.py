@@ -46,8 +46,11 @@ def explain(tool: str, error: Exception) -> str:
         wrong = "; ".join(_wrong(each["loc"], each["msg"]) for each in error.errors())
         return f"{tool}: {wrong}. Nothing was changed. Correct the arguments and call again."
     if isinstance(error, AckbusError):
+        what = str(error)
+        if isinstance(error, BusUnusable):  # how to go on without lost data is for people to read
+            what = what.partition(", or ")[0]
         advice = next((text for kind, text in _NEXT if isinstance(error, kind)), "")
-        return f"{tool}: {error}. {advice.format(error=error)}".rstrip()
+        return f"{tool}: {what}. {advice.format(error=error)}".rstrip()
     _log.error("%s failed", tool, exc_info=error)
     return f"{tool}: unexpected {type(error).__name__}: {error}. It may work when called again."
 

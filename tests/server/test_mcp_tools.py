@@ -13,12 +13,14 @@ import pytest
 from mcp import MCPError
 
 from ackbus import Bus, Inbox, Queue
+from ackbus.bus import SegmentMissing
 from ackbus.export import Archiver
+from ackbus.server.mcp.errors import explain
 from ackbus.server.mcp.home import Home
 from ackbus.server.mcp.pages import MAX_CHARS
 from ackbus.server.mcp.profiles import FULL
 from ackbus.server.mcp.tools import tools_of
-from ackbus.subscribers import Retention
+from ackbus.subscribers import QueueStuck, Retention
 
 from .mcp_clients import Agent, in_process, text_of
 
@@ -218,6 +220,15 @@ def test_refusal_says_why_and_what_next_and_changes_nothing(
     assert bus.log.newest_seq() == 1
     assert Inbox(bus, "me").position == 0
     assert bus.reservations.list() == []
+
+
+def test_error_of_a_stuck_queue_does_not_say_how_to_skip_what_is_lost() -> None:
+    stuck = QueueStuck("q", SegmentMissing(1, 9, "archive/1.zst", "it is gone"))
+    assert "bus queue skip" in str(stuck)
+    text = explain("bus_claim", stuck)
+    assert "messages 1 to 9" in text
+    assert "skip" not in text
+    assert "bus doctor" in text
 
 
 def test_nobody_acts_without_a_name(bus: Bus, bus_dir: Path) -> None:
