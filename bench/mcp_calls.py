@@ -31,9 +31,10 @@ WARM_UP = 5
 #: The longest that the usual call may take, in milliseconds.
 MAX_P50_MS = 10
 
-#: A server whose tool does nothing, by the same SDK.
+#: A server whose tool does nothing, by the same SDK; with an argument, over HTTP.
 NOTHING = """
-import anyio
+import socket, sys
+import anyio, uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
@@ -41,11 +42,19 @@ async def listed(context, params):
     return ListToolsResult(tools=[Tool(name="nothing", input_schema={"type": "object"})])
 async def nothing(context, params):
     return CallToolResult(content=[TextContent(type="text", text="")])
-async def main():
-    server = Server("nothing", on_list_tools=listed, on_call_tool=nothing)
+server = Server("nothing", on_list_tools=listed, on_call_tool=nothing)
+async def over_stdio():
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
-anyio.run(main)
+if sys.argv[1:]:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+    app = server.streamable_http_app(json_response=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listener])
+else:
+    anyio.run(over_stdio)
 """
 
 
@@ -61,11 +70,9 @@ def calls(text: str) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 @asynccontextmanager
-async def served_over_http(directory: Path) -> AsyncIterator[str]:
-    """Start a server, and give its URL."""
-    process = await asyncio.create_subprocess_exec(
-        BUS, "serve", "--port", "0", "--dir", directory, stdout=asyncio.subprocess.PIPE
-    )
+async def served_over_http(*command: str | Path) -> AsyncIterator[str]:
+    """Start a server that prints its URL, and give that."""
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:
         yield (await process.stdout.readline()).decode().strip()
@@ -91,18 +98,25 @@ async def ask(directory: Path, settings: Options, text: str) -> dict[str, list[l
     )
     nothing = StdioServerParameters(command=sys.executable, args=["-c", NOTHING], env=environment)
     async with AsyncExitStack() as stack:
-        url = await stack.enter_async_context(served_over_http(directory))
+        url, idle_url = [
+            await stack.enter_async_context(served_over_http(*command))
+            for command in (
+                (BUS, "serve", "--port", "0", "--dir", directory),
+                (sys.executable, "-c", NOTHING, "nothing"),
+            )
+        ]
         over = {
             "stdio": await stack.enter_async_context(Client(ours)),
             "HTTP": await stack.enter_async_context(Client(f"{url}/mcp?agent=h")),
         }
-        idle = await stack.enter_async_context(Client(nothing))
         kinds: dict[str, tuple[Client, str, dict[str, Any]]] = {
             f"{name}, over {transport}": (client, *call)
             for transport, client in over.items()
             for name, call in calls(text).items()
         }
-        kinds["a tool that does nothing, over stdio"] = (idle, "nothing", {})
+        for transport, server in (("stdio", nothing), ("HTTP", f"{idle_url}/mcp")):
+            idle = await stack.enter_async_context(Client(server))
+            kinds[f"a tool that does nothing, over {transport}"] = (idle, "nothing", {})
         seconds: dict[str, list[list[float]]] = {name: [] for name in kinds}
         for _ in range(WARM_UP):
             for kind in kinds.values():

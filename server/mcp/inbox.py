@@ -127,7 +127,6 @@ TOOLS = (
         InboxPage,
         _inbox,
         only_reads=True,
-        waits=True,
     ),
     Tool("bus_ack", "Acknowledge a message and all before it.", Ack, Acked, _ack),
 )

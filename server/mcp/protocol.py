@@ -43,8 +43,9 @@ INSTRUCTIONS = (
 #: The version of the tools, as that of the API: it changes when one is used otherwise.
 VERSION = "1"
 
-#: How many calls run at a time: those that come back at once, and those that wait for others.
-_QUICK, _WAITING = 8, 32
+#: How many calls run at a time, each in a thread with a connection to the bus: those that come
+#: back at once, and those that wait for others, which must not keep the first from running.
+_QUICK, _WAITING = 8, 64
 
 #: Returns the session of a request, by what the SDK knows of it.
 Sessions = Callable[[Any], Session]
@@ -105,11 +106,11 @@ class Protocol:
         try:
             self._check(context, tool.scope)
             given = tool.takes.model_validate(params.arguments or {})
-            limiter = self._waiting if tool.waits else self._quick
+            waits = getattr(given, "wait_s", 0) > 0
             reply = await anyio.to_thread.run_sync(
                 partial(tool.act, self._session_of(context), given),
-                limiter=limiter,
-                abandon_on_cancel=tool.waits,
+                limiter=self._waiting if waits else self._quick,
+                abandon_on_cancel=waits,
             )
         except Exception as error:  # whatever it is, the agent is to read it
             return CallToolResult(content=[_text(explain(tool.name, error))], is_error=True)

@@ -95,6 +95,5 @@ TOOLS = (
         Ask,
         State,
         _request,
-        waits=True,
     ),
 )

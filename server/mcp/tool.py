@@ -44,7 +44,6 @@ class Tool:
         act: does it; may block.
         scope: what a token must be good for.
         only_reads: whether it changes nothing that another agent sees.
-        waits: whether it may take long because it waits for others.
     """
 
     name: str
@@ -54,7 +53,6 @@ class Tool:
     act: Callable[[Session, Any], Reply]
     scope: str = "messages:rw"
     only_reads: bool = False
-    waits: bool = False
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
