@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from .maintenance import Maintenance as Maintenance
     from .path_patterns import escape_path as escape_path
     from .path_patterns import parse_pattern as parse_pattern
+    from .project_paths import note_for as note_for
+    from .project_paths import paths_from_root as paths_from_root
+    from .project_paths import project_root as project_root
     from .reservations import DEFAULT_RESERVATION_S as DEFAULT_RESERVATION_S
     from .reservations import MAX_CONFLICTS as MAX_CONFLICTS
     from .reservations import Conflict as Conflict
@@ -74,7 +77,10 @@ __all__ = [
     "WaitingLimits",
     "Wanted",
     "escape_path",
+    "note_for",
     "parse_pattern",
+    "paths_from_root",
+    "project_root",
     "checks",
     "segment_name",
 ]
@@ -111,7 +117,10 @@ _HOMES = {
     "WaitingLimit": "waiting_limits",
     "WaitingLimits": "waiting_limits",
     "escape_path": "path_patterns",
+    "note_for": "project_paths",
     "parse_pattern": "path_patterns",
+    "paths_from_root": "project_paths",
+    "project_root": "project_paths",
     "checks": "health",
     "segment_name": "archive",
 }

@@ -23,6 +23,7 @@ from . import (
     keys,
     leases,
     limits,
+    mcp,
     messages,
     output,
     pictures,
@@ -106,6 +107,7 @@ for _group in (
     doctor,
     serving,
     tokens,
+    mcp,
     shell,
 ):
     _commands: Commands = _group.commands

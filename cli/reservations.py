@@ -89,7 +89,7 @@ def reserve(
     Reserving again what one has lets it last longer. Exit code 3 when others have reserved what
     shares a file with one of PATHS.
     """
-    from .project_paths import note_for, paths_from_root, project_root
+    from ..bus import note_for, paths_from_root, project_root
 
     if shared and exclusive:
         raise InvalidInput("give --shared or --exclusive, not both")
@@ -156,7 +156,7 @@ def show_list(
 
     Exit code 4 when there are none.
     """
-    from .project_paths import paths_from_root, project_root
+    from ..bus import paths_from_root, project_root
 
     with actions.open_bus(directory, user) as bus:
         wanted: list[str | None] = [None]

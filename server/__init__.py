@@ -1,10 +1,25 @@
-"""The doors for programs that don't open the file: HTTP, streams, and what is built on them."""
+"""The doors for programs that don't open the file: HTTP, streams, and what is built on them.
 
-from .access import Access
-from .app import create_app
-from .principals import Principal, Scope
-from .running import DEFAULT_HOST, DEFAULT_PORT, Options, serve
-from .tokens import OVERLAP_S, Token, Tokens
+Each name is loaded when it is first used: a door needs only its own extra to be installed.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .access import Access as Access
+    from .app import create_app as create_app
+    from .mcp import PROFILES as PROFILES
+    from .mcp import serve_stdio as serve_stdio
+    from .principals import Principal as Principal
+    from .principals import Scope as Scope
+    from .running import DEFAULT_HOST as DEFAULT_HOST
+    from .running import DEFAULT_PORT as DEFAULT_PORT
+    from .running import Options as Options
+    from .running import serve as serve
+    from .tokens import OVERLAP_S as OVERLAP_S
+    from .tokens import Token as Token
+    from .tokens import Tokens as Tokens
 
 __all__ = [
     # The application
@@ -21,4 +36,32 @@ __all__ = [
     "DEFAULT_PORT",
     "Options",
     "serve",
+    # For agents
+    "PROFILES",
+    "serve_stdio",
 ]
+
+_HOMES = {
+    "Access": "access",
+    "DEFAULT_HOST": "running",
+    "DEFAULT_PORT": "running",
+    "OVERLAP_S": "tokens",
+    "Options": "running",
+    "PROFILES": "mcp",
+    "Principal": "principals",
+    "Scope": "principals",
+    "Token": "tokens",
+    "Tokens": "tokens",
+    "create_app": "app",
+    "serve": "running",
+    "serve_stdio": "mcp",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a name from its module."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -16,6 +16,7 @@ from .api import ROUTERS
 from .health import router as health
 from .live import ROUTERS as LIVE_ROUTERS
 from .live import Feed
+from .mcp import McpMount
 from .origins import OwnOrigins
 from .problems import Problem, handle_problems
 
@@ -38,14 +39,16 @@ def create_app(
         hosts: the names under which the server may be asked; None: any.
         origins: the origins whose pages may ask, besides the server's own.
     """
+    mcp = McpMount(bus.layout.directory, MAX_BODY_BYTES)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.feed = feed = Feed(bus)
-        try:
-            yield
-        finally:
-            await feed.close()
+        async with mcp.lifespan(app):
+            try:
+                yield
+            finally:
+                await feed.close()
 
     app = FastAPI(
         title="ackbus",
@@ -73,6 +76,7 @@ def create_app(
     app.include_router(health)
     for router in (*ROUTERS, *LIVE_ROUTERS):
         app.include_router(router)
+    mcp.add_to(app)
     _document_problems(app)
     return app
 

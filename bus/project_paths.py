@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from ..bus import escape_path, parse_pattern
 from ..schema import InvalidInput
+from .path_patterns import escape_path, parse_pattern
 
 #: What other globs have, and these have not; `!` before a whole one is the other such thing.
 _ALTERNATIVES = re.compile(r"(?<!\\)\{[^{}]*,[^{}]*\}")

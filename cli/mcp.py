@@ -1,0 +1,53 @@
+"""The door for agents: mcp."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from ..schema import InvalidInput, check_agent
+from . import actions, output
+from .commands import Commands
+from .extras import require
+from .options import Directory, User, Verbose
+from .prompt import AGENT_VARIABLE
+
+commands = Commands()
+
+
+@commands.command("mcp", example="bus mcp --agent reviewer --profile full")
+def mcp(
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The only name under which the agent acts. Default: $BUS_AGENT, else it says.",
+            show_default=False,
+        ),
+    ] = None,
+    profile: Annotated[
+        str, typer.Option(metavar="P", help="Which tools: default (6) or full (13).")
+    ] = "default",
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Serve a coding agent that speaks MCP, over stdin and stdout, until stdin ends.
+
+    An agent's program starts this by itself; put it into its configuration.
+    """
+    require("mcp", "mcp")
+    from ..server import PROFILES, serve_stdio
+
+    if profile not in PROFILES:
+        raise InvalidInput(f"--profile must be {' or '.join(PROFILES)}, not {profile!a}")
+    if directory is not None and user:
+        raise InvalidInput("give --dir or --user, not both")
+    name = agent or os.environ.get(AGENT_VARIABLE) or None
+    if name is not None:
+        check_agent(name)
+    output.show_logs()
+    serve_stdio(lambda: actions.open_bus(directory, user), agent=name, profile=profile)
+    return 0

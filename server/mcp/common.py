@@ -1,0 +1,82 @@
+"""What several tools take, give and look up."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from ...bus import Bus
+from ...schema import MailArchived, Message, NotFound
+from ...subscribers import Inbox, find_message
+from .frames import NOTICE, FramedMessage
+from .pages import MAX_PAGE, next_line
+
+#: The longest that a tool waits, in seconds: clients give a call up after 30.
+MAX_WAIT_S = 25
+
+#: How many unread messages are counted: more tell an agent nothing more.
+MAX_COUNTED = 100
+
+Limit = Annotated[int, Field(ge=1, le=MAX_PAGE)]
+Next = Annotated[str | None, Field(description="A next_cursor.")]
+Wait = Annotated[float, Field(ge=0, le=MAX_WAIT_S, description="Seconds to wait.")]
+Type = Annotated[str, Field(description="Dotted words, like review.done.")]
+Conversation = Annotated[str, Field(description="Its id, or the seq or id of any message in it.")]
+Body = Annotated[Any, Field(description="Text or any JSON.")]
+
+
+class Page(BaseModel):
+    """Messages, and how to go on."""
+
+    messages: list[FramedMessage]
+    next_cursor: str | None = None
+
+    def text(self, head: str) -> str:
+        """Return it for reading, under a line of the bus."""
+        if not self.messages:
+            return head
+        framed = "\n".join(each.text() for each in self.messages)
+        return f"{head} {NOTICE}\n{framed}{next_line(self.next_cursor)}"
+
+
+def stranger(bus: Bus, to: str | None) -> str | None:
+    """Return a warning if the bus has never seen a recipient."""
+    unknown = None if to is None else bus.agents.stranger(to, repeat=True)
+    return None if unknown is None else str(unknown)
+
+
+def message_of(bus: Bus, key: str) -> Message:
+    """Return a message by its seq or id.
+
+    Raises:
+        NotFound: there is none.
+    """
+    message = find_message(bus, key)
+    if message is None:
+        raise NotFound(f"there is no message {key[:80]!a}: give its seq or its id")
+    return message
+
+
+def conversation_of(bus: Bus, key: str) -> str:
+    """Return the conversation that an agent means.
+
+    Raises:
+        NotFound: there is none.
+    """
+    if next(bus.read(conversation=key), None) is not None:
+        return key
+    return message_of(bus, key).conversation
+
+
+def unread_of(bus: Bus, agent: str) -> int:
+    """Return how many messages wait for an agent, up to `MAX_COUNTED`, without its own."""
+    try:
+        return Inbox(bus, agent, own_broadcasts=False).unread(MAX_COUNTED)
+    except MailArchived:  # bus_inbox tells of it
+        return Inbox(bus, agent).unread(MAX_COUNTED)
+
+
+def counted(unread: int) -> str:
+    """Return how many wait, for reading."""
+    return f"{unread} or more" if unread == MAX_COUNTED else str(unread)

@@ -1,0 +1,95 @@
+"""The bus that tools act on, and the hearts of the agents that joined it through this process."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from ...bus import Bus, Heart
+from ...schema import BusNotFound
+
+#: How long the heart of an agent beats that makes no call any more, in seconds: as long as the
+#: SDK keeps a session that nothing is heard from.
+IDLE_S = 1800.0
+
+
+class Home:
+    """An open bus, opened when it is first needed, and again when its file was replaced.
+
+    Args:
+        open_bus: opens it.
+    """
+
+    def __init__(self, open_bus: Callable[[], Bus]) -> None:
+        self._open = open_bus
+        self._lock = threading.Lock()
+        self._bus: Bus | None = None
+        self._file: tuple[int, int] | None = None
+        # The heart of each agent, and when it made its last call, by the monotonic clock.
+        self._hearts: dict[str, Heart] = {}
+        self._called: dict[str, float] = {}
+
+    def bus(self) -> Bus:
+        """Return the bus.
+
+        Raises:
+            AckbusError: it is not there, or can't be used.
+        """
+        with self._lock:
+            if self._bus is not None and _file_of(self._bus) != self._file:
+                self._close()  # what is written to a deleted file, nobody ever reads
+            if self._bus is None:
+                bus = self._open()
+                self._bus, self._file = bus, _file_of(bus)
+                if self._file is None:
+                    self._close()
+                    raise BusNotFound(f"no bus in {bus.layout.directory}; make one with 'bus init'")
+            return self._bus
+
+    def is_held(self, agent: str) -> bool:
+        """Whether this process beats for an agent."""
+        return agent in self._hearts
+
+    def beat(self, agent: str) -> Heart:
+        """Let the heart of an agent beat, from now on by itself."""
+        bus = self.bus()
+        with self._lock:
+            self._called[agent] = time.monotonic()
+            heart = self._hearts.get(agent)
+            if heart is None:
+                heart = self._hearts[agent] = bus.heart(agent)
+                heart.start()
+        return heart
+
+    def rest(self, idle_s: float = IDLE_S) -> None:
+        """Stop the hearts of the agents that have made no call for so long."""
+        before = time.monotonic() - idle_s
+        with self._lock:
+            for agent in [each for each, at in self._called.items() if at <= before]:
+                del self._called[agent]
+                self._hearts.pop(agent).stop()
+
+    def close(self) -> None:
+        """Stop all hearts and close the bus; a later call opens it again."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        for heart in self._hearts.values():
+            heart.stop()
+        self._hearts.clear()
+        self._called.clear()
+        if self._bus is not None:
+            self._bus.close()
+        self._bus = None
+
+
+def _file_of(bus: Bus) -> tuple[int, int] | None:
+    """Return which file a bus's directory holds, or None when it holds none."""
+    try:
+        found = os.stat(bus.layout.database)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

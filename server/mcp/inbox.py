@@ -1,0 +1,132 @@
+"""Tools that read what waits for an agent, and acknowledge it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import dropwhile
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from ...bus import Bus
+from ...schema import Message, TypePattern
+from ...subscribers import Inbox, Pace
+from .common import Limit, Next, Page, Wait, counted, unread_of
+from .frames import FramedMessage
+from .pages import PAGE, Cursor, page
+from .session import Session
+from .tool import Arguments, Reply, Tool
+
+#: How many messages are read at a time.
+_READ = PAGE + 1
+
+# bus_inbox -----------------------------------------------------------------------------------
+
+
+class Read(Arguments):
+    """What `bus_inbox` takes."""
+
+    type: Annotated[str | None, Field(description="Pattern, like task.*")] = None
+    wait_s: Wait = 0
+    limit: Limit = PAGE
+    cursor: Next = None
+
+
+class InboxPage(Page):
+    """What `bus_inbox` gives."""
+
+    unread: int
+
+
+def _inbox(session: Session, given: Read) -> Reply:
+    bus, agent = session.bus, session.agent()
+    begin = Cursor.parse(given.cursor)
+    pattern = None if given.type is None else TypePattern(given.type)
+    inbox = Inbox(bus, agent)
+
+    def look() -> tuple[list[FramedMessage], str | None]:
+        return page(waiting(inbox, begin, pattern), begin, given.limit)
+
+    found, cursor = look()
+    if not found and given.wait_s:
+        found, cursor = _wait(bus, look, given.wait_s)
+    unread = unread_of(bus, agent)
+    record = InboxPage(messages=found, next_cursor=cursor, unread=unread)
+    if not found:
+        return Reply(record, f"Nothing waits for {agent}.")
+    # What came back after it had been parked is acknowledged by itself.
+    ends = [*(each.seq for each in found if each.seq <= inbox.position), found[-1].seq]
+    acks = ", ".join(f"bus_ack(seq={seq})" for seq in dict.fromkeys(ends))
+    head = f"{counted(unread)} unread for {agent}. When these are handled: {acks}."
+    return Reply(record, record.text(head))
+
+
+def _wait(
+    bus: Bus, look: Callable[[], tuple[list[FramedMessage], str | None]], wait_s: float
+) -> tuple[list[FramedMessage], str | None]:
+    """Look again whenever the bell rings, and now and then, until there is something."""
+    deadline, pace = time.monotonic() + wait_s, Pace()
+    with bus.listen() as listener:  # before the look: what comes after it is heard
+        while True:
+            found, cursor = look()
+            left = deadline - time.monotonic()
+            if found or left <= 0:
+                return found, cursor
+            listener.wait(min(pace.next(), left))
+
+
+def waiting(inbox: Inbox, begin: Cursor, pattern: TypePattern | None) -> Iterator[Message]:
+    """Yield what waits in an inbox, from a cursor on, without the agent's own broadcasts."""
+    for message in dropwhile(lambda each: each.seq <= begin.after, _all_waiting(inbox, begin)):
+        is_own = message.to_agent is None and message.from_agent == inbox.agent
+        if not is_own and (pattern is None or pattern.matches(message.type)):
+            yield message
+
+
+def _all_waiting(inbox: Inbox, begin: Cursor) -> Iterator[Message]:
+    position = inbox.position
+    if begin.after <= position:  # requeued messages stand before it
+        looked = inbox.poll(_READ)
+        yield from looked
+        position = max(position, looked[-1].seq) if looked else position
+    after = max(begin.after, position)
+    while found := inbox.bus.log.addressed_to(inbox.agent, after, _READ):
+        after = found[-1].seq
+        yield from found
+
+
+# bus_ack -------------------------------------------------------------------------------------
+
+
+class Ack(Arguments):
+    """What `bus_ack` takes."""
+
+    seq: Annotated[int, Field(ge=1, description="The last that is handled.")]
+
+
+class Acked(BaseModel):
+    """What `bus_ack` gives."""
+
+    acknowledged: int
+    unread: int
+
+
+def _ack(session: Session, given: Ack) -> Reply:
+    bus, agent = session.bus, session.agent()
+    position = Inbox(bus, agent).ack(given.seq)
+    record = Acked(acknowledged=position, unread=unread_of(bus, agent))
+    return Reply(record, f"Acknowledged up to {position}; {counted(record.unread)} unread.")
+
+
+TOOLS = (
+    Tool(
+        "bus_inbox",
+        "Read what waits for you. Changes nothing: bus_ack does.",
+        Read,
+        InboxPage,
+        _inbox,
+        only_reads=True,
+    ),
+    Tool("bus_ack", "Acknowledge a message and all before it.", Ack, Acked, _ack),
+)

@@ -1,0 +1,83 @@
+"""Where HTTP leads to the protocol. The SDK is loaded by the first request that needs it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+
+import anyio
+from fastapi import FastAPI
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from ..problems import problem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .http import HttpDoor
+
+#: The path under which the protocol is spoken.
+PATH = "/mcp"
+
+
+class McpMount:
+    """The protocol as a part of an application; nothing where the SDK is not installed.
+
+    Args:
+        directory: of the bus.
+        max_body_bytes: the most that a request may have.
+    """
+
+    def __init__(self, directory: str, max_body_bytes: int) -> None:
+        self._directory = directory
+        self._max_body_bytes = max_body_bytes
+        self._door: HttpDoor | None = None
+        self._opening = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def add_to(self, app: FastAPI) -> None:
+        """Let an application lead to it."""
+        if find_spec("mcp"):
+            app.router.routes.append(Route(PATH, endpoint=self))
+
+    @asynccontextmanager
+    async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        """Answer requests until the application ends."""
+        yield
+        self._closing.set()
+        if self._task is not None:
+            await self._task
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["method"] not in ("POST", "DELETE"):  # nothing is ever said without being asked
+            refusal = problem(405, "method-not-allowed", f"{PATH} takes POST, and DELETE")
+            refusal.headers["Allow"] = "POST, DELETE"
+            await refusal(scope, receive, send)
+            return
+        async with self._opening:
+            if self._door is None:
+                self._door = await self._open()
+        await self._door.answer(scope, receive, send)
+
+    async def _open(self) -> HttpDoor:
+        door = await anyio.to_thread.run_sync(self._load)
+        opened = asyncio.Event()
+
+        async def run() -> None:
+            async with door.running():
+                opened.set()
+                await self._closing.wait()
+
+        # A task of its own: what the SDK opens must be closed by the task that opened it.
+        self._task = asyncio.create_task(run())
+        await opened.wait()
+        return door
+
+    def _load(self) -> HttpDoor:
+        from .http import HttpDoor
+
+        return HttpDoor(self._directory, self._max_body_bytes)

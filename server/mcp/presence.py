@@ -1,0 +1,268 @@
+"""Tools about who is there, where an agent stands, and which files it edits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from ...bus import (
+    DEFAULT_RESERVATION_S,
+    Bus,
+    Conflict,
+    Heartbeat,
+    Liveness,
+    Reservation,
+    paths_from_root,
+)
+from ...schema import InvalidInput, format_ts
+from ...subscribers import Inbox
+from .common import Next, counted, unread_of
+from .frames import shown
+from .pages import MAX_PAGE
+from .session import Session
+from .tool import Arguments, Reply, Tool
+
+# bus_join, bus_status ------------------------------------------------------------------------
+
+
+class Join(Arguments):
+    """What `bus_join` takes."""
+
+    name: Annotated[str | None, Field(description="Yours, like reviewer-1.")] = None
+    task: Annotated[str | None, Field(description="What you are at, for others.")] = None
+
+
+class Nothing(Arguments):
+    """What a tool takes that takes nothing."""
+
+
+class Standing(BaseModel):
+    """Where an agent stands."""
+
+    agent: str
+    unread: int
+    parked: int
+    acknowledged: int
+    reserved: list[str]
+    others_alive: int
+    warning: str | None = None
+
+    def text(self) -> str:
+        """Return it for reading."""
+        parked = f", {self.parked} parked after failures" if self.parked else ""
+        held = (
+            f" You have reserved {', '.join(map(shown, self.reserved))}." if self.reserved else ""
+        )
+        note = f" Warning: {self.warning}." if self.warning else ""
+        return (
+            f"You are {self.agent}: {counted(self.unread)} unread{parked}; acknowledged up to"
+            f" {self.acknowledged}; {self.others_alive} other agents are"
+            f" alive.{held}{note}"
+        )
+
+
+def _join(session: Session, given: Join) -> Reply:
+    bus = session.bus
+    name = session.join(given.name)
+    warning = None if session.home.is_held(name) else _held_elsewhere(bus.heartbeats.get(name))
+    heart = session.home.beat(name)
+    if given.task is not None:
+        heart.update("working", task=given.task)
+    standing = _standing(bus, name, warning)
+    return Reply(standing, standing.text())
+
+
+def _held_elsewhere(beat: Heartbeat | None) -> str | None:
+    if beat is None or beat.liveness is not Liveness.ALIVE:
+        return None
+    return (
+        f"another process beat for {beat.agent} {beat.age_s:.0f} s ago: unless that was you, join"
+        " under a name of your own, or you take each other's mail"
+    )
+
+
+def _status(session: Session, given: Nothing) -> Reply:
+    standing = _standing(session.bus, session.agent())
+    return Reply(standing, standing.text())
+
+
+def _standing(bus: Bus, agent: str, warning: str | None = None) -> Standing:
+    inbox = Inbox(bus, agent)
+    alive = [each for each in bus.heartbeats.list() if each.liveness is Liveness.ALIVE]
+    return Standing(
+        agent=agent,
+        unread=unread_of(bus, agent),
+        parked=len(inbox.parked()),
+        acknowledged=inbox.position,
+        reserved=[each.path for each in bus.reservations.list(agent=agent)][:MAX_PAGE],
+        others_alive=sum(each.agent != agent for each in alive),
+        warning=warning,
+    )
+
+
+# bus_agents ----------------------------------------------------------------------------------
+
+
+class Who(Arguments):
+    """What `bus_agents` takes."""
+
+    cursor: Next = None
+
+
+class Seen(BaseModel):
+    """An agent that the bus knows."""
+
+    agent: str
+    liveness: str | None = None
+    status: str | None = None
+    task: str | None = None
+    age_s: float | None = None
+
+
+class Agents(BaseModel):
+    """What `bus_agents` gives."""
+
+    agents: list[Seen]
+    next_cursor: str | None = None
+
+
+def _agents(session: Session, given: Who) -> Reply:
+    record = agents(session.bus, given.cursor)
+    lines = [
+        f"{shown(each.agent)}: {each.liveness or 'never beat'}"
+        + (f", {shown(each.status)}" if each.status else "")
+        + (f", at {shown(each.task)}" if each.task else "")
+        for each in record.agents
+    ]
+    more = f"\nMore: cursor {record.next_cursor!r}" if record.next_cursor else ""
+    return Reply(record, ("\n".join(lines) or "No agents are known.") + more)
+
+
+def agents(bus: Bus, cursor: str | None = None) -> Agents:
+    """Return a page of the agents that the bus knows, by name; the cursor is a name."""
+    beats = {beat.agent: beat for beat in bus.heartbeats.list()}
+    names = [name for name in bus.agents.names() if name > (cursor or "")]
+    shown_now = [_seen(name, beats.get(name)) for name in names[:MAX_PAGE]]
+    more = len(names) > MAX_PAGE
+    return Agents(agents=shown_now, next_cursor=shown_now[-1].agent if more else None)
+
+
+def _seen(name: str, beat: Heartbeat | None) -> Seen:
+    if beat is None:
+        return Seen(agent=name)
+    return Seen(
+        agent=name,
+        liveness=beat.liveness.value,
+        status=beat.status,
+        task=beat.task,
+        age_s=round(beat.age_s, 1),
+    )
+
+
+# bus_reserve ---------------------------------------------------------------------------------
+
+
+class Reserve(Arguments):
+    """What `bus_reserve` takes."""
+
+    paths: Annotated[
+        list[str], Field(min_length=1, description="Files, folders, globs, from the project root.")
+    ]
+    mode: Literal["exclusive", "shared", "release"] = "exclusive"
+    minutes: Annotated[float, Field(gt=0, le=1440)] = DEFAULT_RESERVATION_S / 60
+    reason: Annotated[str | None, Field(description="For those who want them too.")] = None
+
+
+class Held(BaseModel):
+    """A reservation."""
+
+    path: str
+    agent: str
+    until: str
+    token: int
+    reason: str | None = None
+
+    @classmethod
+    def of(cls, each: Reservation) -> Held:
+        """Return the record of a reservation."""
+        until = format_ts(each.until_ms)
+        return cls(
+            path=each.path, agent=each.agent, until=until, token=each.token, reason=each.reason
+        )
+
+
+class Reserved(BaseModel):
+    """What `bus_reserve` gives: what the agent has now, or what stands against it."""
+
+    granted: bool
+    reservations: list[Held]
+    conflicts: list[Held]
+
+
+def _reserve(session: Session, given: Reserve) -> Reply:
+    bus, agent = session.bus, session.agent()
+    paths = [each for path in given.paths for each in _from_root(path, session)]
+    if given.mode == "release":
+        return _release(bus, agent, paths)
+    found = bus.reservations.reserve(
+        paths,
+        agent,
+        shared=given.mode == "shared",
+        ttl_s=given.minutes * 60,
+        reason=given.reason,
+    )
+    record = Reserved(
+        granted=found.granted,
+        reservations=[Held.of(each) for each in found.reservations[:MAX_PAGE]],
+        conflicts=[Held.of(each.held) for each in found.conflicts],
+    )
+    if not found.granted:
+        return Reply(record, _against(found.conflicts), refused=True)
+    until = record.reservations[0].until
+    return Reply(record, f"Reserved until {until}: {', '.join(map(shown, paths[:MAX_PAGE]))}.")
+
+
+def _from_root(path: str, session: Session) -> list[str]:
+    if path.split("/")[0] in (".", ".."):
+        raise InvalidInput(f"path {path!r}: give it from the root of the project, or absolute")
+    return paths_from_root(path, session.root())
+
+
+def _against(conflicts: Sequence[Conflict]) -> str:
+    lines = [
+        f"{shown(each.path)}: {shown(each.held.agent)} has {shown(each.held.path)} until"
+        f" {format_ts(each.held.until_ms)}"
+        + (f", because: {shown(each.held.reason)}" if each.held.reason else "")
+        for each in conflicts[:10]
+    ]
+    return (
+        "NOT reserved, none of them: do not edit them now. Work on something else, ask the holder"
+        " with bus_send, or try again later.\n" + "\n".join(lines)
+    )
+
+
+def _release(bus: Bus, agent: str, paths: Sequence[str]) -> Reply:
+    with bus.transaction():
+        own = [each for each in bus.reservations.list(agent=agent) if each.path in set(paths)]
+        for each in own:
+            bus.reservations.release(each.token, agent)
+    left = [Held.of(each) for each in bus.reservations.list(agent=agent)[:MAX_PAGE]]
+    record = Reserved(granted=True, reservations=left, conflicts=[])
+    given_back = ", ".join(shown(each.path) for each in own) or "nothing: you had none of these"
+    return Reply(record, f"Given back: {given_back}. You have {len(left)} more.")
+
+
+TOOLS = (
+    Tool("bus_join", "Do this first: say who you are.", Join, Standing, _join),
+    Tool(
+        "bus_reserve",
+        "Reserve files before you edit them: all or none.",
+        Reserve,
+        Reserved,
+        _reserve,
+    ),
+    Tool("bus_status", "Where you stand.", Nothing, Standing, _status, only_reads=True),
+    Tool("bus_agents", "Who is there.", Who, Agents, _agents, scope="messages:ro", only_reads=True),
+)

@@ -1,0 +1,22 @@
+"""Which tools an agent is offered: every description costs it room to think."""
+
+from __future__ import annotations
+
+DEFAULT, FULL = "default", "full"
+
+_DEFAULT_TOOLS = ("bus_join", "bus_send", "bus_inbox", "bus_ack", "bus_reserve", "bus_status")
+
+#: The tools of each profile, in the order in which they are listed.
+PROFILES: dict[str, tuple[str, ...]] = {
+    DEFAULT: _DEFAULT_TOOLS,
+    FULL: (
+        *_DEFAULT_TOOLS,
+        "bus_thread",
+        "bus_search",
+        "bus_agents",
+        "bus_claim",
+        "bus_finish",
+        "bus_check",
+        "bus_request",
+    ),
+}

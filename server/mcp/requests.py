@@ -1,0 +1,99 @@
+"""Tools that ask for something, and look whether it was answered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from ...schema import ABSENT, TimedOut
+from ...subscribers import Answer, Request, check
+from .common import Body, Conversation, Wait, conversation_of, stranger
+from .frames import NOTICE, FramedMessage, shown
+from .pages import alone
+from .session import Session
+from .tool import Arguments, Reply, Tool
+
+#: How long `bus_request` waits unless the agent says so, in seconds.
+WAIT_S = 20
+
+
+class Ask(Arguments):
+    """What `bus_request` takes."""
+
+    type: Annotated[str, Field(description="Ends in .request")]
+    body: Body = None
+    to: Annotated[str | None, Field(description="Agent. Default: any worker.")] = None
+    wait_s: Wait = WAIT_S
+
+
+class Check(Arguments):
+    """What `bus_check` takes."""
+
+    conversation: Conversation
+
+
+class State(BaseModel):
+    """How a request stands."""
+
+    state: str
+    conversation: str
+    reply: FramedMessage | None = None
+    next_cursor: str | None = None
+    warning: str | None = None
+
+
+def _request(session: Session, given: Ask) -> Reply:
+    bus, agent = session.bus, session.agent()
+    warning = stranger(bus, given.to)
+    body = given.body if "body" in given.model_fields_set else ABSENT
+    sent = Request.publish(bus, given.type, body, from_agent=agent, to_agent=given.to)
+    try:
+        answer = sent.wait(given.wait_s)
+    except TimedOut:
+        answer = sent.answer()
+    return _reply(answer, warning)
+
+
+def _check(session: Session, given: Check) -> Reply:
+    bus = session.bus
+    return _reply(check(bus, conversation_of(bus, given.conversation)))
+
+
+def _reply(answer: Answer, warning: str | None = None) -> Reply:
+    reply, cursor = (None, None) if answer.reply is None else alone(answer.reply)
+    record = State(
+        state=answer.state,
+        conversation=answer.conversation,
+        reply=reply,
+        next_cursor=cursor,
+        warning=warning,
+    )
+    thread = f"conversation={shown(answer.conversation)!r}"
+    note = f" Warning: {warning}." if warning else ""
+    if reply is None:
+        text = f"{answer.state}: no answer yet. Later: bus_check({thread})."
+    else:
+        more = "" if cursor is None else f"\nThe rest: bus_thread({thread}, cursor={cursor!r})."
+        text = f"{answer.state}. {NOTICE}\n{reply.text()}{more}"
+    return Reply(record, text + note)
+
+
+TOOLS = (
+    Tool(
+        "bus_check",
+        "See whether a request was answered.",
+        Check,
+        State,
+        _check,
+        scope="messages:ro",
+        only_reads=True,
+    ),
+    Tool(
+        "bus_request",
+        "Ask, and wait for the answer.",
+        Ask,
+        State,
+        _request,
+    ),
+)

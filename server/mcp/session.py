@@ -1,0 +1,85 @@
+"""A session: who makes the calls of one connection, and on which bus."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from ...bus import Bus
+from ...schema import InvalidInput, check_agent
+from .home import Home
+
+
+class Session:
+    """One connection of an agent.
+
+    Args:
+        home: the bus.
+        bound_to: the only name under which it may act; None: `bus_join` chooses one.
+        remembers: whether the next call of this agent finds this session again.
+        root: returns the folder from which paths count, given the bus directory; the one that
+            the bus lies in, unless the agent's program said another.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        bound_to: str | None = None,
+        *,
+        remembers: bool = True,
+        root: Callable[[str], str] = os.path.dirname,
+    ) -> None:
+        self.home = home
+        self.bound_to = bound_to
+        self._joined = bound_to
+        self._remembers = remembers
+        self._root = root
+
+    @property
+    def bus(self) -> Bus:
+        """The bus, open."""
+        return self.home.bus()
+
+    @property
+    def joined(self) -> str | None:
+        """The agent that acts, if that is known."""
+        return self._joined
+
+    def join(self, name: str | None) -> str:
+        """Choose the agent that acts from now on, and return its name.
+
+        Raises:
+            InvalidInput: there is no name, it is none, it is not to be chosen, or it would be
+                forgotten.
+        """
+        name = name or self._joined
+        if name is None:
+            raise InvalidInput("give a name: bus_join(name=...), like 'reviewer' or 'worker-1'")
+        check_agent(name)
+        if self.bound_to not in (None, name):
+            raise InvalidInput(
+                f"this connection acts for {self.bound_to!r} only, not for {name!r}:"
+                " leave the name out"
+            )
+        if self.bound_to is None and not self._remembers:
+            raise InvalidInput(
+                "this connection forgets names between calls: put the name into its address"
+                " (/mcp?agent=NAME), use a token that is bound to it, or run 'bus mcp' over stdio"
+            )
+        self._joined = name
+        return name
+
+    def agent(self) -> str:
+        """Return the agent that acts; its heart beats from now on.
+
+        Raises:
+            InvalidInput: nobody has joined.
+        """
+        if self._joined is None:
+            raise InvalidInput("who are you? Call bus_join(name=...) first")
+        self.home.beat(self._joined)
+        return self._joined
+
+    def root(self) -> str:
+        """Return the folder from which paths count."""
+        return self._root(self.bus.layout.directory)

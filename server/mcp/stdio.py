@@ -1,0 +1,93 @@
+"""The protocol over the standard streams of a process that the agent's program starts."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import warnings
+
+from ...bus import project_root
+from ...schema import AckbusError, InvalidInput, UnknownRecipientWarning
+from .profiles import DEFAULT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
+
+    from ...bus import Bus
+    from .protocol import Protocol
+
+
+def serve_stdio(
+    open_bus: Callable[[], Bus], *, agent: str | None = None, profile: str = DEFAULT
+) -> None:
+    """Serve tools over stdin and stdout until stdin ends. Blocks.
+
+    From here on to the end of the process, nothing but the protocol is written to stdout: what
+    anything else writes there goes to stderr. A bus that can't be opened is no reason to end: each
+    call tells the agent, and tries again.
+
+    Args:
+        open_bus: opens the bus.
+        agent: the name under which the agent acts; None: it chooses one.
+        profile: which tools it is offered.
+    """
+    wire = _take_stdout()
+    # Here, since the SDK and what it needs might print as well.
+    import anyio
+
+    from .home import Home
+    from .protocol import Protocol
+    from .session import Session
+    from .tools import tools_of
+
+    # The result says it, and the client would show it to nobody.
+    warnings.simplefilter("ignore", UnknownRecipientWarning)
+    home = Home(open_bus)
+    session = Session(home, agent, root=_root)
+    if agent is not None:
+        try:
+            home.beat(agent)
+        except AckbusError as error:
+            logging.getLogger("ackbus.mcp").warning("%s", error)
+    try:
+        anyio.run(_serve, Protocol(tools_of(profile), lambda context: session), wire)
+    finally:
+        home.close()
+
+
+async def _serve(protocol: Protocol, wire: TextIO) -> None:
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    server = protocol.server()
+    async with stdio_server(stdout=anyio.wrap_file(wire)) as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+def _root(bus_directory: str) -> str:
+    """Return the folder from which paths count.
+
+    Some programs start their servers anywhere, and then the bus tells which project is meant.
+    """
+    try:
+        return project_root(bus_directory)
+    except InvalidInput:
+        return os.path.dirname(bus_directory)
+
+
+def _take_stdout() -> TextIO:
+    """Return a text file that is stdout, and let stdout be stderr.
+
+    The SDK does so too, but gives it back at its end, when threads may still print.
+    """
+    wire = os.dup(1)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # stderr is closed
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
+    return io.TextIOWrapper(os.fdopen(wire, "wb"), encoding="utf-8")

@@ -1,0 +1,159 @@
+"""Tools that take work from queues, and end it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from ...bus import Bus
+from ...schema import ABSENT, Draft, InvalidInput, Message, NotFound, format_ts
+from ...subscribers import Claim, Claims, Jobs, Outcome, Queue, ReplyTypes, answer_to
+from .frames import NOTICE, FramedMessage
+from .pages import alone
+from .session import Session
+from .tool import Arguments, Reply, Tool
+
+#: How long a claim lasts unless the agent says so, in minutes: agents think long.
+LEASE_MIN = 15
+
+Token = Annotated[int, Field(ge=1, description="Of the claim.")]
+
+
+class Take(Arguments):
+    """What `bus_claim` takes."""
+
+    queue: str
+    minutes: Annotated[float, Field(gt=0, le=1440)] = LEASE_MIN
+    renew: Annotated[int | None, Field(description="Token of a claim to make last longer.")] = None
+
+
+class Taken(BaseModel):
+    """What `bus_claim` gives: a claim, or nothing."""
+
+    token: int | None = None
+    attempt: int | None = None
+    until: str | None = None
+    message: FramedMessage | None = None
+    next_cursor: str | None = None
+
+
+def _claim(session: Session, given: Take) -> Reply:
+    bus, agent = session.bus, session.agent()
+    queue = Queue.open(bus, given.queue)
+    if given.renew is not None:
+        claim = _own_claim(bus, given.renew, agent)
+        queue.renew(claim, lease_s=given.minutes * 60)
+        until = format_ts(bus.database.now_ms() + round(given.minutes * 60_000))
+        return Reply(Taken(token=claim.token, until=until), f"Claim {claim.token} until {until}.")
+    claims = queue.claim(agent, lease_s=given.minutes * 60)
+    if not claims:
+        return Reply(Taken(), f"Queue {queue.name} has nothing to do now.")
+    return _taken(claims[0])
+
+
+def _taken(claim: Claim) -> Reply:
+    message, cursor = alone(claim.message)
+    record = Taken(
+        token=claim.token,
+        attempt=claim.attempt,
+        until=format_ts(claim.lease_until_ms),
+        message=message,
+        next_cursor=cursor,
+    )
+    more = (
+        ""
+        if cursor is None
+        else (f"\nThe rest: bus_thread(conversation={message.conversation!r}, cursor={cursor!r}).")
+    )
+    return Reply(
+        record,
+        f"Claim {claim.token} is yours until {record.until} (attempt {claim.attempt} of"
+        f" {claim.max_attempts}). End it with bus_finish(token={claim.token}). {NOTICE}\n"
+        f"{message.text()}{more}",
+    )
+
+
+class Finish(Arguments):
+    """What `bus_finish` takes."""
+
+    token: Token
+    outcome: Literal["done", "failed", "released"] = "done"
+    result: Annotated[Any, Field(description="For who asked. Text or any JSON.")] = None
+    error: Annotated[str | None, Field(description="Why it failed.")] = None
+
+
+class Finished(BaseModel):
+    """What `bus_finish` gives."""
+
+    job: str
+    answer_seq: int | None = None
+
+
+def _finish(session: Session, given: Finish) -> Reply:
+    bus, agent = session.bus, session.agent()
+    claim = _own_claim(bus, given.token, agent)
+    queue = Queue.open(bus, claim.queue)
+    if given.outcome == "failed" and not given.error:
+        raise InvalidInput("say in error why it failed")
+    answer = None
+    if given.outcome == "released":
+        queue.release(claim, given.error or f"handed back by {agent}")
+    else:
+        outcome, replies = _end(claim.message, agent, given)
+        receipts = queue.end(claim, outcome, replies)
+        answer = receipts[0].seq if receipts else None
+    state = Jobs(bus.database).get(queue.info, claim.message.seq).state
+    told = f" The answer is seq {answer}." if answer else ""
+    return Reply(Finished(job=state, answer_seq=answer), f"The job is {state} now.{told}")
+
+
+def _end(message: Message, agent: str, given: Finish) -> tuple[Outcome, list[Draft]]:
+    """Return how an attempt ended, and the answer for whoever asked, by the convention."""
+    types = ReplyTypes.of(message.type)
+    if given.outcome == "done":
+        outcome, type = Outcome(result=given.result), types.success
+        body: object = given.result if "result" in given.model_fields_set else ABSENT
+    else:
+        outcome, type = Outcome(status="failed", error=given.error), types.failure
+        body = given.error
+    if type is None:
+        return outcome, []
+    headers: dict[str, object] = {"status": outcome.status}
+    answer = answer_to(message, type, body, sender=agent, headers=headers)
+    return outcome, [] if answer is None else [answer]
+
+
+def _own_claim(bus: Bus, token: int, agent: str) -> Claim:
+    """Return a claim of an agent by its token: it may have been made before a restart.
+
+    Raises:
+        NotFound: there is none.
+        InvalidInput: it is another agent's.
+    """
+    stored = Claims(bus.database).get(token)
+    if stored is None:
+        raise NotFound(f"there is no claim {token}: give the token that bus_claim gave")
+    if stored.instance != agent:
+        raise InvalidInput(f"claim {token} is {stored.instance!r}'s, not yours")
+    message = bus.get(stored.seq)
+    assert message is not None
+    job = Jobs(bus.database).get(Queue.open(bus, stored.queue).info, stored.seq)
+    return Claim(
+        stored.queue,
+        message,
+        token,
+        stored.attempt,
+        job.max_attempts,
+        job.dedupe_key,
+        stored.group,
+        stored.instance,
+        stored.claimed_at_ms,
+        stored.lease_until_ms,
+    )
+
+
+TOOLS = (
+    Tool("bus_claim", "Take a job from a queue.", Take, Taken, _claim, scope="work:rw"),
+    Tool("bus_finish", "End a claim.", Finish, Finished, _finish, scope="work:rw"),
+)

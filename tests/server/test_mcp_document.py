@@ -1,0 +1,40 @@
+"""The page about the tools, against the tools."""
+
+import re
+from pathlib import Path
+
+from ackbus.server import PROFILES
+from ackbus.server.mcp.common import MAX_COUNTED, MAX_WAIT_S
+from ackbus.server.mcp.pages import MAX_CHARS, PAGE
+from ackbus.server.mcp.resources import KINDS
+from ackbus.server.mcp.tools import tools_of
+
+PAGE_TEXT = (Path(__file__).parents[2] / "docs/mcp.md").read_text("utf-8")
+
+
+def names(cell: str) -> list[str]:
+    return re.findall(r"`(\w+)`", cell)
+
+
+def test_table_has_every_tool_with_all_that_it_takes_and_gives() -> None:
+    lines = [line for line in PAGE_TEXT.splitlines() if line.startswith("| `bus_")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    tools = tools_of("full")
+    assert [name for name, *_ in rows] == [f"`{name}`" for name in tools]
+    for name, (_, profile, _, takes, gives) in zip(tools, rows, strict=True):
+        assert (profile == "default") == (name in PROFILES["default"]), name
+        schema = tools[name].input_schema
+        assert names(takes) == list(schema["properties"]), name
+        assert re.findall(r"\*\*`(\w+)`\*\*", takes) == schema.get("required", []), name
+        assert names(gives) == list(tools[name].output_schema["properties"]), name
+
+
+def test_page_tells_the_bounds_and_the_resources() -> None:
+    for text in (
+        f"{PAGE} messages",
+        f"{MAX_CHARS:,} characters",
+        f"up to {MAX_WAIT_S} s",
+        f"up to {MAX_COUNTED}",
+        *(f"`{kind.template}`" for kind in KINDS),
+    ):
+        assert text in PAGE_TEXT

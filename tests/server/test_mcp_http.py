@@ -1,0 +1,204 @@
+"""Who an agent is over HTTP: by its token, its address, or its session."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import Request
+
+from ackbus import Bus
+from ackbus.server import Access, Principal, create_app
+from ackbus.server.access import LOCAL, Scope
+
+from .conftest import problem
+
+#: The tokens of these tests.
+PRINCIPALS = {
+    "of-a": Principal("of-a", frozenset({Scope.MESSAGES_RW}), agent="a"),
+    "reader": Principal("reader", frozenset({Scope.MESSAGES_RO}), agent="r"),
+    "any": Principal("any", frozenset({Scope.ADMIN})),
+}
+
+
+class ByToken(Access):
+    """Knows the tokens of these tests; nobody needs one."""
+
+    def principal(self, request: Request) -> Principal:
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        return PRINCIPALS.get(token, LOCAL)
+
+
+class Caller:
+    """Speaks the protocol without the official client, to send what that would not."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self.http = http
+
+    async def post(
+        self, tool: str, *, path: str = "/mcp", headers: dict[str, str] | None = None, **given: Any
+    ) -> httpx.Response:
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        call = {"name": tool, "arguments": given, "_meta": meta}
+        usual = {
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": tool,
+        }
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        return await self.http.post(path, json=body, headers=usual | (headers or {}))
+
+    async def call(self, tool: str, **options: Any) -> tuple[bool, str]:
+        response = await self.post(tool, **options)
+        assert response.status_code == 200, response.text
+        result = response.json()["result"]
+        return not result["isError"], result["content"][0]["text"]
+
+    async def open_session(self, token: str) -> dict[str, str]:
+        """Open a session of the older protocol, and return the headers that belong to it."""
+        hello = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "raw", "version": "1"},
+        }
+        headers = {
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2025-06-18",
+            "Authorization": f"Bearer {token}",
+        }
+        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        response = await self.http.post("/mcp", json=body, headers=headers)
+        assert response.status_code == 200, response.text
+        headers["Mcp-Session-Id"] = response.headers["Mcp-Session-Id"]
+        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        await self.http.post("/mcp", json=ready, headers=headers)
+        return headers
+
+
+def served(bus: Bus, act: Callable[[Caller], Awaitable[None]]) -> None:
+    async def run() -> None:
+        app = create_app(bus, ByToken())
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:1") as http,
+        ):
+            await act(Caller(http))
+
+    asyncio.run(run())
+
+
+def token(name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {name}"}
+
+
+def test_token_of_an_agent_speaks_in_its_name_only(bus: Bus) -> None:
+    async def act(caller: Caller) -> None:
+        of_a = token("of-a")
+        assert (await caller.call("bus_send", type="t", headers=of_a))[0]
+        assert (await caller.call("bus_join", name="a", headers=of_a))[0]
+        done, why = await caller.call("bus_join", name="b", headers=of_a)
+        assert not done
+        assert "acts for 'a' only" in why
+        done, why = await caller.call("bus_send", type="t", path="/mcp?agent=b", headers=of_a)
+        assert not done
+        assert "acts for agent 'a'" in why
+
+    served(bus, act)
+    assert [each.from_agent for each in bus.read()] == ["a"]
+
+
+def test_token_is_good_for_its_scopes_only(bus: Bus) -> None:
+    bus.publish("t", from_agent="x")
+
+    async def act(caller: Caller) -> None:
+        full = "/mcp?profile=full"
+        for tool, given in (
+            ("bus_send", {"type": "t"}),
+            ("bus_ack", {"seq": 1}),
+            ("bus_claim", {"queue": "q"}),
+        ):
+            done, why = await caller.call(tool, path=full, headers=token("reader"), **given)
+            assert not done
+            assert "has no scope" in why
+        assert (await caller.call("bus_agents", path=full, headers=token("reader")))[0]
+        done, why = await caller.call("bus_claim", path=full, headers=token("of-a"), queue="q")
+        assert "has no scope 'work:rw'" in why
+
+    served(bus, act)
+    assert bus.log.newest_seq() == 1
+    assert bus.heartbeats.list() == []
+
+
+def test_name_of_the_address_is_the_agents(bus: Bus) -> None:
+    async def act(caller: Caller) -> None:
+        assert (await caller.call("bus_send", type="t", path="/mcp?agent=b"))[0]
+        done, why = await caller.call("bus_join", name="c")
+        assert not done
+        assert "/mcp?agent=NAME" in why
+
+    served(bus, act)
+    assert [each.from_agent for each in bus.read()] == ["b"]
+
+
+def test_session_can_not_be_taken_over_by_another_token(bus: Bus) -> None:
+    async def act(caller: Caller) -> None:
+        own = await caller.open_session("any")
+        assert (await caller.call("bus_join", name="z", headers=own))[0]
+        assert (await caller.call("bus_send", type="t", headers=own))[0]
+        response = await caller.post("bus_send", type="t", headers=own | token("of-a"))
+        assert response.status_code == 404
+        assert (await caller.http.delete("/mcp", headers=own)).status_code == 200
+        assert (await caller.post("bus_status", headers=own)).status_code == 404
+
+    served(bus, act)
+    assert [each.from_agent for each in bus.read()] == ["z"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1.evil.example:80"}, 421),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Content-Type": "text/plain"}, 400),
+    ],
+)
+def test_page_of_another_site_reaches_nothing(
+    bus: Bus, headers: dict[str, str], status: int
+) -> None:
+    """Not even by a name of its own that leads to this machine."""
+
+    async def act(caller: Caller) -> None:
+        response = await caller.post("bus_send", type="t", path="/mcp?agent=a", headers=headers)
+        assert response.status_code == status
+
+    served(bus, act)
+    assert bus.log.newest_seq() == 0
+
+
+def test_server_of_another_name_is_reached_with_a_token(bus: Bus) -> None:
+    async def act(caller: Caller) -> None:
+        headers = token("of-a") | {"Host": "build.example:8765"}
+        assert (await caller.call("bus_send", type="t", headers=headers))[0]
+
+    served(bus, act)
+
+
+def test_what_is_no_call_is_a_problem(bus: Bus) -> None:
+    async def act(caller: Caller) -> None:
+        problem(await caller.http.get("/mcp"), 405, "method-not-allowed")
+        response = await caller.post("bus_status", path="/mcp?profile=zzz")
+        assert "default or full" in problem(response, 422, "invalid-input")
+        rubbish = {"Content-Type": "application/json", "MCP-Protocol-Version": "2026-07-28"}
+        accept = {"Accept": "application/json, text/event-stream"}
+        response = await caller.http.post("/mcp", content=b"{", headers=rubbish | accept)
+        assert response.status_code == 400
+
+    served(bus, act)
