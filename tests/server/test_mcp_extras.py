@@ -50,7 +50,7 @@ sys.modules |= dict.fromkeys(sys.argv[2:])
 from ackbus import Bus
 from ackbus.server import Access, create_app
 with Bus.open(sys.argv[1]) as bus:
-    print(*[getattr(route, "path", "") for route in create_app(bus, Access()).routes])
+    print(*[getattr(route, "path", "") for route in create_app(bus, Access(bus)).routes])
 """
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import Request
+from starlette.requests import HTTPConnection
 
 from ackbus import Bus
-from ackbus.server import Access, Principal, create_app
-from ackbus.server.access import LOCAL, Scope
+from ackbus.server import Access, Principal, Scope, create_app
+from ackbus.server.principals import LOCAL
 
 from .conftest import problem
 
@@ -25,8 +25,8 @@ PRINCIPALS = {
 class ByToken(Access):
     """Knows the tokens of these tests; nobody needs one."""
 
-    def principal(self, request: Request) -> Principal:
-        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+    def principal(self, connection: HTTPConnection) -> Principal:
+        token = connection.headers.get("Authorization", "").removeprefix("Bearer ")
         return PRINCIPALS.get(token, LOCAL)
 
 
@@ -82,7 +82,7 @@ class Caller:
 
 def served(bus: Bus, act: Callable[[Caller], Awaitable[None]]) -> None:
     async def run() -> None:
-        app = create_app(bus, ByToken())
+        app = create_app(bus, ByToken(bus))
         transport = httpx.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),

@@ -81,6 +81,11 @@ def test_streams_need_a_token_too(client: httpx.Client, tokens: Tokens) -> None:
         socket.recv()
 
 
+def test_tools_of_agents_need_a_token_too(client: httpx.Client, tokens: Tokens) -> None:
+    tokens.create("w", [Scope.WORK_RW])
+    problem(client.post("/mcp", json={}), 401, "unauthorized")
+
+
 def test_who_asks_too_often_is_told_to_wait(serve: Serve) -> None:
     client = serve("--max-rate", "2")
     codes = [client.get("/v1/messages").status_code for _ in range(4)]
