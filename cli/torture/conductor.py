@@ -1,0 +1,87 @@
+"""The conductor: kills and suspends agents at random for a set time, and measures meanwhile."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from .measures import MEASURE_EVERY_S
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .crew import Crew
+    from .measures import Measures
+    from .plan import Plan
+
+#: How many kills there are for each suspension.
+KILLS_A_SUSPENSION = 5
+
+#: How long a process is suspended at most, in seconds: longer than its leases last.
+MAX_SUSPENSION_S = 2.5
+
+#: How often the conductor looks whether something is due, in seconds.
+LOOK_EVERY_S = 0.01
+
+
+class Conductor:
+    """Conducts one run.
+
+    Args:
+        plan: the run.
+        crew: its agents.
+        measures: takes the measurements.
+        progress: told how many seconds of the run are over.
+    """
+
+    def __init__(
+        self, plan: Plan, crew: Crew, measures: Measures, progress: Callable[[int], object]
+    ) -> None:
+        self._plan = plan
+        self._crew = crew
+        self._measures = measures
+        self._progress = progress
+        self._chance = random.Random(plan.seed)
+        self._names = list(crew.cast)
+        self._began = time.monotonic()
+        self._measure_at = self._began
+        self._resume_at: dict[str, float] = {}
+
+    def conduct(self) -> None:
+        """Let the agents work for the time of the plan, then end them in good order."""
+        self._crew.start()
+        end = self._began + self._plan.minutes * 60
+        kill_at, suspend_at = self._next_kill(), self._next_kill(KILLS_A_SUSPENSION)
+        while (now := time.monotonic()) < end:
+            if now >= kill_at:
+                self._crew.kill(self._chance.choice(self._names))
+                kill_at = self._next_kill()
+            if now >= suspend_at:
+                self._suspend()
+                suspend_at = self._next_kill(KILLS_A_SUSPENSION)
+            self._tick()
+            self._crew.replace_fallen()
+            time.sleep(LOOK_EVERY_S)
+        self._crew.end(self._tick)
+
+    def _next_kill(self, times: int = 1) -> float:
+        """Return when the next of something is due that happens once in so many kills."""
+        every_s = self._plan.kill_every_s * times
+        return time.monotonic() + self._chance.expovariate(1 / every_s) if every_s else float("inf")
+
+    def _suspend(self) -> None:
+        name = self._chance.choice(self._names)
+        if name not in self._resume_at:
+            self._crew.suspend(name)
+            self._resume_at[name] = time.monotonic() + self._chance.random() * MAX_SUSPENSION_S
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        for name in [name for name, at in self._resume_at.items() if now >= at]:
+            del self._resume_at[name]
+            self._crew.resume(name)
+        if now >= self._measure_at:
+            self._measure_at = now + MEASURE_EVERY_S
+            self._measures.take(self._crew.pids)
+            self._progress(int(now - self._began))
