@@ -30,6 +30,7 @@ from . import (
     reservations,
     searching,
     shell,
+    torturing,
     tracing,
     working,
 )
@@ -98,6 +99,7 @@ for _group in (
     git,
     backups,
     doctor,
+    torturing,
     shell,
 ):
     _commands: Commands = _group.commands
