@@ -6,6 +6,7 @@ import random
 import time
 
 from .measures import MEASURE_EVERY_S
+from .plan import named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Conductor:
         self._measures = measures
         self._progress = progress
         self._chance = random.Random(plan.seed)
-        self._names = list(crew.cast)
+        self._roles = sorted(set(crew.cast.values()))
         self._began = time.monotonic()
         self._measure_at = self._began
         self._resume_at: dict[str, float] = {}
@@ -55,7 +56,7 @@ class Conductor:
         kill_at, suspend_at = self._next_kill(), self._next_kill(KILLS_A_SUSPENSION)
         while (now := time.monotonic()) < end:
             if now >= kill_at:
-                self._crew.kill(self._chance.choice(self._names))
+                self._crew.kill(self._victim())
                 kill_at = self._next_kill()
             if now >= suspend_at:
                 self._suspend()
@@ -70,8 +71,13 @@ class Conductor:
         every_s = self._plan.kill_every_s * times
         return time.monotonic() + self._chance.expovariate(1 / every_s) if every_s else float("inf")
 
+    def _victim(self) -> str:
+        """Return an agent; each kind as often, though there are fewer of some."""
+        role = self._chance.choice(self._roles)
+        return self._chance.choice(named(self._crew.cast, role))
+
     def _suspend(self) -> None:
-        name = self._chance.choice(self._names)
+        name = self._victim()
         if name not in self._resume_at:
             self._crew.suspend(name)
             self._resume_at[name] = time.monotonic() + self._chance.random() * MAX_SUSPENSION_S

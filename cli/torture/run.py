@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 #: The exit code for a proof that failed.
 FAILED = 1
 
-#: The size at which `bus.jsonl` is cut, in bytes: every run is to have several parts.
-ROTATE_BYTES = 256 * 1024
+#: The size at which `bus.jsonl` is cut, in bytes for each minute: every run is to have some tens of
+#: parts.
+ROTATE_BYTES_A_MINUTE = 256 * 1024
 
 
 def run(plan: Plan, directory: str | None, *, keep: bool, json: bool) -> int:
@@ -75,6 +76,6 @@ def _make_bus(plan: Plan, place: Place) -> None:
     """Make the bus, with a queue and rotation; everybody is known before the first message."""
     with Bus.init(place.bus) as bus:
         Queue.create(bus, QUEUE, JOB, max_attempts=MAX_ATTEMPTS, backoff_s=BACKOFF_S)
-        Exporter(bus).rotate(ROTATE_BYTES)
+        Exporter(bus).rotate(round(plan.minutes * ROTATE_BYTES_A_MINUTE))
         for name in cast_of(plan.agents):
             bus.heartbeats.beat(name)

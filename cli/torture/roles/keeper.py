@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from .agent import Me
 
 #: How long it rests between two acts at most, in seconds.
-REST_S = 3.0
+REST_S = 1.0
 
 #: How many messages stay in the file, however many have been done with.
-LEFT_MESSAGES = 500
+LEFT_MESSAGES = 100
 
 #: How old a blob must be that no message names. A publisher that is suspended after it wrote its
 #: blob, and before it named it, must not lose it.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Line = tuple[str, str, str | None, int, str | None]
 
 #: How long it thinks between two publishes at most, in seconds.
-THINK_S = 0.05
+THINK_S = 0.1
 
 #: How often, of 1, several are published together, and how many at most.
 TOGETHER, MAX_TOGETHER = 0.1, 10
