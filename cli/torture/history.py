@@ -120,8 +120,14 @@ def read_acts(folder: str, agent: str, kinds: Collection[str] = ()) -> Iterator[
 
 
 def read_life(folder: str, agent: str, life: int) -> Iterator[Act]:
-    """Yield the acts of one life. A line that SIGKILL cut off says nothing."""
-    with open(path_of(folder, agent, life), "rb") as file:
+    """Yield the acts of one life. A line that SIGKILL cut off says nothing.
+
+    None where the process was killed before it began to write.
+    """
+    path = path_of(folder, agent, life)
+    if not os.path.exists(path):
+        return
+    with open(path, "rb") as file:
         act = None
         for line in file:
             if not line.endswith(b"\n"):
