@@ -68,6 +68,8 @@ class Crew:
         process = self._processes[name]
         if process.poll() is None:
             self.kills += 1
+        else:
+            self._note_fall(name, process.returncode)
         _kill(process)
         self._suspended.discard(name)
         self._start(name)

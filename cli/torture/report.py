@@ -76,6 +76,10 @@ def _measured(crew: Crew, measures: Measures, proof: Proof) -> list[str]:
         f" 99 of 100 within {_part(times, 0.99)} ms, the slowest {_part(times, 1)} ms",
         f"the write-ahead log had at most {measures.max_wal_bytes / _MIB:.1f} MiB",
     ]
+    if measures.clock_step_ms > 1:
+        lines.append(
+            f"the machine's clock was put forward or back, by {measures.clock_step_ms:,.0f} ms"
+        )
     memory, descriptors = measures.memory, measures.descriptors
     if memory is not None and descriptors is not None:
         lines.append(

@@ -66,7 +66,7 @@ def _run(plan: Plan, place: Place) -> tuple[Proof, Crew, Measures]:
     ):
         Conductor(plan, crew, measures, move).conduct()
     with Bus.open(place.bus) as bus, progress("proving", bus.log.newest_seq()) as move:
-        proof = prove(bus, place, crew.fell, move)
+        proof = prove(bus, place, measures, crew.fell, move)
     if proof.holds:
         shutil.rmtree(place.exported)
     return proof, crew, measures

@@ -32,7 +32,7 @@ def test_it_leaves_nothing_behind_when_all_proofs_hold(run_bus: RunBus, project:
     assert first.endswith("0 locked errors")
     assert "99 of 100 within" in second
     assert third.startswith("the write-ahead log had at most")
-    assert len(proofs) == 10
+    assert len(proofs) == 11
     assert all(line.startswith("holds  ") for line in proofs)
     assert list(project.iterdir()) == []
 

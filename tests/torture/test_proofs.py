@@ -1,6 +1,7 @@
 """A proof that can't fail proves nothing: each kind of damage is found by its proof."""
 
 import json
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from ackbus import Draft, Message
+from ackbus.cli.torture.measures import MIN_MEASUREMENTS, Measures
 from ackbus.cli.torture.proofs.agents import prove_agents
 from ackbus.cli.torture.proofs.checker import prove
 from ackbus.cli.torture.proofs.evidence import Evidence
@@ -18,6 +20,7 @@ from ackbus.cli.torture.proofs.inboxes import prove_answers, prove_inboxes
 from ackbus.cli.torture.proofs.jobs import prove_claims, prove_jobs
 from ackbus.cli.torture.proofs.leases import prove_leases
 from ackbus.cli.torture.proofs.publishing import prove_order, prove_publishing
+from ackbus.cli.torture.proofs.resources import prove_resources
 from ackbus.cli.torture.proofs.verdict import Verdict
 
 from ..programs import raw_sql
@@ -57,7 +60,7 @@ def last_note(messages: list[Message]) -> Message:
 
 
 def test_an_undamaged_copy_holds(copy: Copy) -> None:
-    proof = prove(copy.bus, copy.place)
+    proof = prove(copy.bus, copy.place, Measures(copy.place.bus))
     assert [v.failures for v in proof.verdicts if not v.holds] == []
 
 
@@ -74,7 +77,10 @@ def test_a_message_that_was_lost_from_the_file_is_named(copy: Copy) -> None:
         "DROP TRIGGER messages_are_never_deleted",
         f"DELETE FROM messages WHERE seq = {lost.seq}",
     )
-    verdicts = {verdict.name: verdict for verdict in prove(copy.bus, copy.place).verdicts}
+    verdicts = {
+        verdict.name: verdict
+        for verdict in prove(copy.bus, copy.place, Measures(copy.place.bus)).verdicts
+    }
     text = failure(verdicts["publishing"])
     assert text.endswith(f"was told that {lost.id} is message {lost.seq}, and it is not there")
     assert not verdicts["export"].holds
@@ -186,6 +192,18 @@ def test_a_poll_that_ignored_an_acknowledgement_is_named(copy: Copy) -> None:
 
     copy.change("reader", change)
     assert "instead of" in failure(prove_inboxes(copy.evidence()))
+
+
+def test_a_message_that_was_there_and_did_not_come_is_named(copy: Copy) -> None:
+    """Pitfall 10: a poll that brings less than it may must bring all that was published before."""
+    newest = last_note(list(copy.bus.read())).seq
+    copy.write_life(
+        "publisher-999",
+        {"at": 1, "act": "publish", "what": {"messages": [["x", "note", None, 40, None]]}},
+        {"at": 2, "told": {"seqs": [newest]}},
+    )
+    first = prove_inboxes(copy.evidence()).failures[0]
+    assert first.endswith("had been published, and did not get it")
 
 
 def test_mail_that_a_reader_never_had_is_named(copy: Copy) -> None:
@@ -384,3 +402,33 @@ def test_a_process_that_ended_by_itself_is_named(copy: Copy) -> None:
     verdict, locked = prove_agents(copy.evidence(), ["life 3 of worker-005 ended by itself"])
     assert failure(verdict) == "life 3 of worker-005 ended by itself"
     assert locked == 0
+
+
+def measured(copy: Copy, *, wal_bytes: int = 0, grown: int = 0) -> Measures:
+    """Measurements of this process over a minute, in which it opens files."""
+    measures = Measures(copy.place.bus)
+    opened = []
+    for second in range(MIN_MEASUREMENTS):
+        if second == MIN_MEASUREMENTS // 2:
+            opened = [open(os.devnull, "rb") for _ in range(grown)]  # noqa: SIM115
+        measures.take({"me": (1, os.getpid())})
+    for file in opened:
+        file.close()
+    measures.max_wal_bytes = wal_bytes
+    return measures
+
+
+def test_what_stays_as_it_is_holds(copy: Copy) -> None:
+    verdict = prove_resources(measured(copy))
+    assert verdict.holds
+    assert verdict.checked == (2 if os.path.exists("/proc/self/fd") else 1)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="this system does not tell")
+def test_descriptors_that_are_not_given_back_are_named(copy: Copy) -> None:
+    """Pitfall 8."""
+    assert failure(prove_resources(measured(copy, grown=50))).endswith("by 50 descriptors")
+
+
+def test_a_write_ahead_log_that_grows_is_named(copy: Copy) -> None:
+    assert "the write-ahead log had" in failure(prove_resources(measured(copy, wal_bytes=2**30)))

@@ -18,6 +18,7 @@ LOOKED_AT = {
     "jobs": 10,
     "export": 3,
     "files": 5,
+    "resources": 1,
 }
 
 

@@ -12,6 +12,7 @@ from .inboxes import prove_answers, prove_inboxes
 from .jobs import prove_claims, prove_jobs
 from .leases import prove_leases
 from .publishing import prove_order, prove_publishing
+from .resources import prove_resources
 from .verdict import Verdict
 
 TYPE_CHECKING = False
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from ....bus import Bus
     from ....schema import Message
+    from ..measures import Measures
     from ..place import Place
 
 #: How often progress is told, in messages.
@@ -51,6 +53,7 @@ class Proof:
 def prove(
     bus: Bus,
     place: Place,
+    measures: Measures,
     fell: Sequence[str] = (),
     progress: Callable[[int], object] = lambda done: None,
 ) -> Proof:
@@ -59,10 +62,16 @@ def prove(
     Args:
         bus: the bus, which nobody else uses any more.
         place: where the run took place.
+        measures: what was measured meanwhile.
         fell: how processes ended that nobody had killed.
         progress: told now and then how many messages were read.
     """
-    evidence = Evidence(bus, place.histories, _counted(bus.read(), progress))
+    evidence = Evidence(
+        bus,
+        place.histories,
+        _counted(bus.read(), progress),
+        round(measures.clock_step_ms * 1_000_000),
+    )
     agents, locked = prove_agents(evidence, fell)
     verdicts = [
         agents,
@@ -75,6 +84,7 @@ def prove(
         prove_jobs(evidence),
         prove_export(bus, place.exported),
         prove_files(bus),
+        prove_resources(measures),
     ]
     return Proof(verdicts, len(evidence.log.entries), locked, _publish_ms(evidence))
 

@@ -82,15 +82,19 @@ class Evidence:
         bus: the bus, which nobody else uses any more.
         histories: the folder of what each process was told.
         messages: the whole log.
+        clock_step_ns: by how much the machine's clock was put forward or back meanwhile.
 
     Attributes:
-        bus: the bus.
-        log: its messages.
+        bus, clock_step_ns: these.
+        log: the messages.
         agents: everybody who has a history.
     """
 
-    def __init__(self, bus: Bus, histories: str, messages: Iterable[Message]) -> None:
+    def __init__(
+        self, bus: Bus, histories: str, messages: Iterable[Message], clock_step_ns: int = 0
+    ) -> None:
         self.bus = bus
+        self.clock_step_ns = clock_step_ns
         self.log = Log()
         self._histories = histories
         self.agents = agents_in(histories)

@@ -42,9 +42,15 @@ class Holding:
 
 
 class Holdings:
-    """All grants of one kind, by token."""
+    """All grants of one kind, by token.
 
-    def __init__(self) -> None:
+    Args:
+        clock_step_ns: by how much the machine's clock was put forward or back meanwhile. Leases
+            go by it, and histories don't: that much can't be judged.
+    """
+
+    def __init__(self, clock_step_ns: int) -> None:
+        self._slack_ns = SLACK_NS + clock_step_ns
         self._by_token: dict[int, Holding] = {}
         self._doubled: list[str] = []
 
@@ -95,7 +101,7 @@ class Holdings:
 
     def _judge_pair(self, before: Holding, after: Holding, verdict: Verdict) -> None:
         both_ns = min(before.until_ns, after.until_ns) - after.from_ns
-        if both_ns > SLACK_NS:
+        if both_ns > self._slack_ns:
             verdict.fail(
                 f"{before.who} (token {before.token}) and {after.who} (token {after.token}) held"
                 f" {after.thing} at once, for {both_ns / 1e9:.3f} s"

@@ -7,6 +7,8 @@ from bisect import bisect_right
 from ....subscribers import Inbox
 from ..contents import ANSWER, ASK
 from ..plan import READER
+from .order import Known
+from .publishing import numbered
 from .verdict import Verdict
 
 TYPE_CHECKING = False
@@ -19,31 +21,25 @@ def prove_inboxes(evidence: Evidence) -> Verdict:
     """Follow each agent's cursor through its histories."""
     verdict = Verdict(
         "inboxes",
-        "each poll brought what follows the acknowledged, all of it and in order; no cursor moved"
-        " by itself, and every reader had all of its mail",
+        "each poll brought what follows the acknowledged, in order, with nothing left out that had"
+        " been published; no cursor moved by itself, and every reader had all of its mail",
     )
+    known = Known(numbered(evidence))
     for agent in evidence.agents:
         acts = list(evidence.acts_of(agent, "poll", "ack"))
         if acts:
-            _follow(agent, acts, evidence, verdict)
+            _follow(agent, acts, evidence, known, verdict)
     return verdict
 
 
-def _follow(agent: str, acts: list[Act], evidence: Evidence, verdict: Verdict) -> None:
+def _follow(
+    agent: str, acts: list[Act], evidence: Evidence, known: Known, verdict: Verdict
+) -> None:
     mail = evidence.log.mail_of(agent)
     cursors = {0}  # where the cursor may be: after an acknowledgement that was cut off, in two
     for act in acts:
-        who = f"life {act.life} of {agent}"
         if act.kind == "poll" and act.told is not None:
-            seqs = act.told["seqs"]
-            possible = {cursor for cursor in cursors if _is_next(mail, cursor, seqs)}
-            after = " or ".join(map(str, sorted(cursors)))
-            verdict.expect(
-                bool(possible),
-                f"{who} had acknowledged {after}, and was given {_few(seqs)} instead of"
-                f" {_few(_next(mail, min(cursors), len(seqs)))}",
-            )
-            cursors = possible or cursors
+            cursors = _after_poll(act, mail, cursors, known, verdict)
         elif act.kind == "ack":
             seq = act.what["seq"]
             if act.told is None:
@@ -51,12 +47,34 @@ def _follow(agent: str, acts: list[Act], evidence: Evidence, verdict: Verdict) -
                 continue
             cursors = {seq}
             cursor = act.told["cursor"]
-            verdict.expect(cursor == seq, f"{who} acknowledged {seq}, and is at {cursor}")
+            verdict.expect(cursor == seq, f"{_who(act)} acknowledged {seq}, and is at {cursor}")
     position = Inbox(evidence.bus, agent).position
-    after = " or ".join(map(str, sorted(cursors)))
-    verdict.expect(position in cursors, f"{agent} is at {position}, and acknowledged {after}")
+    verdict.expect(
+        position in cursors, f"{agent} is at {position}, and acknowledged {_either(cursors)}"
+    )
     if agent.startswith(READER) and mail and position < mail[-1]:
         verdict.fail(f"{agent} ended at {position}, and has mail up to {mail[-1]}")
+
+
+def _after_poll(
+    act: Act, mail: list[int], cursors: set[int], known: Known, verdict: Verdict
+) -> set[int]:
+    """Check what a poll brought, and return where the cursor may have been for it."""
+    seqs = act.told["seqs"] if act.told is not None else []
+    possible = {cursor for cursor in cursors if _next(mail, cursor, len(seqs)) == seqs}
+    verdict.expect(
+        bool(possible),
+        f"{_who(act)} had acknowledged {_either(cursors)}, and was given {_few(seqs)} instead of"
+        f" {_few(_next(mail, min(cursors), len(seqs)))}",
+    )
+    if possible and len(seqs) < act.what["limit"]:
+        after = seqs[-1] if seqs else max(possible)
+        (missed, *_) = [*_next(mail, after, 1), 0]
+        verdict.expect(
+            not 0 < missed <= known.at(act.began_ns),
+            f"{_who(act)} polled after message {missed} had been published, and did not get it",
+        )
+    return possible or cursors
 
 
 def _next(mail: list[int], cursor: int, count: int) -> list[int]:
@@ -64,8 +82,12 @@ def _next(mail: list[int], cursor: int, count: int) -> list[int]:
     return mail[start : start + count]
 
 
-def _is_next(mail: list[int], cursor: int, seqs: list[int]) -> bool:
-    return _next(mail, cursor, len(seqs)) == seqs
+def _who(act: Act) -> str:
+    return f"life {act.life} of {act.agent}"
+
+
+def _either(cursors: set[int]) -> str:
+    return " or ".join(map(str, sorted(cursors)))
 
 
 def _few(seqs: list[int]) -> str:

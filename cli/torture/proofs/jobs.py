@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def prove_claims(evidence: Evidence) -> Verdict:
     """Lay the times side by side in which each job was claimed."""
     verdict = Verdict("claims", "no job had two workers at once, and the tokens of its claims grew")
-    holdings = Holdings()
+    holdings = Holdings(evidence.clock_step_ns)
     for act in evidence.acts("claim", "renew claim", "complete", "fail"):
         if act.kind == "claim":
             for seq, token in act.told["claims"] if act.told is not None else ():

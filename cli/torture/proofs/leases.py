@@ -20,7 +20,7 @@ def prove_leases(evidence: Evidence) -> Verdict:
         "no lease had two holders at once, tokens grew, and nothing was written under a token"
         " after a later one had come",
     )
-    holdings = Holdings()
+    holdings = Holdings(evidence.clock_step_ns)
     told: Counter[int] = Counter()
     tried: Counter[int] = Counter()
     for act in evidence.acts("acquire", "renew", "release", "write"):

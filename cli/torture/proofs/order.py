@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import accumulate
 from typing import NamedTuple
 
 TYPE_CHECKING = False
@@ -38,3 +40,21 @@ def out_of_order(acts: Iterable[Numbered]) -> Iterator[tuple[Numbered, Numbered]
             next_over += 1
         if highest is not None and highest.high >= act.low:
             yield highest, act
+
+
+class Known:
+    """Which number was known to have been given out, at any moment.
+
+    Args:
+        acts: what gave numbers out.
+    """
+
+    def __init__(self, acts: Iterable[Numbered]) -> None:
+        over = sorted((act.ended_ns, act.high) for act in acts)
+        self._ended_ns = [ended_ns for ended_ns, _ in over]
+        self._highest = list(accumulate((high for _, high in over), max))
+
+    def at(self, moment_ns: int) -> int:
+        """Return the highest number that somebody had been told of before a moment; 0 for none."""
+        count = bisect_left(self._ended_ns, moment_ns)
+        return self._highest[count - 1] if count else 0

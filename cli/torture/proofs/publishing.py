@@ -71,7 +71,7 @@ def prove_order(evidence: Evidence) -> Verdict:
     for entry in evidence.log.entries:
         verdict.expect(entry.seq > before, f"message {entry.seq} stands behind message {before}")
         before = entry.seq
-    for earlier, later in out_of_order(_numbered(evidence)):
+    for earlier, later in out_of_order(numbered(evidence)):
         verdict.fail(
             f"{later.who} was given message {later.low} after {earlier.who} had been given"
             f" {earlier.high}"
@@ -79,7 +79,7 @@ def prove_order(evidence: Evidence) -> Verdict:
     return verdict
 
 
-def _numbered(evidence: Evidence) -> list[Numbered]:
+def numbered(evidence: Evidence) -> list[Numbered]:
     """Return the publishes that stored something: not those that repeated an earlier life's."""
     seen: set[str] = set()
     found = []
