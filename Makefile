@@ -22,7 +22,7 @@ SHELL := bash
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format lint types snippets bench bench-smoke bench-report servers \
-        fmt venv venv-editable clean
+        torture soak fmt venv venv-editable clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,13 @@ types: venv  ## check the types of the installed package (errors name the source
 
 snippets: venv  ## run the commands and programs of README.md and docs/
 	$(BIN)/pytest $(DOCUMENTS)
+
+# Short ones are in tests/torture. Where a proof fails, what is left to look at is in bus-torture-*.
+torture: $(VENV)/installed  ## kill 35 agents at random, a thousand times in six minutes, and prove
+	$(BIN)/bus torture --agents 35 --minutes 6 --kill-every 0.3
+
+soak: $(VENV)/installed  ## let 35 agents live for longer, for 20 minutes, and prove
+	$(BIN)/bus torture --agents 35 --minutes 20 --kill-every 15
 
 # Each file of bench/ that asks a question; the others are what they share.
 SHARES  := measure payloads peers floors listening report generator scale_acts scale_plot
@@ -105,5 +112,5 @@ venv-editable:  ## make .venv-editable, where edits work without an install
 	.venv-editable/bin/python $(PIP) --config-settings editable_mode=strict --editable '.[dev]'
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) .venv-editable build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-editable bus-torture-* build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -r {} +
