@@ -22,6 +22,9 @@ KILLS_A_SUSPENSION = 5
 #: How long a process is suspended at most, in seconds: longer than its leases last.
 MAX_SUSPENSION_S = 2.5
 
+#: After how many agents that ended by themselves the run is cut short: the disk may be full.
+MAX_FALLEN = 50
+
 #: How often the conductor looks whether something is due, in seconds.
 LOOK_EVERY_S = 0.01
 
@@ -54,7 +57,7 @@ class Conductor:
         self._crew.start()
         end = self._began + self._plan.minutes * 60
         kill_at, suspend_at = self._next_kill(), self._next_kill(KILLS_A_SUSPENSION)
-        while (now := time.monotonic()) < end:
+        while (now := time.monotonic()) < end and len(self._crew.fell) < MAX_FALLEN:
             if now >= kill_at:
                 self._crew.kill(self._victim())
                 kill_at = self._next_kill()

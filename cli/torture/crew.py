@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 from .plan import ENDING, cast_of, named
 
@@ -159,7 +160,7 @@ class Crew:
     def _ask_to_end(self, name: str) -> None:
         process = self._processes[name]
         assert process.stdin is not None
-        if process.poll() is None:
+        with suppress(BrokenPipeError):  # it has ended by itself, which is noted later
             os.write(process.stdin.fileno(), b".")
 
 

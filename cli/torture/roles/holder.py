@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 NAMES = ("main branch", "release", "schema")
 
 #: How long it thinks between two steps at most, in seconds: now and then a lease runs out.
-THINK_S = 0.3
+THINK_S = 0.15
 
 #: What is done next under a lease, of 100. Whoever leaves it lets it run out.
-STEPS = {"write": 50, "renew": 20, "release": 20, "late": 2, "leave": 8}
+STEPS = {"write": 50, "renew": 20, "release": 20, "late": 5, "leave": 5}
 
 
 def play(me: Me) -> None:
