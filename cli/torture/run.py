@@ -7,6 +7,7 @@ import shutil
 
 from ...bus import Bus
 from ...export import Exporter
+from ...schema import AckbusError
 from ...subscribers import Queue
 from .. import output
 from ..progress import progress
@@ -47,6 +48,8 @@ def run(plan: Plan, directory: str | None, *, keep: bool, json: bool) -> int:
     except KeyboardInterrupt:
         output.note(f"interrupted; what there is stays in {place.directory}")
         return INTERRUPTED
+    except AckbusError as error:
+        raise AckbusError(f"{error}; what there is stays in {place.directory}") from error
     stays = keep or not proof.holds
     if not stays:
         place.remove()

@@ -76,6 +76,19 @@ def test_a_failed_proof_is_exit_code_1_and_everything_stays(
     assert (project / "run" / "bus" / "bus.db").exists()
 
 
+def test_a_bus_that_can_no_longer_be_read_is_one_line(start_bus: StartBus, project: Path) -> None:
+    """The proof itself must not end in a traceback on a disk that fails."""
+    database = project / "run" / "bus" / "bus.db"
+    process = start_bus(*SHORT)
+    wait_until(lambda: len(agents_of(project / "run")) == 8)
+    database.unlink()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    last = err.decode().splitlines()[-1]
+    assert last.startswith("bus: ")
+    assert last.endswith(f"; what there is stays in {project / 'run'}")
+
+
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGKILL])
 def test_its_agents_end_with_it(
     start_bus: StartBus, project: Path, ended_by: signal.Signals
