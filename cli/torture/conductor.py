@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 
+from .history import is_in_act
 from .measures import MEASURE_EVERY_S
 from .plan import named
 
@@ -21,6 +22,13 @@ KILLS_A_SUSPENSION = 5
 
 #: How long a process is suspended at most, in seconds: longer than its leases last.
 MAX_SUSPENSION_S = 2.5
+
+#: How long is waited, in seconds, until the victim is in the middle of an act; and how much longer
+#: at most. Else most kills would find it at rest, and prove little.
+WAIT_FOR_ACT_S, MAX_INTO_ACT_S = 0.1, 0.0002
+
+#: How often its history is looked at meanwhile, in seconds.
+LOOK_FOR_ACT_S = 0.0001
 
 #: After how many agents that ended by themselves the run is cut short: the disk may be full.
 MAX_FALLEN = 50
@@ -56,28 +64,39 @@ class Conductor:
         """Let the agents work for the time of the plan, then end them in good order."""
         self._crew.start()
         end = self._began + self._plan.minutes * 60
-        kill_at, suspend_at = self._next_kill(), self._next_kill(KILLS_A_SUSPENSION)
+        kill_at = self._began + self._gap_s()
+        suspend_at = self._began + self._gap_s(KILLS_A_SUSPENSION)
         while (now := time.monotonic()) < end and len(self._crew.fell) < MAX_FALLEN:
             if now >= kill_at:
-                self._crew.kill(self._victim())
-                kill_at = self._next_kill()
+                self._kill()
+                kill_at += self._gap_s()
             if now >= suspend_at:
                 self._suspend()
-                suspend_at = self._next_kill(KILLS_A_SUSPENSION)
+                suspend_at += self._gap_s(KILLS_A_SUSPENSION)
             self._tick()
             self._crew.replace_fallen()
             time.sleep(LOOK_EVERY_S)
         self._crew.end(self._tick)
 
-    def _next_kill(self, times: int = 1) -> float:
-        """Return when the next of something is due that happens once in so many kills."""
+    def _gap_s(self, times: int = 1) -> float:
+        """Return how long it takes to the next of what happens once in so many kills."""
         every_s = self._plan.kill_every_s * times
-        return time.monotonic() + self._chance.expovariate(1 / every_s) if every_s else float("inf")
+        return self._chance.expovariate(1 / every_s) if every_s else float("inf")
 
     def _victim(self) -> str:
         """Return an agent; each kind as often, though there are fewer of some."""
         role = self._chance.choice(self._roles)
         return self._chance.choice(named(self._crew.cast, role))
+
+    def _kill(self) -> None:
+        """Kill an agent, in the middle of something if that can be had."""
+        name = self._victim()
+        path = self._crew.history_of(name)
+        deadline = time.monotonic() + WAIT_FOR_ACT_S
+        while not is_in_act(path) and time.monotonic() < deadline:
+            time.sleep(LOOK_FOR_ACT_S)
+        time.sleep(self._chance.random() * MAX_INTO_ACT_S)
+        self._crew.kill(name)
 
     def _suspend(self) -> None:
         name = self._victim()

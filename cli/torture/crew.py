@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import suppress
 
+from .history import path_of
 from .plan import ENDING, cast_of, named
 
 TYPE_CHECKING = False
@@ -58,6 +59,10 @@ class Crew:
             for name, process in self._processes.items()
             if name not in self._suspended
         }
+
+    def history_of(self, name: str) -> str:
+        """Return the file in which an agent's process writes down what it does."""
+        return path_of(self._place.histories, name, self._lives[name])
 
     def start(self) -> None:
         """Start every agent."""

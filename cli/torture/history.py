@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+#: The end of a history that holds its last line, in bytes.
+_TAIL_BYTES = 4096
+
 #: What an act is called that is a line of the library's own log, which only has troubles.
 LOGGED = "logged"
 
@@ -145,6 +148,17 @@ def read_life(folder: str, agent: str, life: int) -> Iterator[Act]:
                 act.error = record.get("error")
         if act is not None:
             yield act
+
+
+def is_in_act(path: str) -> bool:
+    """Whether a process that writes a history has not been told what came of its last intent."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return False
+    return bool(lines) and b'"act":' in lines[-1]
 
 
 def agents_in(folder: str) -> list[str]:

@@ -28,6 +28,7 @@ def print_json(
             "proofs": [{**asdict(verdict), "holds": verdict.holds} for verdict in proof.verdicts],
             "messages": proof.messages,
             "kills": crew.kills,
+            "acts_cut_off": proof.cut_off,
             "suspensions": crew.suspensions,
             "locked": proof.locked,
             "publishes": len(times),
@@ -70,6 +71,7 @@ def _measured(crew: Crew, measures: Measures, proof: Proof) -> list[str]:
     times = proof.publish_ms
     lines = [
         f"{output.counted(proof.messages, 'message')}, {output.counted(crew.kills, 'kill')},"
+        f" {output.counted(proof.cut_off, 'act')} cut off,"
         f" {output.counted(crew.suspensions, 'suspension')},"
         f" {output.counted(proof.locked, 'locked error')}",
         f"{output.counted(len(times), 'publish', many='es')}: half within {_part(times, 0.5)} ms,"

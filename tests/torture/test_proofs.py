@@ -393,13 +393,13 @@ def test_a_locked_database_is_named_and_counted(copy: Copy) -> None:
         {"at": 2, "error": "BusBusy: another process has held write.lock for 30 s"},
         {"at": 3, "act": "logged", "error": "a heart can't beat: database is locked"},
     )
-    verdict, locked = prove_agents(copy.evidence(), ())
+    verdict, locked, _ = prove_agents(copy.evidence(), ())
     assert (verdict.failed, locked) == (2, 2)
     assert any("unlucky, at publish: BusBusy" in text for text in verdict.failures)
 
 
 def test_a_process_that_ended_by_itself_is_named(copy: Copy) -> None:
-    verdict, locked = prove_agents(copy.evidence(), ["life 3 of worker-005 ended by itself"])
+    verdict, locked, _ = prove_agents(copy.evidence(), ["life 3 of worker-005 ended by itself"])
     assert failure(verdict) == "life 3 of worker-005 ended by itself"
     assert locked == 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .verdict import Verdict
 
 TYPE_CHECKING = False
@@ -14,23 +16,35 @@ if TYPE_CHECKING:
 _LOCKED = ("locked", "BusBusy", "another process has held")
 
 
-def prove_agents(evidence: Evidence, fell: Sequence[str]) -> tuple[Verdict, int]:
-    """Read the errors of all histories.
+class Lives(NamedTuple):
+    """How the agents lived.
+
+    Attributes:
+        verdict: whether they met errors.
+        locked: how many errors were about locks.
+        cut_off: how many acts have no outcome, since the process was killed in them.
+    """
+
+    verdict: Verdict
+    locked: int
+    cut_off: int
+
+
+def prove_agents(evidence: Evidence, fell: Sequence[str]) -> Lives:
+    """Read all histories for errors.
 
     Args:
         evidence: what is known of the run.
         fell: how processes ended that nobody had killed.
-
-    Returns:
-        The verdict, and how many errors are about locks.
     """
     verdict = Verdict("agents", "no process met an unexpected error, or ended by itself")
-    locked = 0
+    locked = cut_off = 0
     for act in evidence.acts():
         verdict.checked += 1
+        cut_off += act.ended_ns is None
         if act.error is not None:
             locked += any(word in act.error for word in _LOCKED)
             verdict.fail(f"life {act.life} of {act.agent}, at {act.kind}: {act.error}")
     for text in fell:
         verdict.fail(text)
-    return verdict, locked
+    return Lives(verdict, locked, cut_off)

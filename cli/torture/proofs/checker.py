@@ -36,12 +36,14 @@ class Proof:
         verdicts: one for each.
         messages: how many messages the log holds.
         locked: how many errors about locks the agents met.
+        cut_off: how many acts were cut off by a kill.
         publish_ms: the times of all acknowledged publishes, in milliseconds, the shortest first.
     """
 
     verdicts: list[Verdict]
     messages: int
     locked: int
+    cut_off: int
     publish_ms: list[float]
 
     @property
@@ -72,9 +74,9 @@ def prove(
         _counted(bus.read(), progress),
         round(measures.clock_step_ms * 1_000_000),
     )
-    agents, locked = prove_agents(evidence, fell)
+    lives = prove_agents(evidence, fell)
     verdicts = [
-        agents,
+        lives.verdict,
         prove_publishing(evidence),
         prove_order(evidence),
         prove_inboxes(evidence),
@@ -86,7 +88,13 @@ def prove(
         prove_files(bus),
         prove_resources(measures),
     ]
-    return Proof(verdicts, len(evidence.log.entries), locked, _publish_ms(evidence))
+    return Proof(
+        verdicts,
+        len(evidence.log.entries),
+        lives.locked,
+        lives.cut_off,
+        _publish_ms(evidence),
+    )
 
 
 def _counted(messages: Iterator[Message], progress: Callable[[int], object]) -> Iterator[Message]:
