@@ -16,7 +16,7 @@ from ackbus.cli.torture.place import Place
 from ackbus.cli.torture.proofs.evidence import Evidence
 
 #: Long enough for some tens of kills, and for every kind of act.
-MINUTES = 0.15
+MINUTES = 0.2
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class Copy:
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run of 8 agents with a kill every fifth of a second, kept."""
+    """A run of 12 agents with a kill every quarter of a second, kept."""
     directory = tmp_path_factory.mktemp("torture")
     command = (
-        *("torture", directory, "--agents", "8", "--minutes", str(MINUTES)),
-        *("--kill-every", "0.2", "--seed", "7", "--keep", "--json"),
+        *("torture", directory, "--agents", "12", "--minutes", str(MINUTES)),
+        *("--kill-every", "0.25", "--seed", "7", "--keep", "--json"),
     )
     done = subprocess.run(
         [Path(sysconfig.get_path("scripts"), "bus"), *command],

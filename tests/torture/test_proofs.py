@@ -16,7 +16,7 @@ from ackbus.cli.torture.proofs.checker import prove
 from ackbus.cli.torture.proofs.evidence import Evidence
 from ackbus.cli.torture.proofs.export import prove_export
 from ackbus.cli.torture.proofs.files import prove_files
-from ackbus.cli.torture.proofs.inboxes import prove_answers, prove_inboxes
+from ackbus.cli.torture.proofs.inboxes import Mail, prove_answers, prove_inboxes
 from ackbus.cli.torture.proofs.jobs import prove_claims, prove_jobs
 from ackbus.cli.torture.proofs.leases import prove_leases
 from ackbus.cli.torture.proofs.publishing import prove_order, prove_publishing
@@ -159,14 +159,16 @@ def test_a_number_below_one_that_was_given_before_is_named(copy: Copy) -> None:
 
 
 def test_a_delivery_that_was_skipped_is_named(copy: Copy) -> None:
+    skipped: list[int] = []
+
     def change(lines: Lines) -> bool:
         found = told(lines, "poll", lambda what, told: len(told["seqs"]) > 2)
         if found is not None:
-            del found[1]["told"]["seqs"][1]
+            skipped.append(found[1]["told"]["seqs"].pop(1))
         return found is not None
 
     copy.change("reader", change)
-    assert "instead of" in failure(prove_inboxes(copy.evidence()))
+    assert failure(prove_inboxes(copy.evidence())).endswith(f" without {skipped[0]}")
 
 
 def test_a_cursor_that_moved_by_itself_is_named(copy: Copy) -> None:
@@ -191,7 +193,7 @@ def test_a_poll_that_ignored_an_acknowledgement_is_named(copy: Copy) -> None:
         return len(full) > 1
 
     copy.change("reader", change)
-    assert "instead of" in failure(prove_inboxes(copy.evidence()))
+    assert "had acknowledged" in failure(prove_inboxes(copy.evidence()))
 
 
 def test_a_message_that_was_there_and_did_not_come_is_named(copy: Copy) -> None:
@@ -203,7 +205,32 @@ def test_a_message_that_was_there_and_did_not_come_is_named(copy: Copy) -> None:
         {"at": 2, "told": {"seqs": [newest]}},
     )
     first = prove_inboxes(copy.evidence()).failures[0]
-    assert first.endswith("had been published, and did not get it")
+    assert " had acknowledged " in first
+    assert " without " in first
+
+
+@pytest.mark.parametrize(
+    ("cursor", "seqs", "missing", "in_order"),
+    [
+        (0, [1, 3, 4], 0, True),
+        (1, [3, 4], 0, True),
+        (1, [4], 3, True),
+        (1, [3, 6], 4, True),
+        (1, [4, 3], 3, False),
+        (4, [3, 4], 6, False),
+        (4, [], 6, True),
+        (6, [], 0, True),
+        (0, [4, 6], 0, True),  # 1 and 3 were archived before the agent acknowledged anything
+        (2, [4], 3, True),
+    ],
+)
+def test_mail_that_a_poll_brought_is_held_against_all(
+    cursor: int, seqs: list[int], missing: int, in_order: bool
+) -> None:
+    """Own broadcasts (2) hold nothing, and a new agent begins with what the log still holds."""
+    mail = Mail([1, 2, 3, 4, 6], own={2}, archived={1, 2, 3})
+    limit = max(1, len(seqs))
+    assert (mail.missing(cursor, seqs, limit), mail.has(cursor, seqs)) == (missing, in_order)
 
 
 def test_mail_that_a_reader_never_had_is_named(copy: Copy) -> None:

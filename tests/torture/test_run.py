@@ -47,7 +47,7 @@ def test_every_kind_of_agent_was_killed(run: Run) -> None:
 
 def test_json_says_what_was_measured(run: Run) -> None:
     result = run.result
-    assert result["agents"] == 8
+    assert result["agents"] == 12
     assert result["publishes"] > 0
     assert 0 < result["publish_ms"]["p50"] <= result["publish_ms"]["max"]
     assert result["max_wal_bytes"] > 0

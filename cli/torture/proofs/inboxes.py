@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import islice
 
 from ....subscribers import Inbox
 from ..contents import ANSWER, ASK
@@ -25,25 +24,40 @@ class Mail:
 
     Attributes:
         seqs: all of it, in order.
-        optional: what need not come: the agent's own broadcasts, once they are archived. They
-            keep nothing in the log, since the agent knows what it has said (ADR 31).
+        own: the agent's own broadcasts that are archived. These need not come: they keep nothing in
+            the log, since the agent knows what it has said (ADR 31).
+        archived: all broadcasts that are archived. They need not come to one that never
+            acknowledged anything: a new agent begins with what the log still holds.
     """
 
     seqs: list[int]
-    optional: set[int]
+    own: set[int]
+    archived: set[int]
 
-    def next_after(self, cursor: int, count: int) -> list[int]:
-        """Return what is to be delivered next, but for what need not come."""
-        places = range(bisect_right(self.seqs, cursor), len(self.seqs))
-        left = (self.seqs[place] for place in places if self.seqs[place] not in self.optional)
-        return list(islice(left, count))
+    def missing(self, cursor: int, seqs: list[int], limit: int) -> int:
+        """Return the first message that a poll should have brought and did not; 0 for none.
 
-    def may_follow(self, cursor: int, seqs: list[int]) -> bool:
-        """Whether a poll may bring just this."""
-        came = set(seqs)
-        span = slice(bisect_right(self.seqs, cursor), bisect_right(self.seqs, _last(seqs)))
-        wanted = [seq for seq in self.seqs[span] if seq in came or seq not in self.optional]
-        return wanted == seqs
+        Args:
+            cursor: where the agent was.
+            seqs: what the poll brought.
+            limit: how many it could have brought.
+        """
+        optional = self.own if cursor else self.archived
+        brought = iter(seqs)
+        wanted = next(brought, None)
+        for place in range(bisect_right(self.seqs, cursor), len(self.seqs)):
+            seq = self.seqs[place]
+            if seq == wanted:
+                wanted = next(brought, None)
+            elif seq not in optional:
+                return seq if wanted is not None or len(seqs) < limit else 0
+        return 0
+
+    def has(self, cursor: int, seqs: list[int]) -> bool:
+        """Whether all that a poll brought is mail after the cursor, in order."""
+        span = self.seqs[bisect_right(self.seqs, cursor) : bisect_right(self.seqs, _last(seqs))]
+        rest = iter(span)
+        return all(seq in rest for seq in seqs)
 
 
 def prove_inboxes(evidence: Evidence) -> Verdict:
@@ -54,11 +68,13 @@ def prove_inboxes(evidence: Evidence) -> Verdict:
         " been published; no cursor moved by itself, and every reader had all of its mail",
     )
     known = Known(numbered(evidence))
-    optional = _archived_broadcasts(evidence)
+    by_agent = _archived_broadcasts(evidence)
+    archived = {seq for seqs in by_agent.values() for seq in seqs}
     for agent in evidence.agents:
         acts = list(evidence.acts_of(agent, "poll", "ack"))
         if acts:
-            mail = Mail(evidence.log.mail_of(agent), optional.get(agent, set()))
+            own = by_agent.get(agent, set())
+            mail = Mail(evidence.log.mail_of(agent), own, archived)
             _follow(agent, acts, mail, known, evidence, verdict)
     return verdict
 
@@ -100,20 +116,22 @@ def _after_poll(
     act: Act, mail: Mail, cursors: set[int], known: Known, verdict: Verdict
 ) -> set[int]:
     """Check what a poll brought, and return where the cursor may have been for it."""
-    seqs = act.told["seqs"] if act.told is not None else []
-    possible = {cursor for cursor in cursors if mail.may_follow(cursor, seqs)}
+    assert act.told is not None
+    seqs, limit = act.told["seqs"], act.what["limit"]
+    visible = max(_last(seqs), known.at(act.began_ns))
+    missing = {cursor: mail.missing(cursor, seqs, limit) for cursor in cursors}
+    possible = {
+        cursor
+        for cursor in cursors
+        if not 0 < missing[cursor] <= visible and mail.has(cursor, seqs)
+    }
     verdict.checked += 1
     if not possible:
+        lacking = min(missing.values())
         verdict.fail(
-            f"{_who(act)} had acknowledged {_either(cursors)}, and was given {_few(seqs)} instead"
-            f" of {_few(mail.next_after(min(cursors), len(seqs)))}"
+            f"{_who(act)} had acknowledged {_either(cursors)}, and was given {_few(seqs)}"
+            + (f" without {lacking}" if lacking else "")
         )
-    if possible and len(seqs) < act.what["limit"]:
-        missed = _last(mail.next_after(_last(seqs) or max(possible), 1))
-        if 0 < missed <= known.at(act.began_ns):
-            verdict.fail(
-                f"{_who(act)} polled after message {missed} had been published, and did not get it"
-            )
     return possible or cursors
 
 
