@@ -81,9 +81,15 @@ class History:
         folder: where all histories are.
         agent: whose it is.
         life: which of the agent's processes this is, from 1.
+
+    Attributes:
+        agent, life: these.
     """
 
     def __init__(self, folder: str, agent: str, life: int) -> None:
+        self.agent = agent
+        self.life = life
+        self._folder = folder
         os.makedirs(os.path.join(folder, agent), exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._fd = os.open(path_of(folder, agent, life), flags, 0o600)
@@ -96,6 +102,11 @@ class History:
     def trouble(self, text: str) -> None:
         """Write down what went wrong beside the acts, in any thread."""
         self.write({"act": LOGGED, "error": text})
+
+    def cut_off(self) -> Act | None:
+        """Return the act over which the agent's last process was killed, or None."""
+        acts = [*read_life(self._folder, self.agent, self.life - 1)]
+        return acts[-1] if acts and acts[-1].ended_ns is None else None
 
     def write(self, record: dict[str, Any]) -> None:
         """Write one line."""

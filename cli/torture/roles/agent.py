@@ -27,31 +27,18 @@ class Me:
 
     Attributes:
         bus: the bus, open.
+        history: its own history.
         name: who it is.
-        life: which of its processes this is, from 1.
-        histories: the folder of all histories.
-        history: its own.
         lifeline: tells when to end.
-        chance: its own source of chance.
+        chance: its own source of chance, another one in each life.
     """
 
-    def __init__(
-        self,
-        bus: Bus,
-        history: History,
-        histories: str,
-        agents: int,
-        name: str,
-        life: int,
-        seed: int,
-    ) -> None:
+    def __init__(self, bus: Bus, history: History, agents: int, seed: int) -> None:
         self.bus = bus
-        self.name = name
-        self.life = life
-        self.histories = histories
         self.history = history
+        self.name = history.agent
         self.lifeline = Lifeline()
-        self.chance = random.Random(f"{seed}/{name}/{life}")
+        self.chance = random.Random(f"{seed}/{history.agent}/{history.life}")
         self._cast = cast_of(agents)
 
     def any_of(self, role: str) -> str:
@@ -75,7 +62,7 @@ def main(directory: str, histories: str, agents: str, name: str, life: str, seed
         bus = Bus.open(directory)
         attempt.told()
     with bus:
-        me = Me(bus, history, histories, int(agents), name, int(life), int(seed))
+        me = Me(bus, history, int(agents), int(seed))
         with bus.heart(name, interval_s=BEAT_EVERY_S):
             import_module(f".{name.partition('-')[0]}", __package__).play(me)
 

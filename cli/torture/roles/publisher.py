@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ....schema import Draft
 from ..contents import ASK, JOB, NOTE, SIZES, text_of
-from ..history import read_life
 from ..plan import PUBLISHER, READER
 from .mail import Mail
 
@@ -55,11 +54,9 @@ class Publisher:
 
     def _repeat(self) -> None:
         """Publish again what the last life was killed over, with the same ids; or leave it."""
-        if self._me.life == 1 or self._me.chance.random() < 0.5:
-            return
-        acts = list(read_life(self._me.histories, self._me.name, self._me.life - 1))
-        if acts and acts[-1].kind == "publish" and acts[-1].told is None:
-            self._publish([tuple(line) for line in acts[-1].what["messages"]])
+        act = self._me.history.cut_off()
+        if act is not None and act.kind == "publish" and self._me.chance.random() < 0.5:
+            self._publish([tuple(line) for line in act.what["messages"]])
 
     def _publish(self, lines: list[Line]) -> None:
         drafts = [draft_of(self._me.name, line) for line in lines]
@@ -71,7 +68,7 @@ class Publisher:
     def _line(self) -> Line:
         chance = self._me.chance
         self._count += 1
-        id = f"{self._me.name}.{self._me.life}.{self._count}"
+        id = f"{self._me.name}.{self._me.history.life}.{self._count}"
         kind = self._me.choose(KINDS)
         size = self._me.choose(SIZES)
         if kind == "broadcast":
