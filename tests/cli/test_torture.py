@@ -12,8 +12,8 @@ import pytest
 from ..conftest import RunBus, wait_until
 from .conftest import StartBus
 
-#: A run of three seconds.
-SHORT = ("torture", "run", "--agents", "8", "--minutes", "0.05", "--kill-every", "0.2")
+#: A run of little more than a second.
+SHORT = ("torture", "run", "--agents", "8", "--minutes", "0.02", "--kill-every", "0.2")
 
 
 def agents_of(directory: Path) -> list[str]:
@@ -28,7 +28,7 @@ def test_it_leaves_nothing_behind_when_all_proofs_hold(run_bus: RunBus, project:
     assert "8 agents in" in done.err
     assert "--seed 5 makes the same choices again" in done.err
     first, second, third, _, *proofs = done.out.splitlines()
-    assert " kills, " in first
+    assert " kill" in first
     assert first.endswith("0 locked errors")
     assert "99 of 100 within" in second
     assert third.startswith("the write-ahead log had at most")
@@ -106,7 +106,7 @@ def test_its_agents_end_with_it(
 
 
 def test_a_terminal_shows_how_far_it_is(on_terminal: Callable[..., str], project: Path) -> None:
-    sent = on_terminal(*SHORT, until=b"torturing")
+    sent = on_terminal("torture", "run", "--agents", "8", until=b"torturing")
     assert "torturing" in sent
     assert "interrupted" in sent
     assert os.path.exists(project / "run")
