@@ -1,4 +1,4 @@
-"""What messages hold: a text that follows from the id, so that it can be checked years later."""
+"""What messages hold: a text that follows from the id, so that the proof can tell what it was."""
 
 from __future__ import annotations
 

@@ -53,12 +53,8 @@ class Crew:
 
     @property
     def pids(self) -> dict[str, tuple[int, int]]:
-        """The life and the process of each agent that runs and is not suspended."""
-        return {
-            name: (self._lives[name], process.pid)
-            for name, process in self._processes.items()
-            if name not in self._suspended
-        }
+        """The life and the process of each agent."""
+        return {name: (self._lives[name], p.pid) for name, p in self._processes.items()}
 
     def history_of(self, name: str) -> str:
         """Return the file in which an agent's process writes down what it does."""
