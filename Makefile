@@ -21,8 +21,8 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types snippets powerloss fuzz bench bench-smoke \
-        bench-report servers fmt venv venv-editable clean
+.PHONY: help demo test check format lint types snippets powerloss fuzz torture soak corruption \
+        bench bench-smoke bench-report servers fmt venv venv-editable clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,13 @@ powerloss: venv  ## lose power at every recorded point of every workload, and lo
 # FUZZ gives another number of cases, a seed, one target: `make fuzz FUZZ='--cases 5000 --seed 7'`.
 fuzz: venv  ## try 100,000 cases of bad input; a seed tells them again
 	$(BIN)/python -m tests.fuzz $(FUZZ)
+
+# Short ones are in tests/torture. Where a proof fails, what is left to look at is in bus-torture-*.
+torture: $(VENV)/installed  ## kill 35 agents at random, a thousand times in six minutes, and prove
+	$(BIN)/bus torture --agents 35 --minutes 6 --kill-every 0.3
+
+soak: $(VENV)/installed  ## let 35 agents live for longer, for 20 minutes, and prove
+	$(BIN)/bus torture --agents 35 --minutes 20 --kill-every 15
 
 # Each file of bench/ that asks a question; the others are what they share.
 SHARES  := measure payloads peers floors listening report generator scale_acts scale_plot
@@ -112,5 +119,5 @@ venv-editable:  ## make .venv-editable, where edits work without an install
 	.venv-editable/bin/python $(PIP) --config-settings editable_mode=strict --editable '.[dev]'
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) .venv-editable build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-editable bus-torture-* build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -r {} +

@@ -34,6 +34,7 @@ from . import (
     serving,
     shell,
     tokens,
+    torturing,
     tracing,
     verifying,
     working,
@@ -108,6 +109,7 @@ for _group in (
     serving,
     tokens,
     mcp,
+    torturing,
     shell,
 ):
     _commands: Commands = _group.commands

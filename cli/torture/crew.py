@@ -1,0 +1,172 @@
+"""The agents as processes: started, killed, suspended, started again, and ended in good order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+from .history import path_of
+from .plan import ENDING, cast_of, named
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from .place import Place
+    from .plan import Plan
+
+#: How long agents of one kind get to end by themselves, in seconds: they do what is left, and jobs
+#: of the dead come back when their leases end.
+END_WITHIN_S = 120.0
+
+#: How often those who end are looked at, in seconds.
+LOOK_EVERY_S = 0.02
+
+
+class Crew:
+    """The processes of one run. Leaving the `with` block ends them all.
+
+    Args:
+        plan: the run.
+        place: where it takes place.
+
+    Attributes:
+        cast: what each agent is.
+        kills, suspensions: how many there were.
+        fell: how processes ended that nobody had killed, in words.
+    """
+
+    def __init__(self, plan: Plan, place: Place) -> None:
+        self.cast = cast_of(plan.agents)
+        self.kills = self.suspensions = 0
+        self.fell: list[str] = []
+        self._plan = plan
+        self._place = place
+        self._lives = dict.fromkeys(self.cast, 0)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._suspended: set[str] = set()
+
+    @property
+    def pids(self) -> dict[str, tuple[int, int]]:
+        """The life and the process of each agent."""
+        return {name: (self._lives[name], p.pid) for name, p in self._processes.items()}
+
+    def history_of(self, name: str) -> str:
+        """Return the file in which an agent's process writes down what it does."""
+        return path_of(self._place.histories, name, self._lives[name])
+
+    def start(self) -> None:
+        """Start every agent."""
+        for name in self.cast:
+            self._start(name)
+
+    def kill(self, name: str) -> None:
+        """End an agent's process with SIGKILL, and start another one at once."""
+        process = self._processes[name]
+        if process.poll() is None:
+            self.kills += 1
+        else:
+            self._note_fall(name, process.returncode)
+        _kill(process)
+        self._suspended.discard(name)
+        self._start(name)
+
+    def suspend(self, name: str) -> None:
+        """Freeze an agent's process where it is."""
+        self._processes[name].send_signal(signal.SIGSTOP)
+        self._suspended.add(name)
+        self.suspensions += 1
+
+    def resume(self, name: str) -> None:
+        """Let it go on, if it was not killed meanwhile."""
+        if name in self._suspended:
+            self._suspended.discard(name)
+            self._processes[name].send_signal(signal.SIGCONT)
+
+    def replace_fallen(self) -> None:
+        """Note the agents that ended by themselves, and start them again."""
+        for name in [name for name, p in self._processes.items() if p.poll() is not None]:
+            self._note_fall(name, self._processes[name].returncode)
+            self._start(name)
+
+    def end(self, tick: Callable[[], object]) -> None:
+        """Let all agents end in good order, kind after kind, and note those that do not.
+
+        Args:
+            tick: called now and then.
+        """
+        for name in list(self._suspended):
+            self.resume(name)
+        for roles in ENDING:
+            names = [name for role in roles for name in named(self.cast, role)]
+            for name in names:
+                self._ask_to_end(name)
+            self._wait(names, tick)
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for process in self._processes.values():
+            _kill(process)
+
+    def _wait(self, names: list[str], tick: Callable[[], object]) -> None:
+        deadline = time.monotonic() + END_WITHIN_S
+        left = set(names)
+        while left and time.monotonic() < deadline:
+            left = {name for name in left if self._processes[name].poll() is None}
+            tick()
+            time.sleep(LOOK_EVERY_S)
+        for name in names:
+            if name in left:
+                self.fell.append(f"{name} did not end within {END_WITHIN_S:g} s")
+                _kill(self._processes[name])
+            elif code := self._processes[name].returncode:
+                self._note_fall(name, code)
+
+    def _note_fall(self, name: str, code: int) -> None:
+        self.fell.append(
+            f"life {self._lives[name]} of {name} ended by itself, with code {code};"
+            f" see {self._place.errors}"
+        )
+
+    def _start(self, name: str) -> None:
+        self._lives[name] += 1
+        place, seed = self._place, str(self._plan.seed)
+        arguments = (place.bus, place.histories, str(len(self.cast)), name)
+        # -P: a file in the working directory must not pass for a module. A process group of its
+        # own: Ctrl-C in a terminal reaches the command alone, which then ends its agents.
+        with open(self._place.errors, "ab") as errors:
+            self._processes[name] = subprocess.Popen(
+                [
+                    *(sys.executable, "-P", "-m", f"{__package__}.roles.agent"),
+                    *(*arguments, str(self._lives[name]), seed),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=errors,
+                stderr=errors,
+                process_group=0,
+            )
+
+    def _ask_to_end(self, name: str) -> None:
+        process = self._processes[name]
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended by itself, which is noted later
+            os.write(process.stdin.fileno(), b".")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    assert process.stdin is not None
+    process.stdin.close()

@@ -1,0 +1,177 @@
+"""Histories: what each process was about to do, and what it was told of it, line by line.
+
+A line is one `write` to a file of its own, so what was written survives SIGKILL. An act has a line
+before it, its intent, and one after it: what the bus told, or the error. An intent that is the
+last line leaves open whether the act took place: that is what a process knows that was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+import orjson
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from types import TracebackType
+    from typing import Any
+
+#: The end of a history that holds its last line, in bytes.
+_TAIL_BYTES = 4096
+
+#: What an act is called that is a line of the library's own log, which only has troubles.
+LOGGED = "logged"
+
+
+@dataclass(slots=True)
+class Act:
+    """One act of one process.
+
+    Attributes:
+        agent: who acted.
+        life: which of the agent's processes, from 1.
+        kind: what was done.
+        what: the details, as they were intended.
+        began_ns: when it was about to begin, by the clock that all processes of the machine share.
+        ended_ns: when it was told what came of it; None where the process was killed before.
+        told: what it was told; None where it never was.
+        error: the error that it met, as text; else None.
+    """
+
+    agent: str
+    life: int
+    kind: str
+    what: dict[str, Any]
+    began_ns: int
+    ended_ns: int | None = None
+    told: dict[str, Any] | None = None
+    error: str | None = None
+
+
+class Attempt:
+    """An act on its way. Leaving the `with` block by an error writes that down."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def told(self, **told: Any) -> None:
+        """Write down what came of it."""
+        self._history.write({"told": told})
+
+    def __enter__(self) -> Attempt:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._history.write({"error": f"{type(error).__name__}: {error}"})
+
+
+class History:
+    """The history of one process, while it is made.
+
+    Args:
+        folder: where all histories are.
+        agent: whose it is.
+        life: which of the agent's processes this is, from 1.
+
+    Attributes:
+        agent, life: these.
+    """
+
+    def __init__(self, folder: str, agent: str, life: int) -> None:
+        self.agent = agent
+        self.life = life
+        self._folder = folder
+        os.makedirs(os.path.join(folder, agent), exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._fd = os.open(path_of(folder, agent, life), flags, 0o600)
+
+    def attempt(self, kind: str, **what: Any) -> Attempt:
+        """Write down what is about to be done."""
+        self.write({"act": kind, "what": what})
+        return Attempt(self)
+
+    def trouble(self, text: str) -> None:
+        """Write down what went wrong beside the acts, in any thread."""
+        self.write({"act": LOGGED, "error": text})
+
+    def cut_off(self) -> Act | None:
+        """Return the act over which the agent's last process was killed, or None."""
+        acts = [*read_life(self._folder, self.agent, self.life - 1)]
+        return acts[-1] if acts and acts[-1].ended_ns is None else None
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Write one line."""
+        os.write(self._fd, orjson.dumps({"at": time.monotonic_ns(), **record}) + b"\n")
+
+
+def path_of(folder: str, agent: str, life: int) -> str:
+    """Return the file of one life of an agent."""
+    return os.path.join(folder, agent, f"{life:06}.jsonl")
+
+
+def read_acts(folder: str, agent: str, kinds: Collection[str] = ()) -> Iterator[Act]:
+    """Yield the acts of an agent in the order in which they began, life after life.
+
+    Args:
+        folder: where all histories are.
+        agent: whose.
+        kinds: only these; none for all.
+    """
+    own = os.path.join(folder, agent)
+    for name in sorted(os.listdir(own)) if os.path.isdir(own) else ():
+        for act in read_life(folder, agent, int(name.partition(".")[0])):
+            if not kinds or act.kind in kinds:
+                yield act
+
+
+def read_life(folder: str, agent: str, life: int) -> Iterator[Act]:
+    """Yield the acts of one life. A line that SIGKILL cut off says nothing.
+
+    None where the process was killed before it began to write.
+    """
+    path = path_of(folder, agent, life)
+    if not os.path.exists(path):
+        return
+    with open(path, "rb") as file:
+        act = None
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            record = orjson.loads(line)
+            if record.get("act") == LOGGED:  # of another thread: it may stand within an act
+                at = record["at"]
+                yield Act(agent, life, LOGGED, {}, at, at, error=record["error"])
+            elif "act" in record:
+                if act is not None:
+                    yield act
+                act = Act(agent, life, record["act"], record["what"], record["at"])
+            elif act is not None:
+                act.ended_ns, act.told = record["at"], record.get("told")
+                act.error = record.get("error")
+        if act is not None:
+            yield act
+
+
+def is_in_act(path: str) -> bool:
+    """Whether a process that writes a history has not been told what came of its last intent."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return False
+    return bool(lines) and b'"act":' in lines[-1]
+
+
+def agents_in(folder: str) -> list[str]:
+    """Return the agents that have a history."""
+    return sorted(name for name in os.listdir(folder) if os.path.isdir(os.path.join(folder, name)))

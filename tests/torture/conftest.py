@@ -1,0 +1,85 @@
+"""One short run of `bus torture`, which the tests of this folder damage copies of."""
+
+import json
+import os
+import subprocess
+import sysconfig
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ackbus import Bus
+from ackbus.cli.torture.place import Place
+from ackbus.cli.torture.proofs.evidence import Evidence
+
+#: Long enough for some tens of kills, and for every kind of act.
+MINUTES = 0.2
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is over: where it took place, and what it printed."""
+
+    place: Place
+    result: Any
+
+
+@dataclass
+class Copy:
+    """A copy of a run, to be damaged."""
+
+    place: Place
+    bus: Bus
+
+    def evidence(self) -> Evidence:
+        return Evidence(self.bus, self.place.histories, self.bus.read())
+
+    def lives(self, role: str) -> Iterator[Path]:
+        """The histories of all agents of a role, life after life."""
+        return iter(sorted(Path(self.place.histories).glob(f"{role}-*/*.jsonl")))
+
+    def change(self, role: str, change: Callable[[list[Any]], bool]) -> None:
+        """Changes the first life of a role whose lines `change` has something to change in."""
+        for path in self.lives(role):
+            lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+            if change(lines):
+                path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+                return
+        pytest.fail(f"no {role} has such a line")
+
+    def write_life(self, agent: str, *lines: dict[str, Any]) -> None:
+        """Adds an agent with one life."""
+        path = Path(self.place.histories, agent, "000001.jsonl")
+        path.parent.mkdir()
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of 12 agents with a kill every quarter of a second, kept."""
+    directory = tmp_path_factory.mktemp("torture")
+    command = (
+        *("torture", directory, "--agents", "12", "--minutes", str(MINUTES)),
+        *("--kill-every", "0.25", "--seed", "7", "--keep", "--json"),
+    )
+    done = subprocess.run(
+        [Path(sysconfig.get_path("scripts"), "bus"), *command],
+        stdout=subprocess.PIPE,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout.decode()
+    return Run(Place(os.fspath(directory), made=False), json.loads(done.stdout))
+
+
+@pytest.fixture
+def copy(run: Run, tmp_path: Path) -> Iterator[Copy]:
+    """A copy of that run."""
+    place = Place(os.fspath(tmp_path / "copy"), made=False)
+    # By another process: this one must not open the database but through SQLite.
+    subprocess.run(["cp", "-R", run.place.directory, place.directory], check=True)
+    with Bus.open(place.bus) as bus:
+        yield Copy(place, bus)
