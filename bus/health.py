@@ -36,7 +36,7 @@ def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
     return {
         "blobs": lambda: _blobs(bus, full),
         "archive": lambda: _archive(bus, full),
-        "search": lambda: _search(bus),
+        "search": lambda: _search(bus, full),
         "hearts": lambda: _hearts(bus),
     }
 
@@ -90,10 +90,15 @@ def _archive(bus: Bus, full: bool) -> Finding:
     return ok(f"{len(segments)} segments up to {segments[-1].last_seq}, all {how}")
 
 
-def _search(bus: Bus) -> Finding:
+def _search(bus: Bus, full: bool) -> Finding:
     if not os.path.exists(bus.layout.search):
         return ok("no index yet; the first search makes it")
-    behind = Search(bus).behind()
+    search = Search(bus)
+    if harm := search.damage(full=full):
+        return bad(
+            f"search.db is damaged ({harm}); no message is", "delete it: it is made of the log"
+        )
+    behind = search.behind()
     return ok(f"{behind:,} messages to index at the next search")
 
 

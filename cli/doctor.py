@@ -79,7 +79,7 @@ def _findings(directory: str | None, user: bool, full: bool) -> Iterator[Finding
     layout = Layout(where)
     yield from examine(checks_of_place(layout))
     try:
-        database = Database(where, any_version=True)
+        database = Database(where, any_version=True, read_only=True)
     except AckbusError as error:
         yield Finding("bad", str(error), _advice(error), "file")
         return

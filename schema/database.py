@@ -60,6 +60,8 @@ class Database:
         write_timeout_s: how long a write waits for other writers before it raises `BusBusy`.
         clock: the present time in epoch milliseconds.
         any_version: open the file of another schema version too. Only `upgrade` does.
+        read_only: write nothing, and move nothing into the file: it may be damaged. Only who
+            examines it does.
 
     Raises:
         BusNotFound: there is no bus.
@@ -74,6 +76,7 @@ class Database:
         write_timeout_s: float = WRITE_TIMEOUT_S,
         clock: Clock = now_ms,
         any_version: bool = False,
+        read_only: bool = False,
     ) -> None:
         if durability not in _SYNCHRONOUS:
             raise ValueError(f"durability must be 'normal' or 'full', not {durability!r}")
@@ -83,6 +86,7 @@ class Database:
         self._synchronous = _SYNCHRONOUS[durability]
         self.write_timeout_s = write_timeout_s
         self._busy_timeout_ms = min(BUSY_TIMEOUT_MS, round(write_timeout_s * 1000))
+        self.read_only = read_only
         self._pid = os.getpid()
         self._threads = _local()
         self.checkpointer = Checkpointer(self)
@@ -230,12 +234,15 @@ class Database:
 
     def connect(self) -> apsw.Connection:
         """Open one more connection, with the pragmas that the protocol asks for."""
+        flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
         try:
-            connection = apsw.Connection(self.layout.database, flags=apsw.SQLITE_OPEN_READWRITE)
+            connection = apsw.Connection(self.layout.database, flags=flags)
+            if self.read_only:  # the last one to close a file would move its log into it
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.execute(
                 f"PRAGMA busy_timeout = {self._busy_timeout_ms};"
                 "PRAGMA foreign_keys = ON;"
-                "PRAGMA journal_mode = WAL;"
+                f"{'' if self.read_only else 'PRAGMA journal_mode = WAL;'}"
                 f"PRAGMA synchronous = {self._synchronous};"
                 # What a statement may have to undo would be kept in a file, at a fifth of the cost
                 # of publishing many; and 2 MB do not hold the pages that these touch.

@@ -1,0 +1,26 @@
+"""Reading a damaged bus file page by page, and making a new one of what is in it.
+
+Nothing here changes the damaged file, or believes what stands in it. SQLite's own recovery is an
+extension that its Python packages leave out, so the few hundred bytes of format that it takes are
+read here.
+"""
+
+from .new_file import NewFile
+from .pages import Pages
+from .raw_file import RawFile
+from .records import Damaged
+from .salvage import Salvage
+from .tables import Parts, Table, parts_of_a_bus
+from .wal import WriteAheadLog
+
+__all__ = [
+    "Damaged",
+    "NewFile",
+    "Pages",
+    "Parts",
+    "RawFile",
+    "Salvage",
+    "Table",
+    "WriteAheadLog",
+    "parts_of_a_bus",
+]
