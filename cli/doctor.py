@@ -18,6 +18,7 @@ from ..schema import (
     AckbusError,
     Database,
     Finding,
+    InvalidInput,
     Layout,
     bad,
     check_sqlite_version,
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
+#: What brings a damaged file back.
+_REPAIR = "stop all programs, then 'bus doctor --repair'"
+
 
 @commands.command("doctor", example="bus doctor --full")
 def doctor(
@@ -46,6 +50,24 @@ def doctor(
             help="Read every page, blob, segment and exported line, however long it takes.",
         ),
     ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Bring back what is damaged, from what is whole; all that use the bus must end.",
+        ),
+    ] = False,
+    backup: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            help="With --repair: a backup; else the newest one near the bus is taken.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --repair: tell what it would do.")
+    ] = False,
     json: Json = False,
     directory: Directory = None,
     user: User = False,
@@ -55,7 +77,17 @@ def doctor(
 
     Takes a few seconds at most, unless --full reads everything. Nothing is changed. Exit code 1
     when something is bad.
+
+    With --repair, what can be read of a damaged bus.db, bus.jsonl, archive and blobs, and of a
+    backup, goes into a new file; it is checked, and takes the place of the damaged one, which is
+    kept under another name. Exit code 1 when something could not be saved.
     """
+    if repair:
+        from .repairing import repair as repair_bus
+
+        return repair_bus(directory, user, backup, dry_run, json)
+    if backup is not None or dry_run:
+        raise InvalidInput("--from and --dry-run belong to --repair")
     is_bad = False
     for finding in _findings(directory, user, full):
         is_bad = is_bad or finding.state == "bad"
@@ -89,8 +121,8 @@ def _findings(directory: str | None, user: bool, full: bool) -> Iterator[Finding
 
 def _advice(error: AckbusError) -> str:
     if isinstance(error.__cause__, (apsw.CorruptError, apsw.NotADBError)):
-        return "put a backup in place of the bus directory"
-    return "if there was a bus, put a backup in place of the bus directory"
+        return _REPAIR
+    return f"if there was a bus: {_REPAIR}"
 
 
 def _of_file(database: Database, full: bool) -> Iterator[Finding]:

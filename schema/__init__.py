@@ -78,7 +78,12 @@ if TYPE_CHECKING:
     from .json import decode as decode
     from .json import encode as encode
     from .lines import message_of_line as message_of_line
+    from .lines import payload_as_stored as payload_as_stored
+    from .lock_holders import holder as holder
     from .lock_holders import holders as holders
+    from .lock_holders import openers as openers
+    from .log_checks import damage_of_log as damage_of_log
+    from .mended import Mended as Mended
     from .message import PRIORITY_NAMES as PRIORITY_NAMES
     from .message import Message as Message
     from .message import Priority as Priority
@@ -89,6 +94,12 @@ if TYPE_CHECKING:
     from .patterns import TypePattern as TypePattern
     from .patterns import check_pattern as check_pattern
     from .place_checks import checks_of_place as checks_of_place
+    from .recovery import NewFile as NewFile
+    from .recovery import Recovered as Recovered
+    from .recovery import damage_in as damage_in
+    from .recovery import parts_of_a_bus as parts_of_a_bus
+    from .recovery import ranges as ranges
+    from .recovery import read_into as read_into
 
 __all__ = [
     "ABSENT",
@@ -126,12 +137,15 @@ __all__ = [
     "LeaseLost",
     "LimitReached",
     "MailArchived",
+    "Mended",
     "Message",
+    "NewFile",
     "NotFound",
     "NotJson",
     "Priority",
     "Queries",
     "Receipt",
+    "Recovered",
     "Refused",
     "Row",
     "RowRefused",
@@ -157,11 +171,14 @@ __all__ = [
     "checks_of_place",
     "copy_database",
     "create",
+    "damage_in",
+    "damage_of_log",
     "decode",
     "encode",
     "examine",
     "find_bus",
     "format_ts",
+    "holder",
     "holders",
     "is_running",
     "keep_out_of_git",
@@ -171,11 +188,16 @@ __all__ = [
     "now_ms",
     "ok",
     "old_programs",
+    "openers",
     "pages",
     "parse_duration_ms",
     "parse_priority",
     "parse_since",
     "parse_ts",
+    "parts_of_a_bus",
+    "payload_as_stored",
+    "ranges",
+    "read_into",
     "start_thread",
     "sync_directory",
     "upgrade",
@@ -186,14 +208,17 @@ __all__ = [
 
 #: Where the names are that reading one number from a bus doesn't need.
 _HOMES = {
+    "Mended": "mended",
     "ABSENT": "draft",
     "Draft": "draft",
     "Finding": "health",
     "Message": "message",
+    "NewFile": "recovery",
     "NotJson": "draft",
     "PRIORITY_NAMES": "message",
     "Priority": "message",
     "Receipt": "message",
+    "Recovered": "recovery",
     "Row": "draft",
     "TypePattern": "patterns",
     "Upgrade": "migrate",
@@ -202,15 +227,23 @@ _HOMES = {
     "checks_of_file": "file_checks",
     "checks_of_place": "place_checks",
     "copy_database": "copying",
+    "damage_in": "recovery",
+    "damage_of_log": "log_checks",
     "decode": "json",
     "encode": "json",
     "examine": "health",
+    "holder": "lock_holders",
     "holders": "lock_holders",
     "message_of_line": "lines",
     "new_id": "ids",
     "ok": "health",
     "old_programs": "before_upgrade",
+    "openers": "lock_holders",
     "parse_priority": "message",
+    "parts_of_a_bus": "recovery",
+    "payload_as_stored": "lines",
+    "ranges": "recovery",
+    "read_into": "recovery",
     "upgrade": "migrate",
     "warn": "health",
 }

@@ -48,6 +48,7 @@ def check_log(database: Database, full: bool) -> Finding:
 
 def damage_of_log(layout: Layout) -> str:
     """Return what is wrong with a log, in words; "" when it is whole."""
+    found = ""
     for _ in range(_LOOKS):
         found = _look(layout)
         if not found:

@@ -70,27 +70,25 @@ class NewFile:
         """
         added = refused = 0
         for rowid, values in rows:
-            if self._is_of(table, values) and self._add(table, rowid, values):
+            row = list(values)
+            is_row = len(row) == len(table.columns)
+            if is_row and table.alias is not None:
+                is_row = row[table.alias] is None
+                row[table.alias] = rowid
+            if is_row and self.add_row(table, row):
                 added += 1
             else:
                 refused += 1
         return added, refused
 
-    def _is_of(self, table: Table, values: Sequence[Value]) -> bool:
-        if table.alias is not None and values[table.alias : table.alias + 1] != [None]:
-            return False
-        return len(values) == len(table.columns)
-
-    def _add(self, table: Table, rowid: int, values: Sequence[Value]) -> bool:
-        row = list(values)
-        if table.alias is not None:
-            row[table.alias] = rowid
+    def add_row(self, table: Table, row: Sequence[Value]) -> bool:
+        """Add one row, with all its columns in the order of the table; say whether it is new."""
         places = ", ".join(
             "CAST(? AS TEXT)" if isinstance(each, BrokenText) else "?" for each in row
         )
         columns = ", ".join(table.columns)
         if table.name == "sqlite_sequence":
-            return self._add_number(row)
+            return self._add_number(*row)
         try:
             self._connection.execute(
                 f"INSERT OR IGNORE INTO {table.name} ({columns}) VALUES ({places})", row
@@ -99,9 +97,8 @@ class NewFile:
             return False
         return self._connection.changes() > 0
 
-    def _add_number(self, row: list[Value]) -> bool:
+    def _add_number(self, name: Value, number: Value) -> bool:
         """Add the last number of a table, if it can be one; SQLite has no rule for it."""
-        name, number = row
         if name not in _NUMBERED or not isinstance(number, int) or not 0 < number < _MAX_NUMBER:
             return False
         self._connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
@@ -126,6 +123,20 @@ class NewFile:
             return False
         self._connection.execute("RELEASE one")
         return True
+
+    def empty(self, *names: str) -> None:
+        """Take all rows out of tables."""
+        for name in names:
+            self._connection.execute(f"DELETE FROM {name}")
+
+    def has_message(self, seq: int) -> bool:
+        """Whether a message is in the new file, or known to be archived."""
+        found = self.row(
+            "SELECT 1 FROM messages WHERE seq = ?1 UNION SELECT 1 FROM archive_state"
+            " WHERE last_seq >= ?1",
+            (seq,),
+        )
+        return found is not None
 
     def count(self, name: str) -> int:
         """Return how many rows a table has."""
