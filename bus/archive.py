@@ -217,6 +217,11 @@ class Archive:
             return "unreadable"
         return "ok" if digest == segment.sha256 else "altered"
 
+    def lacks_ids(self, segment: Segment) -> bool:
+        """Whether ids of a whole segment are not known to be taken, which they are for ever."""
+        messages = self.read(segment.first_seq - 1, segment.last_seq)
+        return any(self.seq_of(message.id) != message.seq for message in messages)
+
     def apparent_state_of(self, segment: Segment) -> str:
         """Return the same, from the name and the size of its file alone; nothing is read."""
         try:

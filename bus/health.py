@@ -52,7 +52,7 @@ def _blobs(bus: Bus, full: bool) -> Finding:
     if lacking:
         what = "missing or altered" if full else "missing"
         text = f"{len(lacking)} of {looked_at} are {what}: {_names(lacking)}"
-        return bad(text, "copy them from a backup, or from another clone")
+        return bad(text, "copy them from another clone; 'bus doctor --repair' does from a backup")
     if full:
         return ok(f"{looked_at} are named, and whole")
     more = ", the first of them" if looked_at == _QUICK_BLOBS else ""
@@ -76,6 +76,8 @@ def _archive(bus: Bus, full: bool) -> Finding:
         path = bus.archive.path(segment)
         if full:
             state = bus.archive.state_of(segment)
+            if state == "ok" and bus.archive.lacks_ids(segment):
+                state = "whole, but the ids in it are not known"
         elif not os.path.exists(path):
             state = "missing"
         else:
@@ -83,7 +85,7 @@ def _archive(bus: Bus, full: bool) -> Finding:
         if state != "ok":
             harmed.append(f"{os.path.basename(path)} is {state}")
     if harmed:
-        return bad(_names(harmed), "copy it from a backup")
+        return bad(_names(harmed), "copy it from a backup, or 'bus doctor --repair'")
     if not segments:
         return ok("nothing is archived")
     how = "whole" if full else "there; --full reads them"
@@ -96,7 +98,7 @@ def _search(bus: Bus, full: bool) -> Finding:
     search = Search(bus)
     if harm := search.damage(full=full):
         return bad(
-            f"search.db is damaged ({harm}); no message is", "delete it: it is made of the log"
+            f"search.db is damaged ({harm}); no message is", "'bus doctor --repair' makes it again"
         )
     behind = search.behind()
     return ok(f"{behind:,} messages to index at the next search")

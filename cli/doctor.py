@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from contextlib import closing
 from dataclasses import asdict
@@ -21,6 +22,7 @@ from ..schema import (
     InvalidInput,
     Layout,
     bad,
+    check_contents,
     check_sqlite_version,
     checks_of_file,
     checks_of_place,
@@ -114,6 +116,8 @@ def _findings(directory: str | None, user: bool, full: bool) -> Iterator[Finding
         database = Database(where, any_version=True, read_only=True)
     except AckbusError as error:
         yield Finding("bad", str(error), _advice(error), "file")
+        if os.path.exists(layout.database + "-wal") or os.path.isfile(layout.database):
+            yield from examine({"contents": lambda: check_contents(layout)})
         return
     with closing(database):
         yield from _of_file(database, full)
@@ -126,7 +130,10 @@ def _advice(error: AckbusError) -> str:
 
 
 def _of_file(database: Database, full: bool) -> Iterator[Finding]:
-    yield from examine(checks_of_file(database, full=full))
+    findings = list(examine(checks_of_file(database, full=full)))
+    yield from findings
+    if any(finding.state == "bad" for finding in findings):
+        yield from examine({"contents": lambda: check_contents(database.layout)})
     found = database.schema_version()
     if found != SCHEMA_VERSION:
         return  # what the tables hold can't be told

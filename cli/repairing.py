@@ -20,7 +20,7 @@ def repair(directory: str | None, user: bool, backup: str | None, dry_run: bool,
     where = _place(directory, user)
     is_lossy = False
     count = 0
-    for mended in export.repair(where, backup=backup, dry_run=dry_run, mend=subscribers.mend):
+    for mended in export.repair_bus(where, backup=backup, dry_run=dry_run, mend=subscribers.mend):
         count += 1
         is_lossy = is_lossy or bool(mended.lost)
         if json:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .health import checks as checks
     from .importer import ImportReport as ImportReport
     from .importer import import_jsonl as import_jsonl
-    from .repair import repair as repair
+    from .repair import repair_bus as repair_bus
     from .replaced import NotImported as NotImported
     from .replaced import exported_files as exported_files
 
@@ -37,7 +37,7 @@ __all__ = [
     "git",
     "import_jsonl",
     "pictures",
-    "repair",
+    "repair_bus",
 ]
 
 _HOMES = {
@@ -55,7 +55,7 @@ _HOMES = {
     "checks": "health",
     "exported_files": "replaced",
     "import_jsonl": "importer",
-    "repair": "repair",
+    "repair_bus": "repair",
 }
 
 

@@ -63,6 +63,7 @@ from .times import MAX_TS_MS, format_ts, now_ms, parse_duration_ms, parse_since,
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .before_upgrade import old_programs as old_programs
+    from .content_checks import check_contents as check_contents
     from .copying import copy_database as copy_database
     from .draft import ABSENT as ABSENT
     from .draft import Draft as Draft
@@ -159,6 +160,7 @@ __all__ = [
     "WrongProcess",
     "bad",
     "check_agent",
+    "check_contents",
     "check_id",
     "check_lease_name",
     "check_line",
@@ -208,6 +210,7 @@ __all__ = [
 
 #: Where the names are that reading one number from a bus doesn't need.
 _HOMES = {
+    "check_contents": "content_checks",
     "Mended": "mended",
     "ABSENT": "draft",
     "Draft": "draft",

@@ -2,6 +2,6 @@
 
 from ...schema import Mended
 from .differences import Differences, differences
-from .repair import repair
+from .repair import repair_bus
 
-__all__ = ["Differences", "Mended", "differences", "repair"]
+__all__ = ["Differences", "Mended", "differences", "repair_bus"]

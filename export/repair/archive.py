@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from ...schema import Message
 
 
-def mend_archive(bus: Bus, saved: Bus | None, stamp: str) -> Iterator[Mended]:
+def mend_archive(
+    bus: Bus, saved: Bus | None, stamp: str, dry_run: bool = False
+) -> Iterator[Mended]:
     """Put right what the bus knows of its segments, and the segments that are harmed.
 
     Args:
         bus: the bus; its file must be whole.
         saved: a backup, if there is one.
         stamp: the time in the names of what is set aside.
+        dry_run: tell which would be mended.
     """
     folder = bus.layout.archive
     known = {segment.first_seq: segment for segment in bus.archive.segments()}
@@ -38,9 +41,23 @@ def mend_archive(bus: Bus, saved: Bus | None, stamp: str) -> Iterator[Mended]:
     there = {int(name[:12]) for name in names if name == segment_name(_first_seq(name))}
     for first_seq in sorted(known.keys() | there):
         segment = known.get(first_seq)
-        if segment is None or bus.archive.state_of(segment) != "ok":
+        if segment is not None and _is_well(bus, segment):
+            continue
+        if dry_run:
+            yield Mended(f"archive/{segment_name(first_seq)}", "is to be put back, or made again")
+        else:
             yield from _Mender(bus, saved, stamp).mend(first_seq, segment)
-    bus.archive.keep_upto_segments()
+    if not dry_run:
+        bus.archive.keep_upto_segments()
+
+
+def _is_well(bus: Bus, segment: Segment) -> bool:
+    if bus.archive.state_of(segment) != "ok":
+        return False
+    try:
+        return not bus.archive.lacks_ids(segment)
+    except BusUnusable:  # what is known of its frames is wrong
+        return False
 
 
 def _first_seq(name: str) -> int:

@@ -66,7 +66,7 @@ class DatabaseMaker:
             merged, newest = self._merge(new)
             new.finish(gap=0 if found.is_newest else GAP, at_least=newest)
             yield self._messages(new, found, merged)
-            yield from self._others(new, found, filled)
+            yield from self._others(new, filled)
 
     def _fill(self, new: NewFile, found: Recovered) -> dict[str, int]:
         """Add rows of the backup to tables that have lost some; return how many to which."""
@@ -108,17 +108,18 @@ class DatabaseMaker:
             )
         return Mended("messages", "; ".join(told), _lost_messages(lost, found, merged))
 
-    def _others(self, new: NewFile, found: Recovered, filled: dict[str, int]) -> Iterator[Mended]:
-        for name, table in found.tables.items():
-            if table.is_whole or name in _NOT_TOLD:
-                continue
-            told = f"{new.count(name):,} rows"
-            if filled.get(name):
-                told += f", {filled[name]:,} of them as the backup has them"
-            lost = "others may be lost"
-            if table.refused:
-                lost = f"{table.refused} can't be used, {lost}"
-            yield Mended(name, told, lost)
+    def _others(self, new: NewFile, filled: dict[str, int]) -> Iterator[Mended]:
+        names = sorted(self.lossy - _NOT_TOLD)
+        if names:
+            counts = {name: new.count(name) for name in names if not name.endswith("_state")}
+            told = [f"{count:,} of {name}" for name, count in counts.items() if count]
+            told += [
+                f"{n:,} of {name} as the backup had them"
+                for name, n in filled.items()
+                if n and name in counts
+            ]
+            lost = f"others, if there were any, of {', '.join(names)}"
+            yield Mended("tables", f"rows: {', '.join(told) or 'none'}", lost)
 
 
 def as_exported(new: NewFile, layout: Layout) -> frozenset[str]:
@@ -133,7 +134,7 @@ def _lost_messages(lost: dict[int, str], found: Recovered, merged: Merged) -> st
         names = ", ".join(f"{seq} ({id})" for seq, id in sorted(lost.items())[:20])
         told.append(f"{len(lost):,} messages: {names}{' …' if len(lost) > 20 else ''}")
     elif not found.tables["messages"].is_whole and not (merged.from_export or merged.from_backup):
-        told.append("messages that nothing names any more")
+        told.append("others, if there were any")
     if not found.is_newest:
         told.append("what was committed last, if it was nowhere else")
     if merged.uncertain:

@@ -12,13 +12,13 @@ from ...schema import (
     BusNotFound,
     BusUnusable,
     Database,
+    Draft,
     Layout,
     Mended,
     checks_of_file,
     examine,
     keep_out_of_git,
 )
-from ..backup import MARK
 from .alone import alone, damaged_files, put_in_place
 from .archive import mend_archive
 from .backups import newest_backup, open_backup
@@ -40,7 +40,7 @@ _WORKSHOP = "repair.new"
 REPAIRED, _DOCTOR = "bus.repaired", "bus-doctor"
 
 
-def repair(
+def repair_bus(
     directory: str | os.PathLike[str],
     *,
     backup: str | os.PathLike[str] | None = None,
@@ -70,20 +70,24 @@ def repair(
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     found = os.fspath(backup) if backup is not None else newest_backup(layout)
     with _opened(found) as saved:
-        if saved is not None:
-            yield Mended("backup", f"what is lost is looked for in {found}")
         if _needs_new_file(layout):
+            if saved is not None:
+                yield Mended("backup", f"what is lost was looked for in {found}")
             yield from _with_new_file(layout, saved, stamp, dry_run, mend)
-        elif not dry_run:
-            with closing(Bus.open(layout.directory)) as bus:
-                yield from mend_archive(bus, saved, stamp)
-                yield from mend(bus, ())
-        if not os.path.exists(layout.database):
-            return  # a dry run
+            if dry_run:
+                return
         with closing(Bus.open(layout.directory, read_only=dry_run)) as bus:
-            yield from mend_blobs(bus, saved, stamp, dry_run)
+            yield from _beside(bus, saved, stamp, dry_run)
+            if not dry_run:
+                yield from mend(bus, ())
             yield from mend_export(bus, stamp, dry_run)
             yield from mend_search(bus, dry_run)
+
+
+def _beside(bus: Bus, saved: Bus | None, stamp: str, dry_run: bool) -> Iterator[Mended]:
+    """Mend what the messages need; a dry run tells of it."""
+    yield from mend_archive(bus, saved, stamp, dry_run)
+    yield from mend_blobs(bus, saved, stamp, dry_run)
 
 
 def _refuse_nothing(layout: Layout) -> None:
@@ -124,8 +128,7 @@ def _with_new_file(
         maker = DatabaseMaker(layout, saved)
         told = list(maker.make(workshop.database))
         with closing(Bus.open(workshop.directory, durability="full")) as bus:
-            if not dry_run:
-                told += mend_archive(bus, saved, stamp)
+            told += _beside(bus, saved, stamp, dry_run)
             if maker.lacks_catalog:
                 bus.catalog.recount(bus.log)
             told += mend(bus, maker.lossy)
@@ -164,9 +167,9 @@ def _tell_the_log(bus: Bus, told: list[Mended]) -> None:
     parts = [
         {"part": each.part, "done": each.text} | ({"lost": each.lost} if each.lost else {})
         for each in told
-        if each.part != MARK
     ]
-    bus.publish(REPAIRED, {"parts": parts}, from_agent=_DOCTOR, to_agent=_DOCTOR)
+    record = Draft(REPAIRED, {"parts": parts}, from_agent=_DOCTOR, to_agent=_DOCTOR)
+    bus.log.append([record])
 
 
 def _check(bus: Bus) -> None:

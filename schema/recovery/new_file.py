@@ -9,12 +9,14 @@ import os
 
 import apsw
 
+from ..broken_text import rows_with_broken_text
 from .records import BrokenText
 from .tables import parts_of_a_bus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Any
 
     from .records import Value
     from .tables import Table
@@ -107,7 +109,10 @@ class NewFile:
 
     def row(self, sql: str, values: tuple[object, ...] = ()) -> tuple[Value, ...] | None:
         """Return the first row of a query, or None."""
-        found = self._connection.execute(sql, values).fetchall()
+        try:
+            found: list[Any] = self._connection.execute(sql, values).fetchall()
+        except UnicodeDecodeError:
+            found = rows_with_broken_text(self._connection, sql, values)
         return found[0] if found else None
 
     def replace(self, table: Table, row: Sequence[Value]) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from .pages import BELOW, FREE, ROOT, Pages
 from .records import (
-    INDEX_INTERIOR,
     INDEX_LEAF,
     TABLE_INTERIOR,
     TABLE_LEAF,
@@ -208,8 +207,8 @@ class Salvage:
 
     def _owner_by_shape(self, page: Page) -> str | None:
         """Return the one table whose rows look like those of a page."""
-        if page.kind == INDEX_INTERIOR or self._pages.entry(page.number) is not None:
-            return None
+        if page.kind != TABLE_LEAF or self._pages.entry(page.number) is not None:
+            return None  # many an index looks like another one
         if not any(True for _ in self._cells(page)):
             return None
         named = [each for each in self._tables.values() if self._is_kind(each, page)]
