@@ -326,7 +326,8 @@ SELECT max(seq) FROM (
   SELECT seq FROM messages WHERE seq > ?1 AND seq <= ?3 ORDER BY seq LIMIT ?2);
 
 -- name: keep_ids
-INSERT INTO archived_ids (id, seq) SELECT id, seq FROM messages WHERE seq > ? AND seq <= ?;
+INSERT INTO archived_ids (id, seq) SELECT id, seq FROM messages WHERE seq > ? AND seq <= ?
+ON CONFLICT DO NOTHING;
 
 -- name: keep_blobs
 INSERT INTO archived_blobs (payload_ref)

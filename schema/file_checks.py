@@ -38,6 +38,7 @@ def checks_of_file(database: Database, *, full: bool = False) -> dict[str, Check
         "schema": lambda: _schema(database),
         "pages": lambda: _pages(database, full),
         "references": lambda: _references(database, full),
+        "texts": lambda: _texts(database, full),
         "log": lambda: check_log(database, full),
     }
     return checks
@@ -91,6 +92,28 @@ def _references(database: Database, full: bool) -> Finding:
         text = f"{len(rows)} rows refer to rows that are not there, the first in {rows[0][0]}"
         return bad(text, REPAIR)
     return ok("every row that is referred to is there")
+
+
+def _texts(database: Database, full: bool) -> Finding:
+    """Look for text that is no UTF-8, which SQLite never looks at; messages may hold any."""
+    if not full:
+        return ok("not looked at; --full reads them")
+    names = [name for kind, name in _wanted() if kind == "table" and name != "messages"]
+    harmed = [name for name in sorted(names) if not _is_readable(database, name)]
+    if harmed:
+        return bad(f"text in {', '.join(harmed)} is damaged: it is no UTF-8", REPAIR)
+    return ok("every text is UTF-8")
+
+
+def _is_readable(database: Database, table: str) -> bool:
+    try:
+        for _ in database.connection.execute(f"SELECT * FROM {table}"):
+            pass
+    except UnicodeDecodeError:
+        return False
+    except apsw.Error as error:
+        raise translate(error, database.layout) from error
+    return True
 
 
 def _look(database: Database, sql: str, full: bool) -> list[tuple[object, ...]] | None:

@@ -14,7 +14,7 @@ from ..archiver import write_frames
 from ..replaced import exported_files
 from .alone import set_aside
 from .exported import Exported
-from .segment_file import SegmentFile, read_segment
+from .segment_file import SegmentFile, first_seq_of, read_segment, segment_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,13 +35,11 @@ def mend_archive(
         stamp: the time in the names of what is set aside.
         dry_run: tell which would be mended.
     """
-    folder = bus.layout.archive
     known = {segment.first_seq: segment for segment in bus.archive.segments()}
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    there = {int(name[:12]) for name in names if name == segment_name(_first_seq(name))}
+    there = set(map(first_seq_of, segment_files(bus.layout)))
     for first_seq in sorted(known.keys() | there):
         segment = known.get(first_seq)
-        if segment is not None and _is_well(bus, segment):
+        if segment is not None and is_well(bus, segment):
             continue
         if dry_run:
             yield Mended(f"archive/{segment_name(first_seq)}", "is to be put back, or made again")
@@ -51,18 +49,14 @@ def mend_archive(
         bus.archive.keep_upto_segments()
 
 
-def _is_well(bus: Bus, segment: Segment) -> bool:
+def is_well(bus: Bus, segment: Segment) -> bool:
+    """Whether a segment is whole, and what the bus knows of it is right."""
     if bus.archive.state_of(segment) != "ok":
         return False
     try:
         return not bus.archive.lacks_ids(segment)
     except BusUnusable:  # what is known of its frames is wrong
         return False
-
-
-def _first_seq(name: str) -> int:
-    digits = name.partition(".")[0]
-    return int(digits) if digits.isdecimal() else 0
 
 
 class _Mender:

@@ -10,6 +10,7 @@ from ..position import crc_in_mark
 from .alone import damaged_files
 from .exported import Exported, whole_export
 from .messages import Merger
+from .segment_file import read_segment, segment_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class DatabaseMaker:
             if self.lacks_catalog:
                 new.empty(*catalog)
             filled = self._fill(new, found)
+            self._take_archived_ids(new)
             merged, newest = self._merge(new)
             new.finish(gap=0 if found.is_newest else GAP, at_least=newest)
             yield self._messages(new, found, merged)
@@ -79,6 +81,13 @@ class DatabaseMaker:
             rows = self._backup.database.rows(f"SELECT {', '.join(table.columns)} FROM {name}")
             filled[name] = sum(new.add_row(table, row) for row in rows)
         return filled
+
+    def _take_archived_ids(self, new: NewFile) -> None:
+        """Let whole segments say which ids are in them: no index could tell of an altered one."""
+        for path in segment_files(self._layout):
+            found = read_segment(path)
+            if found.is_whole and found.lines:
+                new.set_archived_ids({message.seq: message.id for message in found.messages()})
 
     def _merge(self, new: NewFile) -> tuple[Merged, int]:
         """Bring in the messages of other copies; return what came, and the highest seq seen."""

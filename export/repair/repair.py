@@ -7,6 +7,8 @@ import shutil
 import time
 from contextlib import closing, contextmanager
 
+import apsw
+
 from ...bus import Bus
 from ...schema import (
     BusNotFound,
@@ -20,7 +22,7 @@ from ...schema import (
     keep_out_of_git,
 )
 from .alone import alone, damaged_files, put_in_place
-from .archive import mend_archive
+from .archive import is_well, mend_archive
 from .backups import newest_backup, open_backup
 from .beside import mend_blobs, mend_export, mend_search
 from .database import DatabaseMaker
@@ -112,9 +114,16 @@ def _needs_new_file(layout: Layout) -> bool:
             findings = list(examine(checks_of_file(database, full=True)))
             if any(finding.state == "bad" for finding in findings):
                 return True
-            return bool(differences(Bus(database)).in_log)
+            bus = Bus(database)
+            return _has_wrong_ids(bus) or bool(differences(bus).in_log)
     except (BusUnusable, BusNotFound):
         return True
+
+
+def _has_wrong_ids(bus: Bus) -> bool:
+    """Whether the ids of an archived segment are not those that it has."""
+    whole = (each for each in bus.archive.segments() if bus.archive.state_of(each) == "ok")
+    return not all(is_well(bus, segment) for segment in whole)
 
 
 def _with_new_file(
@@ -126,7 +135,11 @@ def _with_new_file(
 ) -> Iterator[Mended]:
     with alone(layout), _workshop(layout) as workshop:
         maker = DatabaseMaker(layout, saved)
-        told = list(maker.make(workshop.database))
+        try:
+            told = list(maker.make(workshop.database))
+        except apsw.Error as error:
+            where = workshop.directory
+            raise BusUnusable(f"no new file can be made in {where}: {error}") from error
         with closing(Bus.open(workshop.directory, durability="full")) as bus:
             told += _beside(bus, saved, stamp, dry_run)
             if maker.lacks_catalog:

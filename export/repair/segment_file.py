@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from dataclasses import dataclass, field
 
 import zstandard
@@ -15,7 +17,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...schema import Message
+    from ...schema import Layout, Message
+
+#: The name of a segment, by its first seq.
+_NAME = re.compile(r"\d{12,}\.jsonl\.zst", re.ASCII)
 
 #: What each frame begins with: where one is damaged, the next is found by it.
 _MAGIC = b"\x28\xb5\x2f\xfd"
@@ -51,6 +56,18 @@ class SegmentFile:
     def messages(self) -> Iterator[Message]:
         """Yield its messages, without their blobs."""
         return (message_of_line(line, BlobStore("")) for line in self.lines.values())
+
+
+def segment_files(layout: Layout) -> list[str]:
+    """Return the paths of the segments that are there, the first first."""
+    folder = layout.archive
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return [os.path.join(folder, name) for name in sorted(names) if _NAME.fullmatch(name)]
+
+
+def first_seq_of(path: str) -> int:
+    """Return the first seq of the segment with a path, by its name."""
+    return int(os.path.basename(path).partition(".")[0])
 
 
 def read_segment(path: str) -> SegmentFile:

@@ -15,7 +15,7 @@ from .tables import parts_of_a_bus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from .records import Value
@@ -84,7 +84,12 @@ class NewFile:
         return added, refused
 
     def add_row(self, table: Table, row: Sequence[Value]) -> bool:
-        """Add one row, with all its columns in the order of the table; say whether it is new."""
+        """Add one row, with all its columns in the order of the table; say whether it is new.
+
+        Other programs may publish text that is no UTF-8; elsewhere it is damage.
+        """
+        if table.name != "messages" and any(isinstance(each, BrokenText) for each in row):
+            return False
         places = ", ".join(
             "CAST(? AS TEXT)" if isinstance(each, BrokenText) else "?" for each in row
         )
@@ -142,6 +147,17 @@ class NewFile:
             (seq,),
         )
         return found is not None
+
+    def set_archived_ids(self, ids: Mapping[int, str]) -> None:
+        """Let the ids of archived messages be those that their segment has, by seq."""
+        run = self._connection.execute
+        run("DELETE FROM archived_ids WHERE seq BETWEEN ? AND ?", (min(ids), max(ids)))
+        for seq, id in ids.items():
+            run(
+                "INSERT OR IGNORE INTO archived_ids (id, seq) SELECT ?1, ?2"
+                " WHERE NOT EXISTS (SELECT 1 FROM messages WHERE seq = ?2)",
+                (id, seq),
+            )
 
     def count(self, name: str) -> int:
         """Return how many rows a table has."""

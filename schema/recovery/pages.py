@@ -38,7 +38,7 @@ class Pages:
 
     def __init__(self, database: str, log: str, *, whole_log: bool = True) -> None:
         self._file = RawFile(database)
-        self._log_file = RawFile(log, is_log=True)
+        self._log_file = RawFile(log)
         self.page_bytes = self._size_of_pages()
         self.log = WriteAheadLog(self._log_file, self.page_bytes)
         self._newest = {}

@@ -10,8 +10,9 @@ import os
 
 import apsw
 
-#: What SQLite's layer is told that a file is: it counts its locks on a database by file.
-_DATABASE, _LOG = apsw.SQLITE_OPEN_MAIN_DB, apsw.SQLITE_OPEN_WAL
+#: What SQLite's layer is told that a file is: it counts its locks on a database by file. For a log
+#: it would want the database too, which may be missing.
+_FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB
 
 
 class RawFile:
@@ -19,15 +20,13 @@ class RawFile:
 
     Args:
         path: where it is.
-        is_log: whether it is a write-ahead log, and not a database.
     """
 
-    def __init__(self, path: str, *, is_log: bool = False) -> None:
+    def __init__(self, path: str) -> None:
         self._file: apsw.VFSFile | None = None
         self.size = 0
         if os.path.isfile(path):
-            flags = [apsw.SQLITE_OPEN_READONLY | (_LOG if is_log else _DATABASE), 0]
-            self._file = apsw.VFSFile("", os.path.abspath(path), flags)
+            self._file = apsw.VFSFile("", os.path.abspath(path), [_FLAGS, 0])
             self.size = self._file.xFileSize()
 
     def read(self, start: int, count: int) -> bytes:

@@ -111,7 +111,7 @@ def content(directory: Path) -> dict[str, list[str]] | None:
             if connection.execute("PRAGMA integrity_check").get != "ok":
                 return None
             rows = {
-                str(name): sorted(map(repr, connection.execute(f"SELECT * FROM {name}").fetchall()))
+                str(name): sorted(map(repr, connection.execute(_bytes_of(connection, name))))
                 for (name,) in connection.execute(names).fetchall()
             }
             rows["schema"] = sorted(
@@ -120,8 +120,15 @@ def content(directory: Path) -> dict[str, list[str]] | None:
                 )
             )
             return rows
-    except (apsw.Error, UnicodeDecodeError):
+    except apsw.Error:
         return None
+
+
+def _bytes_of(connection: apsw.Connection, table: object) -> str:
+    """A query for all values of a table, as they are stored: not every text may be UTF-8."""
+    info = connection.execute(f"PRAGMA table_info({table})").fetchall()
+    columns = ", ".join(f"typeof({each[1]}), CAST({each[1]} AS BLOB)" for each in info)
+    return f"SELECT {columns} FROM {table}"
 
 
 def lines_of(directory: Path) -> list[bytes]:
@@ -169,6 +176,10 @@ def flip(path: Path, chance: random.Random, at: int | None = None) -> int:
 
 def truncate(path: Path, chance: random.Random) -> None:
     os.truncate(path, chance.randrange(1, path.stat().st_size))
+
+
+def cut_early(path: Path, chance: random.Random) -> None:
+    os.truncate(path, path.stat().st_size // 4)
 
 
 def zero_pages(path: Path, chance: random.Random) -> None:
