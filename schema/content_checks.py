@@ -18,9 +18,7 @@ def check_contents(layout: Layout) -> Finding:
     found = damage_in(layout)
     if not found:
         return ok("every row of every table can be read page by page")
-    whole = [damage for damage in found if damage.readable]
-    text = f"damaged: {', '.join(map(str, whole))}" if whole else "no row of any table can be read"
+    told = [str(damage) for damage in found if damage.readable]
     empty = [damage.table for damage in found if not damage.readable]
-    if whole and empty:
-        text += f"; nothing of {', '.join(empty)}"
-    return bad(text, REPAIR)
+    told += [f"nothing is left of {', '.join(empty)}"] if empty else []
+    return bad(f"damaged: {'; '.join(told)}", REPAIR)

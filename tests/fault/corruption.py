@@ -114,14 +114,13 @@ def content(directory: Path) -> dict[str, list[str]] | None:
                 str(name): sorted(map(repr, connection.execute(_bytes_of(connection, name))))
                 for (name,) in connection.execute(names).fetchall()
             }
-            rows["schema"] = sorted(
-                map(
-                    repr, connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
-                )
-            )
+            rows["schema"] = sorted(map(repr, connection.execute(_SCHEMA)))
             return rows
     except apsw.Error:
         return None
+
+
+_SCHEMA = "SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_schema"
 
 
 def _bytes_of(connection: apsw.Connection, table: object) -> str:
