@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #: Where the new file is made, in the bus directory: a bus directory of its own.
 _WORKSHOP = "repair.new"
 
-#: The type of the message that tells in the log of a repair, and who it is from and for.
+#: The type of the message that tells everybody of a repair, and who it is from.
 REPAIRED, _DOCTOR = "bus.repaired", "bus-doctor"
 
 
@@ -176,12 +176,12 @@ def _workshop(layout: Layout) -> Iterator[Layout]:
 
 
 def _tell_the_log(bus: Bus, told: list[Mended]) -> None:
-    """Let a message say what was lost; so the newest seq is also that of a message."""
+    """Let a message to all say what was lost; so the newest seq is also that of a message."""
     parts = [
         {"part": each.part, "done": each.text} | ({"lost": each.lost} if each.lost else {})
         for each in told
     ]
-    record = Draft(REPAIRED, {"parts": parts}, from_agent=_DOCTOR, to_agent=_DOCTOR)
+    record = Draft(REPAIRED, {"parts": parts}, from_agent=_DOCTOR)
     bus.log.append([record])
 
 
