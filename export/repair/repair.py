@@ -80,8 +80,6 @@ def repair_bus(
                 return
         with closing(Bus.open(layout.directory, read_only=dry_run)) as bus:
             yield from _beside(bus, saved, stamp, dry_run)
-            if not dry_run:
-                yield from mend(bus, ())
             yield from mend_export(bus, stamp, dry_run)
             yield from mend_search(bus, dry_run)
 
