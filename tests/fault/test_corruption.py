@@ -1,6 +1,6 @@
 """Damage in every file of a bus: the doctor finds it and changes nothing, a repair brings all back.
 
-`ACKBUS_FLIPS=500 pytest tests/fault/test_corruption.py -k flips -s` is the long form.
+`make corruption` is the long form.
 """
 
 import os
