@@ -20,7 +20,7 @@ from ackbus.cli.app import run
 from ackbus.export import Archiver
 from ackbus.schema import AckbusError
 
-Harm = Callable[[Path, random.Random], None]
+Harm = Callable[[Path, random.Random], object]
 
 #: How many messages are in the archive, and how many in all.
 ARCHIVED, MESSAGES = 60, 400
