@@ -62,6 +62,8 @@ def _look(layout: Layout) -> str:
 
     with closing(Pages(layout.database, layout.database + "-wal")) as pages:
         log = pages.log
+        if log.has_begun_anew():  # all that it had is in the file
+            return ""
     if not log.is_header_whole:
         return "the beginning of bus.db-wal is damaged: what was committed last can't be read"
     if damaged := log.damaged():

@@ -55,7 +55,7 @@ class WriteAheadLog:
     def __init__(self, file: RawFile, page_bytes: int) -> None:
         self._file = file
         self._page_bytes = page_bytes
-        header = file.read(0, _HEADER_BYTES)
+        self._header = header = file.read(0, _HEADER_BYTES)
         self.is_empty = file.size < _HEADER_BYTES + _FRAME_HEADER_BYTES + page_bytes
         self._is_big = self._order(header)
         self.is_header_whole = self.is_empty or self._is_whole(header)
@@ -70,6 +70,10 @@ class WriteAheadLog:
         frames = self.frames if whole else self.frames[: self.break_at]
         last = max((n for n, frame in enumerate(frames) if frame.pages), default=-1)
         return [frame for frame in frames[: last + 1] if frame.is_whole]
+
+    def has_begun_anew(self) -> bool:
+        """Whether writers have begun to use it again from its beginning while it was read."""
+        return self._file.read(0, _HEADER_BYTES) != self._header
 
     @property
     def break_at(self) -> int:

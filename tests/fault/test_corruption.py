@@ -13,7 +13,9 @@ import pytest
 
 from ackbus import Bus
 from ackbus.export import back_up
+from ackbus.schema import checks_of_file
 
+from ..programs import running_program
 from . import corruption
 from .corruption import (
     Harm,
@@ -240,6 +242,31 @@ def test_numbers_and_tokens_never_go_back(harmed: Path) -> None:
         lease = bus.leases.acquire("another", "ann")
         assert lease is not None
         assert lease.token > 1000
+
+
+PUBLISH = """
+import sys, threading
+from ackbus import Bus, Draft
+bus = Bus.open(sys.argv[1])
+threading.Thread(target=lambda: (sys.stdin.read(), done.append(1)), daemon=True).start()
+done = []
+print("begun", flush=True)
+while not done:
+    bus.publish_many([Draft("note", "x" * 3000, from_agent="ann") for _ in range(50)])
+"""
+
+
+def test_a_log_that_begins_anew_while_it_is_read_is_no_damage(bus: Bus, bus_dir: Path) -> None:
+    """Who examines a bus in use sees a log of two ages."""
+    with running_program(PUBLISH, bus_dir) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        beginnings = set()
+        while len(beginnings) < 3:
+            found = checks_of_file(bus.database, full=True)["log"]()
+            assert found.state != "bad", found.text
+            with (bus_dir / "bus.db-wal").open("rb") as file:
+                beginnings.add(file.read(32))
 
 
 # At random ---------------------------------------------------------------------------------------
