@@ -118,6 +118,8 @@ def content(directory: Path) -> dict[str, list[str]] | None:
             return rows
     except apsw.Error:
         return None
+    except UnicodeDecodeError:  # a name in the schema is no UTF-8 any more
+        return {"schema": []}
 
 
 _SCHEMA = "SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_schema"
