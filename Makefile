@@ -33,6 +33,10 @@ demo: $(VENV)/installed  ## install into .venv and run `bus demo`
 test: venv  ## run the tests
 	$(BIN)/pytest --ignore=$(DOCUMENTS)
 
+# Each changed byte costs a second: half of them change nothing, the others are found and repaired.
+corruption: venv  ## change 500 bytes of a bus and 500 of its write-ahead log, one by one, and repair
+	ACKBUS_FLIPS=500 $(BIN)/pytest -s tests/fault/test_corruption.py -k flips
+
 check: format lint types test snippets bench-smoke  ## everything that must pass, in this order
 
 format: venv  ## check the formatting (`make fmt` repairs it)

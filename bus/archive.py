@@ -18,7 +18,7 @@ from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from io import BufferedReader
 
     from ..blobs import BlobStore
@@ -218,6 +218,11 @@ class Archive:
             return "unreadable"
         return "ok" if digest == segment.sha256 else "altered"
 
+    def lacks_ids(self, segment: Segment) -> bool:
+        """Whether ids of a whole segment are not known to be taken, which they are for ever."""
+        messages = self.read(segment.first_seq - 1, segment.last_seq)
+        return any(self.seq_of(message.id) != message.seq for message in messages)
+
     def apparent_state_of(self, segment: Segment) -> str:
         """Return the same, from the name and the size of its file alone; nothing is read."""
         try:
@@ -241,6 +246,32 @@ class Archive:
             self._database.rows(SQL["add_segment"], astuple(segment))
             for frame in frames:
                 self._database.rows(SQL["add_frame"], astuple(frame))
+
+    def note_again(
+        self, segment: Segment, frames: Sequence[Frame], messages: Iterable[Message]
+    ) -> None:
+        """Note a segment whose file was mended, in the place of what was known of it.
+
+        Args:
+            segment: it, as it is now.
+            frames: all of its frames.
+            messages: all of its messages: their ids and blobs must be known.
+        """
+        with self._database.write():
+            self._database.rows(SQL["forget_frames"], (segment.first_seq,))
+            self._database.rows(SQL["put_segment"], astuple(segment))
+            for frame in frames:
+                self._database.rows(SQL["add_frame"], astuple(frame))
+            for message in messages:
+                if not self._database.rows(SQL["message_is_there"], (message.seq,)):
+                    self._database.rows(SQL["keep_id"], (message.id, message.seq))
+                    if message.payload_ref is not None:
+                        self._database.rows(SQL["keep_blob"], (message.payload_ref,))
+
+    def keep_upto_segments(self) -> None:
+        """Let all be archived that is in a segment, where it is no longer known how much was."""
+        while self.remove_next() is not None:
+            pass
 
     def remove_next(self) -> int | None:
         """Let some messages leave the log that are in a segment; a short transaction.

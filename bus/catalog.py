@@ -8,7 +8,9 @@ ask, from its own position; what is newer than that is simply read.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
+from itertools import groupby
 
 from ..schema import AckbusError
 from .statements import SQL
@@ -17,7 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..schema import Database, TypePattern
+    from ..schema import Database, Message, TypePattern
+    from .log import Log
 
 #: How many seqs make a block: small enough to skip much, large enough to keep the catalog small.
 BLOCK_SEQS = 2048
@@ -25,6 +28,10 @@ BLOCK_SEQS = 2048
 #: How many messages one transaction of the catalog counts: a few tens of milliseconds, so that
 #: publishers hardly notice.
 STEP_MESSAGES = 16 * BLOCK_SEQS
+
+
+def _block_of(message: Message) -> int:
+    return message.seq // BLOCK_SEQS
 
 
 class Catalog:
@@ -48,6 +55,27 @@ class Catalog:
                     self._database.rows(SQL["catalog_names"], span)
                     self._database.rows(SQL["catalog_times"], span)
                     self._database.rows(SQL["catalog_advance"], (upto,))
+
+    def recount(self, log: Log) -> None:
+        """Count all messages again, also those in the archive, a block in memory at a time.
+
+        Where a part of the archive is lost, what is in it is not counted.
+        """
+        with self._database.write():
+            for statement in ("catalog_empty", "catalog_empty_blocks"):
+                self._database.rows(SQL[statement])
+            newest = log.newest_seq()
+            for block, messages in groupby(log.all_readable(), key=_block_of):
+                self._count(block, list(messages))
+            self._database.rows(SQL["catalog_advance"], (newest,))
+
+    def _count(self, block: int, messages: list[Message]) -> None:
+        names = Counter(("type", message.type) for message in messages)
+        names.update(("from", message.from_agent) for message in messages)
+        for (kind, name), count in names.items():
+            self._database.rows(SQL["catalog_name"], (kind, name, block, count))
+        newest_ms = max(message.ts_ms for message in messages)
+        self._database.rows(SQL["catalog_block"], (block, newest_ms))
 
     def position(self) -> int:
         """Return the seq up to which messages have been counted."""

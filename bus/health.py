@@ -39,7 +39,7 @@ def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
         "archive": lambda: _archive(bus, full),
         "chain": lambda: _chain(bus),
         "keys": _keys,
-        "search": lambda: _search(bus),
+        "search": lambda: _search(bus, full),
         "hearts": lambda: _hearts(bus),
     }
 
@@ -55,7 +55,7 @@ def _blobs(bus: Bus, full: bool) -> Finding:
     if lacking:
         what = "missing or altered" if full else "missing"
         text = f"{len(lacking)} of {looked_at} are {what}: {_names(lacking)}"
-        return bad(text, "copy them from a backup, or from another clone")
+        return bad(text, "copy them from another clone; 'bus doctor --repair' does from a backup")
     if full:
         return ok(f"{looked_at} are named, and whole")
     more = ", the first of them" if looked_at == _QUICK_BLOBS else ""
@@ -79,6 +79,8 @@ def _archive(bus: Bus, full: bool) -> Finding:
         path = bus.archive.path(segment)
         if full:
             state = bus.archive.state_of(segment)
+            if state == "ok" and bus.archive.lacks_ids(segment):
+                state = "whole, but the ids in it are not known"
         elif not os.path.exists(path):
             state = "missing"
         else:
@@ -86,7 +88,7 @@ def _archive(bus: Bus, full: bool) -> Finding:
         if state != "ok":
             harmed.append(f"{os.path.basename(path)} is {state}")
     if harmed:
-        return bad(_names(harmed), "copy it from a backup")
+        return bad(_names(harmed), "copy it from a backup, or 'bus doctor --repair'")
     if not segments:
         return ok("nothing is archived")
     how = "whole" if full else "there; --full reads them"
@@ -111,10 +113,15 @@ def _keys() -> Finding:
     return ok(f"{len(agents)} agents have keys in {keyring.directory}")
 
 
-def _search(bus: Bus) -> Finding:
+def _search(bus: Bus, full: bool) -> Finding:
     if not os.path.exists(bus.layout.search):
         return ok("no index yet; the first search makes it")
-    behind = Search(bus).behind()
+    search = Search(bus)
+    if harm := search.damage(full=full):
+        return bad(
+            f"search.db is damaged ({harm}); no message is", "'bus doctor --repair' makes it again"
+        )
+    behind = search.behind()
     return ok(f"{behind:,} messages to index at the next search")
 
 

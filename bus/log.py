@@ -100,6 +100,16 @@ class Log:
         """
         return self._one("message_by_seq", seq) or self._archive.at(seq)
 
+    def all_readable(self) -> Iterator[Message]:
+        """Yield all messages in order, without those in lost parts of the archive."""
+        after = 0
+        while True:
+            try:
+                yield from self.read(after_seq=after)
+                return
+            except SegmentMissing as lost:
+                after = lost.last_seq
+
     def readable(self, seq: int) -> Message | None:
         """Return the message at this place; None, and a warning, when its segment is lost too.
 

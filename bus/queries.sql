@@ -128,6 +128,19 @@ SELECT DISTINCT block FROM catalog WHERE kind = ? AND name = ? AND block BETWEEN
 -- name: catalog_blocks_since
 SELECT block FROM catalog_blocks WHERE max_ts_ms >= ? AND block BETWEEN ? AND ?;
 
+-- name: catalog_empty
+DELETE FROM catalog;
+
+-- name: catalog_empty_blocks
+DELETE FROM catalog_blocks;
+
+-- name: catalog_name
+-- Count some messages of one block under a name.
+INSERT INTO catalog (kind, name, block, messages) VALUES (?, ?, ?, ?);
+
+-- name: catalog_block
+INSERT INTO catalog_blocks (block, max_ts_ms) VALUES (?, ?);
+
 -- name: last_sent_ms
 -- What an agent sent last is in the newest block of ?2 seqs in which it stands, unless archived.
 SELECT ifnull((SELECT ts_ms FROM messages
@@ -297,13 +310,34 @@ VALUES (?, ?, ?, ?, ?, ?);
 -- name: add_frame
 INSERT INTO archive_frames (first_seq, segment, start, bytes) VALUES (?, ?, ?, ?);
 
+-- name: forget_frames
+DELETE FROM archive_frames WHERE segment = ?;
+
+-- name: put_segment
+INSERT INTO archive_segments (first_seq, last_seq, messages, bytes, sha256, archived_at_ms)
+VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (first_seq) DO UPDATE
+   SET last_seq = excluded.last_seq, messages = excluded.messages, bytes = excluded.bytes,
+       sha256 = excluded.sha256;
+
+-- name: message_is_there
+-- What is still in the log has its id there.
+SELECT 1 FROM messages WHERE seq = ?;
+
+-- name: keep_id
+INSERT INTO archived_ids (id, seq) VALUES (?, ?) ON CONFLICT DO NOTHING;
+
+-- name: keep_blob
+INSERT INTO archived_blobs (payload_ref) VALUES (?) ON CONFLICT DO NOTHING;
+
 -- name: last_of
 -- The seq of the last of the ?2 messages above ?1, up to ?3.
 SELECT max(seq) FROM (
   SELECT seq FROM messages WHERE seq > ?1 AND seq <= ?3 ORDER BY seq LIMIT ?2);
 
 -- name: keep_ids
-INSERT INTO archived_ids (id, seq) SELECT id, seq FROM messages WHERE seq > ? AND seq <= ?;
+INSERT INTO archived_ids (id, seq) SELECT id, seq FROM messages WHERE seq > ? AND seq <= ?
+ON CONFLICT DO NOTHING;
 
 -- name: keep_blobs
 INSERT INTO archived_blobs (payload_ref)

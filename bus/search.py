@@ -65,6 +65,14 @@ class Search:
         """Return how far the index is behind the log, in seqs: what the next search makes up."""
         return self._log.newest_seq() - self._index.position()
 
+    def damage(self, *, full: bool) -> str:
+        """Return what is wrong with the index, in words; "" when nothing is known to be."""
+        return self._index.damage(full=full)
+
+    def begin_anew(self) -> None:
+        """Empty the index: the next search makes a new one."""
+        self._index.begin_anew()
+
     def find(
         self,
         words: Iterable[str],

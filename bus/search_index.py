@@ -141,10 +141,26 @@ class SearchIndex:
 
     def position(self) -> int:
         """Return the seq up to which the log is indexed; 0 where there is no usable index."""
-        with suppress(apsw.Error), closing(self._connect()) as connection:
+        with suppress(apsw.Error), closing(self._connect_to_look()) as connection:
             if self._is_usable(connection):
                 return _position(connection)[0]
         return 0
+
+    def damage(self, *, full: bool) -> str:
+        """Return what is wrong with the file, in SQLite's words; "" when nothing is.
+
+        Args:
+            full: read all of it.
+        """
+        try:
+            with closing(self._connect_to_look()) as connection:
+                if not full:
+                    connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+                    return ""
+                found = str(connection.execute("PRAGMA integrity_check(1)").get)
+                return "" if found == "ok" else found
+        except apsw.Error as error:
+            return str(error)
 
     def _in_index(self, call: Callable[[apsw.Connection], Result]) -> Result:
         """Do something with the index; if it is damaged, with one that was made anew."""
@@ -222,6 +238,24 @@ class SearchIndex:
             )
             for message in page
         ]
+
+    def begin_anew(self) -> None:
+        """Empty the index, of which the next search makes a new one.
+
+        Raises:
+            BusUnusable: the file can't be written.
+        """
+        try:
+            self._empty()
+        except (apsw.Error, OSError) as error:
+            raise self._translated(error) from error
+
+    def _connect_to_look(self) -> apsw.Connection:
+        """Open the file, and leave it and its log as they are, also at the end."""
+        connection = apsw.Connection(self._layout.search, flags=apsw.SQLITE_OPEN_READONLY)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        return connection
 
     def _connect(self) -> apsw.Connection:
         """Open the file if it is there, whatever is in it."""

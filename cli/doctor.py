@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from contextlib import closing
 from dataclasses import asdict
@@ -18,8 +19,10 @@ from ..schema import (
     AckbusError,
     Database,
     Finding,
+    InvalidInput,
     Layout,
     bad,
+    check_contents,
     check_sqlite_version,
     checks_of_file,
     checks_of_place,
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
+#: What brings a damaged file back.
+_REPAIR = "stop all programs, then 'bus doctor --repair'"
+
 
 @commands.command("doctor", example="bus doctor --full")
 def doctor(
@@ -46,6 +52,24 @@ def doctor(
             help="Read every page, blob, segment and exported line, however long it takes.",
         ),
     ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Bring back what is damaged, from what is whole; all that use the bus must end.",
+        ),
+    ] = False,
+    backup: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            help="With --repair: a backup; else the newest one near the bus is taken.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --repair: tell what it would do.")
+    ] = False,
     json: Json = False,
     directory: Directory = None,
     user: User = False,
@@ -55,7 +79,17 @@ def doctor(
 
     Takes a few seconds at most, unless --full reads everything. Nothing is changed. Exit code 1
     when something is bad.
+
+    With --repair, what can be read of a damaged bus.db, bus.jsonl, archive and blobs, and of a
+    backup, goes into a new file; it is checked, and takes the place of the damaged one, which is
+    kept under another name. Exit code 1 when something could not be saved.
     """
+    if repair:
+        from .repairing import repair as repair_bus
+
+        return repair_bus(directory, user, backup, dry_run, json)
+    if backup is not None or dry_run:
+        raise InvalidInput("--from and --dry-run belong to --repair")
     is_bad = False
     for finding in _findings(directory, user, full):
         is_bad = is_bad or finding.state == "bad"
@@ -79,9 +113,11 @@ def _findings(directory: str | None, user: bool, full: bool) -> Iterator[Finding
     layout = Layout(where)
     yield from examine(checks_of_place(layout))
     try:
-        database = Database(where, any_version=True)
+        database = Database(where, any_version=True, read_only=True)
     except AckbusError as error:
         yield Finding("bad", str(error), _advice(error), "file")
+        if os.path.exists(layout.database + "-wal") or os.path.isfile(layout.database):
+            yield from examine({"contents": lambda: check_contents(layout)})
         return
     with closing(database):
         yield from _of_file(database, full)
@@ -89,12 +125,15 @@ def _findings(directory: str | None, user: bool, full: bool) -> Iterator[Finding
 
 def _advice(error: AckbusError) -> str:
     if isinstance(error.__cause__, (apsw.CorruptError, apsw.NotADBError)):
-        return "put a backup in place of the bus directory"
-    return "if there was a bus, put a backup in place of the bus directory"
+        return _REPAIR
+    return f"if there was a bus: {_REPAIR}"
 
 
 def _of_file(database: Database, full: bool) -> Iterator[Finding]:
-    yield from examine(checks_of_file(database, full=full))
+    findings = list(examine(checks_of_file(database, full=full)))
+    yield from findings
+    if any(finding.state == "bad" for finding in findings):
+        yield from examine({"contents": lambda: check_contents(database.layout)})
     found = database.schema_version()
     if found != SCHEMA_VERSION:
         return  # what the tables hold can't be told

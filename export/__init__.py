@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .health import checks as checks
     from .importer import ImportReport as ImportReport
     from .importer import import_jsonl as import_jsonl
+    from .repair import repair_bus as repair_bus
     from .replaced import NotImported as NotImported
     from .replaced import exported_files as exported_files
 
@@ -36,6 +37,7 @@ __all__ = [
     "git",
     "import_jsonl",
     "pictures",
+    "repair_bus",
 ]
 
 _HOMES = {
@@ -53,6 +55,7 @@ _HOMES = {
     "checks": "health",
     "exported_files": "replaced",
     "import_jsonl": "importer",
+    "repair_bus": "repair",
 }
 
 

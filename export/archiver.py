@@ -123,7 +123,7 @@ class Archiver:
             sync_directory(self._bus.layout.directory)  # else the folder itself may be lost
             with open(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b") as file:
                 messages = self._bus.log.read(after_seq=after, upto_seq=last)
-                frames, count = _write_frames(file, messages, first)
+                frames, count = write_frames(file, messages, first)
                 file.flush()
                 os.fsync(file.fileno())
                 file.seek(0)
@@ -157,7 +157,7 @@ class Archiver:
         return lock
 
 
-def _write_frames(
+def write_frames(
     file: BinaryIO, messages: Iterable[Message], segment: int
 ) -> tuple[list[Frame], int]:
     """Write lines, and return where each frame is, and how many lines there are."""

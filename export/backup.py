@@ -30,6 +30,7 @@ from ..schema import (
     sync_directory,
     unwritable,
 )
+from .backup_check import verify_copy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -203,6 +204,7 @@ class _Copier:
         with Bus.open(self._layout.directory) as copy:
             segments = sum(self._segments(copy))
             blobs = sum(self._blobs(copy))
+            verify_copy(copy, self._lacking)
             newest = copy.log.newest_seq()
             archived = sum(segment.messages for segment in copy.archive.segments())
             messages = archived + copy.log.count(copy.archive.upto(), newest)

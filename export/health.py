@@ -6,7 +6,7 @@ import os
 import time
 from itertools import chain
 
-from ..schema import bad, holders, ok, old_programs, warn
+from ..schema import bad, holders, ok, old_programs, ranges, warn
 from .conflict_markers import CURE, ConflictMarkers, refuse_markers
 from .exporter import MIN_PAUSE_S
 from .parts import Parts
@@ -91,9 +91,28 @@ def _compared(bus: Bus, files: list[str]) -> Finding:
         refuse_unknown(bus)
     except NotImported as error:
         return bad(str(error), "'bus export' refuses it until then")
-    if last_in_log(bus, chain.from_iterable(map(_read, files))) is None:
-        return warn("its lines are not those of the log", "'bus export --rebuild' writes it anew")
+    last = last_in_log(bus, chain.from_iterable(map(_read, files)))
+    if last is None:
+        return _differing(bus)
+    position = Position(bus.database).get()
+    if last[0] < position:
+        text = f"it ends at message {last[0]}, and was exported up to {position}"
+        return bad(text, "'bus export' writes the rest")
     return ok("every line is that of the log")
+
+
+def _differing(bus: Bus) -> Finding:
+    """Say which of the two is damaged, where that is known: messages never change."""
+    from .repair import differences  # it asks for these checks
+
+    found = differences(bus)
+    if found.in_log:
+        text = f"the log has lost or altered messages {ranges(found.in_log)}, which are whole here"
+        return bad(text, "stop all programs, then 'bus doctor --repair'")
+    if found.unclear:
+        text = f"its lines of messages {ranges(found.unclear)} are not those of the log"
+        return bad(text, "'bus doctor --repair' looks for which of the two is right")
+    return warn("its lines are not those of the log", "'bus export --rebuild' writes it anew")
 
 
 def _read(path: str) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from zlib import crc32
 
 import orjson
 
@@ -29,6 +30,14 @@ def stamp_of(path: str) -> Stamp | None:
     return there.st_ino, there.st_size, there.st_mtime_ns
 
 
+def crc_of(pieces: Iterable[bytes]) -> int:
+    """Return the CRC-32 of bytes that come in pieces."""
+    crc = 0
+    for piece in pieces:
+        crc = crc32(piece, crc)
+    return crc
+
+
 class JsonlFile:
     """`bus.jsonl`, open for appending. Only the holder of the export lock may have one.
 
@@ -42,6 +51,7 @@ class JsonlFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         self._fd = os.open(path, flags, 0o600)
         self._size = os.fstat(self._fd).st_size
+        self._crc: int | None = None if self._size else 0
 
     def append(self, lines: Iterable[bytes]) -> None:
         """Write lines, each with its newline, in one call as far as the system lets us."""
@@ -49,6 +59,8 @@ class JsonlFile:
         while data:
             written = os.write(self._fd, data)
             self._size += written
+            if self._crc is not None:
+                self._crc = crc32(data[:written], self._crc)
             data = data[written:]
 
     def lines(self) -> Iterator[bytes]:
@@ -62,6 +74,7 @@ class JsonlFile:
         if count:
             os.ftruncate(self._fd, self._size - count)
             self._size -= count
+            self._crc = None
 
     def first_seq(self) -> int:
         """Return the seq of the first line.
@@ -81,6 +94,17 @@ class JsonlFile:
     def size(self) -> int:
         """How many bytes it has."""
         return self._size
+
+    @property
+    def crc(self) -> int:
+        """The CRC-32 of all that it has, which tells damage from what was written."""
+        if self._crc is None:
+            self._crc = crc_of(self.lines())
+        return self._crc
+
+    def go_on_from(self, crc: int | None) -> None:
+        """Take the CRC-32 that it had when it was left, if that is known; it need not be read."""
+        self._crc = crc
 
     @property
     def stamp(self) -> Stamp:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from itertools import count
 
@@ -156,6 +156,10 @@ class Parts:
             return [os.path.basename(self._index)]
         return [part.name for part in recorded if not self._is_in_place(part)]
 
+    def recorded(self) -> list[Part]:
+        """Return the parts that the index has; none where it can't be read."""
+        return self._read() or []
+
     def are_whole(self, *, after_crash: bool = False) -> bool:
         """Read the index, and say whether the files are what it says.
 
@@ -251,6 +255,32 @@ class Parts:
     def _remove_index(self) -> None:
         if os.path.exists(self._index):
             os.unlink(self._index)
+
+
+def whole_parts(directory: str) -> frozenset[str]:
+    """Return the paths of the parts whose bytes give the checksum in the index."""
+    import hashlib
+
+    found = set()
+    for part in Parts(directory, _limit(directory)).recorded():
+        path = os.path.join(directory, part.name)
+        with suppress(OSError), open(path, "rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() == part.sha256:
+                found.add(path)
+    return frozenset(found)
+
+
+def index_file(directory: str) -> list[str]:
+    """Return the path of the index, if there is one."""
+    path = os.path.join(directory, _INDEX)
+    return [path] if os.path.exists(path) else []
+
+
+def _limit(directory: str) -> int:
+    try:
+        return int(_read_index(directory)["rotate_bytes"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def _recorded(directory: str) -> int:

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 
 _SQL = Queries(beside=__file__)
 
+#: How many words of the mark change with the file, when somebody sets the position, or with a power
+#: loss: the seq, the file's inode, size and time, and the boot. The file is not synced, so a power
+#: loss may take any of its bytes and leave its stamp. Its checksum follows.
+_STAMPED = 5
+
 
 class Position:
     """The seq of the last message in `bus.jsonl`, as the database knows it."""
@@ -29,22 +34,32 @@ class Position:
         stamp = stamp_of(path)
         if stamp is None:
             return False
-        mark: str | None = self._database.value(_SQL["mark"])
-        return mark == _mark(self.get(), stamp)
+        return self._mark()[:_STAMPED] == _words(self.get(), stamp)
 
-    def set(self, seq: int, stamp: Stamp) -> None:
+    def crc(self) -> int | None:
+        """Return the CRC-32 of the file as the exporter left it; None where that is not known."""
+        return crc_in_mark(self._mark())
+
+    def set(self, seq: int, stamp: Stamp, crc: int) -> None:
         """Store it, and what tells the file from any other; only the one exporter does."""
+        mark = " ".join([*_words(seq, stamp), str(crc)])
         with self._database.write():
             self._database.change(_SQL["advance"], (seq,))
-            self._database.change(_SQL["set_mark"], (_mark(seq, stamp),))
+            self._database.change(_SQL["set_mark"], (mark,))
+
+    def _mark(self) -> list[str]:
+        mark: str | None = self._database.value(_SQL["mark"])
+        return (mark or "").split(" ")
 
 
-def _mark(seq: int, stamp: Stamp) -> str:
-    """Return what changes with the file, when somebody sets the position, and with a power loss.
+def _words(seq: int, stamp: Stamp) -> list[str]:
+    return [str(each) for each in (seq, *stamp, boot_id())]
 
-    The file is not synced, so a power loss may take any of its bytes and leave its stamp.
-    """
-    return " ".join(map(str, (seq, *stamp, boot_id())))
+
+def crc_in_mark(mark: list[str]) -> int | None:
+    """Return what the mark of an export has as the checksum of its file."""
+    has_one = len(mark) > _STAMPED and mark[_STAMPED].isdecimal()
+    return int(mark[_STAMPED]) if has_one else None
 
 
 class Rotation:

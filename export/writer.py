@@ -181,6 +181,7 @@ class Writer:
         if self._parts.are_whole(after_crash=not as_left):
             self._file = JsonlFile(self._path)
             if as_left:
+                self._file.go_on_from(self._position.crc())
                 self._last_seq = self._position.get()
                 return 0
             found = last_in_log(self._bus, self._lines())
@@ -193,7 +194,7 @@ class Writer:
 
     def _store_position(self) -> None:
         assert self._file is not None
-        self._position.set(self._last_seq, self._file.stamp)
+        self._position.set(self._last_seq, self._file.stamp, self._file.crc)
 
     def _lines(self) -> Iterator[bytes]:
         """Yield the lines of all files; of the open one, those of the file that is open."""

@@ -69,6 +69,7 @@ from .trouble import disk_full, means_full, unwritable, why_not_opened
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .before_upgrade import old_programs as old_programs
+    from .content_checks import check_contents as check_contents
     from .copying import copy_database as copy_database
     from .draft import ABSENT as ABSENT
     from .draft import SIGNATURE_HEADER as SIGNATURE_HEADER
@@ -86,7 +87,12 @@ if TYPE_CHECKING:
     from .json import decode_stored as decode_stored
     from .json import encode as encode
     from .lines import message_of_line as message_of_line
+    from .lines import payload_as_stored as payload_as_stored
+    from .lock_holders import holder as holder
     from .lock_holders import holders as holders
+    from .lock_holders import openers as openers
+    from .log_checks import damage_of_log as damage_of_log
+    from .mended import Mended as Mended
     from .message import PRIORITY_NAMES as PRIORITY_NAMES
     from .message import Message as Message
     from .message import Priority as Priority
@@ -97,6 +103,12 @@ if TYPE_CHECKING:
     from .patterns import TypePattern as TypePattern
     from .patterns import check_pattern as check_pattern
     from .place_checks import checks_of_place as checks_of_place
+    from .recovery import NewFile as NewFile
+    from .recovery import Recovered as Recovered
+    from .recovery import damage_in as damage_in
+    from .recovery import parts_of_a_bus as parts_of_a_bus
+    from .recovery import ranges as ranges
+    from .recovery import read_into as read_into
 
 __all__ = [
     "ABSENT",
@@ -137,12 +149,15 @@ __all__ = [
     "LeaseLost",
     "LimitReached",
     "MailArchived",
+    "Mended",
     "Message",
+    "NewFile",
     "NotFound",
     "NotJson",
     "Priority",
     "Queries",
     "Receipt",
+    "Recovered",
     "Refused",
     "Row",
     "RowRefused",
@@ -157,6 +172,7 @@ __all__ = [
     "bad",
     "boot_id",
     "check_agent",
+    "check_contents",
     "check_id",
     "check_lease_name",
     "check_line",
@@ -169,6 +185,8 @@ __all__ = [
     "checks_of_place",
     "copy_database",
     "create",
+    "damage_in",
+    "damage_of_log",
     "decode",
     "decode_stored",
     "disk_full",
@@ -176,6 +194,7 @@ __all__ = [
     "examine",
     "find_bus",
     "format_ts",
+    "holder",
     "holders",
     "is_running",
     "keep_out_of_git",
@@ -187,11 +206,16 @@ __all__ = [
     "now_ms",
     "ok",
     "old_programs",
+    "openers",
     "pages",
     "parse_duration_ms",
     "parse_priority",
     "parse_since",
     "parse_ts",
+    "parts_of_a_bus",
+    "payload_as_stored",
+    "ranges",
+    "read_into",
     "shown",
     "start_thread",
     "sync_directory",
@@ -206,14 +230,18 @@ __all__ = [
 
 #: Where the names are that reading one number from a bus doesn't need.
 _HOMES = {
+    "check_contents": "content_checks",
+    "Mended": "mended",
     "ABSENT": "draft",
     "Draft": "draft",
     "Finding": "health",
     "Message": "message",
+    "NewFile": "recovery",
     "NotJson": "draft",
     "PRIORITY_NAMES": "message",
     "Priority": "message",
     "Receipt": "message",
+    "Recovered": "recovery",
     "Row": "draft",
     "SIGNATURE_HEADER": "draft",
     "TypePattern": "patterns",
@@ -223,16 +251,24 @@ _HOMES = {
     "checks_of_file": "file_checks",
     "checks_of_place": "place_checks",
     "copy_database": "copying",
+    "damage_in": "recovery",
+    "damage_of_log": "log_checks",
     "decode": "json",
     "decode_stored": "json",
     "encode": "json",
     "examine": "health",
+    "holder": "lock_holders",
     "holders": "lock_holders",
     "message_of_line": "lines",
     "new_id": "ids",
     "ok": "health",
     "old_programs": "before_upgrade",
+    "openers": "lock_holders",
     "parse_priority": "message",
+    "parts_of_a_bus": "recovery",
+    "payload_as_stored": "lines",
+    "ranges": "recovery",
+    "read_into": "recovery",
     "upgrade": "migrate",
     "warn": "health",
 }

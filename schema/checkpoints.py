@@ -80,7 +80,7 @@ class Checkpointer:
         The last one brings all over and removes the log, with four waits for the disk. A short log
         is left as it is: the next to open the file reads it in no time.
         """
-        if connection.in_transaction:
+        if connection.in_transaction or self._database.read_only:
             return
         self.look(connection)
         self.wait()

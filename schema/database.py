@@ -65,6 +65,8 @@ class Database:
         write_timeout_s: how long a write waits for other writers before it raises `BusBusy`.
         clock: the present time in epoch milliseconds.
         any_version: open the file of another schema version too. Only `upgrade` does.
+        read_only: write nothing, and move nothing into the file: it may be damaged. Only who
+            examines it does.
 
     Raises:
         BusNotFound: there is no bus.
@@ -79,6 +81,7 @@ class Database:
         write_timeout_s: float = WRITE_TIMEOUT_S,
         clock: Clock = now_ms,
         any_version: bool = False,
+        read_only: bool = False,
     ) -> None:
         self._born_after = forks.count
         if durability not in _SYNCHRONOUS:
@@ -89,6 +92,7 @@ class Database:
         self._synchronous = _SYNCHRONOUS[durability]
         self.write_timeout_s = write_timeout_s
         self._busy_timeout_ms = min(BUSY_TIMEOUT_MS, round(write_timeout_s * 1000))
+        self.read_only = read_only
         self._threads = _local()
         self.checkpointer = Checkpointer(self)
         self._closed = False
@@ -243,12 +247,15 @@ class Database:
         """Open one more connection, with the pragmas that the protocol asks for."""
         self.check_process()
         let_go(self.layout.database)
+        flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
         try:
-            connection = apsw.Connection(self.layout.database, flags=apsw.SQLITE_OPEN_READWRITE)
+            connection = apsw.Connection(self.layout.database, flags=flags)
+            if self.read_only:  # the last one to close a file would move its log into it
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             answers = connection.execute(
                 f"PRAGMA busy_timeout = {self._busy_timeout_ms};"
                 "PRAGMA foreign_keys = ON;"
-                "PRAGMA journal_mode = WAL;"
+                f"PRAGMA journal_mode{'' if self.read_only else ' = WAL'};"
                 f"PRAGMA synchronous = {self._synchronous};"
                 # What a statement may have to undo would be kept in a file, at a fifth of the cost
                 # of publishing many; and 2 MB do not hold the pages that these touch.

@@ -1,4 +1,4 @@
-"""Checks of the bus file: its version, its tables, its pages, its write-ahead log."""
+"""Checks of the bus file: its version, its tables, its pages, its references."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import closing
 import apsw
 
 from .database import SCHEMA_VERSION
-from .health import Finding, bad, ok, warn
-from .lock_holders import readers
+from .health import Finding, bad, ok
+from .log_checks import REPAIR, check_log
 from .sqlite import translate
 
 TYPE_CHECKING = False
@@ -24,12 +24,7 @@ _QUICK_S = 3.0
 #: After how many steps of SQLite's machine the clock is looked at.
 _STEPS = 10_000
 
-#: SQLite empties the log into the file every 1,000 pages; so many more show that it can't.
-_MANY_PAGES = 8000
-
-_RESTORE = "put a backup in its place, as docs/how-to/look-after-a-bus.md shows"
-
-_NAMES = "SELECT type, name FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+_MADE_BY = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
 
 
 def checks_of_file(database: Database, *, full: bool = False) -> dict[str, Check]:
@@ -43,7 +38,8 @@ def checks_of_file(database: Database, *, full: bool = False) -> dict[str, Check
         "schema": lambda: _schema(database),
         "pages": lambda: _pages(database, full),
         "references": lambda: _references(database, full),
-        "log": lambda: _log(database),
+        "texts": lambda: _texts(database, full),
+        "log": lambda: check_log(database, full),
     }
     return checks
 
@@ -53,19 +49,29 @@ def _schema(database: Database) -> Finding:
     if found != SCHEMA_VERSION:
         advice = "run 'bus upgrade'" if found < SCHEMA_VERSION else "use a newer ackbus"
         return bad(f"version {found}, and this ackbus knows {SCHEMA_VERSION}", advice)
-    missing = sorted(_wanted() - set(database.rows(_NAMES)))
-    if missing:
-        names = ", ".join(f"{kind} {name}" for kind, name in missing)
-        return bad(f"missing: {names}", _RESTORE)
+    there = {(kind, name): sql for kind, name, sql in database.rows(_MADE_BY)}
+    harmed = sorted(
+        f"{kind} {name} is {'altered' if (kind, name) in there else 'missing'}"
+        for (kind, name), sql in _wanted().items()
+        if _words(there.get((kind, name))) != _words(sql)
+    )
+    if harmed:
+        return bad(", ".join(harmed), REPAIR)
     return ok(f"version {found}, with all its tables")
 
 
-def _wanted() -> set[tuple[str, str]]:
+def _wanted() -> dict[tuple[str, str], str]:
     """Return what a new bus is made of."""
     path = os.path.join(os.path.dirname(__file__), "schema.sql")
     with open(path, encoding="utf-8") as ddl, closing(apsw.Connection(":memory:")) as fresh:
         fresh.execute(ddl.read()).fetchall()
-        return {(str(kind), str(name)) for kind, name in fresh.execute(_NAMES)}
+        return {(str(kind), str(name)): str(sql) for kind, name, sql in fresh.execute(_MADE_BY)}
+
+
+def _words(sql: str | None) -> list[str]:
+    """Return what a statement says, however it is set: an upgrade sets it otherwise."""
+    lines = (sql or "").splitlines()
+    return " ".join(line.partition("--")[0] for line in lines).split()
 
 
 def _pages(database: Database, full: bool) -> Finding:
@@ -74,7 +80,7 @@ def _pages(database: Database, full: bool) -> Finding:
         return ok(f"no damage within {_QUICK_S:g} s of looking; --full reads all of it")
     found = [str(row[0]).replace("\n", " ") for row in rows]
     if found != ["ok"]:
-        return bad(f"damaged: {'; '.join(found)}", _RESTORE)
+        return bad(f"damaged: {'; '.join(found)}", REPAIR)
     return ok("undamaged" if full else "undamaged; --full reads the indexes too")
 
 
@@ -84,8 +90,30 @@ def _references(database: Database, full: bool) -> Finding:
         return ok(f"none broken within {_QUICK_S:g} s of looking; --full looks at all")
     if rows:
         text = f"{len(rows)} rows refer to rows that are not there, the first in {rows[0][0]}"
-        return bad(text, _RESTORE)
+        return bad(text, REPAIR)
     return ok("every row that is referred to is there")
+
+
+def _texts(database: Database, full: bool) -> Finding:
+    """Look for text that is no UTF-8, which SQLite never looks at; messages may hold any."""
+    if not full:
+        return ok("not looked at; --full reads them")
+    names = [name for kind, name in _wanted() if kind == "table" and name != "messages"]
+    harmed = [name for name in sorted(names) if not _is_readable(database, name)]
+    if harmed:
+        return bad(f"text in {', '.join(harmed)} is damaged: it is no UTF-8", REPAIR)
+    return ok("every text is UTF-8")
+
+
+def _is_readable(database: Database, table: str) -> bool:
+    try:
+        for _ in database.connection.execute(f"SELECT * FROM {table}"):
+            pass
+    except UnicodeDecodeError:
+        return False
+    except apsw.Error as error:
+        raise translate(error, database.layout) from error
+    return True
 
 
 def _look(database: Database, sql: str, full: bool) -> list[tuple[object, ...]] | None:
@@ -100,17 +128,3 @@ def _look(database: Database, sql: str, full: bool) -> list[tuple[object, ...]] 
             return None
         except apsw.Error as error:
             raise translate(error, database.layout) from error
-
-
-def _log(database: Database) -> Finding:
-    """Let SQLite move into the file what it can, as any commit would; nobody waits for that."""
-    _, pages, moved = database.rows("PRAGMA wal_checkpoint(PASSIVE)")[0]
-    size = os.stat(database.layout.database + "-wal").st_size / 1024**2
-    text = f"{pages:,} pages not yet reused, {size:,.1f} MiB"
-    if pages - moved < _MANY_PAGES:
-        return ok(text)
-    who = ", ".join(map(str, readers(database.layout.database))) or "a reader"
-    return warn(
-        f"{text}; it grows, since {who} has been reading for long",
-        "let it end its transaction, or end it",
-    )

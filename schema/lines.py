@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from .message import PayloadSource
 
+#: What stands before the payload, which is the last of a line.
+_PAYLOAD = b',"payload":'
+
 
 def message_of_line(line: bytes, blobs: PayloadSource) -> Message:
     """Return the message that a line tells of; `to_line` gives the line back, byte for byte.
@@ -41,6 +44,26 @@ def message_of_line(line: bytes, blobs: PayloadSource) -> Message:
         _raw_headers(fields),
     )
     return Message(row, blobs, line)
+
+
+def payload_as_stored(line: bytes) -> str | None:
+    """Return the text of the payload in such a line, spaced as it is there; None when it has none.
+
+    Raises:
+        ValueError, KeyError: it is another line.
+    """
+    fields: dict[str, Any] = orjson.loads(line)
+    if fields.get("payload_error") == "decode_failed" or "payload" not in fields:
+        return _raw_payload(fields)
+    start = line.find(_PAYLOAD)  # the same words may stand in the headers before it
+    while start >= 0:
+        try:
+            if orjson.loads(line[:start] + b"}").keys() == fields.keys() - {"payload"}:
+                return line[start + len(_PAYLOAD) : -1].decode()
+        except orjson.JSONDecodeError:
+            pass
+        start = line.find(_PAYLOAD, start + 1)
+    return _raw_payload(fields)
 
 
 def _ts_ms(text: str) -> int:

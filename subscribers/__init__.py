@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .jobs import STATES as STATES
     from .jobs import Job as Job
     from .jobs import Jobs as Jobs
+    from .mending import mend as mend
     from .notices import Notices as Notices
     from .pace import Pace as Pace
     from .policy import POLICY_FIELDS as POLICY_FIELDS
@@ -170,6 +171,7 @@ _HOMES = {
     "MAX_LEASE_S": "queue",
     "NeverRetry": "errors",
     "Notices": "notices",
+    "mend": "mending",
     "Outcome": "claims",
     "POLICY_FIELDS": "policy",
     "POLL_LIMIT": "inbox",

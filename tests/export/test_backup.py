@@ -17,7 +17,7 @@ from ackbus.export import Archiver, back_up
 from ackbus.schema import BusUnusable, InvalidInput, Refused
 
 from ..conftest import wait_until
-from ..programs import raw_sql
+from ..programs import raw_sql, run_program
 
 
 def lines(bus: Bus) -> list[bytes]:
@@ -232,3 +232,30 @@ def test_a_backup_restores_a_bus_that_is_really_damaged(
             import_jsonl(restored, file)
         assert lines(restored) == before
     assert raw_sql(bus_dir, "PRAGMA integrity_check") == [["ok"]]
+
+
+ALTER = """
+import sys
+with open(sys.argv[1], "r+b") as file:
+    file.seek(int(sys.argv[2]), 2)
+    file.write(b"altered")
+"""
+
+
+@pytest.mark.parametrize("harm", ["blob", "file"])
+def test_a_copy_that_the_disk_alters_is_no_backup(bus: Bus, tmp_path: Path, harm: str) -> None:
+    """Issue 6, item 4: what was written is read again before the copy gets its name."""
+    bus.publish_many([Draft("note", f"{n}" * 5000, from_agent="ann") for n in range(3)])
+    fresh = tmp_path / "saved.unfinished"
+    altered: list[Path] = []
+
+    def alter(done: int) -> None:
+        blobs = sorted((fresh / "blobs").glob("sha256-*"))
+        if len(blobs) == 2 and not altered:  # another process: this one has the file open
+            altered.append(blobs[0] if harm == "blob" else fresh / "bus.db")
+            run_program(ALTER, altered[0], -4096)
+
+    with pytest.raises(BusUnusable, match="is not what is read"):
+        back_up(bus, tmp_path / "saved", on_progress=alter)
+    assert altered
+    assert list(tmp_path.glob("saved*")) == []

@@ -530,7 +530,7 @@ def test_export_waits_for_a_busy_one_without_reading_its_file(bus: Bus) -> None:
         position, seq = Position(bus.database), 0
         while not done.is_set():
             seq += 1
-            position.set(seq, (0, 0, 0))
+            position.set(seq, (0, 0, 0), 0)
         bus.database.close_thread()
 
     thread = threading.Thread(target=get_on)

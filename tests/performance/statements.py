@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 
 import ackbus.export
+import ackbus.subscribers
 import ackbus.workers
 from ackbus.bus import search_index
 from ackbus.bus.statements import SQL as BUS
@@ -25,6 +26,7 @@ NAMED = {
         "inboxes": INBOXES,
         "work": WORK,
         "views": VIEWS,
+        "mending": Queries(beside=str(ackbus.subscribers.__file__), file="mending.sql"),
         "export": Queries(beside=str(ackbus.export.__file__)),
         "workers": Queries(beside=str(ackbus.workers.__file__)),
     }.items()

@@ -68,6 +68,9 @@ ALLOWED = {
     "search.lacking": "lost segments of the archive, mostly none",
 }
 
+#: What reads all there is, on request: `bus doctor --full`, and a repair, which has the bus alone.
+READS_ALL = ("SELECT * FROM ", "mending.", "bus.catalog_empty", "bus.forget_frames")
+
 #: Each index of the schema, and a statement that needs it, with what it looks for in it.
 INDEXES = {
     "idx_messages_to_seq": ("bus.addressed_to", "to_agent=? AND rowid>?"),
@@ -178,7 +181,8 @@ def test_every_table_is_known_to_grow_or_to_stay_small(used: tuple[Path, Seen]) 
 def test_nothing_scans_or_sorts_what_grows_with_the_log(statements: list[Statement]) -> None:
     """M-16, M-48, K-01, P-14: whatever a bus has done before, an act costs what it did at first."""
     dear = {each.name: each.dear for each in statements if each.dear}
-    assert {name: steps for name, steps in dear.items() if name not in ALLOWED} == {}
+    unexcused = {name: steps for name, steps in dear.items() if not name.startswith(READS_ALL)}
+    assert {name: steps for name, steps in unexcused.items() if name not in ALLOWED} == {}
 
 
 def test_every_exception_is_one(statements: list[Statement]) -> None:

@@ -28,6 +28,7 @@ from ackbus import export as export_room
 from ackbus import subscribers as subscribers_room
 from ackbus.bus import Segment, SegmentMissing
 from ackbus.export import Archiver, back_up
+from ackbus.export.repair.segment_file import read_segment
 from ackbus.schema import checks_of_file, examine
 from ackbus.subscribers import (
     Deliveries,
@@ -287,6 +288,15 @@ def use_doctor(bus: Bus) -> None:
     assert [finding for finding in findings if finding.state == "bad"] == []
 
 
+def use_repair(bus: Bus) -> None:
+    """What a repair does in a new file, once that is made."""
+    (segment,) = bus.archive.segments()
+    frames = read_segment(bus.archive.path(segment)).frames(segment.first_seq)
+    bus.archive.note_again(segment, frames, bus.log.read(upto_seq=segment.last_seq))
+    bus.catalog.recount(bus.log)
+    list(subscribers_room.mend(bus, {"jobs"}))
+
+
 def use_all(directory: Path, folder: Path) -> None:
     """Does everything that the product can do with a bus that is in `directory`."""
     clock = Clock()
@@ -303,3 +313,4 @@ def use_all(directory: Path, folder: Path) -> None:
         use_files(bus, folder)
         use_archive(bus, clock)
         use_doctor(bus)
+        use_repair(bus)

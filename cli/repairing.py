@@ -1,0 +1,52 @@
+"""Repairing a bus, part by part, with what could not be saved of each."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import asdict
+
+from .. import export, subscribers
+from ..schema import BUS_DIRECTORY, BusNotFound
+from . import actions, output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..schema import Mended
+
+
+def repair(directory: str | None, user: bool, backup: str | None, dry_run: bool, json: bool) -> int:
+    """Repair the bus, print a line for each part that was not whole, and return the exit code."""
+    where = _place(directory, user)
+    is_lossy = False
+    count = 0
+    for mended in export.repair_bus(where, backup=backup, dry_run=dry_run, mend=subscribers.mend):
+        count += 1
+        is_lossy = is_lossy or bool(mended.lost)
+        if json:
+            output.json_line(asdict(mended))
+        else:
+            _print(mended)
+        output.flush()
+    if not count and not json:
+        output.line("nothing is damaged; nothing was changed")
+    if dry_run and count:
+        output.note("nothing was changed: leave --dry-run out to repair it")
+    return 1 if is_lossy else 0
+
+
+def _place(directory: str | None, user: bool) -> str:
+    """Return where the bus is, or was: a file that is missing can't be found."""
+    if directory is None and not user:
+        with suppress(BusNotFound):
+            return actions.find(None, False)[0]
+        near = os.path.join(os.getcwd(), BUS_DIRECTORY)
+        if os.path.isdir(near):
+            return near
+    return actions.find(directory, user)[0]
+
+
+def _print(mended: Mended) -> None:
+    output.line(f"saved  {mended.part}: {mended.text}")
+    if mended.lost:
+        output.line(f"LOST   {mended.part}: {mended.lost}")

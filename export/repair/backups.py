@@ -1,0 +1,63 @@
+"""The backup to repair from: the one that is named, or the newest near the bus."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing, suppress
+
+from ...bus import Bus
+from ...schema import AckbusError, BusUnusable, Database, checks_of_file, decode, examine
+from ..backup import MARK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...schema import Layout
+
+
+def open_backup(directory: str) -> Bus:
+    """Open a backup to read in it, and check its file.
+
+    Raises:
+        BusNotFound, BusUnusable: there is none, it is damaged itself, or it is of another ackbus.
+    """
+    database = Database(directory, read_only=True)
+    for finding in examine(checks_of_file(database, full=True)):
+        if finding.state == "bad":
+            database.close()
+            raise BusUnusable(f"the backup in {directory} is damaged: {finding.text}")
+    return Bus(database)
+
+
+def newest_backup(layout: Layout) -> str | None:
+    """Return the newest whole backup of a bus in its project, or beside that; None for none."""
+    for _, directory in sorted(_backups(layout), reverse=True):
+        with suppress(AckbusError), closing(open_backup(directory)):
+            return directory
+    return None
+
+
+def _backups(layout: Layout) -> Iterator[tuple[int, str]]:
+    """Yield when each backup was made, and where it is."""
+    project = os.path.dirname(layout.directory)
+    for folder in (project, os.path.dirname(project)):
+        with suppress(OSError):
+            for name in os.listdir(folder):
+                directory = os.path.join(folder, name)
+                made_at_ms = _made_at_ms(directory, layout.directory)
+                if made_at_ms is not None:
+                    yield made_at_ms, directory
+
+
+def _made_at_ms(directory: str, bus: str) -> int | None:
+    """Return when a directory was made as a backup of a bus; None when it was not."""
+    try:
+        with open(os.path.join(directory, MARK), "rb") as file:
+            mark = decode(file.read(), MARK)
+    except (OSError, AckbusError):
+        return None
+    if not isinstance(mark, dict) or mark.get("of") != bus:
+        return None
+    made_at_ms = mark.get("made_at_ms")
+    return made_at_ms if isinstance(made_at_ms, int) else None

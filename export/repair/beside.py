@@ -1,0 +1,116 @@
+"""What stands beside the bus file: blobs, the export, the index of words."""
+
+from __future__ import annotations
+
+import os
+
+from ...bus import Search
+from ...schema import AckbusError, BlobAltered, BlobMissing, BusUnusable, InvalidInput, Mended, ok
+from ..conflict_markers import ConflictMarkers, refuse_markers
+from ..exporter import Exporter
+from ..health import checks
+from ..parts import index_file
+from ..position import Position
+from ..replaced import exported_files
+from .alone import ASIDE, set_aside
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...bus import Bus
+
+#: How many names of blobs a line has.
+_NAMED = 5
+
+#: What the checks of the export are called.
+_EXPORT = ("bus.jsonl", "export")
+
+
+def mend_blobs(bus: Bus, saved: Bus | None, stamp: str, dry_run: bool) -> Iterator[Mended]:
+    """Bring altered and missing blobs back from a backup."""
+    back, lost = [], []
+    for ref in bus.log.named_blobs():
+        if _is_whole(bus, ref):
+            continue
+        if saved is None or not _is_whole(saved, ref):
+            lost.append(ref)
+            continue
+        back.append(ref)
+        if not dry_run:
+            _bring_back(bus, saved, ref, stamp)
+    if back or lost:
+        yield Mended("blobs", f"{len(back)} are those of the backup again", _names(lost))
+
+
+def _is_whole(bus: Bus, ref: str) -> bool:
+    try:
+        bus.blobs.verify(ref)
+    except (BlobMissing, BlobAltered, BusUnusable, InvalidInput):
+        return False
+    return True
+
+
+def _bring_back(bus: Bus, saved: Bus, ref: str, stamp: str) -> None:
+    path = os.path.join(bus.layout.blobs, ref)
+    if os.path.lexists(path):
+        set_aside(path, stamp)
+    bus.blobs.put(saved.blobs.read(ref))
+
+
+def _names(refs: list[str]) -> str:
+    more = f" and {len(refs) - _NAMED} more" if len(refs) > _NAMED else ""
+    return ", ".join(refs[:_NAMED]) + more
+
+
+def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
+    """Write the export anew where it is not what the log gives."""
+    files = exported_files(bus.layout.jsonl)
+    was_exported = bool(files) or Position(bus.database).get() > 0
+    if not was_exported or _is_as_the_log(bus):
+        return
+    try:
+        for path in files:
+            with open(path, "rb") as file:
+                refuse_markers(file)
+    except ConflictMarkers as error:
+        yield Mended("bus.jsonl", f"is left to you: {error}", "")
+        return
+    if dry_run:
+        yield Mended("bus.jsonl", "is to be written anew")
+        return
+    aside = [set_aside(path, stamp) for path in (*files, *index_file(bus.layout.directory))]
+    try:
+        count = Exporter(bus).export_once()
+    except AckbusError as error:
+        yield Mended("bus.jsonl", f"can't be written: {error}", "nothing that the log has")
+        return
+    kept = f"; what was there is in *{ASIDE}{stamp}, with {_strange(bus, aside)}" if aside else ""
+    yield Mended("bus.jsonl", f"was written anew, {count:,} lines{kept}")
+
+
+def _is_as_the_log(bus: Bus) -> bool:
+    found = checks(bus, full=True)
+    return all(found[name]().state == ok("").state for name in _EXPORT)
+
+
+def _strange(bus: Bus, files: list[str]) -> str:
+    """Say how many lines of other files are no lines of the log."""
+    own = {message.to_line() for message in bus.log.read()}
+    count = 0
+    for path in files:
+        if ".jsonl" in path:
+            with open(path, "rb") as file:
+                count += sum(line.rstrip(b"\n") not in own for line in file)
+    return f"{count:,} lines that the log has not; what of them is whole 'bus import' brings in"
+
+
+def mend_search(bus: Bus, dry_run: bool) -> Iterator[Mended]:
+    """Empty a damaged index of words: the next search makes it again."""
+    if not os.path.exists(bus.layout.search):
+        return
+    search = Search(bus)
+    if search.damage(full=True):
+        if not dry_run:
+            search.begin_anew()
+        yield Mended("search.db", "is made again of the log at the next search")

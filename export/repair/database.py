@@ -1,0 +1,151 @@
+"""A new bus file, of all that the damaged one, the export and a backup still have."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from ...blobs import BlobStore
+from ...schema import Layout, Mended, NewFile, parts_of_a_bus, ranges, read_into
+from ..position import crc_in_mark
+from .alone import damaged_files
+from .exported import Exported, whole_export
+from .messages import Merger
+from .segment_file import read_segment, segment_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...bus import Bus
+    from ...schema import Recovered
+    from .messages import Merged
+
+#: How many seqs and tokens are left out where the newest that were given may be lost: more than
+#: are given between two copies of the write-ahead log into the file.
+GAP = 1_000_000
+
+#: What is not taken from a backup: messages go one by one, and the rest is made of others or was
+#: true of one moment alone.
+_NOT_FROM_BACKUP = {"messages", "sqlite_sequence", "loops", "catalog", "catalog_blocks"}
+_NOT_FROM_BACKUP |= {"catalog_state", "export_state"}
+
+#: What is told of with the messages, or is made again of the log without a loss.
+_NOT_TOLD = {"messages", "sqlite_sequence", "catalog", "catalog_blocks", "catalog_state"}
+
+
+class DatabaseMaker:
+    """Makes the new file.
+
+    Args:
+        layout: the damaged bus.
+        backup: an earlier copy of it, if there is one.
+    """
+
+    def __init__(self, layout: Layout, backup: Bus | None) -> None:
+        self._layout = layout
+        self._backup = backup
+        self._tables = parts_of_a_bus().tables
+        #: Whether the catalog must be counted again.
+        self.lacks_catalog = False
+        #: The tables that have lost rows.
+        self.lossy: set[str] = set()
+
+    def make(self, path: str) -> Iterator[Mended]:
+        """Make the new file, and tell of each part of it.
+
+        Raises:
+            BusUnusable: the damaged file is of an older ackbus.
+        """
+        with closing(NewFile(path)) as new:
+            found = read_into(new, *damaged_files(self._layout))
+            self.lossy = {name for name, table in found.tables.items() if not table.is_whole}
+            catalog = ("catalog", "catalog_blocks", "catalog_state")
+            self.lacks_catalog = not self.lossy.isdisjoint(catalog)
+            if self.lacks_catalog:
+                new.empty(*catalog)
+            filled = self._fill(new, found)
+            self._take_archived_ids(new)
+            merged, newest = self._merge(new)
+            new.finish(gap=0 if found.is_newest else GAP, at_least=newest)
+            yield self._messages(new, found, merged)
+            yield from self._others(new, filled)
+
+    def _fill(self, new: NewFile, found: Recovered) -> dict[str, int]:
+        """Add rows of the backup to tables that have lost some; return how many to which."""
+        if self._backup is None:
+            return {}
+        filled = {}
+        for name, table in self._tables.items():
+            if found.tables[name].is_whole or name in _NOT_FROM_BACKUP:
+                continue
+            rows = self._backup.database.rows(f"SELECT {', '.join(table.columns)} FROM {name}")
+            filled[name] = sum(new.add_row(table, row) for row in rows)
+        return filled
+
+    def _take_archived_ids(self, new: NewFile) -> None:
+        """Let whole segments say which ids are in them: no index could tell of an altered one."""
+        for path in segment_files(self._layout):
+            found = read_segment(path)
+            if found.is_whole and found.lines:
+                new.set_archived_ids({message.seq: message.id for message in found.messages()})
+
+    def _merge(self, new: NewFile) -> tuple[Merged, int]:
+        """Bring in the messages of other copies; return what came, and the highest seq seen."""
+        blobs = BlobStore(self._layout.blobs)
+        exported = Exported(self._layout, blobs, as_exported(new, self._layout))
+        state = new.row("SELECT last_seq FROM archive_state") or (0,)
+        archived_upto = int(str(state[0]))
+        merger = Merger(new, blobs, self._backup, archived_upto)
+        merger.take_exported(exported)
+        merger.take_backup()
+        newest = 0 if merger.merged.foreign else exported.newest_seq()
+        saved = self._backup.log.newest_seq() if self._backup else 0
+        return merger.merged, max(newest, saved)
+
+    def _messages(self, new: NewFile, found: Recovered, merged: Merged) -> Mended:
+        count = new.count("messages")
+        saved = set(merged.from_export) | set(merged.from_backup)
+        lost = {seq: id for seq, id in found.lost.items() if not new.has_message(seq)}
+        told = [f"{count:,} saved, {count - len(saved):,} of them from the damaged file"]
+        for seqs, source in ((merged.from_export, "bus.jsonl"), (merged.from_backup, "the backup")):
+            told += [f"{ranges(seqs)} from {source}"] if seqs else []
+        if merged.corrected:
+            told.append(f"{ranges(merged.corrected)} put right from another copy")
+        if merged.foreign:
+            told.append(
+                f"{merged.foreign} lines of bus.jsonl are of another log: 'bus import' them"
+            )
+        return Mended("messages", "; ".join(told), _lost_messages(lost, found, merged))
+
+    def _others(self, new: NewFile, filled: dict[str, int]) -> Iterator[Mended]:
+        names = sorted(self.lossy - _NOT_TOLD)
+        if names:
+            counts = {name: new.count(name) for name in names if not name.endswith("_state")}
+            told = [f"{count:,} of {name}" for name, count in counts.items() if count]
+            told += [
+                f"{n:,} of {name} as the backup had them"
+                for name, n in filled.items()
+                if n and name in counts
+            ]
+            lost = f"others, if there were any, of {', '.join(names)}"
+            yield Mended("tables", f"rows: {', '.join(told) or 'none'}", lost)
+
+
+def as_exported(new: NewFile, layout: Layout) -> frozenset[str]:
+    """Return `bus.jsonl` if it has the checksum that the damaged file has noted of it."""
+    mark = new.row("SELECT value FROM meta WHERE key = 'export_mark'") or ("",)
+    return whole_export(layout.jsonl, crc_in_mark(str(mark[0]).split(" ")))
+
+
+def _lost_messages(lost: dict[int, str], found: Recovered, merged: Merged) -> str:
+    told = []
+    if lost:
+        names = ", ".join(f"{seq} ({id})" for seq, id in sorted(lost.items())[:20])
+        told.append(f"{len(lost):,} messages: {names}{' …' if len(lost) > 20 else ''}")
+    elif not found.tables["messages"].is_whole and not (merged.from_export or merged.from_backup):
+        told.append("others, if there were any")
+    if not found.is_newest:
+        told.append("what was committed last, if it was nowhere else")
+    if merged.uncertain:
+        told.append(f"what is right of {ranges(merged.uncertain)}, which bus.jsonl has otherwise")
+    return "; ".join(told)

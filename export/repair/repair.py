@@ -1,0 +1,191 @@
+"""Repairing a bus: a new file beside the damaged one, checked, and only then in its place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import closing, contextmanager
+
+import apsw
+
+from ...bus import Bus
+from ...schema import (
+    BusNotFound,
+    BusUnusable,
+    Database,
+    Draft,
+    Layout,
+    Mended,
+    checks_of_file,
+    examine,
+    keep_out_of_git,
+)
+from .alone import alone, damaged_files, put_in_place
+from .archive import is_well, mend_archive
+from .backups import newest_backup, open_backup
+from .beside import mend_blobs, mend_export, mend_search
+from .database import DatabaseMaker
+from .differences import differences
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    #: Mends what the rooms above own; is told which tables have lost rows.
+    Mend = Callable[[Bus, Collection[str]], Iterator[Mended]]
+
+#: Where the new file is made, in the bus directory: a bus directory of its own.
+_WORKSHOP = "repair.new"
+
+#: The type of the message that tells everybody of a repair, and who it is from.
+REPAIRED, _DOCTOR = "bus.repaired", "bus-doctor"
+
+
+def repair_bus(
+    directory: str | os.PathLike[str],
+    *,
+    backup: str | os.PathLike[str] | None = None,
+    dry_run: bool = False,
+    mend: Mend = lambda bus, lossy: iter(()),
+) -> Iterator[Mended]:
+    """Bring a damaged bus back from what is intact, and tell of each part that needed it.
+
+    The damaged file is read and never written. What is in it, in `bus.jsonl` and in a backup goes
+    into a new file, with the seqs and ids that it had; that is checked from end to end, and takes
+    the place of the damaged one, which is kept beside it under another name. Damaged blobs,
+    segments and exports follow. Nothing is done to what is whole. Safe to repeat after a crash.
+
+    Args:
+        directory: the bus directory.
+        backup: a copy that `bus backup` made; None looks for one near the bus.
+        dry_run: make the new file, tell of it, and leave everything as it is.
+        mend: what the rooms above know to mend in it; it is told which tables have lost rows.
+
+    Raises:
+        BusNotFound: there is nothing of a bus.
+        Refused: another process has the bus open.
+        BusUnusable: the bus is of an older ackbus, or the new file can't be written.
+    """
+    layout = Layout(directory)
+    _refuse_nothing(layout)
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    found = os.fspath(backup) if backup is not None else newest_backup(layout)
+    with _opened(found) as saved:
+        if _needs_new_file(layout):
+            if saved is not None:
+                yield Mended("backup", f"what is lost was looked for in {found}")
+            yield from _with_new_file(layout, saved, stamp, dry_run, mend)
+            if dry_run:
+                return
+        with closing(Bus.open(layout.directory, read_only=dry_run)) as bus:
+            yield from _beside(bus, saved, stamp, dry_run)
+            yield from mend_export(bus, stamp, dry_run)
+            yield from mend_search(bus, dry_run)
+
+
+def _beside(bus: Bus, saved: Bus | None, stamp: str, dry_run: bool) -> Iterator[Mended]:
+    """Mend what the messages need; a dry run tells of it."""
+    yield from mend_archive(bus, saved, stamp, dry_run)
+    yield from mend_blobs(bus, saved, stamp, dry_run)
+
+
+def _refuse_nothing(layout: Layout) -> None:
+    copies = (*damaged_files(layout), layout.jsonl) if os.path.isdir(layout.directory) else ()
+    if not any(map(os.path.exists, copies)):
+        raise BusNotFound(f"nothing of a bus is in {layout.directory}; there is nothing to repair")
+
+
+@contextmanager
+def _opened(backup: str | None) -> Iterator[Bus | None]:
+    if backup is None:
+        yield None
+        return
+    with closing(open_backup(backup)) as saved:
+        yield saved
+
+
+def _needs_new_file(layout: Layout) -> bool:
+    """Whether the file is damaged, or another copy of its messages differs from it."""
+    try:
+        with closing(Database(layout.directory, read_only=True, any_version=True)) as database:
+            findings = list(examine(checks_of_file(database, full=True)))
+            if any(finding.state == "bad" for finding in findings):
+                return True
+            bus = Bus(database)
+            return _has_wrong_ids(bus) or bool(differences(bus).in_log)
+    except (BusUnusable, BusNotFound):
+        return True
+
+
+def _has_wrong_ids(bus: Bus) -> bool:
+    """Whether the ids of an archived segment are not those that it has."""
+    whole = (each for each in bus.archive.segments() if bus.archive.state_of(each) == "ok")
+    return not all(is_well(bus, segment) for segment in whole)
+
+
+def _with_new_file(
+    layout: Layout,
+    saved: Bus | None,
+    stamp: str,
+    dry_run: bool,
+    mend: Mend,
+) -> Iterator[Mended]:
+    with alone(layout), _workshop(layout) as workshop:
+        maker = DatabaseMaker(layout, saved)
+        try:
+            told = list(maker.make(workshop.database))
+        except apsw.Error as error:
+            where = workshop.directory
+            raise BusUnusable(f"no new file can be made in {where}: {error}") from error
+        with closing(Bus.open(workshop.directory, durability="full")) as bus:
+            told += _beside(bus, saved, stamp, dry_run)
+            if maker.lacks_catalog:
+                bus.catalog.recount(bus.log)
+            told += mend(bus, maker.lossy)
+            if told:
+                _tell_the_log(bus, told)
+            bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+            _check(bus)
+        if dry_run:
+            yield from told
+            return
+        aside = put_in_place(layout, workshop.database, stamp)
+    kept = f"; the damaged one is {os.path.basename(aside)}" if aside else ""
+    yield from told
+    yield Mended("file", f"a new bus.db is in its place, checked from end to end{kept}")
+
+
+@contextmanager
+def _workshop(layout: Layout) -> Iterator[Layout]:
+    """Give a bus directory for the new file, with the blobs and the archive of the damaged one."""
+    keep_out_of_git(layout, f"{_WORKSHOP}/")
+    keep_out_of_git(layout, "*.damaged-*")
+    workshop = Layout(os.path.join(layout.directory, _WORKSHOP))
+    shutil.rmtree(workshop.directory, ignore_errors=True)  # of a process that died here
+    os.makedirs(workshop.directory, mode=0o700)
+    try:
+        for name in ("blobs", "archive"):
+            os.makedirs(os.path.join(layout.directory, name), mode=0o700, exist_ok=True)
+            os.symlink(os.path.join("..", name), os.path.join(workshop.directory, name))
+        yield workshop
+    finally:
+        shutil.rmtree(workshop.directory, ignore_errors=True)
+
+
+def _tell_the_log(bus: Bus, told: list[Mended]) -> None:
+    """Let a message to all say what was lost; so the newest seq is also that of a message."""
+    parts = [
+        {"part": each.part, "done": each.text} | ({"lost": each.lost} if each.lost else {})
+        for each in told
+    ]
+    record = Draft(REPAIRED, {"parts": parts}, from_agent=_DOCTOR)
+    bus.log.append([record])
+
+
+def _check(bus: Bus) -> None:
+    for finding in examine(checks_of_file(bus.database, full=True)):
+        if finding.state == "bad":
+            raise BusUnusable(
+                f"the new file is not whole ({finding.check}: {finding.text}); nothing was changed"
+            )

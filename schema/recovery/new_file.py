@@ -1,0 +1,202 @@
+"""A new bus file, made of rows that were saved. The rules of the tables refuse what is no row.
+
+Triggers come last: they guard a bus in use, and would draw new tokens for leases that have theirs.
+"""
+
+from __future__ import annotations
+
+import os
+
+import apsw
+
+from ..broken_text import rows_with_broken_text
+from .records import BrokenText
+from .tables import parts_of_a_bus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from .records import Value
+    from .tables import Table
+
+#: What a row may fail by.
+_REFUSALS = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, OverflowError)
+
+#: Each table with numbers that are never given twice, and where these stand.
+_NUMBERED = {
+    "messages": (
+        "SELECT max(seq) FROM messages",
+        "SELECT max(seq) FROM jobs",
+        "SELECT max(seq) FROM deliveries",
+        "SELECT max(seq) FROM archived_ids",
+        "SELECT max(last_seq) FROM archive_segments",
+    ),
+    "claims": ("SELECT max(token) FROM claims",),
+}
+
+_TOKENS = """
+UPDATE fencing SET last_token = max(last_token,
+  ifnull((SELECT max(token) FROM task_claims), 0),
+  ifnull((SELECT max(token) FROM reservations), 0)) + ?
+"""
+
+#: Above all numbers that can be given out: one that is greater was never given.
+_MAX_NUMBER = 2**53
+
+
+class NewFile:
+    """A file that is being filled.
+
+    Args:
+        path: where to; nothing may be there.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._parts = parts_of_a_bus()
+        self._connection = apsw.Connection(path)
+        os.chmod(path, 0o600)
+        self._connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        self._connection.execute("BEGIN")
+        for table in self._parts.tables.values():
+            if table.name != "sqlite_sequence":
+                self._connection.execute(table.sql)
+        self._connection.execute("DELETE FROM sqlite_sequence")
+
+    def add(self, table: Table, rows: Iterable[tuple[int, Sequence[Value]]]) -> tuple[int, int]:
+        """Add rows as they were stored: the first with a key stays.
+
+        Returns:
+            How many were added, and how many were not.
+        """
+        added = refused = 0
+        for rowid, values in rows:
+            row = list(values)
+            is_row = len(row) == len(table.columns)
+            if is_row and table.alias is not None:
+                is_row = row[table.alias] is None
+                row[table.alias] = rowid
+            if is_row and self.add_row(table, row):
+                added += 1
+            else:
+                refused += 1
+        return added, refused
+
+    def add_row(self, table: Table, row: Sequence[Value]) -> bool:
+        """Add one row, with all its columns in the order of the table; say whether it is new.
+
+        Other programs may publish text that is no UTF-8; elsewhere it is damage.
+        """
+        if table.name != "messages" and any(isinstance(each, BrokenText) for each in row):
+            return False
+        places = ", ".join(
+            "CAST(? AS TEXT)" if isinstance(each, BrokenText) else "?" for each in row
+        )
+        columns = ", ".join(table.columns)
+        if table.name == "sqlite_sequence":
+            return self._add_number(*row)
+        try:
+            self._connection.execute(
+                f"INSERT OR IGNORE INTO {table.name} ({columns}) VALUES ({places})", row
+            )
+        except _REFUSALS:
+            return False
+        return self._connection.changes() > 0
+
+    def _add_number(self, name: Value, number: Value) -> bool:
+        """Add the last number of a table, if it can be one; SQLite has no rule for it."""
+        if name not in _NUMBERED or not isinstance(number, int) or not 0 < number < _MAX_NUMBER:
+            return False
+        self._connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
+        self._connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, number))
+        return True
+
+    def row(self, sql: str, values: tuple[object, ...] = ()) -> tuple[Value, ...] | None:
+        """Return the first row of a query, or None."""
+        try:
+            found: list[Any] = self._connection.execute(sql, values).fetchall()
+        except UnicodeDecodeError:
+            found = rows_with_broken_text(self._connection, sql, values)
+        return found[0] if found else None
+
+    def replace(self, table: Table, row: Sequence[Value]) -> bool:
+        """Put a row in the place of the one with its key; say whether the rules allow it."""
+        places = ", ".join("?" * len(row))
+        self._connection.execute("SAVEPOINT one")
+        try:
+            key = table.columns[0]
+            self._connection.execute(f"DELETE FROM {table.name} WHERE {key} = ?", (row[0],))
+            self._connection.execute(f"INSERT INTO {table.name} VALUES ({places})", row)
+        except _REFUSALS:
+            self._connection.execute("ROLLBACK TO one; RELEASE one")
+            return False
+        self._connection.execute("RELEASE one")
+        return True
+
+    def empty(self, *names: str) -> None:
+        """Take all rows out of tables."""
+        for name in names:
+            self._connection.execute(f"DELETE FROM {name}")
+
+    def has_message(self, seq: int) -> bool:
+        """Whether a message is in the new file, or known to be archived."""
+        found = self.row(
+            "SELECT 1 FROM messages WHERE seq = ?1 UNION SELECT 1 FROM archive_state"
+            " WHERE last_seq >= ?1",
+            (seq,),
+        )
+        return found is not None
+
+    def set_archived_ids(self, ids: Mapping[int, str]) -> None:
+        """Let the ids of archived messages be those that their segment has, by seq."""
+        run = self._connection.execute
+        run("DELETE FROM archived_ids WHERE seq BETWEEN ? AND ?", (min(ids), max(ids)))
+        for seq, id in ids.items():
+            run(
+                "INSERT OR IGNORE INTO archived_ids (id, seq) SELECT ?1, ?2"
+                " WHERE NOT EXISTS (SELECT 1 FROM messages WHERE seq = ?2)",
+                (id, seq),
+            )
+
+    def count(self, name: str) -> int:
+        """Return how many rows a table has."""
+        found: int = self._connection.execute(f"SELECT count(*) FROM {name}").get
+        return found
+
+    def finish(self, *, gap: int, at_least: int) -> None:
+        """Add what a new bus has, let the numbers go on, and commit, onto the disk.
+
+        Args:
+            gap: how many numbers to leave out, which may have been given by what is lost.
+            at_least: the highest seq that was seen elsewhere.
+        """
+        run = self._connection.execute
+        for name, rows in self._parts.rows.items():
+            for row in rows:
+                places = ", ".join("?" * len(row))
+                run(f"INSERT OR IGNORE INTO {name} VALUES ({places})", row)
+        run("UPDATE meta SET value = ? WHERE key = 'schema_version'", self._version())
+        for name, queries in _NUMBERED.items():
+            self._count_on(name, queries, gap, at_least if name == "messages" else 0)
+        run(_TOKENS, (gap,))
+        for sql in self._parts.others:
+            run(sql)
+        run("COMMIT")
+        run("PRAGMA journal_mode = WAL").fetchall()
+
+    def _version(self) -> tuple[object, ...]:
+        return next(row[1:] for row in self._parts.rows["meta"] if row[0] == "schema_version")
+
+    def _count_on(self, name: str, queries: Sequence[str], gap: int, at_least: int) -> None:
+        run = self._connection.execute
+        stored = self.row("SELECT max(seq) FROM sqlite_sequence WHERE name = ?", (name,))
+        seen = [at_least, *(row[0] for row in [stored, *map(self.row, queries)] if row)]
+        last = max(number for number in seen if isinstance(number, int) and number < _MAX_NUMBER)
+        run("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
+        if last + gap:
+            run("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, last + gap))
+
+    def close(self) -> None:
+        """Close the file; what was not finished is of no use."""
+        self._connection.close()

@@ -1,0 +1,196 @@
+"""Rows out of the cells of one page: https://sqlite.org/fileformat2.html has their form.
+
+Nothing that stands in a page is believed: a cell that can't be read is counted, and those around it
+are read on.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Value = None | int | float | str | bytes
+
+    #: The rowid (0 in an index) and the values of a row.
+    Row = tuple[int, list[Value]]
+
+#: The kinds of pages, by their first byte.
+INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 2, 5, 10, 13
+
+KINDS = frozenset((INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF))
+
+#: Where the header of page 1 begins: that of the file is before it.
+_FIRST_PAGE_START = 100
+
+#: How many bytes the serial types 0 to 9 of a record take.
+_SIZES = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0)
+
+#: A longer row than any that SQLite stores, in bytes.
+_MAX_ROW = 1_000_000_000
+
+
+class BrokenText(bytes):
+    """Text that is no UTF-8: another program stored it, or it is damaged."""
+
+
+class Damaged(Exception):
+    """A cell, or a page, makes no sense."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a tree.
+
+    Attributes:
+        number: which one.
+        kind: one of `KINDS`.
+        data: its bytes.
+        cells: where its cells begin.
+        last_child: the child behind its last cell; 0 in a leaf.
+    """
+
+    number: int
+    kind: int
+    data: bytes
+    cells: tuple[int, ...]
+    last_child: int
+
+    @property
+    def is_interior(self) -> bool:
+        """Whether it has pages below it."""
+        return self.kind in (INDEX_INTERIOR, TABLE_INTERIOR)
+
+    def children(self) -> Iterator[int]:
+        """Yield the pages below it."""
+        if self.is_interior:
+            for start in self.cells:
+                yield int.from_bytes(self.data[start : start + 4])
+            yield self.last_child
+
+
+def page_of(number: int, data: bytes) -> Page:
+    """Return a page of a tree.
+
+    Raises:
+        Damaged: it is none.
+    """
+    start = _FIRST_PAGE_START if number == 1 else 0
+    header = data[start : start + 12]
+    if len(header) < 12 or header[0] not in KINDS:
+        raise Damaged(f"page {number} is none of a tree")
+    is_interior = header[0] in (INDEX_INTERIOR, TABLE_INTERIOR)
+    begin = start + (12 if is_interior else 8)
+    count = int.from_bytes(header[3:5])
+    if begin + 2 * count > len(data):
+        raise Damaged(f"page {number} has no room for {count} cells")
+    cells = struct.unpack_from(f">{count}H", data, begin)
+    last_child = int.from_bytes(header[8:12]) if is_interior else 0
+    return Page(number, header[0], data, cells, last_child)
+
+
+def row_at(page: Page, start: int, read_page: Callable[[int], bytes]) -> Row:
+    """Return the row in a cell; that of a long one goes on in other pages.
+
+    Raises:
+        Damaged: it makes no sense.
+    """
+    data = page.data
+    if not 8 <= start < len(data):
+        raise Damaged("a cell is outside its page")
+    try:
+        if page.kind == INDEX_INTERIOR:
+            start += 4
+        size, start = _varint(data, start)
+        rowid = 0
+        if page.kind == TABLE_LEAF:
+            rowid, start = _varint(data, start)
+        payload = _payload(data, start, size, page.kind == TABLE_LEAF, read_page)
+        return _signed(rowid), _values(payload)
+    except (IndexError, struct.error) as error:
+        raise Damaged("a cell ends outside its page") from error
+
+
+def _payload(
+    data: bytes, start: int, size: int, is_table: bool, read_page: Callable[[int], bytes]
+) -> bytes:
+    usable = len(data)
+    if size > _MAX_ROW:
+        raise Damaged(f"a row of {size} bytes")
+    most = usable - 35 if is_table else (usable - 12) * 64 // 255 - 23
+    local = size
+    if size > most:
+        least = (usable - 12) * 32 // 255 - 23
+        local = least + (size - least) % (usable - 4)
+        local = local if local <= most else least
+    if start + local > usable:
+        raise Damaged("a row ends outside its page")
+    pieces = [data[start : start + local]]
+    lacking = size - local
+    following = int.from_bytes(data[start + local : start + local + 4]) if lacking else 0
+    while lacking > 0:
+        page = read_page(following)
+        if len(page) != usable:
+            raise Damaged("the rest of a row is not in the file")
+        following = int.from_bytes(page[:4])
+        pieces.append(page[4 : 4 + lacking])
+        lacking -= usable - 4
+    if following:
+        raise Damaged("the rest of a row is longer than the row")
+    return b"".join(pieces)
+
+
+def _values(payload: bytes) -> list[Value]:
+    header_bytes, at = _varint(payload, 0)
+    if header_bytes > len(payload):
+        raise Damaged("a row whose header is longer than the row")
+    kinds = []
+    while at < header_bytes:
+        kind, at = _varint(payload, at)
+        kinds.append(kind)
+    values: list[Value] = []
+    for kind in kinds:
+        size = (kind - 12) // 2 if kind >= 12 else _SIZES[kind]
+        values.append(_value(kind, payload[at : at + size]))
+        at += size
+    if at != len(payload):
+        raise Damaged("a row that is not as long as its values")
+    return values
+
+
+def _value(kind: int, data: bytes) -> Value:
+    if kind == 0:
+        return None
+    if kind in (8, 9):
+        return kind - 8
+    if kind == 7:
+        number: float = struct.unpack(">d", data)[0]
+        return number
+    if kind < 7:
+        return int.from_bytes(data, signed=True)
+    if kind < 12:
+        raise Damaged("a value of no known kind")
+    if kind % 2 == 0:
+        return data
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return BrokenText(data)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number of variable length, and where it ends."""
+    number = 0
+    for place in range(at, at + 8):
+        byte = data[place]
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            return number, place + 1
+    return number << 8 | data[at + 8], at + 9
+
+
+def _signed(number: int) -> int:
+    return number - 2**64 if number >= 2**63 else number

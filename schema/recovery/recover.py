@@ -1,0 +1,110 @@
+"""All rows of a damaged bus file, brought into a new one."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+
+from ..database import SCHEMA_VERSION
+from ..errors import BusUnusable
+from .damage import lost_messages
+from .pages import Pages
+from .salvage import Salvage
+from .tables import parts_of_a_bus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .new_file import NewFile
+    from .tables import Table
+
+#: A table that no older version of a bus has.
+_NEWEST_TABLE = "reservations"
+
+
+@dataclass(frozen=True, slots=True)
+class TableFound:
+    """What became of the rows of a table.
+
+    Attributes:
+        rows: how many are in the new file.
+        refused: how many were read, and are no rows of that table.
+        is_whole: whether nothing of it is known to be lost.
+    """
+
+    rows: int
+    refused: int
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was read of a damaged file.
+
+    Attributes:
+        tables: each table, by name.
+        lost: the ids of messages that the file had once, and that can't be read, by seq.
+        is_newest: whether nothing that was committed last can be missing without a trace.
+        dead_pages: how many pages hold rows of no table that is known.
+    """
+
+    tables: dict[str, TableFound]
+    lost: dict[int, str]
+    is_newest: bool
+    dead_pages: int
+
+
+def read_into(new: NewFile, database: str, log: str) -> Recovered:
+    """Bring the rows of a damaged file and its write-ahead log into a new file.
+
+    Raises:
+        BusUnusable: the file is of an older ackbus.
+    """
+    tables = parts_of_a_bus().tables
+    with closing(_pages(database, log, tables)) as pages:
+        salvage = Salvage(pages, tables)
+        _refuse_older(salvage)
+        found = {}
+        for table in tables.values():
+            added, refused = new.add(table, salvage.rows(table.name))
+            is_whole = salvage.is_whole(table.name) and not refused
+            found[table.name] = TableFound(added, refused, is_whole)
+        there = (seq for seq, _ in salvage.rows("messages"))
+        lost = {} if found["messages"].is_whole else lost_messages(salvage, there)
+        counters = all(found[name].is_whole for name in ("sqlite_sequence", "fencing"))
+        is_newest = counters and not pages.log.is_empty and _is_whole(pages)
+        return Recovered(found, lost, is_newest, salvage.without_owner)
+
+
+def _pages(database: str, log: str, tables: dict[str, Table]) -> Pages:
+    """Return the pages as they were last, also behind what is damaged in the log.
+
+    Unless it is a power loss that took the end of a log: what is behind it then is of transactions
+    that never were, and others have been given their numbers.
+    """
+    pages = Pages(database, log)
+    if _is_whole(pages):
+        return pages
+    before = Pages(database, log, whole_log=False)
+    earlier, later = (_ids(Salvage(each, tables)) for each in (before, pages))
+    is_other = any(later.get(seq, id) != id for seq, id in earlier.items())
+    (pages if is_other else before).close()
+    return before if is_other else pages
+
+
+def _is_whole(pages: Pages) -> bool:
+    return pages.log.is_header_whole and not pages.log.damaged()
+
+
+def _ids(salvage: Salvage) -> dict[int, object]:
+    return {seq: values[1] for seq, values in salvage.rows("messages") if len(values) > 1}
+
+
+def _refuse_older(salvage: Salvage) -> None:
+    versions = [v[1] for _, v in salvage.rows("meta") if v[:1] == ["schema_version"]]
+    version = str(versions[0]) if versions else ""
+    is_older = version.isdecimal() and int(version) < SCHEMA_VERSION
+    if is_older and not salvage.is_whole(_NEWEST_TABLE):
+        raise BusUnusable(
+            f"the damaged file has schema version {version}, and only version {SCHEMA_VERSION} can"
+            " be repaired; put a backup in its place"
+        )

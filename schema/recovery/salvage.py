@@ -1,0 +1,216 @@
+"""The rows of a damaged database: what the trees still lead to, and what they have lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .pages import BELOW, FREE, ROOT, Pages
+from .records import (
+    INDEX_LEAF,
+    TABLE_INTERIOR,
+    TABLE_LEAF,
+    Damaged,
+    Page,
+    page_of,
+    row_at,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .records import Row
+    from .tables import Table
+
+#: The table of all tables, whose first page is the first of the file.
+_SCHEMA = "sqlite_schema"
+
+#: How many values a row of it has: type, name, table, first page, SQL.
+_SCHEMA_COLUMNS = 5
+
+#: More levels than a tree has.
+_MAX_DEPTH = 30
+
+
+@dataclass(slots=True)
+class Tree:
+    """One table or index, as far as it can be read.
+
+    Attributes:
+        name: its name.
+        pages: the numbers of the pages that are its own.
+        holes: how many pages or cells of it can't be read.
+    """
+
+    name: str
+    pages: list[int] = field(default_factory=list)
+    holes: int = 0
+
+
+class Salvage:
+    """All trees of a database.
+
+    Args:
+        pages: its pages.
+        tables: the tables that it should have, by name.
+
+    Attributes:
+        trees: what was found, by name.
+        without_owner: how many pages belong to a tree, and to none that is known.
+    """
+
+    def __init__(self, pages: Pages, tables: Mapping[str, Table]) -> None:
+        self._pages = pages
+        self._tables = tables
+        self._owner: dict[int, str] = {}
+        self._claimed: dict[int, str] = {}
+        self.trees: dict[str, Tree] = {}
+        self.without_owner = 0
+        self._free = pages.free()
+        self._walk(_SCHEMA, 1)
+        if self.trees[_SCHEMA].holes:
+            self._adopt(only=_SCHEMA)
+        for name, root in self._roots().items():
+            self._walk(name, root)
+        if any(tree.holes for tree in self.trees.values()):
+            self._adopt()
+
+    def rows(self, name: str) -> Iterator[Row]:
+        """Yield the rows of a table or index, those that were written last first.
+
+        Where a page is an older one than it should be, a row may come twice.
+        """
+        tree = self.trees.get(name)
+        if tree is None:
+            return
+        for number in sorted(tree.pages, key=self._pages.age, reverse=True):
+            page = self._page(number)
+            if page is None or page.kind == TABLE_INTERIOR:
+                continue
+            for start in page.cells:
+                try:
+                    yield row_at(page, start, self._pages.read)
+                except Damaged:
+                    tree.holes += 1
+
+    def is_whole(self, name: str) -> bool:
+        """Whether nothing of a table is known to be lost; of use after its rows were read."""
+        return name in self.trees and not self.trees[name].holes
+
+    # Walking -----------------------------------------------------------------------------------
+
+    def _roots(self) -> dict[str, int]:
+        """Return the first page of each tree; of one that the file does not tell, as it is new."""
+        roots = {}
+        for _, values in self.rows(_SCHEMA):
+            if len(values) == _SCHEMA_COLUMNS and values[0] in ("table", "index"):
+                name, root = values[1], values[3]
+                if isinstance(name, str) and isinstance(root, int) and root > 0:
+                    roots[name] = root
+        for table in self._tables.values():
+            if table.name not in roots and table.root not in roots.values():
+                tree = Tree(table.name, holes=1)
+                if self._fits(table, table.root):
+                    roots[table.name] = table.root
+                self.trees[table.name] = tree
+        return roots
+
+    def _fits(self, table: Table, root: int) -> bool:
+        """Whether a page looks like the first one of a table."""
+        page = self._page(root)
+        return page is not None and self._is_kind(table, page) and self._has_shape(table, page)
+
+    def _is_kind(self, table: Table, page: Page) -> bool:
+        is_table = page.kind in (TABLE_LEAF, TABLE_INTERIOR)
+        return is_table == table.has_rowid
+
+    def _has_shape(self, table: Table, page: Page) -> bool:
+        if page.kind == TABLE_INTERIOR:
+            return all(
+                child is not None and self._has_shape(table, child)
+                for child in map(self._page, list(page.children())[:1])
+            )
+        return all(len(values) == len(table.columns) for _, values in self._cells(page))
+
+    def _cells(self, page: Page) -> Iterator[Row]:
+        for start in page.cells:
+            try:
+                yield row_at(page, start, self._pages.read)
+            except Damaged:
+                continue
+
+    def _page(self, number: int) -> Page | None:
+        if not 1 <= number <= self._pages.count:
+            return None
+        try:
+            return page_of(number, self._pages.read(number))
+        except Damaged:
+            return None
+
+    def _walk(self, name: str, root: int) -> None:
+        """Take all pages of a tree that lead on from its first."""
+        tree = self.trees.setdefault(name, Tree(name))
+        ahead = [(root, 0, 0)]
+        while ahead:
+            number, above, depth = ahead.pop()
+            if not self._leads_to(number, above):
+                self._claimed.setdefault(number, name)
+                tree.holes += 1
+                continue
+            page = self._page(number)
+            if page is None or number in self._owner or depth > _MAX_DEPTH:
+                tree.holes += 1
+                continue
+            self._take(tree, page)
+            ahead += [(child, number, depth + 1) for child in page.children()]
+
+    def _leads_to(self, number: int, above: int) -> bool:
+        """Whether the map says that this page is below that one, or does not say anything."""
+        entry = self._pages.entry(number)
+        if entry is None or entry == ((BELOW, above) if above else (ROOT, 0)):
+            return True
+        return not above  # a first page is named by the schema, which is enough
+
+    def _take(self, tree: Tree, page: Page) -> None:
+        self._owner[page.number] = tree.name
+        tree.pages.append(page.number)
+
+    # Pages that no tree leads to -----------------------------------------------------------------
+
+    def _adopt(self, *, only: str | None = None) -> None:
+        """Give pages that nothing leads to to the trees that they were part of."""
+        for number in range(1, self._pages.count + 1):
+            if number in self._owner or number in self._free:
+                continue
+            page = self._page(number)
+            entry = self._pages.entry(number)
+            if page is None or (entry is not None and entry[0] == FREE):
+                continue
+            name = self._owner_by_map(number) or self._owner_by_shape(page)
+            if name is None or (only is not None and name != only):
+                self.without_owner += only is None and page.kind in (TABLE_LEAF, INDEX_LEAF)
+                continue
+            self._take(self.trees.setdefault(name, Tree(name)), page)
+
+    def _owner_by_map(self, number: int) -> str | None:
+        """Climb to a page whose tree is known."""
+        for _ in range(_MAX_DEPTH):
+            if number == 1:
+                return _SCHEMA
+            if number in self._owner:
+                return self._owner[number]
+            entry = self._pages.entry(number)
+            if entry is None or entry[0] != BELOW:
+                break
+            number = entry[1]
+        return self._claimed.get(number)
+
+    def _owner_by_shape(self, page: Page) -> str | None:
+        """Return the one table whose rows look like those of a page."""
+        if page.kind != TABLE_LEAF or self._pages.entry(page.number) is not None:
+            return None  # many an index looks like another one
+        if not any(True for _ in self._cells(page)):
+            return None
+        named = [each for each in self._tables.values() if self._is_kind(each, page)]
+        fitting = [each.name for each in named if self._has_shape(each, page)]
+        return fitting[0] if len(fitting) == 1 else None

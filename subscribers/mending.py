@@ -1,0 +1,82 @@
+"""What is put right of cursors and queues in a file that was made of a damaged one.
+
+A row that is lost must not take work with it: what is not known to be done is done again.
+"""
+
+from __future__ import annotations
+
+from ..schema import Mended, Queries, TypePattern, ranges
+from .jobs import Jobs
+from .queues import Queues
+from .wishes import WorkHeaders
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from ..bus import Bus
+    from ..schema import Message
+    from .queues import QueueInfo
+
+_SQL = Queries(beside=__file__, file="mending.sql")
+
+
+def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
+    """Put right what does not fit together, in one transaction.
+
+    Args:
+        bus: nobody else may have it.
+        lossy: the tables that have lost rows.
+    """
+    with bus.database.write():
+        now_ms = bus.database.now_ms()
+        strays = _column(bus, "stray_cursors")
+        if strays:
+            agents = ", ".join(map(str, strays))
+            yield Mended("cursors", f"of {agents} made no sense", f"what {agents} acknowledged")
+        for name in _column(bus, "add_lost_queues", now_ms):
+            yield Mended("queues", f"{name} is paused, for its jobs", "its name, pattern and rules")
+        yield from _told("jobs", "known by their claims alone", _column(bus, "add_jobs_of_claims"))
+        cancelled = _column(bus, "cancel_jobs_of_lost_messages", now_ms)
+        if cancelled:
+            yield Mended("jobs", f"{ranges(cancelled)} cancelled", "the messages of these")
+        yield from _told("claims", "ended as lost", _column(bus, "end_idle_claims", now_ms))
+        yield from _told("jobs", "queued, since they run", _column(bus, "queue_unheld_jobs"))
+        if "jobs" in lossy:
+            for info in Queues(bus).list():
+                again = list(_work_again(bus, info))
+                yield from _told("jobs", f"of {info.name} queued anew", again)
+        if {"jobs", "messages", "queues", "waiting_limits"} & set(lossy):
+            bus.database.rows(_SQL["count_waiting"])
+
+
+def _told(part: str, what: str, seqs: list[int]) -> Iterator[Mended]:
+    if seqs:
+        yield Mended(part, f"{ranges(seqs)} {what}")
+
+
+def _column(bus: Bus, statement: str, *values: object) -> list[int]:
+    return [row[0] for row in bus.database.rows(_SQL[statement], values)]
+
+
+def _work_again(bus: Bus, info: QueueInfo) -> Iterator[int]:
+    """Queue the messages between a queue's first job and its position whose jobs are lost."""
+    first = bus.database.value(_SQL["first_job"], (info.id,))
+    if first is None:
+        return  # where the queue began is not known
+    jobs = Jobs(bus.database)
+    pattern = TypePattern(info.pattern).text
+    messages = bus.log.read(after_seq=first, upto_seq=info.filled_seq, type=pattern)
+    for message in list(messages):
+        if bus.database.value(_SQL["has_job"], (info.id, message.seq)) is None:
+            _add(bus, jobs, info, message)
+            yield message.seq
+
+
+def _add(bus: Bus, jobs: Jobs, info: QueueInfo, message: Message) -> None:
+    created_at_ms = max(0, min(message.ts_ms, bus.database.now_ms()))
+    wanted = WorkHeaders.of(message)
+    if wanted is None:
+        jobs.add([jobs.row(info, message, created_at_ms, info.rank_clock_ms)])
+    else:
+        jobs.add_special(info, message, wanted, created_at_ms, info.rank_clock_ms)

@@ -1,0 +1,109 @@
+"""bus doctor --repair: what it says, when it refuses, and that a dry run leaves all as it is."""
+
+import json
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Draft, Exporter
+
+from ..conftest import RunBus
+from ..programs import running_program
+
+HOLD = """
+import sys
+from ackbus import Bus
+bus = Bus.open(sys.argv[1])
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def damaged(bus_dir: Path) -> Path:
+    """A bus whose file is garbage in the middle, with its export; nobody has it open."""
+    with closing(Bus.open(bus_dir)) as bus:
+        bus.publish_many([Draft("note", f"{n} " + "x" * 900, from_agent="ann") for n in range(300)])
+        Exporter(bus).export_once()
+        bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek(4096 * 4)
+        file.write(os.urandom(4096 * 30))
+    return bus_dir
+
+
+def everything(directory: Path) -> dict[str, bytes]:
+    files = (path for path in directory.rglob("*") if path.is_file() and path.stat().st_size)
+    return {
+        str(path): path.read_bytes()
+        for path in files
+        if not path.name.endswith("-shm") and path.name != ".gitignore"
+    }
+
+
+def test_what_was_saved_is_told_line_by_line(damaged: Path, run_bus: RunBus) -> None:
+    done = run_bus("doctor", "--repair")
+    assert done.err == ""
+    lines = done.out.splitlines()
+    assert all(line.startswith(("saved  ", "LOST   ")) for line in lines)
+    assert any(line.startswith("saved  messages: 300 saved") for line in lines)
+    assert any("the damaged one is bus.db.damaged-" in line for line in lines)
+    assert done.code == (1 if "LOST" in done.out else 0)
+    assert run_bus("doctor", "--full").code == 0
+    assert run_bus("doctor", "--repair").out == "nothing is damaged; nothing was changed\n"
+
+
+def test_a_dry_run_changes_nothing(damaged: Path, run_bus: RunBus) -> None:
+    before = everything(damaged)
+    told = run_bus("doctor", "--repair", "--dry-run", "--json")
+    assert next(json.loads(line)["part"] for line in told.out.splitlines()) == "messages"
+    assert "leave --dry-run out" in told.err
+    assert everything(damaged) == before
+
+
+def test_a_bus_that_somebody_has_open_is_left_alone(damaged: Path, run_bus: RunBus) -> None:
+    """Pitfall 9: they would go on in a file without a name."""
+    if not os.path.exists("/proc/locks"):
+        pytest.skip("this system does not tell who has a file open")
+    with running_program(HOLD, damaged) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        before = everything(damaged)
+        done = run_bus("doctor", "--repair")
+        assert done.code == 3
+        assert f"process {process.pid} (" in done.err
+        assert "has the bus open; end all that use it" in done.err
+        assert everything(damaged) == before
+    assert run_bus("doctor", "--repair").code in (0, 1)
+    assert run_bus("doctor", "--full").code == 0
+
+
+@pytest.mark.parametrize("step", ["file", "log"])
+def test_a_repair_that_died_is_finished_by_the_next(
+    damaged: Path, run_bus: RunBus, step: str
+) -> None:
+    """Killed between the two renames: nobody can open the bus, and nothing is lost."""
+    (damaged / "repair.new").mkdir()
+    (damaged / "repair.new" / "bus.db").write_bytes(b"half")
+    aside = damaged / "bus.db.damaged-20260101-000000"
+    (damaged / "bus.db").rename(aside)
+    if step == "log" and (damaged / "bus.db-wal").exists():
+        (damaged / "bus.db-wal").rename(f"{aside}-wal")
+    assert run_bus("publish", "note", "--from", "ann", "--dir", damaged).code == 1
+    run_bus("doctor", "--repair")
+    assert run_bus("doctor", "--full").code == 0
+    with closing(Bus.open(damaged)) as bus:
+        assert bus.log.count(0, 300) == 300
+
+
+def test_options_that_need_repair(bus_dir: Path, run_bus: RunBus) -> None:
+    done = run_bus("doctor", "--dry-run")
+    assert (done.code, done.err) == (2, "bus: --from and --dry-run belong to --repair\n")
+    assert run_bus("doctor", "--repair", "--dir", bus_dir.parent / "nowhere").code == 1
+
+
+def test_a_backup_that_is_none_is_refused(damaged: Path, run_bus: RunBus, tmp_path: Path) -> None:
+    done = run_bus("doctor", "--repair", "--from", tmp_path)
+    assert (done.code, "no bus in" in done.err) == (1, True)
