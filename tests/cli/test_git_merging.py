@@ -167,7 +167,7 @@ def test_a_message_that_can_not_be_imported_stays_in_git(two_clones: Clones) -> 
     second.git("pull", "-q", "origin", "main")
     imported = second.try_bus("import")
     assert (imported.code, imported.out) == (3, "stored 0, duplicates 3, skipped 1\n")
-    assert "no blob sha256-" in imported.err
+    assert "no blob 'sha256-" in imported.err
     assert_error(second.try_bus("export"), 3, id, "is not in this bus")
     second.jsonl.unlink()  # it is in git, so nothing is lost
     second.publish("more")
