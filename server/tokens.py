@@ -158,7 +158,8 @@ class Tokens:
 
 def _token(row: Iterable[object]) -> Token:
     id, name, scopes, agent, created_at_ms, expires_at_ms = row
-    known = frozenset(Scope(each) for each in json.loads(str(scopes)))
+    # What another version wrote, and this one does not know, is good for nothing.
+    known = frozenset(scope for scope in Scope if scope in json.loads(str(scopes)))
     return Token(id, name, known, agent, created_at_ms, expires_at_ms)  # type: ignore[arg-type]
 
 

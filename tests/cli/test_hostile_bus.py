@@ -55,6 +55,8 @@ INSERT INTO deliveries VALUES ('me', 2, 'parked', 5, :evil, {NOW});
 INSERT INTO deliveries VALUES ('me' || :evil, 1, 'parked', 5, :evil, {NOW});
 INSERT INTO heartbeats VALUES ('beat' || :evil, {NOW}, 'busy' || :evil, 'on' || :evil, 0.5, 1);
 INSERT INTO task_claims VALUES ('lease' || :evil, 'holder' || :evil, 1, 99999999999999, 0);
+INSERT INTO access_tokens (token_id, name, scopes, agent_id, created_at_ms, digest) VALUES
+  (:evil, :evil, json_array(:evil), :evil, {NOW}, zeroblob(32));
 INSERT INTO reservations
 VALUES ('src/' || :evil, 'b' || :evil, 'exclusive', :evil, 1, 99999999999999, 0);
 INSERT INTO waiting_limits (kind, name, max_waiting) VALUES ('inbox', 'limit' || :evil, 9);
@@ -81,6 +83,9 @@ READING = [
     *(["tail"], ["search", "owned"], ["search", "end", "--json"], ["search", EVIL]),
     *(["poll", "me"], ["poll", "me", "--json"], ["poll", "you"], ["inbox", "you"], ["inbox", EVIL]),
     *(["parked", "list"], ["parked", "list", "--json"], ["parked", "requeue", "me", "77"]),
+    *(["token", "list"], ["token", "list", "--json"], ["token", "create", EVIL, "--scope", EVIL]),
+    *(["token", "create", EVIL, "--scope", "admin"], ["token", "rotate", EVIL]),
+    *(["token", "remove", EVIL],),
     *(["parked", "drop", f"x{EVIL}", "1"], ["queue", "list"], ["queue", "list", "--json"]),
     *(["queue", "show", f"q{EVIL}"], ["queue", "show", "work"], ["queue", "show", "x\x1b[2J"]),
     *(
@@ -138,6 +143,7 @@ LIKE_OTHERS = {
     *("listen", "queue set", "queue purge", "queue skip", "dead requeue", "dead drop", "limit set"),
     *("lease renew", "reservations renew", "reservations release", "guard install", "guard remove"),
     *("blob put", "setup git"),
+    *("serve", "mcp", "torture"),  # they print what is theirs; see tests/server, tests/torture
 }
 
 
