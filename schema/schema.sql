@@ -448,7 +448,7 @@ END;
 CREATE TABLE access_tokens (
   token_id      TEXT PRIMARY KEY,
   name          TEXT NOT NULL CHECK (name <> ''),
-  scopes        TEXT NOT NULL CHECK (json_type(scopes) = 'array'),
+  scopes        TEXT NOT NULL CHECK (json_valid(scopes) AND json_type(scopes) = 'array'),
   agent_id      TEXT CHECK (agent_id <> ''),
   created_at_ms INTEGER NOT NULL,
   expires_at_ms INTEGER,
