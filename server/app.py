@@ -18,6 +18,7 @@ from .live import ROUTERS as LIVE_ROUTERS
 from .live import Feed
 from .origins import OwnOrigins
 from .problems import Problem, handle_problems
+from .threads import bound_threads
 
 #: The most that a body may have, but for those of blobs: a payload's 16 MiB, and what is around it.
 MAX_BODY_BYTES = 17 * 1024 * 1024
@@ -41,6 +42,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        bound_threads()
         app.state.feed = feed = Feed(bus)
         try:
             yield
@@ -56,6 +58,7 @@ def create_app(
         openapi_url="/v1/openapi.json",
         telemetry={"tracing": False, "metrics": False},
         max_body_size=MAX_BODY_BYTES,
+        generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
     )
     app.state.bus = bus

@@ -19,11 +19,13 @@ from ..schema import (
     IdConflict,
     InvalidInput,
     LimitReached,
+    MailArchived,
     NotFound,
     Refused,
     TimedOut,
     UnknownRecipient,
 )
+from ..subscribers import QueueStuck
 from .principals import Forbidden, TooManyRequests, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
@@ -49,6 +51,30 @@ class Problem(BaseModel):
     detail: str = Field(description="What happened, and what to do next.")
 
 
+class Held(Refused):
+    """A lease is somebody's.
+
+    Attributes:
+        held: the lease, as it is listed.
+    """
+
+    def __init__(self, text: str, held: dict[str, Any]) -> None:
+        self.held = held
+        super().__init__(text)
+
+
+class Reserved(Refused):
+    """Files are reserved by others.
+
+    Attributes:
+        conflicts: what stands against the wish: paths, and the reservations that they meet.
+    """
+
+    def __init__(self, text: str, conflicts: list[dict[str, Any]]) -> None:
+        self.conflicts = conflicts
+        super().__init__(text)
+
+
 #: The status of each kind of error; the first that fits.
 _STATUSES: tuple[tuple[type[AckbusError], HTTPStatus], ...] = (
     (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY),
@@ -59,6 +85,7 @@ _STATUSES: tuple[tuple[type[AckbusError], HTTPStatus], ...] = (
     (Refused, HTTPStatus.CONFLICT),
     (BlobMissing, HTTPStatus.NOT_FOUND),
     (NotFound, HTTPStatus.NOT_FOUND),
+    (QueueStuck, HTTPStatus.CONFLICT),
     (BusBusy, HTTPStatus.SERVICE_UNAVAILABLE),
     (TimedOut, HTTPStatus.GATEWAY_TIMEOUT),
     (AckbusError, HTTPStatus.INTERNAL_SERVER_ERROR),
@@ -69,6 +96,10 @@ _FACTS: dict[type[AckbusError], tuple[str, ...]] = {
     IdConflict: ("id", "seq", "fields"),
     LimitReached: ("kind", "name", "max_waiting"),
     UnknownRecipient: ("agent", "nearest"),
+    MailArchived: ("agent", "last_seq"),
+    QueueStuck: ("first_seq", "last_seq"),
+    Held: ("held",),
+    Reserved: ("conflicts",),
 }
 
 
@@ -83,7 +114,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def problem(status: int, kind: str, detail: str, **facts: object) -> Response:
+def problem(status: int, kind: str, detail: str, /, **facts: object) -> Response:
     """Return a response that says what went wrong; `kind` is the last part of its type."""
     headers = {"Cache-Control": "no-store"} | _HEADERS.get(status, {})
     body = {
@@ -101,6 +132,7 @@ def handle_problems(app: FastAPI) -> None:
     app.add_exception_handler(AckbusError, _of_ours)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(Exception, _of_defect)
 
 
 async def _of_ours(request: Request, error: Exception) -> Response:
@@ -127,3 +159,9 @@ async def _of_http(request: Request, error: Exception) -> Response:
     response = problem(status, kind, f"{request.method} {request.url.path}: {why}")
     response.headers.update(error.headers or {})
     return response
+
+
+async def _of_defect(request: Request, error: Exception) -> Response:
+    """Say no more than that there is a defect: the server's own output has the rest."""
+    detail = f"{request.method} {request.url.path}: a defect of the server; its output tells more"
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail)
