@@ -12,7 +12,7 @@ import asyncio
 import logging
 import threading
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -98,7 +98,7 @@ class Feed:
 
     async def stream(
         self, after_seq: int, wanted: Wanted, *, keep_alive_s: float
-    ) -> AsyncIterator[list[Event]]:
+    ) -> AsyncGenerator[list[Event], None]:
         """Yield what comes after a seq, in order, each message once, until the feed is stopped.
 
         What is yielded is empty when nothing came for `keep_alive_s` seconds.
@@ -110,7 +110,7 @@ class Feed:
                 events, after_seq = self._kept_after(after_seq, wanted)
             if events:
                 yield events
-            elif after_seq == self.newest_seq and not await self._wait(after_seq, keep_alive_s):
+            elif after_seq >= self.newest_seq and not await self._wait(after_seq, keep_alive_s):
                 yield []
 
     def _kept_after(self, after_seq: int, wanted: Wanted) -> tuple[list[Event], int]:

@@ -1,5 +1,6 @@
 """Live streams: replay, then what comes, without a gap, a double, or a loss."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ import pytest
 from websockets.sync.client import connect
 
 from ackbus import Bus, Draft
+from ackbus.bus import Wanted
+from ackbus.server.live import Feed
 
 from .conftest import Serve, problem, serving
 
@@ -136,3 +139,26 @@ def test_server_stops_at_once_though_clients_follow(serve: Serve, bus_dir: Path)
         connect(url.replace("http", "ws") + "/v1/ws"),
     ):
         assert response.status_code == 200
+
+
+def test_client_that_is_ahead_of_the_feed_lets_it_catch_up(bus: Bus) -> None:
+    """It asked the log, of which the feed had not yet heard: looking must not starve it."""
+
+    async def follow() -> int:
+        feed = Feed(bus)
+        try:
+            seq = bus.publish("t", from_agent="a").seq
+            async for events in feed.stream(seq, Wanted(), keep_alive_s=10):
+                return events[0].seq
+            return 0
+        finally:
+            await feed.close()
+
+    async def follow_and_publish() -> int:
+        following = asyncio.create_task(follow())
+        while bus.log.newest_seq() == 0:
+            await asyncio.sleep(0.001)
+        bus.publish("t", from_agent="a")
+        return await asyncio.wait_for(following, 10)
+
+    assert asyncio.run(follow_and_publish()) == 2
