@@ -19,6 +19,7 @@ from .live import Feed
 from .origins import OwnOrigins
 from .problems import Problem, handle_problems
 from .threads import bound_threads
+from .waiting import Waiting
 
 #: The most that a body may have, but for those of blobs: a payload's 16 MiB, and what is around it.
 MAX_BODY_BYTES = 17 * 1024 * 1024
@@ -44,6 +45,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         bound_threads()
         app.state.feed = feed = Feed(bus)
+        app.state.waiting = Waiting(feed)
         try:
             yield
         finally:

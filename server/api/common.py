@@ -14,6 +14,7 @@ from ...schema import MAX_SEQ, InvalidInput, decode
 from ..access import needs
 from ..principals import Principal, Scope
 from ..problems import documented
+from ..waiting import Waiting
 
 #: How many records a page has, unless the client says so; and at most.
 PAGE, MAX_PAGE = 100, 1000
@@ -54,7 +55,14 @@ async def the_bus(request: Request) -> Bus:
     return bus
 
 
+async def the_waiting(request: Request) -> Waiting:
+    """Return what lets clients of the application wait."""
+    waiting: Waiting = request.app.state.waiting
+    return waiting
+
+
 TheBus = Annotated[Bus, Depends(the_bus)]
+TheWaiting = Annotated[Waiting, Depends(the_waiting)]
 
 MessageReader = Annotated[Principal, Depends(needs(Scope.MESSAGES_RO))]
 MessageWriter = Annotated[Principal, Depends(needs(Scope.MESSAGES_RW))]

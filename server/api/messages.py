@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 from fastapi import Header, Query, Response
@@ -117,7 +117,7 @@ def read_messages(
     return page_of(bus, after, limit, type=type, agent=agent, conversation=conversation)
 
 
-def page_of(bus: Bus, after: int, limit: int, **filters: str | None) -> Response:
+def page_of(bus: Bus, after: int, limit: int, **filters: Any) -> Response:
     """Return a page of the log."""
     newest = bus.log.newest_seq()
     read = bus.log.read(after_seq=after, upto_seq=newest, **filters)
