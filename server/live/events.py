@@ -95,7 +95,9 @@ STREAM: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/events", response_class=EventStream, responses=STREAM | problems(409))
+@router.get(
+    "/events", status_code=200, response_class=EventStream, responses=STREAM | problems(409)
+)
 async def events(
     bus: TheBus,
     feed: TheFeed,

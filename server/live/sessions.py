@@ -43,6 +43,7 @@ class SaidRecord(ReceiptRecord):
 
 @router.get(
     "/sessions/{session:path}/events",
+    status_code=200,
     response_class=EventStream,
     responses=STREAM | problems(409),
 )
