@@ -13,6 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from ..bus import Bus
 from .access import Access
 from .api import ROUTERS
+from .body_limit import MAX_BLOB_BYTES, BodyLimit
 from .health import router as health
 from .live import ROUTERS as LIVE_ROUTERS
 from .live import Feed
@@ -21,9 +22,6 @@ from .problems import Problem, handle_problems
 from .threads import bound_threads
 from .waiting import Waiting
 
-#: The most that a body may have, but for those of blobs: a payload's 16 MiB, and what is around it.
-MAX_BODY_BYTES = 17 * 1024 * 1024
-
 
 def create_app(
     bus: Bus,
@@ -31,6 +29,7 @@ def create_app(
     *,
     hosts: Collection[str] | None = None,
     origins: Collection[str] = (),
+    max_blob_bytes: int = MAX_BLOB_BYTES,
 ) -> FastAPI:
     """Return the application that serves a bus, which stays open as long as it is used.
 
@@ -39,6 +38,7 @@ def create_app(
         access: decides who asks.
         hosts: the names under which the server may be asked; None: any.
         origins: the origins whose pages may ask, besides the server's own.
+        max_blob_bytes: how long a blob may be that a client stores.
     """
 
     @asynccontextmanager
@@ -59,7 +59,6 @@ def create_app(
         redoc_url=None,
         openapi_url="/v1/openapi.json",
         telemetry={"tracing": False, "metrics": False},
-        max_body_size=MAX_BODY_BYTES,
         generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
     )
@@ -73,6 +72,7 @@ def create_app(
             allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
             expose_headers=["Location", "ETag"],
         )
+    app.add_middleware(BodyLimit, max_blob_bytes=max_blob_bytes)
     app.add_middleware(OwnOrigins, hosts=hosts, origins=origins)
     handle_problems(app)
     app.include_router(health)

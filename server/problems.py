@@ -40,6 +40,10 @@ _HEADERS: dict[int, dict[str, str]] = {
 }
 
 
+#: The kind of problem that too long a body is; the words of the status differ between Pythons.
+TOO_LARGE = "content-too-large"
+
+
 class Problem(BaseModel):
     """What went wrong: RFC 9457, with the facts of the error as further members."""
 
@@ -154,6 +158,8 @@ async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     kind = status.phrase.lower().replace(" ", "-")
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        kind = TOO_LARGE
     cause = error.__cause__  # a body that can't be read is told of in this way
     why = str(cause) if isinstance(cause, AckbusError) else status.phrase
     response = problem(status, kind, f"{request.method} {request.url.path}: {why}")

@@ -24,8 +24,6 @@ from .common import MessageReader, MessageWriter, TheBus, new_router, problems
 _AT_A_TIME = 8
 #: How long a client may leave a transfer standing, in seconds.
 STALLED_S = 30.0
-#: The most bytes that a blob of a client's may have: 4 GiB.
-MAX_BLOB_BYTES = 4 * 1024**3
 
 _OCTETS = "application/octet-stream"
 
@@ -68,7 +66,6 @@ class _Incoming(RawIOBase):
 @router.post(
     "/blobs",
     status_code=201,
-    max_body_size=MAX_BLOB_BYTES,
     responses=problems(408, 413),
     openapi_extra={
         "requestBody": {

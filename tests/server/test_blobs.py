@@ -12,7 +12,7 @@ import pytest
 from ackbus import Bus
 
 from ..conftest import wait_until
-from .conftest import problem
+from .conftest import Serve, problem
 
 
 def ref_of(data: bytes) -> str:
@@ -93,6 +93,13 @@ def test_upload_over_the_limit_is_refused_before_it_is_read(one_client: httpx.Cl
         head = f"POST /v1/blobs HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: {2**40}\r\n\r\n"
         client.sendall(head.encode() + b"x")
         assert b" 413 " in client.recv(1000).split(b"\r\n")[0]
+
+
+def test_upload_that_turns_out_too_long_is_refused(serve: Serve, bus: Bus) -> None:
+    client = serve("--max-blob", "1")
+    pieces = (b"x" * 100_000 for _ in range(30))
+    problem(client.post("/v1/blobs", content=pieces), 413, "content-too-large")
+    assert temporary(bus) == []
 
 
 def test_message_over_the_limit_is_refused(one_client: httpx.Client, one_bus: Bus) -> None:
