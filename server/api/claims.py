@@ -29,6 +29,7 @@ from .common import (
     QueueName,
     TheBus,
     TheWaiting,
+    WaitS,
     WorkReader,
     WorkWriter,
     json_of,
@@ -55,7 +56,6 @@ class ClaimGiven(Given):
     group: Name | None = Field(None, description="Its class of workers; left out: the worker.")
     limit: int = Field(1, ge=1, le=100, description="How many at most.")
     lease_s: LeaseS = DEFAULT_LEASE_S
-    wait_s: float = Field(0, ge=0, le=30, description="How long to wait for work, in seconds.")
 
 
 class RenewalGiven(Given):
@@ -104,7 +104,12 @@ class RenewedRecord(BaseModel):
     "/queues/{queue:path}/claims", response_model=ClaimedList, responses=problems(404, 409)
 )
 async def claim_jobs(
-    queue: QueueName, wanted: ClaimGiven, bus: TheBus, waiting: TheWaiting, worker: WorkWriter
+    queue: QueueName,
+    wanted: ClaimGiven,
+    bus: TheBus,
+    waiting: TheWaiting,
+    worker: WorkWriter,
+    wait_s: WaitS = 0,
 ) -> Response:
     """Take jobs, in the queue's order; none when there is nothing, also after `wait_s`.
 
@@ -117,7 +122,7 @@ async def claim_jobs(
         opened.claim, wanted.worker, group=group, limit=wanted.limit, lease_s=wanted.lease_s
     )
     claims: list[Claim] = await waiting.until(
-        claim, bool, lambda message: pattern.matches(message.type), wanted.wait_s
+        claim, bool, lambda message: pattern.matches(message.type), wait_s
     )
     return json_of({"claims": [_record(each) for each in claims]})
 

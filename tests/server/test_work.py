@@ -15,9 +15,10 @@ def made(client: httpx.Client, name: str, **policy: object) -> str:
     return name
 
 
-def claimed(client: httpx.Client, queue: str, **options: object) -> list[dict[str, object]]:
+def claimed(client: httpx.Client, queue: str, wait_s: float = 0) -> list[dict[str, object]]:
     """Claims work."""
-    response = client.post(f"/v1/queues/{queue}/claims", json={"worker": "w", **options})
+    url = f"/v1/queues/{queue}/claims"
+    response = client.post(url, json={"worker": "w"}, params={"wait_s": wait_s})
     assert response.status_code == 200, response.text
     return list(response.json()["claims"])
 
