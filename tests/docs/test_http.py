@@ -17,9 +17,7 @@ def documented() -> set[tuple[str, str]]:
 
 def test_every_operation_is_documented(bus: Bus) -> None:
     paths = create_app(bus, Access(bus)).openapi()["paths"]
-    served = {
-        (method.upper(), path) for path, operations in paths.items() for method in operations
-    }
+    served = {(method.upper(), path) for path, operations in paths.items() for method in operations}
     sockets = {("WS", "/v1/ws"), ("WS", "/v1/sessions/{session}/ws")}
     assert documented() == served | sockets
 
