@@ -154,7 +154,7 @@ class FoundMessage(BaseModel):
 
     message: MessageRecord
     snippet: str = Field(description="A passage of its payload with the words in it.")
-    marks: list[tuple[int, int]] = Field(description="Where they are in it: begin and end.")
+    marks: list[list[int]] = Field(description="Where they are in it: begin and end.")
 
 
 class FoundList(BaseModel):

@@ -143,7 +143,7 @@ class _Outgoing:
 
 _DOWNLOAD: dict[int | str, dict[str, Any]] = {
     200: {"content": {_OCTETS: {"schema": {"type": "string", "format": "binary"}}}},
-    **problems(404),
+    **problems(),
 }
 
 

@@ -100,9 +100,7 @@ class RenewedRecord(BaseModel):
     lease_until: str
 
 
-@router.post(
-    "/queues/{queue:path}/claims", response_model=ClaimedList, responses=problems(404, 409)
-)
+@router.post("/queues/{queue:path}/claims", response_model=ClaimedList, responses=problems(409))
 async def claim_jobs(
     queue: QueueName,
     wanted: ClaimGiven,
@@ -142,7 +140,7 @@ def _record(claim: Claim) -> dict[str, object]:
     return record if claim.dedupe_key is None else record | {"dedupe_key": claim.dedupe_key}
 
 
-@router.get("/claims/{token}", response_model=ClaimInFull, responses=problems(404))
+@router.get("/claims/{token}", response_model=ClaimInFull, responses=problems())
 def show_claim(token: ClaimToken, bus: TheBus, reader: WorkReader) -> Response:
     """Show a claim, how it stands, and its message with the payload."""
     _, claim = claim_of(bus, token)
@@ -152,7 +150,7 @@ def show_claim(token: ClaimToken, bus: TheBus, reader: WorkReader) -> Response:
     return json_of(claim_record(found, bus.database.now_ms()) | {"message": message})
 
 
-@router.post("/claims/{token}/renew", responses=problems(404, 409))
+@router.post("/claims/{token}/renew", responses=problems(409))
 def renew_claim(
     token: ClaimToken, renewal: RenewalGiven, bus: TheBus, worker: WorkWriter
 ) -> RenewedRecord:
@@ -164,7 +162,7 @@ def renew_claim(
     return RenewedRecord(token=token, lease_until=format_ts(found.lease_until_ms))
 
 
-@router.post("/claims/{token}/complete", responses=problems(404, 409, 413))
+@router.post("/claims/{token}/complete", responses=problems(409, 413))
 def complete_claim(
     token: ClaimToken, result: ResultGiven, bus: TheBus, worker: WorkWriter
 ) -> EndRecord:
@@ -176,7 +174,7 @@ def complete_claim(
     return _end(bus, token, worker, Outcome(result=result.result), result.replies)
 
 
-@router.post("/claims/{token}/fail", responses=problems(404, 409, 413))
+@router.post("/claims/{token}/fail", responses=problems(409, 413))
 def fail_claim(
     token: ClaimToken, failed: FailedGiven, bus: TheBus, worker: WorkWriter
 ) -> EndRecord:
@@ -190,7 +188,7 @@ def fail_claim(
     return _end(bus, token, worker, outcome, failed.replies)
 
 
-@router.post("/claims/{token}/release", status_code=204, responses=problems(404, 409))
+@router.post("/claims/{token}/release", status_code=204, responses=problems(409))
 def release_claim(token: ClaimToken, back: HandedBack, bus: TheBus, worker: WorkWriter) -> None:
     """Hand a job back: it can be claimed again at once, and the attempt does not count."""
     queue, claim = _held(bus, token, worker)

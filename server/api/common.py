@@ -92,7 +92,7 @@ def problems(*more: int) -> dict[int | str, dict[str, Any]]:
 
     Those that any may end in are among them.
     """
-    return documented(400, 401, 403, 422, 429, 500, 503, *more)
+    return documented(400, 401, 403, 404, 422, 429, 500, 503, *more)
 
 
 def json_response(

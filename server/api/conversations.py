@@ -131,7 +131,7 @@ def check_conversation(
     return _answer(answer)
 
 
-@router.get("/trace/{key:path}", response_model=TraceRecord, responses=problems(404))
+@router.get("/trace/{key:path}", response_model=TraceRecord, responses=problems())
 def trace(
     key: Annotated[
         str,
@@ -162,7 +162,7 @@ def _work(work: Work, now_ms: int) -> dict[str, Any]:
     return job_record(work.job) | {"claims": claims}
 
 
-@router.post("/requests", status_code=201, responses=problems(404, 409, 413))
+@router.post("/requests", status_code=201, responses=problems(409, 413))
 async def publish_request(
     asked: RequestGiven,
     bus: TheBus,
@@ -189,7 +189,7 @@ async def publish_request(
     )
 
 
-@router.get("/requests/{id:path}/answer", response_model=AnswerRecord, responses=problems(404))
+@router.get("/requests/{id:path}/answer", response_model=AnswerRecord, responses=problems())
 async def answer_of_request(
     id: Annotated[str, Path(min_length=1, description="The id of the request.")],
     bus: TheBus,

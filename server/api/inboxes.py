@@ -162,14 +162,14 @@ def list_parked(
     return ParkedList(parked=[ParkedRecord.of(item) for item in found])
 
 
-@router.post("/inboxes/{agent:path}/parked/requeue", status_code=204, responses=problems(404))
+@router.post("/inboxes/{agent:path}/parked/requeue", status_code=204, responses=problems())
 def requeue_parked(agent: AgentName, chosen: Chosen, bus: TheBus, writer: MessageWriter) -> None:
     """Deliver parked messages again."""
     box = Inbox(bus, writer.act_as(agent))
     _change_all(box, box.requeue, chosen.seqs)
 
 
-@router.post("/inboxes/{agent:path}/parked/drop", status_code=204, responses=problems(404))
+@router.post("/inboxes/{agent:path}/parked/drop", status_code=204, responses=problems())
 def drop_parked(agent: AgentName, chosen: Chosen, bus: TheBus, writer: MessageWriter) -> None:
     """Give parked messages up for this agent; they stay in the log."""
     box = Inbox(bus, writer.act_as(agent))
@@ -191,7 +191,7 @@ def acknowledge(
     return CursorRecord(agent=agent, cursor=box.ack(done.seq))
 
 
-@router.post("/inboxes/{agent:path}/complete", responses=problems(404, 409, 413))
+@router.post("/inboxes/{agent:path}/complete", responses=problems(409, 413))
 def complete_message(
     agent: AgentName, done: CompletionGiven, bus: TheBus, writer: MessageWriter
 ) -> CompletionRecord:
@@ -211,7 +211,7 @@ def complete_message(
     )
 
 
-@router.post("/inboxes/{agent:path}/fail", responses=problems(404))
+@router.post("/inboxes/{agent:path}/fail", responses=problems())
 def fail_message(
     agent: AgentName, failed: FailureGiven, bus: TheBus, writer: MessageWriter
 ) -> FailureRecord:

@@ -61,7 +61,7 @@ class ChangedJobs(BaseModel):
 
 
 @router.get(
-    "/jobs", response_model=JobList, response_model_exclude_unset=True, responses=problems(404)
+    "/jobs", response_model=JobList, response_model_exclude_unset=True, responses=problems()
 )
 def list_all_jobs(
     bus: TheBus,
@@ -96,7 +96,7 @@ def _record(bus: Bus, job: Job) -> dict[str, object]:
     "/queues/{queue:path}/jobs/{seq}/retry",
     response_model=JobRecord,
     response_model_exclude_unset=True,
-    responses=problems(404, 409),
+    responses=problems(409),
 )
 def retry_job(queue: QueueName, seq: Seq, bus: TheBus, _: WorkWriter) -> dict[str, Any]:
     """Let a job that did not succeed be tried again, from its first attempt."""
@@ -107,7 +107,7 @@ def retry_job(queue: QueueName, seq: Seq, bus: TheBus, _: WorkWriter) -> dict[st
     "/queues/{queue:path}/jobs/{seq}/cancel",
     response_model=JobRecord,
     response_model_exclude_unset=True,
-    responses=problems(404, 409),
+    responses=problems(409),
 )
 def cancel_job(queue: QueueName, seq: Seq, bus: TheBus, _: WorkWriter) -> dict[str, Any]:
     """Give a job up. A worker that is at it learns that it has lost its claim."""
@@ -117,7 +117,7 @@ def cancel_job(queue: QueueName, seq: Seq, bus: TheBus, _: WorkWriter) -> dict[s
 @router.get(
     "/queues/{queue:path}/jobs/{seq}",
     response_model=JobInFull,
-    responses=problems(404),
+    responses=problems(),
 )
 def show_job(queue: QueueName, seq: Seq, bus: TheBus, _: WorkReader) -> Response:
     """Show a job with its message, and every attempt at it."""
@@ -150,7 +150,7 @@ def _in_full(bus: Bus, name: str, seq: int, state: str | None) -> Response:
     "/dead-letters",
     response_model=JobList,
     response_model_exclude_unset=True,
-    responses=problems(404),
+    responses=problems(),
 )
 def list_dead_letters(
     bus: TheBus,
@@ -180,7 +180,7 @@ def list_dead_letters(
     "/dead-letters/{queue:path}/requeue",
     response_model=ChangedJobs,
     response_model_exclude_unset=True,
-    responses=problems(404, 409),
+    responses=problems(409),
 )
 def requeue_dead_letters(
     queue: QueueName, chosen: JobsGiven, bus: TheBus, _: WorkWriter
@@ -194,7 +194,7 @@ def requeue_dead_letters(
     "/dead-letters/{queue:path}/drop",
     response_model=ChangedJobs,
     response_model_exclude_unset=True,
-    responses=problems(404, 409),
+    responses=problems(409),
 )
 def drop_dead_letters(
     queue: QueueName, chosen: JobsGiven, bus: TheBus, _: WorkWriter
@@ -217,7 +217,7 @@ def _change(bus: Bus, name: str, seqs: list[int], act: Callable[[int], Job]) -> 
     return _list(bus, changed)
 
 
-@router.get("/dead-letters/{queue:path}/{seq}", response_model=JobInFull, responses=problems(404))
+@router.get("/dead-letters/{queue:path}/{seq}", response_model=JobInFull, responses=problems())
 def show_dead_letter(queue: QueueName, seq: Seq, bus: TheBus, _: WorkReader) -> Response:
     """Show a dead letter with its message, and every attempt at it."""
     return _in_full(bus, queue, seq, _DEAD)

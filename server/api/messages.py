@@ -50,7 +50,7 @@ Strict = Annotated[bool, Query(description="Refuse a recipient that was never se
     status_code=201,
     responses={
         200: {"model": ReceiptRecord, "description": "It was there already."},
-        **problems(404, 409, 413),
+        **problems(409, 413),
     },
 )
 async def publish(
@@ -79,7 +79,7 @@ async def publish(
     status_code=201,
     responses={
         200: {"model": ReceiptList, "description": "All were there already."},
-        **problems(404, 409, 413),
+        **problems(409, 413),
     },
 )
 async def publish_batch(
@@ -180,7 +180,7 @@ def search_messages(
 @router.get(
     "/messages/{key:path}",
     response_model=MessageRecord,
-    responses={304: {"description": "It is what the client has."}, **problems(404)},
+    responses={304: {"description": "It is what the client has."}, **problems()},
 )
 def show_message(
     key: str,

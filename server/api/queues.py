@@ -67,11 +67,18 @@ class Cancelled(BaseModel):
     cancelled: int = Field(description="How many jobs were given up.")
 
 
+class SkippedRange(BaseModel):
+    """Messages that are lost."""
+
+    first_seq: int
+    last_seq: int
+
+
 class Skipped(BaseModel):
     """What a queue went past, because it is lost with a part of the archive."""
 
     queue: str
-    skipped: list[tuple[int, int]] = Field(description="First and last seq of each range.")
+    skipped: list[SkippedRange]
 
 
 @router.get(
@@ -91,7 +98,7 @@ def list_queues(bus: TheBus, _: WorkReader, window_s: WindowS = DEFAULT_WINDOW_S
     "/queues/{queue:path}/pause",
     response_model=QueueRecord,
     response_model_exclude_unset=True,
-    responses=problems(404),
+    responses=problems(),
 )
 def pause_queue(queue: QueueName, bus: TheBus, _: WorkWriter) -> dict[str, Any]:
     """Let nothing more be claimed from a queue. What runs goes on, and what comes waits."""
@@ -103,7 +110,7 @@ def pause_queue(queue: QueueName, bus: TheBus, _: WorkWriter) -> dict[str, Any]:
     "/queues/{queue:path}/resume",
     response_model=QueueRecord,
     response_model_exclude_unset=True,
-    responses=problems(404),
+    responses=problems(),
 )
 def resume_queue(queue: QueueName, bus: TheBus, _: WorkWriter) -> dict[str, Any]:
     """Let a paused queue be claimed from again."""
@@ -111,23 +118,25 @@ def resume_queue(queue: QueueName, bus: TheBus, _: WorkWriter) -> dict[str, Any]
     return queue_record(Queues(bus).get(queue))
 
 
-@router.post("/queues/{queue:path}/purge", responses=problems(404))
+@router.post("/queues/{queue:path}/purge", responses=problems())
 def purge_queue(queue: QueueName, bus: TheBus, _: Admin) -> Cancelled:
     """Cancel all that waits in a queue. What runs goes on, and the messages stay in the log."""
     return Cancelled(queue=queue, cancelled=JobControl(Queue.open(bus, queue)).purge())
 
 
-@router.post("/queues/{queue:path}/skip", responses=problems(404))
+@router.post("/queues/{queue:path}/skip", responses=problems())
 def skip_lost(queue: QueueName, bus: TheBus, _: Admin) -> Skipped:
     """Let a stuck queue go on without messages that are lost with a part of the archive."""
-    return Skipped(queue=queue, skipped=JobControl(Queue.open(bus, queue)).skip())
+    skipped = JobControl(Queue.open(bus, queue)).skip()
+    ranges = [SkippedRange(first_seq=first, last_seq=last) for first, last in skipped]
+    return Skipped(queue=queue, skipped=ranges)
 
 
 @router.get(
     "/queues/{queue:path}",
     response_model=QueueStatsRecord,
     response_model_exclude_unset=True,
-    responses=problems(404),
+    responses=problems(),
 )
 def show_queue(
     queue: QueueName, bus: TheBus, _: WorkReader, window_s: WindowS = DEFAULT_WINDOW_S
@@ -157,7 +166,7 @@ def create_queue(
     "/queues/{queue:path}",
     response_model=QueueRecord,
     response_model_exclude_unset=True,
-    responses=problems(404),
+    responses=problems(),
 )
 def set_policy(queue: QueueName, policy: PolicyGiven, bus: TheBus, _: Admin) -> dict[str, Any]:
     """Change rules of a queue. They hold from the next claim on."""
@@ -198,7 +207,7 @@ def list_limits(bus: TheBus, _: WorkReader) -> dict[str, Any]:
     return {"limits": [asdict(each) for each in bus.limits.list()]}
 
 
-@router.put("/limits/{kind}/{name:path}", response_model=LimitRecord, responses=problems(404, 409))
+@router.put("/limits/{kind}/{name:path}", response_model=LimitRecord, responses=problems(409))
 def set_limit(kind: Kind, name: Place, wanted: LimitGiven, bus: TheBus, _: Admin) -> dict[str, Any]:
     """Limit how many messages may wait in a queue or an inbox. What waits already stays."""
     if kind == "queue":
@@ -210,7 +219,7 @@ def set_limit(kind: Kind, name: Place, wanted: LimitGiven, bus: TheBus, _: Admin
     )
 
 
-@router.delete("/limits/{kind}/{name:path}", status_code=204, responses=problems(404))
+@router.delete("/limits/{kind}/{name:path}", status_code=204, responses=problems())
 def clear_limit(kind: Kind, name: Place, bus: TheBus, _: Admin) -> None:
     """Remove a limit."""
     bus.limits.clear(kind, name)
