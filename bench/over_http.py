@@ -29,7 +29,7 @@ WARM_UP = 20
 def served(directory: Path) -> Iterator[HTTPConnection]:
     """A connection to a server of a bus."""
     bus = Path(sysconfig.get_path("scripts"), "bus")
-    command = [bus, "serve", "--json", "--port", "0", "--dir", directory]
+    command: list[str | Path] = [bus, "serve", "--json", "--port", "0", "--dir", directory]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         url = urlsplit(json.loads(process.stdout.readline())["url"])

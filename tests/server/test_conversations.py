@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from typing import Any
 
 import httpx
 from websockets.sync.client import connect
@@ -14,11 +15,11 @@ from .conftest import problem
 ASKED = {"type": "review.request", "from": "lead", "payload": "Review the parser"}
 
 
-def asked(client: httpx.Client, **fields: object) -> dict[str, str]:
+def asked(client: httpx.Client, **fields: object) -> dict[str, Any]:
     """Publishes a request, and returns its record."""
     response = client.post("/v1/requests", json=ASKED | fields)
     assert response.status_code == 201
-    record: dict[str, str] = response.json()
+    record: dict[str, Any] = response.json()
     return record
 
 
