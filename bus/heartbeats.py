@@ -85,14 +85,21 @@ class Heartbeats:
         task: str | None = None,
         progress: float | None = None,
         pid: int | None = None,
+        is_here: bool = True,
     ) -> None:
         """Write one beat of an agent, over its last one. Safe to repeat.
+
+        Args:
+            agent, status, task, progress: as for `Heartbeat`.
+            pid: its process; None: this one.
+            is_here: whether it is a process of this machine; else none is noted unless it is given.
 
         Raises:
             InvalidInput: a field breaks a rule.
         """
         status = check_status(agent, status, task, progress)
-        row = (agent, self._database.now_ms(), status, task, progress, pid or os.getpid())
+        pid = pid or (os.getpid() if is_here else None)
+        row = (agent, self._database.now_ms(), status, task, progress, pid)
         self._database.change(SQL["beat"], row)
 
     def get(self, agent: str) -> Heartbeat | None:

@@ -7,8 +7,8 @@ import orjson
 from .. import subscribers  # loads what a command needs of it when it runs
 from ..bus import SegmentMissing
 from ..schema import InvalidInput, NotFound, format_ts
+from ..subscribers import claim_record, job_record
 from . import actions, output
-from .job_records import claim_record, job_record
 from .messages import print_in_full
 from .queue_views import duration
 

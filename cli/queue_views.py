@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from ..schema import format_ts
+from ..subscribers import state_of, stats_record
 from . import output
 from .policy_options import as_typed, option_of
 
@@ -19,36 +20,6 @@ HEADINGS = (
     *("queue", "type", "state", "waiting", "delayed", "held", "running"),
     *("failed", "timed out", "dead", "oldest"),
 )
-
-
-def queue_record(info: QueueInfo) -> dict[str, object]:
-    """Return a queue as JSON shows it."""
-    record: dict[str, object] = {
-        "queue": info.name,
-        "type": info.pattern,
-        "filled_seq": info.filled_seq,
-        "created_at": format_ts(info.created_at_ms),
-    }
-    if info.paused_at_ms is not None:
-        record["paused_at"] = format_ts(info.paused_at_ms)
-    return record | {"policy": asdict(info.policy)}
-
-
-def stats_record(stats: QueueStats) -> dict[str, object]:
-    """Return the statistics of a queue as JSON shows them."""
-    numbers = asdict(stats)
-    del numbers["info"], numbers["at_ms"]
-    at = {"at": format_ts(stats.at_ms), "state": state_of(stats)}
-    return queue_record(stats.info) | at | {"is_saturated": stats.is_saturated} | numbers
-
-
-def state_of(stats: QueueStats) -> str:
-    """Return how a queue is, in one word."""
-    if stats.info.paused_at_ms is not None:
-        return "paused"
-    if stats.stuck is not None:
-        return "stuck"
-    return "saturated" if stats.is_saturated else "open"
 
 
 def list_table(found: list[QueueStats]) -> tuple[Sequence[str], list[Sequence[object]]]:

@@ -18,9 +18,7 @@ from .queue_views import (
     policy_line,
     print_json_lines,
     print_lines,
-    queue_record,
     show_table,
-    stats_record,
 )
 from .watching import watch as go_on_watching
 
@@ -102,7 +100,7 @@ def show(
 
         (stats,) = found = _look(look, every if watch else None, show_table, json)
     if json:
-        output.json_line(stats_record(stats))
+        output.json_line(subscribers.stats_record(stats))
     else:
         headings, rows = show_table(found)
         for what, value in (headings, *rows):
@@ -294,6 +292,6 @@ def _print_if_json(bus: Bus, name: str, json: bool) -> None:
 
 def _print(info: QueueInfo, json: bool) -> None:
     if json:
-        output.json_line(queue_record(info))
+        output.json_line(subscribers.queue_record(info))
     else:
         output.line(f"{info.name}  {info.pattern}  {policy_line(info)}")

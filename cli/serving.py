@@ -35,6 +35,9 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    max_blob: Annotated[
+        int, typer.Option(metavar="MIB", min=1, help="The longest blob that a client may store.")
+    ] = 4096,
     json: Json = False,
     directory: Directory = None,
     user: User = False,
@@ -55,6 +58,6 @@ def serve(
             output.line(url)
 
     with actions.open_bus(directory, user) as bus:
-        options = Options(host, port, max_rate, allow_origin or ())
+        options = Options(host, port, max_rate, allow_origin or (), max_blob * 1024 * 1024)
         serve(bus, options, on_ready=announce)
     return 0

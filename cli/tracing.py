@@ -8,9 +8,9 @@ import orjson
 import typer
 
 from ..schema import InvalidInput, NotFound
+from ..subscribers import claim_record, job_record
 from . import actions, output
 from .commands import Commands
-from .job_records import claim_record, job_record
 from .messages import conversation_named, print_in_full
 from .options import Directory, Json, OfConversation, User, Verbose
 from .trace_view import branches

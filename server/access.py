@@ -73,23 +73,24 @@ class _Bucket:
         return True
 
 
-def allowed(connection: HTTPConnection, scope: Scope) -> Principal:
-    """Return who makes a request, which needs a scope.
+def allowed(connection: HTTPConnection, *scopes: Scope) -> Principal:
+    """Return who makes a request, which needs all of these scopes.
 
     Raises:
         Unauthorized, Forbidden, TooManyRequests: it may not be made.
     """
     access: Access = connection.app.state.access
     found = access.principal(connection)
-    if not found.may(scope):
-        raise Forbidden(f"this token has no scope {scope.value!r}")
+    for scope in scopes:
+        if not found.may(scope):
+            raise Forbidden(f"this token has no scope {scope.value!r}")
     return found
 
 
-def needs(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
-    """Return what an operation depends on that only principals with a scope may use."""
+def needs(*scopes: Scope) -> Callable[[Request], Awaitable[Principal]]:
+    """Return what an operation depends on that only principals with these scopes may use."""
 
     async def principal(request: Request) -> Principal:
-        return allowed(request, scope)
+        return allowed(request, *scopes)
 
     return principal

@@ -13,15 +13,15 @@ from fastapi.openapi.utils import get_openapi
 from ..bus import Bus
 from .access import Access
 from .api import ROUTERS
+from .body_limit import MAX_BLOB_BYTES, BodyLimit
 from .health import router as health
 from .live import ROUTERS as LIVE_ROUTERS
 from .live import Feed
 from .mcp import McpMount
 from .origins import OwnOrigins
 from .problems import Problem, handle_problems
-
-#: The most that a body may have, but for those of blobs: a payload's 16 MiB, and what is around it.
-MAX_BODY_BYTES = 17 * 1024 * 1024
+from .threads import bound_threads
+from .waiting import Waiting
 
 
 def create_app(
@@ -30,6 +30,7 @@ def create_app(
     *,
     hosts: Collection[str] | None = None,
     origins: Collection[str] = (),
+    max_blob_bytes: int = MAX_BLOB_BYTES,
 ) -> FastAPI:
     """Return the application that serves a bus, which stays open as long as it is used.
 
@@ -38,12 +39,15 @@ def create_app(
         access: decides who asks.
         hosts: the names under which the server may be asked; None: any.
         origins: the origins whose pages may ask, besides the server's own.
+        max_blob_bytes: how long a blob may be that a client stores.
     """
     mcp = McpMount(bus.layout.directory, MAX_BODY_BYTES)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        bound_threads()
         app.state.feed = feed = Feed(bus)
+        app.state.waiting = Waiting(feed)
         async with mcp.lifespan(app):
             try:
                 yield
@@ -58,7 +62,7 @@ def create_app(
         redoc_url=None,
         openapi_url="/v1/openapi.json",
         telemetry={"tracing": False, "metrics": False},
-        max_body_size=MAX_BODY_BYTES,
+        generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
     )
     app.state.bus = bus
@@ -71,6 +75,7 @@ def create_app(
             allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
             expose_headers=["Location", "ETag"],
         )
+    app.add_middleware(BodyLimit, max_blob_bytes=max_blob_bytes)
     app.add_middleware(OwnOrigins, hosts=hosts, origins=origins)
     handle_problems(app)
     app.include_router(health)

@@ -66,6 +66,14 @@ class Principal:
             raise Forbidden(f"this token acts for agent {self.agent!r}, not for {agent!r}")
         return agent
 
+    def own(self, agent: str | None) -> str | None:
+        """Return whose things are meant: a principal that acts for one agent sees only that one's.
+
+        Raises:
+            Forbidden: it is another agent's.
+        """
+        return self.agent if agent is None else self.act_as(agent)
+
 
 #: Who asks where no token is needed: a program of the user's own, on this machine.
 LOCAL = Principal("local", frozenset({Scope.ADMIN}))

@@ -19,11 +19,13 @@ from ..schema import (
     IdConflict,
     InvalidInput,
     LimitReached,
+    MailArchived,
     NotFound,
     Refused,
     TimedOut,
     UnknownRecipient,
 )
+from ..subscribers import QueueStuck
 from .principals import Forbidden, TooManyRequests, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
@@ -38,6 +40,10 @@ _HEADERS: dict[int, dict[str, str]] = {
 }
 
 
+#: The kind of problem that too long a body is; the words of the status differ between Pythons.
+TOO_LARGE = "content-too-large"
+
+
 class Problem(BaseModel):
     """What went wrong: RFC 9457, with the facts of the error as further members."""
 
@@ -47,6 +53,30 @@ class Problem(BaseModel):
     title: str = Field(description="The kind of problem, in words.")
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What happened, and what to do next.")
+
+
+class Held(Refused):
+    """A lease is somebody's.
+
+    Attributes:
+        held: the lease, as it is listed.
+    """
+
+    def __init__(self, text: str, held: dict[str, Any]) -> None:
+        self.held = held
+        super().__init__(text)
+
+
+class Reserved(Refused):
+    """Files are reserved by others.
+
+    Attributes:
+        conflicts: what stands against the wish: paths, and the reservations that they meet.
+    """
+
+    def __init__(self, text: str, conflicts: list[dict[str, Any]]) -> None:
+        self.conflicts = conflicts
+        super().__init__(text)
 
 
 #: The status of each kind of error; the first that fits.
@@ -59,6 +89,7 @@ _STATUSES: tuple[tuple[type[AckbusError], HTTPStatus], ...] = (
     (Refused, HTTPStatus.CONFLICT),
     (BlobMissing, HTTPStatus.NOT_FOUND),
     (NotFound, HTTPStatus.NOT_FOUND),
+    (QueueStuck, HTTPStatus.CONFLICT),
     (BusBusy, HTTPStatus.SERVICE_UNAVAILABLE),
     (TimedOut, HTTPStatus.GATEWAY_TIMEOUT),
     (AckbusError, HTTPStatus.INTERNAL_SERVER_ERROR),
@@ -69,6 +100,10 @@ _FACTS: dict[type[AckbusError], tuple[str, ...]] = {
     IdConflict: ("id", "seq", "fields"),
     LimitReached: ("kind", "name", "max_waiting"),
     UnknownRecipient: ("agent", "nearest"),
+    MailArchived: ("agent", "last_seq"),
+    QueueStuck: ("first_seq", "last_seq"),
+    Held: ("held",),
+    Reserved: ("conflicts",),
 }
 
 
@@ -83,7 +118,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def problem(status: int, kind: str, detail: str, **facts: object) -> Response:
+def problem(status: int, kind: str, detail: str, /, **facts: object) -> Response:
     """Return a response that says what went wrong; `kind` is the last part of its type."""
     headers = {"Cache-Control": "no-store"} | _HEADERS.get(status, {})
     body = {
@@ -101,6 +136,7 @@ def handle_problems(app: FastAPI) -> None:
     app.add_exception_handler(AckbusError, _of_ours)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(Exception, _of_defect)
 
 
 async def _of_ours(request: Request, error: Exception) -> Response:
@@ -122,8 +158,16 @@ async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     kind = status.phrase.lower().replace(" ", "-")
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        kind = TOO_LARGE
     cause = error.__cause__  # a body that can't be read is told of in this way
     why = str(cause) if isinstance(cause, AckbusError) else status.phrase
     response = problem(status, kind, f"{request.method} {request.url.path}: {why}")
     response.headers.update(error.headers or {})
     return response
+
+
+async def _of_defect(request: Request, error: Exception) -> Response:
+    """Say no more than that there is a defect: the server's own output has the rest."""
+    detail = f"{request.method} {request.url.path}: a defect of the server; its output tells more"
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail)

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..schema import ABSENT, Draft, Receipt, parse_priority
+from ..schema import ABSENT, MAX_SEQ, Draft, Message, Receipt, parse_priority
+from ..subscribers import carried_on
+
+#: Names, as far as a schema can tell what one may look like.
+Name = Annotated[str, Field(min_length=1, max_length=128)]
+Type = Annotated[str, Field(min_length=1, max_length=255)]
+Id = Annotated[str, Field(min_length=1, max_length=255)]
+Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
+Token = Annotated[int, Field(ge=1, le=MAX_SEQ)]
+PriorityGiven = Literal["interactive", "normal", "background", 0, 1, 2]
+
+#: The most messages that one request publishes.
+MAX_BATCH = 10_000
+#: The most things that one request names.
+MAX_NAMED = 1000
+
+Seqs = Annotated[list[Seq], Field(min_length=1, max_length=MAX_NAMED)]
 
 
 class Given(BaseModel):
@@ -18,15 +34,15 @@ class Given(BaseModel):
 class MessageGiven(Given):
     """A message to be published: the fields of a line of `bus.jsonl`."""
 
-    type: str = Field(description="Its routing word.", examples=["task.done"])
-    from_agent: str = Field(alias="from", description="Who sends.", examples=["lead"])
-    to_agent: str | None = Field(None, alias="to", description="Who is to receive; none: all.")
+    type: Type = Field(description="Its routing word.", examples=["task.done"])
+    from_agent: Name = Field(alias="from", description="Who sends.", examples=["lead"])
+    to_agent: Name | None = Field(None, alias="to", description="Who is to receive; none: all.")
     payload: Any = Field(None, description="Any JSON value; left out: a message without one.")
     payload_ref: str | None = Field(None, description="The name of a blob, instead of `payload`.")
-    id: str | None = Field(None, description="Publishing it again then stores nothing.")
-    in_reply_to: str | None = Field(None, description="The id of the message that it answers.")
-    correlation_id: str | None = Field(None, description="Its conversation.")
-    priority: str | int = Field("normal", description="interactive, normal or background; 0 to 2.")
+    id: Id | None = Field(None, description="Publishing it again then stores nothing.")
+    in_reply_to: Id | None = Field(None, description="The id of the message that it answers.")
+    correlation_id: Id | None = Field(None, description="Its conversation.")
+    priority: PriorityGiven = Field("normal", description="How urgent it is.")
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
     def draft(self) -> Draft:
@@ -45,6 +61,40 @@ class MessageGiven(Given):
         )
 
 
+class MessagesGiven(Given):
+    """Messages to be published together."""
+
+    messages: Annotated[list[MessageGiven], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class ReplyGiven(Given):
+    """A message that follows from another: it goes to whoever sent that, unless it says else."""
+
+    type: Type = Field(description="Its routing word.", examples=["task.done"])
+    to_agent: Name | None = Field(None, alias="to", description="Null: all.")
+    payload: Any = Field(None, description="Any JSON value.")
+    payload_ref: str | None = Field(None, description="The name of a blob, instead of `payload`.")
+    id: Id | None = Field(None, description="Its identity.")
+    headers: dict[str, Any] | None = Field(None, description="Metadata.")
+
+    def draft(self, message: Message, sender: str) -> Draft:
+        """Return it as an answer to a message, in its conversation and trace."""
+        given = self.model_fields_set
+        headers = carried_on(message) | (self.headers or {})
+        return Draft(
+            self.type,
+            self.payload if "payload" in given else ABSENT,
+            from_agent=sender,
+            to_agent=self.to_agent if "to_agent" in given else message.from_agent,
+            id=self.id,
+            in_reply_to=message.id,
+            correlation_id=message.conversation,
+            priority=message.priority,
+            headers=headers or None,
+            payload_ref=self.payload_ref,
+        )
+
+
 class ReceiptRecord(BaseModel):
     """What publishing returns."""
 
@@ -57,6 +107,12 @@ class ReceiptRecord(BaseModel):
     def of(cls, receipt: Receipt, warning: str | None) -> ReceiptRecord:
         """Return the record of a receipt."""
         return cls(seq=receipt.seq, id=receipt.id, duplicate=receipt.duplicate, warning=warning)
+
+
+class ReceiptList(BaseModel):
+    """What publishing several messages returns, in their order."""
+
+    receipts: list[ReceiptRecord]
 
 
 class MessageRecord(BaseModel):
@@ -79,10 +135,29 @@ class MessageRecord(BaseModel):
     payload_error: str | None = Field(None, description="Why the payload can't be had.")
 
 
-class MessagePage(BaseModel):
-    """Messages in order, and how to go on."""
+class MessageList(BaseModel):
+    """Messages in order. A large payload is left out for the name of its blob."""
 
     messages: list[MessageRecord]
+
+
+class MessagePage(MessageList):
+    """Messages in order, and how to go on."""
+
     after: int = Field(description="Ask for the next page with `after` set to this.")
     more: bool = Field(description="Whether there may be more at this moment.")
     newest_seq: int = Field(description="The newest seq of the log.")
+
+
+class FoundMessage(BaseModel):
+    """A message that a search found."""
+
+    message: MessageRecord
+    snippet: str = Field(description="A passage of its payload with the words in it.")
+    marks: list[list[int]] = Field(description="Where they are in it: begin and end.")
+
+
+class FoundList(BaseModel):
+    """What a search found, the best first."""
+
+    found: list[FoundMessage]

@@ -17,6 +17,7 @@ from ..bus import Bus
 from ..schema import AckbusError, Refused, UnknownRecipientWarning
 from .access import Access
 from .app import create_app, end_streams
+from .body_limit import MAX_BLOB_BYTES
 from .origins import LOOPBACK_NAMES
 from .tokens import Tokens
 
@@ -37,12 +38,14 @@ class Options:
         port: the port; 0 takes a free one.
         max_rate: how many requests a second whoever asks may make; None: any.
         origins: the origins whose pages may ask, besides the server's own.
+        max_blob_bytes: how long a blob may be that a client stores.
     """
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     max_rate: float | None = None
     origins: Collection[str] = ()
+    max_blob_bytes: int = MAX_BLOB_BYTES
 
     @property
     def is_of_this_machine(self) -> bool:
@@ -79,6 +82,7 @@ def serve(
         Access(bus, required=is_public, max_rate=options.max_rate),
         hosts=None if is_public else {*LOOPBACK_NAMES, options.host},
         origins=options.origins,
+        max_blob_bytes=options.max_blob_bytes,
     )
     with _listen(options.host, options.port) as listener:
         config = uvicorn.Config(

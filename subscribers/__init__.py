@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .answers import carried_on as carried_on
     from .answers import child_trace as child_trace
     from .answers import last_words as last_words
+    from .claim_lookup import claim_of as claim_of
     from .claims import Claim as Claim
     from .claims import ClaimRecord as ClaimRecord
     from .claims import Claims as Claims
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .deliveries import Deliveries as Deliveries
     from .deliveries import Parked as Parked
     from .errors import ClaimLost as ClaimLost
+    from .errors import ClaimNotFound as ClaimNotFound
     from .errors import JobNotFound as JobNotFound
     from .errors import NeverRetry as NeverRetry
     from .errors import QueueMismatch as QueueMismatch
@@ -53,6 +55,11 @@ if TYPE_CHECKING:
     from .queue_stats import Spread as Spread
     from .queues import QueueInfo as QueueInfo
     from .queues import Queues as Queues
+    from .records import claim_record as claim_record
+    from .records import job_record as job_record
+    from .records import queue_record as queue_record
+    from .records import state_of as state_of
+    from .records import stats_record as stats_record
     from .reply_types import ReplyTypes as ReplyTypes
     from .retention import IDLE_AFTER_S as IDLE_AFTER_S
     from .retention import Hold as Hold
@@ -93,6 +100,7 @@ __all__ = [
     "STATES",
     "Claim",
     "ClaimLost",
+    "ClaimNotFound",
     "ClaimRecord",
     "Claims",
     "DeadLetters",
@@ -116,6 +124,12 @@ __all__ = [
     "WorkHeaders",
     "WrongJobState",
     "list_jobs",
+    "claim_of",
+    "claim_record",
+    "job_record",
+    "queue_record",
+    "state_of",
+    "stats_record",
     "work_headers",
     # health
     "checks",
@@ -150,6 +164,7 @@ _HOMES = {
     "CONTEXT": "answers",
     "Claim": "claims",
     "ClaimLost": "errors",
+    "ClaimNotFound": "errors",
     "ClaimRecord": "claims",
     "Claims": "claims",
     "Cursors": "cursors",
@@ -207,11 +222,17 @@ _HOMES = {
     "check": "conversations",
     "checks": "health",
     "child_trace": "answers",
+    "claim_of": "claim_lookup",
+    "claim_record": "records",
     "count_unread": "unread",
     "find_message": "trace",
     "last_words": "answers",
+    "job_record": "records",
     "list_jobs": "job_lists",
+    "queue_record": "records",
     "request": "conversations",
+    "state_of": "records",
+    "stats_record": "records",
     "work_headers": "wishes",
 }
 

@@ -94,7 +94,7 @@ class Request:
             As for `Bus.publish`.
         """
         reply_types = ReplyTypes.of(type, success_type, failure_type)
-        _check_answerable(reply_types, type)
+        reply_types.require(type)
         receipt = bus.publish(type, payload, from_agent=from_agent, **fields)
         message = bus.get(receipt.seq)
         assert message is not None
@@ -182,7 +182,7 @@ def check(
     if asked is None:
         return Answer(PENDING, conversation)
     reply_types = ReplyTypes.of(asked.type, success_type, failure_type)
-    _check_answerable(reply_types, asked.type)
+    reply_types.require(asked.type)
     answers = list(_answers(bus, conversation, asked.seq, reply_types))
     if not answers:
         return Answer(PENDING, conversation)
@@ -257,11 +257,3 @@ def _state_by(message: Message, reply_types: ReplyTypes) -> str | None:
     if message.type == reply_types.failure:
         return FAILURE
     return TIMED_OUT if message.type == reply_types.timed_out else None
-
-
-def _check_answerable(reply_types: ReplyTypes, request_type: str) -> None:
-    if not reply_types.all():
-        raise InvalidInput(
-            f"nothing answers a message of type {request_type!r}: give a success or failure type,"
-            f" or use a type that ends in {REQUEST}"
-        )

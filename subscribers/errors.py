@@ -24,6 +24,10 @@ class JobNotFound(NotFound):
     """The queue has no such job."""
 
 
+class ClaimNotFound(NotFound):
+    """There never was a claim with this token."""
+
+
 class QueueMismatch(Refused):
     """A queue of this name is there, with another pattern or policy."""
 

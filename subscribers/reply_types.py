@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..schema import InvalidInput
+
 #: How the type of a message ends that asks for an answer.
 REQUEST = ".request"
 
@@ -43,6 +45,18 @@ class ReplyTypes:
     def all(self) -> tuple[str, ...]:
         """Return the types that there are."""
         return tuple(type for type in (self.success, self.failure, self.timed_out) if type)
+
+    def require(self, request_type: str) -> None:
+        """Refuse a request that nothing could answer.
+
+        Raises:
+            InvalidInput: there is no type for an answer to a message of this type.
+        """
+        if not self.all():
+            raise InvalidInput(
+                f"nothing answers a message of type {request_type!r}: give a success or failure"
+                f" type, or use a type that ends in {REQUEST}"
+            )
 
 
 def request_type_of(reply_type: str) -> str | None:

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Depends, Query, Response
+import orjson
+from fastapi import Header, Query, Response
 
 from ...bus import Bus
-from ...schema import NotFound
-from ..access import needs
-from ..principals import Principal, Scope
-from ..problems import documented
-from ..records import MessageGiven, MessagePage, MessageRecord, ReceiptRecord
-from .common import PAGE, After, Limit, TheBus, json_array, json_response, new_router
+from ...schema import Message, NotFound
+from ..records import (
+    FoundList,
+    MessageGiven,
+    MessageList,
+    MessagePage,
+    MessageRecord,
+    MessagesGiven,
+    ReceiptList,
+    ReceiptRecord,
+)
+from .common import (
+    PAGE,
+    After,
+    Limit,
+    MessageReader,
+    MessageWriter,
+    OfAgent,
+    OfConversation,
+    OfType,
+    TheBus,
+    WaitS,
+    json_array,
+    json_of,
+    json_response,
+    new_router,
+    problems,
+)
+from .publishing import publish_all
 
 router = new_router("messages")
 
-Reader = Annotated[Principal, Depends(needs(Scope.MESSAGES_RO))]
-Writer = Annotated[Principal, Depends(needs(Scope.MESSAGES_RW))]
+Strict = Annotated[bool, Query(description="Refuse a recipient that was never seen.")]
 
 
 @router.post(
@@ -26,59 +50,81 @@ Writer = Annotated[Principal, Depends(needs(Scope.MESSAGES_RW))]
     status_code=201,
     responses={
         200: {"model": ReceiptRecord, "description": "It was there already."},
-        **documented(401, 403, 409, 413, 422, 429, 503),
+        **problems(409, 413),
     },
 )
-def publish(
+async def publish(
     message: MessageGiven,
     bus: TheBus,
-    writer: Writer,
+    writer: MessageWriter,
     response: Response,
-    strict: Annotated[bool, Query(description="Refuse a recipient that was never seen.")] = False,
+    strict: Strict = False,
+    wait_s: WaitS = 0,
 ) -> ReceiptRecord:
     """Publish one message. When this returns, it is committed, and waiters are awake.
 
     Repeating it with the same `id` and content is safe: it returns the first seq, with status 200.
+    Where a queue or an inbox that it is for is full, it is refused, also after `wait_s`.
     """
     writer.act_as(message.from_agent)
-    warning = _warning(bus, message.to_agent, strict)
-    receipt = bus.log.append([message.draft()])[0]
+    (receipt,) = await publish_all(bus, [message.draft()], strict=strict, wait_s=wait_s)
     if receipt.duplicate:
         response.status_code = 200
     response.headers["Location"] = f"/v1/messages/{receipt.seq}"
-    return ReceiptRecord.of(receipt, warning)
+    return receipt
 
 
-def _warning(bus: Bus, recipient: str | None, strict: bool) -> str | None:
-    stranger = None if recipient is None else bus.agents.stranger(recipient, repeat=True)
-    if stranger is not None and strict:
-        raise stranger
-    return None if stranger is None else str(stranger)
-
-
-@router.get("/messages", responses={200: {"model": MessagePage}, **documented(401, 403, 422, 503)})
-def read(
+@router.post(
+    "/messages/batch",
+    status_code=201,
+    responses={
+        200: {"model": ReceiptList, "description": "All were there already."},
+        **problems(409, 413),
+    },
+)
+async def publish_batch(
+    batch: MessagesGiven,
     bus: TheBus,
-    _: Reader,
+    writer: MessageWriter,
+    response: Response,
+    strict: Strict = False,
+    wait_s: WaitS = 0,
+) -> ReceiptList:
+    """Publish messages in one transaction: all of them, or none when one is refused.
+
+    Repeating it is safe where all have ids.
+    """
+    for message in batch.messages:
+        writer.act_as(message.from_agent)
+    drafts = [message.draft() for message in batch.messages]
+    receipts = await publish_all(bus, drafts, strict=strict, wait_s=wait_s)
+    if all(receipt.duplicate for receipt in receipts):
+        response.status_code = 200
+    return ReceiptList(receipts=receipts)
+
+
+@router.get("/messages", response_model=MessagePage, responses=problems())
+def read_messages(
+    bus: TheBus,
+    _: MessageReader,
     after: After = 0,
     limit: Limit = PAGE,
-    type: Annotated[str | None, Query(description="A pattern, like `task.*`.")] = None,
-    agent: Annotated[str | None, Query(description="From or to this agent.")] = None,
-    conversation: Annotated[str | None, Query(description="Its first message's id.")] = None,
+    type: OfType = None,
+    agent: OfAgent = None,
+    conversation: OfConversation = None,
 ) -> Response:
-    """Read messages in order, a page at a time."""
+    """Read messages in order, a page at a time. Large payloads stay references to their blobs."""
+    return page_of(bus, after, limit, type=type, agent=agent, conversation=conversation)
+
+
+def page_of(bus: Bus, after: int, limit: int, **filters: Any) -> Response:
+    """Return a page of the log."""
     newest = bus.log.newest_seq()
-    found = list(
-        islice(
-            bus.log.read(
-                after_seq=after, upto_seq=newest, type=type, agent=agent, conversation=conversation
-            ),
-            limit,
-        )
-    )
+    read = bus.log.read(after_seq=after, upto_seq=newest, **filters)
+    found = list(islice(read, limit))
     more = len(found) == limit
     body = b'{"messages":%b,"after":%d,"more":%b,"newest_seq":%d}' % (
-        json_array(message.to_json() for message in found),
+        _lines(found),
         found[-1].seq if more else max(after, newest),
         b"true" if more else b"false",
         newest,
@@ -86,17 +132,77 @@ def read(
     return json_response(body)
 
 
+@router.get("/newest", response_model=MessageList, responses=problems())
+def newest_messages(
+    bus: TheBus, _: MessageReader, limit: Limit = PAGE, type: OfType = None
+) -> Response:
+    """Read the newest messages, the oldest of them first."""
+    return json_response(b'{"messages":%b}' % _lines(bus.log.newest(limit, type=type)))
+
+
+def _lines(messages: list[Message]) -> bytes:
+    return json_array(message.to_line() for message in messages)
+
+
+@router.get("/search", response_model=FoundList, responses=problems())
+def search_messages(
+    bus: TheBus,
+    _: MessageReader,
+    q: Annotated[
+        list[str],
+        Query(
+            min_length=1,
+            max_length=20,
+            description="A word, a phrase (`disk full`), or a beginning (`migrat*`); repeatable.",
+        ),
+    ],
+    type: OfType = None,
+    agent: OfAgent = None,
+    conversation: OfConversation = None,
+    limit: Limit = 20,
+) -> Response:
+    """Find the messages whose payloads have all these words, those that fit best first.
+
+    The first search after many messages indexes them, which takes some 20 s for a million.
+    """
+    found = bus.search(*q, type=type, agent=agent, conversation=conversation, limit=limit)
+    records = [
+        {
+            "message": orjson.Fragment(each.message.to_line()),
+            "snippet": each.snippet,
+            "marks": each.marks,
+        }
+        for each in found
+    ]
+    return json_of({"found": records})
+
+
 @router.get(
-    "/messages/{key}",
-    responses={200: {"model": MessageRecord}, **documented(401, 403, 404, 422, 503)},
+    "/messages/{key:path}",
+    response_model=MessageRecord,
+    responses={304: {"description": "It is what the client has."}, **problems()},
 )
-def show(key: str, bus: TheBus, _: Reader) -> Response:
-    """Show one message, by its seq or its id. It never changes."""
+def show_message(
+    key: str,
+    bus: TheBus,
+    _: MessageReader,
+    if_none_match: Annotated[str | None, Header(description="What the client has.")] = None,
+) -> Response:
+    """Show one message with its payload, by its seq or its id. It never changes."""
     message = bus.get(int(key)) if key.isdecimal() and len(key) < 19 else bus.get(key)
     if message is None:
-        raise NotFound(f"no message {key!r}")
-    return json_response(message.to_json(), {"ETag": f'"{message.seq}"'} | _FOR_GOOD)
+        raise NotFound(f"no message {key[:255]!r}")
+    return tagged(message.to_json(), if_none_match)
 
 
-#: How long a client may keep what never changes: a year.
-_FOR_GOOD = {"Cache-Control": "private, max-age=31536000, immutable"}
+def tagged(body: bytes, if_none_match: str | None) -> Response:
+    """Return JSON with an entity tag, or 304 to a client that has it.
+
+    The client has to ask each time: under the same address there may be another bus some day.
+    """
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    known = (part.strip().removeprefix("W/") for part in (if_none_match or "").split(","))
+    if any(part in (tag, "*") for part in known):
+        return Response(status_code=304, headers=headers)
+    return json_response(body, headers)

@@ -2,8 +2,10 @@
 
 from .events import router as events
 from .feed import Feed
+from .sessions import router as sessions
+from .sessions import sockets as session_sockets
 from .sockets import router as sockets
 
-ROUTERS = (events, sockets)
+ROUTERS = (events, sockets, sessions, session_sockets)
 
 __all__ = ["ROUTERS", "Feed"]

@@ -7,15 +7,20 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import anyio
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import Depends, Header, Request, Response
 from starlette.types import Receive, Scope, Send
 
-from ...bus import Wanted
-from ..access import needs
-from ..api.common import After, TheBus
-from ..principals import Principal
-from ..principals import Scope as AccessScope
-from ..problems import documented
+from ...bus import Bus, Wanted
+from ..api.common import (
+    After,
+    MessageReader,
+    OfAgent,
+    OfConversation,
+    OfType,
+    TheBus,
+    new_router,
+    problems,
+)
 from .cursors import begin_after
 from .feed import Event, Feed
 
@@ -26,9 +31,9 @@ KEEP_ALIVE_S = 15.0
 
 _log = logging.getLogger("ackbus.server")
 
-router = APIRouter(prefix="/v1", tags=["live"])
+router = new_router("live")
 
-Reader = Annotated[Principal, Depends(needs(AccessScope.MESSAGES_RO))]
+LastEventId = Annotated[str | None, Header(description="Wins over `after`.")]
 
 
 class EventStream(Response):
@@ -77,35 +82,43 @@ async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-def the_feed(request: Request) -> Feed:
+async def the_feed(request: Request) -> Feed:
     """Return the feed of the application."""
     feed: Feed = request.app.state.feed
     return feed
 
 
+TheFeed = Annotated[Feed, Depends(the_feed)]
+
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {}}, "description": "Events, one each message."}
+}
+
+
 @router.get(
-    "/events",
-    response_class=EventStream,
-    responses={
-        200: {"content": {"text/event-stream": {}}, "description": "Events, one each message."},
-        **documented(401, 403, 409, 422, 503),
-    },
+    "/events", status_code=200, response_class=EventStream, responses=STREAM | problems(409)
 )
 async def events(
     bus: TheBus,
-    feed: Annotated[Feed, Depends(the_feed)],
-    _: Reader,
+    feed: TheFeed,
+    _: MessageReader,
     after: After | None = None,
-    last_event_id: Annotated[str | None, Header(description="Wins over `after`.")] = None,
-    type: Annotated[str | None, Query(description="A pattern, like `task.*`.")] = None,
-    agent: Annotated[str | None, Query(description="From or to this agent.")] = None,
-    conversation: Annotated[str | None, Query(description="Its first message's id.")] = None,
+    last_event_id: LastEventId = None,
+    type: OfType = None,
+    agent: OfAgent = None,
+    conversation: OfConversation = None,
 ) -> Response:
     """Follow the messages as server-sent events: first those after a seq, then what comes.
 
     Without `after` it begins with what comes now. The id of an event is its message's seq. A
     payload that is a blob stays a reference to it.
     """
-    wanted = Wanted(type, conversation, agent)
+    return stream_of(bus, feed, Wanted(type, conversation, agent), after, last_event_id)
+
+
+def stream_of(
+    bus: Bus, feed: Feed, wanted: Wanted, after: int | None, last_event_id: str | None
+) -> EventStream:
+    """Return the stream of what is wanted, from where its client says."""
     begin = begin_after(bus, after, last_event_id)
     return EventStream(feed.stream(begin, wanted, keep_alive_s=KEEP_ALIVE_S))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio
 from fastapi import APIRouter, Query, WebSocket, WebSocketDisconnect
@@ -20,23 +20,30 @@ STALLED_S = 30.0
 # Close codes of RFC 6455, and what they mean here.
 _GOING_AWAY, _POLICY, _TRY_AGAIN_LATER = 1001, 1008, 1013
 
+After = Annotated[int | None, Query(ge=0, le=MAX_SEQ)]
+
 router = APIRouter(prefix="/v1")
 
 
 @router.websocket("/ws")
 async def follow(
     socket: WebSocket,
-    after: Annotated[int | None, Query(ge=0, le=MAX_SEQ)] = None,
+    after: After = None,
     type: str | None = None,
     agent: str | None = None,
     conversation: str | None = None,
 ) -> None:
     """Follow the messages; what the client sends is not read. Parameters as for `/v1/events`."""
+    await serve_socket(socket, after, type=type, agent=agent, conversation=conversation)
+
+
+async def serve_socket(socket: WebSocket, after: int | None, **filters: Any) -> None:
+    """Send what fits the filters, until the client goes, stalls, or the server stops."""
     await socket.accept()
     bus: Bus = socket.app.state.bus
     try:
         allowed(socket, Scope.MESSAGES_RO)
-        wanted = Wanted(type, conversation, agent)
+        wanted = Wanted(**filters)
         begin = begin_after(bus, after, None)
     except AckbusError as error:
         await socket.close(_POLICY, str(error)[:120])

@@ -12,6 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from ackbus import Bus
+
 BUS = Path(sysconfig.get_path("scripts"), "bus")
 
 Serve = Callable[..., httpx.Client]
@@ -62,3 +64,21 @@ def problem(response: httpx.Response, status: int, kind: str) -> str:
     assert body["title"]
     assert body["detail"]
     return str(body["detail"])
+
+
+# A server takes half a second to start: tests that use names of their own share one for a module.
+
+
+@pytest.fixture(scope="module")
+def one_bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
+    """The bus of all tests of a module."""
+    with Bus.init(tmp_path_factory.mktemp("project") / ".worker-state") as bus:
+        yield bus
+
+
+@pytest.fixture(scope="module")
+def one_client(one_bus: Bus) -> Iterator[httpx.Client]:
+    """A client of the one server of a module."""
+    directory = Path(one_bus.layout.directory)
+    with serving(directory) as url, httpx.Client(base_url=url, timeout=20) as client:
+        yield client

@@ -99,3 +99,40 @@ def test_what_is_not_sent_as_json_is_refused(client: httpx.Client, bus: Bus) -> 
 def test_health_asks_the_store(client: httpx.Client, bus: Bus) -> None:
     bus.publish("t", from_agent="a")
     assert client.get("/healthz").json() == {"ok": True, "newest_seq": 1}
+
+
+def test_batch_is_stored_whole_or_not_at_all(client: httpx.Client, bus: Bus) -> None:
+    batch = {"messages": [MESSAGE | {"id": f"m-{n}"} for n in range(3)]}
+    first, again = (client.post("/v1/messages/batch", json=batch) for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert [receipt["seq"] for receipt in again.json()["receipts"]] == [1, 2, 3]
+    batch["messages"] = [MESSAGE, MESSAGE | {"id": "m-1", "payload": "other"}]
+    problem(client.post("/v1/messages/batch", json=batch), 409, "id-conflict")
+    assert bus.log.newest_seq() == 3
+
+
+def test_lists_leave_large_payloads_where_they_are(client: httpx.Client, bus: Bus) -> None:
+    bus.publish("t", "needle " + "x" * 10_000, from_agent="a")
+    (listed,) = client.get("/v1/messages").json()["messages"]
+    (newest,) = client.get("/v1/newest").json()["messages"]
+    (found,) = client.get("/v1/search", params={"q": "needle"}).json()["found"]
+    assert listed == newest == found["message"]
+    assert "payload" not in listed
+    assert listed["payload_ref"].startswith("sha256-")
+    assert len(client.get("/v1/messages/1").json()["payload"]) == 10_007
+
+
+def test_client_that_has_a_message_is_not_sent_it_again(client: httpx.Client, bus: Bus) -> None:
+    bus.publish("t", from_agent="a")
+    tag = client.get("/v1/messages/1").headers["ETag"]
+    for known in (tag, f'"other", W/{tag}', "*"):
+        response = client.get("/v1/messages/1", headers={"If-None-Match": known})
+        assert (response.status_code, response.content) == (304, b"")
+    assert client.get("/v1/messages/1", headers={"If-None-Match": '"x"'}).status_code == 200
+
+
+def test_slip_in_a_parameter_is_refused(client: httpx.Client) -> None:
+    """It would read the whole log, or filter nothing."""
+    refused = client.get("/v1/messages", params={"afetr": 5})
+    assert "'afetr'" in problem(refused, 422, "invalid-input")
+    problem(client.get("/v1/events", params={"typ": "t"}), 422, "invalid-input")

@@ -1,4 +1,4 @@
-"""Jobs and claims as JSON objects: times as text, and nothing for what is absent."""
+"""Queues, jobs and claims as JSON objects: times as text, and nothing for what is absent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,40 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..subscribers import ClaimRecord, Job
+    from .claims import ClaimRecord
+    from .jobs import Job
+    from .queue_stats import QueueStats
+    from .queues import QueueInfo
+
+
+def queue_record(info: QueueInfo) -> dict[str, object]:
+    """Return a queue as an object."""
+    record: dict[str, object] = {
+        "queue": info.name,
+        "type": info.pattern,
+        "filled_seq": info.filled_seq,
+        "created_at": format_ts(info.created_at_ms),
+    }
+    if info.paused_at_ms is not None:
+        record["paused_at"] = format_ts(info.paused_at_ms)
+    return record | {"policy": asdict(info.policy)}
+
+
+def stats_record(stats: QueueStats) -> dict[str, object]:
+    """Return the statistics of a queue as an object."""
+    numbers = asdict(stats)
+    del numbers["info"], numbers["at_ms"]
+    at = {"at": format_ts(stats.at_ms), "state": state_of(stats)}
+    return queue_record(stats.info) | at | {"is_saturated": stats.is_saturated} | numbers
+
+
+def state_of(stats: QueueStats) -> str:
+    """Return how a queue is, in one word."""
+    if stats.info.paused_at_ms is not None:
+        return "paused"
+    if stats.stuck is not None:
+        return "stuck"
+    return "saturated" if stats.is_saturated else "open"
 
 
 def job_record(job: Job) -> dict[str, object]:

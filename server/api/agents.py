@@ -1,0 +1,169 @@
+"""Agents, and how the bus as a whole is doing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any
+
+from fastapi import Depends
+from pydantic import BaseModel, Field
+
+from ...bus import Heartbeat
+from ...schema import format_ts
+from ...subscribers import Cursors, Deliveries, Queue, Queues, QueueStats, stats_record
+from ..access import needs
+from ..principals import Principal, Scope
+from ..records import Given
+from .common import AgentName, MessageReader, MessageWriter, TheBus, new_router, problems
+from .inboxes import unread_of
+from .work_records import QueueStatsRecord
+
+router = new_router("agents")
+
+
+class AgentRecord(BaseModel):
+    """An agent that the bus knows: it sent, acknowledged, or beat its heart."""
+
+    agent: str
+    liveness: str | None = Field(None, description="alive, warn, stale, dead or stopped.")
+    status: str | None = None
+    task: str | None = None
+    progress: float | None = None
+    pid: int | None = None
+    beat: str | None = Field(None, description="When its heart beat last.")
+    age_s: float | None = Field(None, description="How long ago that was, in seconds.")
+    cursor: int = Field(description="The last seq that it acknowledged.")
+    unread: int | None = Field(None, description="How many messages wait, counted up to 1,000.")
+
+
+class AgentList(BaseModel):
+    """The agents that the bus knows, by name."""
+
+    agents: list[AgentRecord]
+
+
+class BeatGiven(Given):
+    """What an agent's heart says."""
+
+    status: str = Field("idle", min_length=1, max_length=64, description="idle, working, …")
+    task: str | None = Field(None, max_length=512, description="What it is at.")
+    progress: float | None = Field(None, description="How far it is with that, 0 to 1.")
+    pid: int | None = Field(None, ge=1, lt=2**31, description="Its process, where that is known.")
+
+
+class StatsRecord(BaseModel):
+    """How much is in the log."""
+
+    messages: int
+    newest_seq: int
+    by_type: dict[str, int]
+    by_sender: dict[str, int]
+
+
+class StatusRecord(BaseModel):
+    """How the bus is doing."""
+
+    newest_seq: int
+    agents: dict[str, int] = Field(description="How many agents there are, by liveness.")
+    parked: int = Field(description="How many messages failed too often in inboxes.")
+    dead: int = Field(description="How many jobs used up their attempts.")
+    queues: list[QueueStatsRecord]
+
+
+class ChainRecord(BaseModel):
+    """The hash chain over the log; `bus verify` checks it."""
+
+    on: bool
+    seq: int | None = Field(None, description="The last message that is in it.")
+    digest: str | None = Field(None, description="Of that message and all before it, in hex.")
+    behind: int = Field(description="How many messages are not in it yet.")
+
+
+@router.get("/agents", response_model_exclude_none=True, responses=problems())
+def list_agents(bus: TheBus, _: MessageReader) -> AgentList:
+    """List the agents that the bus knows, and whether they are alive."""
+    beats = {beat.agent: beat for beat in bus.heartbeats.list()}
+    cursors = Cursors(bus.database).positions()
+    records = [
+        AgentRecord(
+            agent=name,
+            cursor=cursors.get(name, 0),
+            unread=unread_of(bus, name),
+            **_said(name, beats),
+        )
+        for name in bus.agents.names()
+    ]
+    return AgentList(agents=records)
+
+
+def _said(name: str, beats: dict[str, Heartbeat]) -> dict[str, Any]:
+    beat = beats.get(name)
+    if beat is None:
+        return {}
+    return {
+        "liveness": beat.liveness.value,
+        "status": beat.status,
+        "task": beat.task,
+        "progress": beat.progress,
+        "pid": beat.pid,
+        "beat": format_ts(beat.ts_ms),
+        "age_s": round(beat.age_s, 1),
+    }
+
+
+@router.post("/agents/{agent:path}/heartbeat", status_code=204, responses=problems())
+def beat_heart(agent: AgentName, beat: BeatGiven, bus: TheBus, writer: MessageWriter) -> None:
+    """Beat an agent's heart once; do it again every 10 seconds. `stopped` says good-bye."""
+    bus.heartbeats.beat(
+        writer.act_as(agent),
+        beat.status,
+        task=beat.task,
+        progress=beat.progress,
+        pid=beat.pid,
+        is_here=False,
+    )
+
+
+@router.get("/stats", responses=problems())
+def count_messages(bus: TheBus, _: MessageReader) -> StatsRecord:
+    """Count the messages by type and by sender."""
+    found = bus.stats()
+    return StatsRecord(
+        messages=found.messages,
+        newest_seq=found.newest_seq,
+        by_type=found.by_type,
+        by_sender=found.by_sender,
+    )
+
+
+@router.get(
+    "/status",
+    response_model=StatusRecord,
+    response_model_exclude_unset=True,
+    responses=problems(),
+)
+def show_status(
+    bus: TheBus,
+    _: Annotated[Principal, Depends(needs(Scope.MESSAGES_RO, Scope.WORK_RO))],
+) -> dict[str, Any]:
+    """Say how the bus is doing: agents by liveness, queues with their statistics of a day."""
+    stats = [QueueStats.of(Queue(bus, info)) for info in Queues(bus).list()]
+    return {
+        "newest_seq": bus.log.newest_seq(),
+        "agents": Counter(beat.liveness.value for beat in bus.heartbeats.list()),
+        "parked": len(Deliveries(bus.database).parked()),
+        "dead": sum(each.dead for each in stats),
+        "queues": [stats_record(each) for each in stats],
+    }
+
+
+@router.get("/chain", response_model_exclude_none=True, responses=problems())
+def show_chain(bus: TheBus, _: MessageReader) -> ChainRecord:
+    """Say whether the log is chained, and where the chain ends."""
+    head = bus.chain.head()
+    return ChainRecord(
+        on=bus.chain.is_on(),
+        seq=head.seq if head else None,
+        digest=head.digest.hex() if head else None,
+        behind=bus.chain.behind(),
+    )

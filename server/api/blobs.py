@@ -1,0 +1,168 @@
+"""Blobs: large content that goes in and out in pieces, and is never held in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from io import RawIOBase
+from typing import Annotated, Any, BinaryIO, cast
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import anyio.to_thread
+from fastapi import Path, Request, Response
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
+
+from ...blobs import BlobStore
+from ..threads import in_thread
+from .common import MessageReader, MessageWriter, TheBus, new_router, problems
+
+#: How many blobs go in or out at a time: each has a thread as long as it takes.
+_AT_A_TIME = 8
+#: How long a client may leave a transfer standing, in seconds.
+STALLED_S = 30.0
+
+_OCTETS = "application/octet-stream"
+
+router = new_router("blobs")
+
+#: Made when it is first needed: a limiter belongs to an event loop.
+_transfers = anyio.lowlevel.RunVar[anyio.CapacityLimiter]("ackbus_transfers")
+
+BlobName = Annotated[
+    str, Path(pattern="^sha256-[0-9a-f]{64}$", description="What storing it returned.")
+]
+
+
+class BlobRecord(BaseModel):
+    """A stored blob."""
+
+    ref: str = Field(description="Its name: what a message's `payload_ref` says.")
+    bytes: int = Field(description="How many it has.")
+
+
+class _Incoming(RawIOBase):
+    """A request's body, for a thread that reads it."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next piece, of whatever size; empty at the end."""
+        return anyio.from_thread.run(self._next)
+
+    async def _next(self) -> bytes:
+        with anyio.move_on_after(STALLED_S):
+            async for chunk in self._chunks:
+                if chunk:
+                    return chunk
+            return b""
+        raise HTTPException(408)
+
+
+@router.post(
+    "/blobs",
+    status_code=201,
+    responses=problems(408, 413),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {_OCTETS: {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
+async def store_blob(request: Request, bus: TheBus, _: MessageWriter) -> BlobRecord:
+    """Store bytes, as they come. A message names them as its `payload_ref`.
+
+    What no message names within a day may be collected. Storing the same again is safe.
+    """
+    body = cast(BinaryIO, _Incoming(request.stream()))
+    put = partial(bus.blobs.put, body)
+    ref = await anyio.to_thread.run_sync(put, limiter=_limiter())
+    return BlobRecord(ref=ref, bytes=await in_thread(partial(bus.blobs.size, ref)))
+
+
+class BlobResponse(Response):
+    """A blob, sent in pieces. It is checked before its first byte is sent.
+
+    A browser only saves it: what is in it is anybody's.
+    """
+
+    media_type = _OCTETS
+
+    def __init__(self, blobs: BlobStore, ref: str, size: int, *, is_head: bool) -> None:
+        headers = {
+            "Content-Disposition": f'attachment; filename="{ref}"',
+            "X-Content-Type-Options": "nosniff",
+            "Content-Security-Policy": "sandbox",
+            "Cache-Control": "private, max-age=31536000, immutable",  # its name is its hash
+            "ETag": f'"{ref}"',
+        }
+        super().__init__(headers=headers)
+        self.headers["Content-Length"] = str(size)
+        self._blobs, self._ref, self._is_head = blobs, ref, is_head
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        out = _Outgoing(send, self.raw_headers)
+        if not self._is_head:
+            copy = partial(self._blobs.copy, self._ref, cast(BinaryIO, out))
+            await anyio.to_thread.run_sync(copy, limiter=_limiter())
+        await out.end()
+
+
+class _Outgoing:
+    """A response's body, for a thread that writes it."""
+
+    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+        self._send = send
+        self._start: dict[str, Any] | None = {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": headers,
+        }
+
+    def write(self, chunk: bytes) -> None:
+        """Send a piece."""
+        anyio.from_thread.run(self._send_piece, chunk, True)
+
+    async def end(self) -> None:
+        """Send that there is no more."""
+        await self._send_piece(b"", False)
+
+    async def _send_piece(self, chunk: bytes, more: bool) -> None:
+        if self._start is not None:  # only now: what goes wrong before has its own status
+            await self._send(self._start)
+            self._start = None
+        with anyio.fail_after(STALLED_S):
+            await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
+
+
+_DOWNLOAD: dict[int | str, dict[str, Any]] = {
+    200: {"content": {_OCTETS: {"schema": {"type": "string", "format": "binary"}}}},
+    **problems(),
+}
+
+
+@router.get("/blobs/{ref}", status_code=200, response_class=BlobResponse, responses=_DOWNLOAD)
+def read_blob(ref: BlobName, bus: TheBus, _: MessageReader) -> Response:
+    """Return a blob's bytes, checked against its name."""
+    return BlobResponse(bus.blobs, ref, bus.blobs.size(ref), is_head=False)
+
+
+@router.head("/blobs/{ref}", status_code=200, response_class=BlobResponse, responses=_DOWNLOAD)
+def look_at_blob(ref: BlobName, bus: TheBus, _: MessageReader) -> Response:
+    """Say how long a blob is; its bytes are not looked at."""
+    return BlobResponse(bus.blobs, ref, bus.blobs.size(ref), is_head=True)
+
+
+def _limiter() -> anyio.CapacityLimiter:
+    try:
+        return _transfers.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(_AT_A_TIME)
+        _transfers.set(limiter)
+        return limiter

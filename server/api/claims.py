@@ -1,0 +1,211 @@
+"""Claims: taking work, holding on to it, and ending it, for workers that don't open the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import Path, Response
+from pydantic import BaseModel, Field
+
+from ...bus import Bus
+from ...schema import MAX_SEQ, Message, TypePattern, format_ts
+from ...subscribers import (
+    DEFAULT_LEASE_S,
+    MAX_LEASE_S,
+    Claim,
+    Claims,
+    Outcome,
+    Queue,
+    claim_of,
+    claim_record,
+)
+from ..principals import Principal
+from ..records import Given, Name, ReceiptRecord, ReplyGiven
+from ..threads import in_thread
+from .common import (
+    QueueName,
+    TheBus,
+    TheWaiting,
+    WaitS,
+    WorkReader,
+    WorkWriter,
+    json_of,
+    new_router,
+    problems,
+)
+from .work_records import ClaimedList, ClaimInFull
+
+router = new_router("claims")
+
+LeaseS = Annotated[
+    float, Field(gt=0, le=MAX_LEASE_S, description="How long it lasts unless renewed, in seconds.")
+]
+ClaimToken = Annotated[int, Path(ge=1, le=MAX_SEQ, description="The token of a claim.")]
+Replies = Annotated[
+    list[ReplyGiven], Field(max_length=1000, description="Published in the same transaction.")
+]
+
+
+class ClaimGiven(Given):
+    """Who takes work, and how much."""
+
+    worker: Name = Field(description="Which process or thread takes it.")
+    group: Name | None = Field(None, description="Its class of workers; left out: the worker.")
+    limit: int = Field(1, ge=1, le=100, description="How many at most.")
+    lease_s: LeaseS = DEFAULT_LEASE_S
+
+
+class RenewalGiven(Given):
+    """How much longer a claim is to last."""
+
+    lease_s: LeaseS = DEFAULT_LEASE_S
+
+
+class ResultGiven(Given):
+    """What came of the work."""
+
+    result: Any = Field(None, description="Kept on the claim, up to 65,536 characters.")
+    replies: Replies = Field([])
+
+
+class FailedGiven(Given):
+    """Why the work failed."""
+
+    error: str = Field(max_length=65_536, description="In one line, for people.")
+    status: Literal["failed", "timed_out"] = "failed"
+    retry: bool | None = Field(None, description="Another attempt? Left out: the queue's rules.")
+    retry_after_s: float | None = Field(None, ge=0, le=315_360_000)
+    replies: Replies = Field([], description="Published if the job is over by this.")
+
+
+class HandedBack(Given):
+    """Why a job is handed back."""
+
+    why: str = Field("handed back by its worker", max_length=2000)
+
+
+class EndRecord(BaseModel):
+    """What ending a claim published."""
+
+    receipts: list[ReceiptRecord] = Field(description="None when the job is tried again.")
+
+
+class RenewedRecord(BaseModel):
+    """A claim that lasts longer."""
+
+    token: int
+    lease_until: str
+
+
+@router.post("/queues/{queue:path}/claims", response_model=ClaimedList, responses=problems(409))
+async def claim_jobs(
+    queue: QueueName,
+    wanted: ClaimGiven,
+    bus: TheBus,
+    waiting: TheWaiting,
+    worker: WorkWriter,
+    wait_s: WaitS = 0,
+) -> Response:
+    """Take jobs, in the queue's order; none when there is nothing, also after `wait_s`.
+
+    Nobody else gets them until the lease runs out.
+    """
+    group = worker.act_as(wanted.group or wanted.worker)
+    opened = await in_thread(partial(Queue.open, bus, queue))
+    pattern = TypePattern(opened.info.pattern)
+    claim = partial(
+        opened.claim, wanted.worker, group=group, limit=wanted.limit, lease_s=wanted.lease_s
+    )
+    claims: list[Claim] = await waiting.until(
+        claim, bool, lambda message: pattern.matches(message.type), wait_s
+    )
+    return json_of({"claims": [_record(each) for each in claims]})
+
+
+def _record(claim: Claim) -> dict[str, object]:
+    record: dict[str, object] = {
+        "queue": claim.queue,
+        "token": claim.token,
+        "attempt": claim.attempt,
+        "max_attempts": claim.max_attempts,
+        "group": claim.group,
+        "worker": claim.instance,
+        "claimed_at": format_ts(claim.claimed_at_ms),
+        "lease_until": format_ts(claim.lease_until_ms),
+        "message": orjson.Fragment(claim.message.to_line()),
+    }
+    return record if claim.dedupe_key is None else record | {"dedupe_key": claim.dedupe_key}
+
+
+@router.get("/claims/{token}", response_model=ClaimInFull, responses=problems())
+def show_claim(token: ClaimToken, bus: TheBus, reader: WorkReader) -> Response:
+    """Show a claim, how it stands, and its message with the payload."""
+    _, claim = claim_of(bus, token)
+    found = Claims(bus.database).get(token)
+    assert found is not None
+    message = orjson.Fragment(claim.message.to_json())
+    return json_of(claim_record(found, bus.database.now_ms()) | {"message": message})
+
+
+@router.post("/claims/{token}/renew", responses=problems(409))
+def renew_claim(
+    token: ClaimToken, renewal: RenewalGiven, bus: TheBus, worker: WorkWriter
+) -> RenewedRecord:
+    """Let a claim last longer, from now. Safe to repeat. It is a conflict when it is lost."""
+    queue, claim = _held(bus, token, worker)
+    queue.renew(claim, lease_s=renewal.lease_s)
+    found = Claims(bus.database).get(token)
+    assert found is not None
+    return RenewedRecord(token=token, lease_until=format_ts(found.lease_until_ms))
+
+
+@router.post("/claims/{token}/complete", responses=problems(409, 413))
+def complete_claim(
+    token: ClaimToken, result: ResultGiven, bus: TheBus, worker: WorkWriter
+) -> EndRecord:
+    """End a claim with success, and publish what came of it, in one transaction.
+
+    A reply goes to the message's sender, in its conversation. It is a conflict when the claim is
+    lost: then the result is kept on the claim, and nothing is published.
+    """
+    return _end(bus, token, worker, Outcome(result=result.result), result.replies)
+
+
+@router.post("/claims/{token}/fail", responses=problems(409, 413))
+def fail_claim(
+    token: ClaimToken, failed: FailedGiven, bus: TheBus, worker: WorkWriter
+) -> EndRecord:
+    """End a claim with a failure: the job waits for another attempt, or is over."""
+    outcome = Outcome(
+        status=failed.status,
+        error=failed.error,
+        retry=failed.retry,
+        retry_after_s=failed.retry_after_s,
+    )
+    return _end(bus, token, worker, outcome, failed.replies)
+
+
+@router.post("/claims/{token}/release", status_code=204, responses=problems(409))
+def release_claim(token: ClaimToken, back: HandedBack, bus: TheBus, worker: WorkWriter) -> None:
+    """Hand a job back: it can be claimed again at once, and the attempt does not count."""
+    queue, claim = _held(bus, token, worker)
+    queue.release(claim, back.why)
+
+
+def _held(bus: Bus, token: int, worker: Principal) -> tuple[Queue, Claim]:
+    queue, claim = claim_of(bus, token)
+    worker.act_as(claim.group)
+    return queue, claim
+
+
+def _end(
+    bus: Bus, token: int, worker: Principal, outcome: Outcome, replies: Sequence[ReplyGiven]
+) -> EndRecord:
+    queue, claim = _held(bus, token, worker)
+    message: Message = claim.message
+    drafts = [reply.draft(message, claim.group) for reply in replies]
+    receipts = queue.end(claim, outcome, drafts)
+    return EndRecord(receipts=[ReceiptRecord.of(receipt, None) for receipt in receipts])

@@ -1,0 +1,232 @@
+"""Conversations: their messages, requests and answers, and traces."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import Depends, Path, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from ...bus import Bus
+from ...schema import NotFound
+from ...subscribers import Answer, ReplyTypes, Request, Trace, Work, check, claim_record, job_record
+from ..access import needs
+from ..principals import Principal, Scope
+from ..records import MessageGiven, MessagePage, MessageRecord, ReceiptRecord, Type
+from ..threads import in_thread
+from .common import (
+    PAGE,
+    After,
+    Limit,
+    MessageReader,
+    MessageWriter,
+    TheBus,
+    TheWaiting,
+    WaitS,
+    json_of,
+    new_router,
+    problems,
+)
+from .messages import page_of
+from .publishing import publish_all
+from .work_records import ClaimRecord, JobRecord
+
+router = new_router("conversations")
+
+Conversation = Annotated[str, Path(min_length=1, description="The id of its first message.")]
+SuccessType = Annotated[
+    str | None,
+    Query(min_length=1, max_length=255, description="Of the answer. Of `x.request`: `x.done`."),
+]
+FailureType = Annotated[
+    str | None,
+    Query(min_length=1, max_length=255, description="Of the answer. Of `x.request`: `x.failed`."),
+]
+
+
+class RequestGiven(MessageGiven):
+    """A message that asks for an answer."""
+
+    success_type: Type | None = Field(None, description="Of the answer. Of `x.request`: `x.done`.")
+    failure_type: Type | None = Field(
+        None, description="Of the answer. Of `x.request`: `x.failed`."
+    )
+
+
+class RequestRecord(ReceiptRecord):
+    """A request that was published, and by what it is answered."""
+
+    conversation_id: str
+    reply_types: list[str] = Field(description="The types of the messages that answer it.")
+
+
+class AnswerRecord(BaseModel):
+    """How a request, or a conversation, stands."""
+
+    state: Literal["pending", "success", "failure", "timed_out"]
+    conversation_id: str
+    message: MessageRecord | None = Field(None, description="What answers it.")
+
+
+class WorkRecord(JobRecord):
+    """What became of a message in one queue."""
+
+    claims: list[ClaimRecord] = Field(description="Every attempt, the first first.")
+
+
+class StepRecord(MessageRecord):
+    """A message of a trace."""
+
+    depth: int = Field(description="How many messages of the trace it answers.")
+    jobs: list[WorkRecord] = Field(description="What became of it in each queue.")
+
+
+class TraceRecord(BaseModel):
+    """A message with all that it belongs to."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    seq: int = Field(description="The message that was asked for.")
+    conversations: list[str] = Field(description="Those on the way to it, its own first.")
+    messages: list[StepRecord] = Field(description="Each after the one that it answers.")
+
+
+@router.get(
+    "/conversations/{conversation:path}/messages",
+    response_model=MessagePage,
+    responses=problems(),
+)
+def read_conversation(
+    conversation: Conversation,
+    bus: TheBus,
+    _: MessageReader,
+    after: After = 0,
+    limit: Limit = PAGE,
+) -> Response:
+    """Read the messages of a conversation in order, a page at a time."""
+    return page_of(bus, after, limit, conversation=conversation)
+
+
+@router.get(
+    "/conversations/{conversation:path}/answer",
+    response_model=AnswerRecord,
+    responses=problems(),
+)
+def check_conversation(
+    conversation: Conversation,
+    bus: TheBus,
+    _: MessageReader,
+    success_type: SuccessType = None,
+    failure_type: FailureType = None,
+    which: Annotated[
+        Literal["first", "last"], Query(description="Of several answers the one that counts.")
+    ] = "last",
+) -> Response:
+    """Say how a conversation stands. One that nobody has begun is pending."""
+    answer = check(
+        bus, conversation, success_type=success_type, failure_type=failure_type, which=which
+    )
+    return _answer(answer)
+
+
+@router.get("/trace/{key:path}", response_model=TraceRecord, responses=problems())
+def trace(
+    key: Annotated[
+        str,
+        Path(
+            min_length=1,
+            description="The seq or id of a message, a conversation, `claim:TOKEN`, or "
+            "`QUEUE:SEQ` for a job.",
+        ),
+    ],
+    bus: TheBus,
+    _: Annotated[Principal, Depends(needs(Scope.MESSAGES_RO, Scope.WORK_RO))],
+) -> Response:
+    """Return all that a message belongs to: what led to it, what followed, what became of each."""
+    found = Trace.of(bus, key)
+    now_ms = bus.database.now_ms()
+    messages = [
+        {"depth": step.depth}
+        | orjson.loads(step.message.to_line())
+        | {"jobs": [_work(each, now_ms) for each in step.work]}
+        for step in found.steps
+    ]
+    record = {"seq": found.seq, "conversations": found.conversations, "messages": messages}
+    return json_of(record)
+
+
+def _work(work: Work, now_ms: int) -> dict[str, Any]:
+    claims = [claim_record(claim, now_ms) for claim in work.claims]
+    return job_record(work.job) | {"claims": claims}
+
+
+@router.post("/requests", status_code=201, responses=problems(409, 413))
+async def publish_request(
+    asked: RequestGiven,
+    bus: TheBus,
+    writer: MessageWriter,
+    response: Response,
+    strict: Annotated[bool, Query(description="Refuse a recipient that was never seen.")] = False,
+    wait_s: WaitS = 0,
+) -> RequestRecord:
+    """Publish a request and return at once. `/v1/requests/{id}/answer` has the answer.
+
+    Repeating it with the same `id` and content is safe: it asks no second time.
+    """
+    writer.act_as(asked.from_agent)
+    reply_types = ReplyTypes.of(asked.type, asked.success_type, asked.failure_type)
+    reply_types.require(asked.type)
+    (receipt,) = await publish_all(bus, [asked.draft()], strict=strict, wait_s=wait_s)
+    message = await in_thread(partial(bus.get, receipt.seq))
+    assert message is not None
+    response.headers["Location"] = f"/v1/messages/{receipt.seq}"
+    return RequestRecord(
+        **receipt.model_dump(),
+        conversation_id=message.conversation,
+        reply_types=list(reply_types.all()),
+    )
+
+
+@router.get("/requests/{id:path}/answer", response_model=AnswerRecord, responses=problems())
+async def answer_of_request(
+    id: Annotated[str, Path(min_length=1, description="The id of the request.")],
+    bus: TheBus,
+    waiting: TheWaiting,
+    _: MessageReader,
+    success_type: SuccessType = None,
+    failure_type: FailureType = None,
+    wait_s: WaitS = 0,
+) -> Response:
+    """Return the first answer to a request, or that it is pending.
+
+    With `wait_s` it returns as soon as there is an answer, or after that time.
+    """
+    request = await in_thread(partial(_request, bus, id, success_type, failure_type))
+    answer = await waiting.until(
+        request.answer,
+        lambda answer: answer.reply,
+        lambda message: message.conversation == request.conversation,
+        wait_s,
+    )
+    return await in_thread(partial(_answer, answer))
+
+
+def _request(bus: Bus, id: str, success_type: str | None, failure_type: str | None) -> Request:
+    message = bus.get(id)
+    if message is None:
+        raise NotFound(f"no request {id[:255]!r} in the log")
+    reply_types = ReplyTypes.of(message.type, success_type, failure_type)
+    reply_types.require(message.type)
+    return Request(bus, message.seq, message.id, message.conversation, reply_types)
+
+
+def _answer(answer: Answer) -> Response:
+    record: dict[str, object] = {
+        "state": answer.state,
+        "conversation_id": answer.conversation,
+    }
+    if answer.reply is not None:
+        record["message"] = orjson.Fragment(answer.reply.to_json())
+    return json_of(record)

@@ -1,0 +1,257 @@
+"""Inboxes: what waits for an agent, acknowledging it, and what failed too often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+from fastapi import Query, Response
+from pydantic import BaseModel, Field
+
+from ...bus import Bus
+from ...schema import InvalidInput, Message, NotFound, TypePattern, encode, format_ts
+from ...subscribers import Cursors, Deliveries, Inbox, Parked
+from ..records import Given, MessageList, ReceiptRecord, ReplyGiven, Seq, Seqs
+from .common import (
+    PAGE,
+    AgentName,
+    Limit,
+    MessageReader,
+    MessageWriter,
+    OfType,
+    TheBus,
+    TheWaiting,
+    WaitS,
+    json_array,
+    json_response,
+    new_router,
+    problems,
+)
+
+router = new_router("inboxes")
+
+#: Unread messages are counted up to this.
+MAX_COUNTED = 1000
+
+
+class AckGiven(Given):
+    """Up to where an agent is done."""
+
+    seq: Seq = Field(description="The last seq that is done.")
+
+
+class CursorRecord(BaseModel):
+    """Where an agent stands."""
+
+    agent: str
+    cursor: int = Field(description="The last seq that the agent acknowledged.")
+
+
+class InboxRecord(CursorRecord):
+    """An inbox, and how far its agent is behind."""
+
+    unread: int | None = Field(description="How many messages wait, counted up to 1,000.")
+    parked: int = Field(description="How many wait for a person.")
+
+
+class InboxList(BaseModel):
+    """The inboxes of all agents that the bus knows, by name."""
+
+    inboxes: list[InboxRecord]
+
+
+class Mail(MessageList, CursorRecord):
+    """What waits for an agent, in order."""
+
+
+class CompletionGiven(Given):
+    """A message that is done, and what came of it."""
+
+    seq: Seq
+    replies: list[ReplyGiven] = Field(default=[], max_length=1000)
+
+
+class CompletionRecord(CursorRecord):
+    """What completing a message did."""
+
+    first: bool = Field(description="False: it was completed before, and nothing was published.")
+    receipts: list[ReceiptRecord] = Field(description="Of the replies, in their order.")
+
+
+class FailureGiven(Given):
+    """A message that could not be handled."""
+
+    seq: Seq
+    error: str = Field(max_length=2000, description="Why, for people.")
+
+
+class FailureRecord(CursorRecord):
+    """What became of a message that could not be handled."""
+
+    attempts: int = Field(description="How many of its deliveries have failed.")
+    parked: bool = Field(description="It is parked now, and the cursor past it.")
+
+
+class ParkedRecord(BaseModel):
+    """A message that failed too often, and waits for a person."""
+
+    agent: str
+    seq: int
+    attempts: int
+    parked_at: str
+    error: str
+
+    @classmethod
+    def of(cls, item: Parked) -> ParkedRecord:
+        """Return the record of a parked message."""
+        return cls(
+            agent=item.agent,
+            seq=item.seq,
+            attempts=item.attempts,
+            parked_at=format_ts(item.parked_at_ms),
+            error=item.error,
+        )
+
+
+class ParkedList(BaseModel):
+    """Parked messages, by agent."""
+
+    parked: list[ParkedRecord]
+
+
+class Chosen(Given):
+    """Which messages are meant: all of them, or none."""
+
+    seqs: Seqs
+
+
+@router.get("/inboxes", responses=problems())
+def list_inboxes(bus: TheBus, _: MessageReader) -> InboxList:
+    """List the inboxes, and how far each agent is behind."""
+    cursors = Cursors(bus.database).positions()
+    parked = [item.agent for item in Deliveries(bus.database).parked()]
+    records = [
+        InboxRecord(
+            agent=name,
+            cursor=cursors.get(name, 0),
+            unread=unread_of(bus, name),
+            parked=parked.count(name),
+        )
+        for name in bus.agents.names()
+    ]
+    return InboxList(inboxes=records)
+
+
+def unread_of(bus: Bus, agent: str) -> int | None:
+    """Return how many messages wait; None for a name that another program wrote."""
+    try:
+        return Inbox(bus, agent).unread(MAX_COUNTED)
+    except InvalidInput:
+        return None
+
+
+@router.get("/parked", responses=problems())
+def list_parked(
+    bus: TheBus,
+    reader: MessageReader,
+    agent: Annotated[str | None, Query(description="Only those of this agent.")] = None,
+) -> ParkedList:
+    """List the messages that failed too often, and why."""
+    found = Deliveries(bus.database).parked(reader.own(agent))
+    return ParkedList(parked=[ParkedRecord.of(item) for item in found])
+
+
+@router.post("/inboxes/{agent:path}/parked/requeue", status_code=204, responses=problems())
+def requeue_parked(agent: AgentName, chosen: Chosen, bus: TheBus, writer: MessageWriter) -> None:
+    """Deliver parked messages again."""
+    box = Inbox(bus, writer.act_as(agent))
+    _change_all(box, box.requeue, chosen.seqs)
+
+
+@router.post("/inboxes/{agent:path}/parked/drop", status_code=204, responses=problems())
+def drop_parked(agent: AgentName, chosen: Chosen, bus: TheBus, writer: MessageWriter) -> None:
+    """Give parked messages up for this agent; they stay in the log."""
+    box = Inbox(bus, writer.act_as(agent))
+    _change_all(box, box.drop, chosen.seqs)
+
+
+def _change_all(box: Inbox, change: Callable[[int], None], seqs: list[int]) -> None:
+    with box.bus.transaction():
+        for seq in dict.fromkeys(seqs):
+            change(seq)
+
+
+@router.post("/inboxes/{agent:path}/ack", responses=problems(409))
+def acknowledge(
+    agent: AgentName, done: AckGiven, bus: TheBus, writer: MessageWriter
+) -> CursorRecord:
+    """Acknowledge a message and all before it. Safe to repeat: a cursor never moves back."""
+    box = Inbox(bus, writer.act_as(agent))
+    return CursorRecord(agent=agent, cursor=box.ack(done.seq))
+
+
+@router.post("/inboxes/{agent:path}/complete", responses=problems(409, 413))
+def complete_message(
+    agent: AgentName, done: CompletionGiven, bus: TheBus, writer: MessageWriter
+) -> CompletionRecord:
+    """Acknowledge a message and publish what came of it, in one transaction, once.
+
+    A reply goes to the message's sender, in its conversation. However often this is repeated, the
+    replies are published one time.
+    """
+    box = Inbox(bus, writer.act_as(agent))
+    message = _message(bus, done.seq)
+    receipts = box.complete(message, *(reply.draft(message, agent) for reply in done.replies))
+    return CompletionRecord(
+        agent=agent,
+        cursor=box.position,
+        first=receipts is not None,
+        receipts=[ReceiptRecord.of(receipt, None) for receipt in receipts or []],
+    )
+
+
+@router.post("/inboxes/{agent:path}/fail", responses=problems())
+def fail_message(
+    agent: AgentName, failed: FailureGiven, bus: TheBus, writer: MessageWriter
+) -> FailureRecord:
+    """Note that handling a message failed; after five failures it is parked, for a person."""
+    box = Inbox(bus, writer.act_as(agent))
+    message = _message(bus, failed.seq)
+    is_parked = box.fail(message, failed.error)
+    attempts = box.attempts(message)
+    return FailureRecord(agent=agent, cursor=box.position, attempts=attempts, parked=is_parked)
+
+
+def _message(bus: Bus, seq: int) -> Message:
+    message = bus.get(seq)
+    if message is None:
+        raise NotFound(f"no message {seq}; see 'bus read'")
+    return message
+
+
+@router.get("/inboxes/{agent:path}", response_model=Mail, responses=problems(409))
+async def poll_inbox(
+    agent: AgentName,
+    bus: TheBus,
+    waiting: TheWaiting,
+    reader: MessageReader,
+    limit: Limit = PAGE,
+    type: OfType = None,
+    wait_s: WaitS = 0,
+) -> Response:
+    """Return what waits for an agent. This changes nothing: acknowledge it when it is done.
+
+    `type` is to look, not to work: an acknowledgement covers what it hid.
+    """
+    box = Inbox(bus, reader.act_as(agent))
+    wanted = None if type is None else TypePattern(type)
+    found = await waiting.until(
+        partial(box.look, limit, wanted),
+        lambda look: look.messages,
+        lambda message: message.to_agent in (None, agent),
+        wait_s,
+    )
+    lines = json_array(message.to_line() for message in found.messages)
+    head = encode(agent), found.cursor, lines
+    return json_response(b'{"agent":%b,"cursor":%d,"messages":%b}' % head)

@@ -1,0 +1,223 @@
+"""Jobs: what became of each message in a queue; and dead letters, which wait for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import Query, Response
+from pydantic import BaseModel, Field
+
+from ...bus import Bus
+from ...schema import MAX_TS_MS, NotFound, TypePattern
+from ...subscribers import (
+    Claims,
+    DeadLetters,
+    Job,
+    JobControl,
+    Jobs,
+    Queue,
+    Queues,
+    claim_record,
+    job_record,
+    list_jobs,
+)
+from ..records import Given, Seqs
+from .common import (
+    PAGE,
+    Limit,
+    OfType,
+    QueueName,
+    Seq,
+    TheBus,
+    WorkReader,
+    WorkWriter,
+    json_of,
+    new_router,
+    problems,
+)
+from .work_records import JobInFull, JobList, JobRecord
+
+router = new_router("jobs")
+
+State = Literal["queued", "running", "succeeded", "failed", "timed_out", "dead", "cancelled"]
+OfQueue = Annotated[str | None, Query(min_length=1, description="Only those of this queue.")]
+
+_DEAD = "dead"
+
+
+class JobsGiven(Given):
+    """Which jobs of a queue are meant: all of them, or none."""
+
+    seqs: Seqs = Field(description="The seqs of their messages.")
+
+
+class ChangedJobs(BaseModel):
+    """The jobs that were changed, as they are now."""
+
+    jobs: list[JobRecord]
+
+
+@router.get(
+    "/jobs", response_model=JobList, response_model_exclude_unset=True, responses=problems()
+)
+def list_all_jobs(
+    bus: TheBus,
+    _: WorkReader,
+    queue: OfQueue = None,
+    state: Annotated[list[State] | None, Query(description="Repeatable.")] = None,
+    limit: Limit = PAGE,
+) -> dict[str, Any]:
+    """List jobs, the newest first; `queued` ones alone come in line."""
+    states = state or []
+    found = [job for each in _queues(bus, queue) for job in list_jobs(each, states, limit)]
+    if set(states) != {"queued"}:
+        found.sort(key=lambda job: -job.seq)
+    return _list(bus, found[:limit])
+
+
+def _queues(bus: Bus, name: str | None) -> list[Queue]:
+    infos = Queues(bus).list() if name is None else [Queues(bus).get(name)]
+    return [Queue(bus, info) for info in infos]
+
+
+def _list(bus: Bus, jobs: Iterable[Job]) -> dict[str, Any]:
+    return {"jobs": [_record(bus, job) for job in jobs]}
+
+
+def _record(bus: Bus, job: Job) -> dict[str, object]:
+    message = bus.log.readable(job.seq)
+    return job_record(job) | ({} if message is None else {"type": message.type})
+
+
+@router.post(
+    "/queues/{queue:path}/jobs/{seq}/retry",
+    response_model=JobRecord,
+    response_model_exclude_unset=True,
+    responses=problems(409),
+)
+def retry_job(queue: QueueName, seq: Seq, bus: TheBus, _: WorkWriter) -> dict[str, Any]:
+    """Let a job that did not succeed be tried again, from its first attempt."""
+    return job_record(JobControl(Queue.open(bus, queue)).retry(seq))
+
+
+@router.post(
+    "/queues/{queue:path}/jobs/{seq}/cancel",
+    response_model=JobRecord,
+    response_model_exclude_unset=True,
+    responses=problems(409),
+)
+def cancel_job(queue: QueueName, seq: Seq, bus: TheBus, _: WorkWriter) -> dict[str, Any]:
+    """Give a job up. A worker that is at it learns that it has lost its claim."""
+    return job_record(JobControl(Queue.open(bus, queue)).cancel(seq))
+
+
+@router.get(
+    "/queues/{queue:path}/jobs/{seq}",
+    response_model=JobInFull,
+    responses=problems(),
+)
+def show_job(queue: QueueName, seq: Seq, bus: TheBus, _: WorkReader) -> Response:
+    """Show a job with its message, and every attempt at it."""
+    return _in_full(bus, queue, seq, None)
+
+
+def _in_full(bus: Bus, name: str, seq: int, state: str | None) -> Response:
+    queue = Queue.open(bus, name)
+    queue.fill()
+    job = Jobs(bus.database).get(queue.info, seq)
+    if state not in (None, job.state):
+        raise NotFound(f"job {seq} of queue {name!r} is not {state}: it is {job.state}")
+    message = bus.log.at(seq)
+    assert message is not None  # the log keeps every message, and jobs are made of messages
+    now_ms = bus.database.now_ms()
+    attempts = Claims(bus.database).of_job(queue.info, seq)
+    return json_of(
+        job_record(job)
+        | {
+            "message": orjson.Fragment(message.to_json()),
+            "attempts": [claim_record(claim, now_ms) for claim in attempts],
+        }
+    )
+
+
+# Dead letters ----------------------------------------------------------------------------------
+
+
+@router.get(
+    "/dead-letters",
+    response_model=JobList,
+    response_model_exclude_unset=True,
+    responses=problems(),
+)
+def list_dead_letters(
+    bus: TheBus,
+    _: WorkReader,
+    queue: OfQueue = None,
+    type: OfType = None,
+    since_ms: Annotated[
+        int | None,
+        Query(ge=0, le=MAX_TS_MS, description="Only what died then or later, in epoch ms."),
+    ] = None,
+    limit: Limit = PAGE,
+) -> dict[str, Any]:
+    """List the jobs that used up their attempts, and why they failed, by queue."""
+    pattern = None if type is None else TypePattern(type)
+    queues = _queues(bus, queue)
+    for each in queues:
+        each.fill()
+    found = (
+        job
+        for each in queues
+        for job in DeadLetters(each).find((_DEAD,), type=pattern, since_ms=since_ms)
+    )
+    return _list(bus, islice(found, limit))
+
+
+@router.post(
+    "/dead-letters/{queue:path}/requeue",
+    response_model=ChangedJobs,
+    response_model_exclude_unset=True,
+    responses=problems(409),
+)
+def requeue_dead_letters(
+    queue: QueueName, chosen: JobsGiven, bus: TheBus, _: WorkWriter
+) -> dict[str, Any]:
+    """Let dead letters be tried again, from the first attempt: all that are named, or none."""
+    control = JobControl(Queue.open(bus, queue))
+    return _change(bus, queue, chosen.seqs, control.retry)
+
+
+@router.post(
+    "/dead-letters/{queue:path}/drop",
+    response_model=ChangedJobs,
+    response_model_exclude_unset=True,
+    responses=problems(409),
+)
+def drop_dead_letters(
+    queue: QueueName, chosen: JobsGiven, bus: TheBus, _: WorkWriter
+) -> dict[str, Any]:
+    """Give dead letters up: all that are named, or none. They end as cancelled, on record."""
+    control = JobControl(Queue.open(bus, queue))
+    return _change(bus, queue, chosen.seqs, lambda seq: control.cancel(seq, "dropped by hand"))
+
+
+def _change(bus: Bus, name: str, seqs: list[int], act: Callable[[int], Job]) -> dict[str, Any]:
+    queue = Queue.open(bus, name)
+    queue.fill()
+    jobs = Jobs(bus.database)
+    with bus.transaction():
+        for seq in dict.fromkeys(seqs):
+            state = jobs.get(queue.info, seq).state
+            if state != _DEAD:
+                raise NotFound(f"job {seq} of queue {name!r} is not dead: it is {state}")
+        changed = [act(seq) for seq in dict.fromkeys(seqs)]
+    return _list(bus, changed)
+
+
+@router.get("/dead-letters/{queue:path}/{seq}", response_model=JobInFull, responses=problems())
+def show_dead_letter(queue: QueueName, seq: Seq, bus: TheBus, _: WorkReader) -> Response:
+    """Show a dead letter with its message, and every attempt at it."""
+    return _in_full(bus, queue, seq, _DEAD)

@@ -1,0 +1,228 @@
+"""Leases and reservations: exclusive rights that expire."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import BaseModel, Field
+
+from ...bus import DEFAULT_RESERVATION_S, Lease, Reservation
+from ...schema import BusBusy, format_ts
+from ..problems import Held, Reserved
+from ..records import Given, Name, Token
+from .common import TheBus, WorkReader, WorkWriter, new_router, problems
+
+router = new_router("leases")
+
+LeaseName = Annotated[str, Field(min_length=1, max_length=512)]
+TtlS = Annotated[float, Field(gt=0, le=86_400, description="How long it lasts, in seconds.")]
+Path = Annotated[str, Field(min_length=1, max_length=1024)]
+Tokens = Annotated[list[Token], Field(min_length=1, max_length=1000)]
+
+
+class LeaseWanted(Given):
+    """A lease that somebody wants."""
+
+    name: LeaseName = Field(description="What it is about.")
+    holder: Name
+    ttl_s: TtlS = 60.0
+
+
+class LeaseHeld(Given):
+    """A lease as its holder knows it."""
+
+    name: LeaseName
+    holder: Name
+    token: Token = Field(description="What acquiring it returned.")
+
+    def lease(self) -> Lease:
+        """Return the lease, as far as its holder must know it."""
+        return Lease(self.name, self.holder, self.token, 0, 0)
+
+
+class LeaseRenewal(LeaseHeld):
+    """How much longer a lease is to last."""
+
+    ttl_s: TtlS = 60.0
+
+
+class LeaseRecord(BaseModel):
+    """A granted lease."""
+
+    name: str
+    holder: str
+    token: int = Field(description="The fencing token: a later grant has a larger one.")
+    until: str = Field(description="When it ends unless it is renewed.")
+
+    @classmethod
+    def of(cls, lease: Lease) -> LeaseRecord:
+        """Return the record of a lease."""
+        until = format_ts(lease.until_ms)
+        return cls(name=lease.name, holder=lease.holder, token=lease.token, until=until)
+
+
+class LeaseList(BaseModel):
+    """The leases that are held now, by name."""
+
+    leases: list[LeaseRecord]
+
+
+@router.get("/leases", responses=problems())
+def list_leases(bus: TheBus, _: WorkReader) -> LeaseList:
+    """List the leases that are held now."""
+    return LeaseList(leases=[LeaseRecord.of(each) for each in bus.leases.list()])
+
+
+@router.post("/leases", status_code=201, responses=problems(409))
+def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
+    """Take a lease. It is a conflict when it is held; the problem says by whom."""
+    holder.act_as(wanted.holder)
+    lease = bus.leases.acquire(wanted.name, wanted.holder, ttl_s=wanted.ttl_s)
+    if lease is not None:
+        return LeaseRecord.of(lease)
+    held = bus.leases.get(wanted.name)
+    if held is None or held.until_ms <= bus.database.now_ms():
+        raise BusBusy(f"lease {wanted.name!r} could not be had, or has become free only now")
+    record = LeaseRecord.of(held)
+    text = f"lease {held.name!r} is held by {held.holder} until {record.until}"
+    raise Held(text, record.model_dump())
+
+
+@router.post("/leases/renew", responses=problems(409))
+def renew_lease(held: LeaseRenewal, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
+    """Let a lease last longer, from now. It is a conflict when it is not held any more."""
+    holder.act_as(held.holder)
+    return LeaseRecord.of(bus.leases.renew(held.lease(), ttl_s=held.ttl_s))
+
+
+@router.post("/leases/release", status_code=204, responses=problems(409))
+def release_lease(held: LeaseHeld, bus: TheBus, holder: WorkWriter) -> None:
+    """Give a lease back. It is a conflict when it is not held any more."""
+    holder.act_as(held.holder)
+    bus.leases.release(held.lease())
+
+
+# Reservations of files -------------------------------------------------------------------------
+
+
+class ReservationsWanted(Given):
+    """Files that somebody wants to edit."""
+
+    paths: list[Path] = Field(
+        min_length=1, max_length=1000, description="Paths and globs from the root of the project."
+    )
+    agent: Name = Field(description="Who edits.")
+    shared: bool = Field(False, description="Others may edit them too, who say the same.")
+    ttl_s: TtlS = DEFAULT_RESERVATION_S
+    reason: str | None = Field(None, min_length=1, max_length=255, description="For people.")
+
+
+class ReservationsHeld(Given):
+    """Reservations of an agent: all that are named, or none."""
+
+    agent: Name
+    tokens: Tokens
+
+
+class ReservationsRenewal(ReservationsHeld):
+    """How much longer reservations are to last."""
+
+    ttl_s: TtlS = DEFAULT_RESERVATION_S
+
+
+class ReservationRecord(BaseModel):
+    """A granted reservation."""
+
+    path: str
+    agent: str
+    mode: str
+    token: int
+    reserved: str
+    until: str
+    reason: str | None
+
+    @classmethod
+    def of(cls, held: Reservation) -> ReservationRecord:
+        """Return the record of a reservation."""
+        return cls(
+            path=held.path,
+            agent=held.agent,
+            mode=held.mode,
+            token=held.token,
+            reserved=format_ts(held.reserved_at_ms),
+            until=format_ts(held.until_ms),
+            reason=held.reason,
+        )
+
+
+class ReservationList(BaseModel):
+    """Reservations."""
+
+    reservations: list[ReservationRecord]
+
+
+@router.get("/reservations", responses=problems())
+def list_reservations(
+    bus: TheBus,
+    _: WorkReader,
+    agent: Annotated[str | None, Query(description="Only those of this agent.")] = None,
+    path: Annotated[
+        str | None,
+        Query(min_length=1, max_length=1024, description="Only those that share a file with it."),
+    ] = None,
+) -> ReservationList:
+    """List the reservations that hold now, by path."""
+    return _list(bus.reservations.list(agent=agent, path=path))
+
+
+@router.post("/reservations", status_code=201, responses=problems(409))
+def reserve_files(wanted: ReservationsWanted, bus: TheBus, editor: WorkWriter) -> ReservationList:
+    """Reserve files for editing: all of the paths, or none.
+
+    It is a conflict when others have reserved what shares a file with them; the problem has all
+    that stands against it.
+    """
+    editor.act_as(wanted.agent)
+    found = bus.reservations.reserve(
+        wanted.paths,
+        wanted.agent,
+        shared=wanted.shared,
+        ttl_s=wanted.ttl_s,
+        reason=wanted.reason,
+    )
+    if found.granted:
+        return _list(found.reservations)
+    conflicts = [
+        {"path": each.path, "held": ReservationRecord.of(each.held).model_dump()}
+        for each in found.conflicts
+    ]
+    first = found.conflicts[0]
+    text = f"{first.path} is reserved by {first.held.agent} as {first.held.path}"
+    raise Reserved(f"{text}; nothing was reserved", conflicts)
+
+
+@router.post("/reservations/renew", responses=problems(409))
+def renew_reservations(
+    held: ReservationsRenewal, bus: TheBus, editor: WorkWriter
+) -> ReservationList:
+    """Let reservations last longer, from now: all that are named, or none."""
+    editor.act_as(held.agent)
+    with bus.transaction():
+        renewed = [
+            bus.reservations.renew(token, held.agent, ttl_s=held.ttl_s) for token in held.tokens
+        ]
+    return _list(renewed)
+
+
+@router.post("/reservations/release", status_code=204, responses=problems(409))
+def release_reservations(held: ReservationsHeld, bus: TheBus, editor: WorkWriter) -> None:
+    """Give reservations back: all that are named, or none."""
+    editor.act_as(held.agent)
+    with bus.transaction():
+        for token in dict.fromkeys(held.tokens):
+            bus.reservations.release(token, held.agent)
+
+
+def _list(found: list[Reservation]) -> ReservationList:
+    return ReservationList(reservations=[ReservationRecord.of(each) for each in found])

@@ -1,0 +1,225 @@
+"""Queues: what there is, their rules, letting them rest, and how much may wait."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Query
+from pydantic import BaseModel, Field
+
+from ...subscribers import (
+    DEFAULT_WINDOW_S,
+    JobControl,
+    Queue,
+    Queues,
+    QueueStats,
+    queue_record,
+    stats_record,
+)
+from ..records import Given, Seq
+from .common import Admin, QueueName, TheBus, WorkReader, WorkWriter, new_router, problems
+from .work_records import QueueRecord, QueueStatsList, QueueStatsRecord
+
+router = new_router("queues")
+
+WindowS = Annotated[
+    float, Query(gt=0, le=2_592_000, description="How far back to look at attempts, in seconds.")
+]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
+Seconds = Annotated[float, Field(ge=0, le=315_360_000)]
+
+
+class PolicyGiven(Given):
+    """Rules of a queue; those left out stay as they are."""
+
+    ordering: Literal["fifo", "priority"] = "fifo"
+    ageing_s: Annotated[float, Field(ge=0.001, le=315_360_000)] = 60.0
+    retry: Literal["failures", "asked"] = "failures"
+    max_attempts: Count = 4
+    backoff_s: Seconds = 30.0
+    on_lost: Literal["requeue", "fail", "dead"] = "requeue"
+    max_running: Count | None = None
+    max_running_per_key: Count = 1
+    dedupe_window_s: Seconds = 86_400.0
+
+    def rules(self) -> dict[str, Any]:
+        """Return the rules that were given."""
+        return self.model_dump(exclude_unset=True)
+
+
+class QueueGiven(Given):
+    """A queue to be made."""
+
+    type: str | None = Field(
+        None, min_length=1, max_length=255, description="What it takes in; left out: its name."
+    )
+    start: Literal["beginning", "now"] | Seq = Field(
+        "beginning", description="Where it begins in the log."
+    )
+    policy: PolicyGiven = PolicyGiven()
+
+
+class Cancelled(BaseModel):
+    """What purging did."""
+
+    queue: str
+    cancelled: int = Field(description="How many jobs were given up.")
+
+
+class SkippedRange(BaseModel):
+    """Messages that are lost."""
+
+    first_seq: int
+    last_seq: int
+
+
+class Skipped(BaseModel):
+    """What a queue went past, because it is lost with a part of the archive."""
+
+    queue: str
+    skipped: list[SkippedRange]
+
+
+@router.get(
+    "/queues",
+    response_model=QueueStatsList,
+    response_model_exclude_unset=True,
+    responses=problems(),
+)
+def list_queues(bus: TheBus, _: WorkReader, window_s: WindowS = DEFAULT_WINDOW_S) -> dict[str, Any]:
+    """List the queues, and how each is doing."""
+    queues = [Queue(bus, info) for info in Queues(bus).list()]
+    stats = [QueueStats.of(queue, window_s=window_s) for queue in queues]
+    return {"queues": [stats_record(each) for each in stats]}
+
+
+@router.post(
+    "/queues/{queue:path}/pause",
+    response_model=QueueRecord,
+    response_model_exclude_unset=True,
+    responses=problems(),
+)
+def pause_queue(queue: QueueName, bus: TheBus, _: WorkWriter) -> dict[str, Any]:
+    """Let nothing more be claimed from a queue. What runs goes on, and what comes waits."""
+    Queues(bus).pause(queue)
+    return queue_record(Queues(bus).get(queue))
+
+
+@router.post(
+    "/queues/{queue:path}/resume",
+    response_model=QueueRecord,
+    response_model_exclude_unset=True,
+    responses=problems(),
+)
+def resume_queue(queue: QueueName, bus: TheBus, _: WorkWriter) -> dict[str, Any]:
+    """Let a paused queue be claimed from again."""
+    Queues(bus).resume(queue)
+    return queue_record(Queues(bus).get(queue))
+
+
+@router.post("/queues/{queue:path}/purge", responses=problems())
+def purge_queue(queue: QueueName, bus: TheBus, _: Admin) -> Cancelled:
+    """Cancel all that waits in a queue. What runs goes on, and the messages stay in the log."""
+    return Cancelled(queue=queue, cancelled=JobControl(Queue.open(bus, queue)).purge())
+
+
+@router.post("/queues/{queue:path}/skip", responses=problems())
+def skip_lost(queue: QueueName, bus: TheBus, _: Admin) -> Skipped:
+    """Let a stuck queue go on without messages that are lost with a part of the archive."""
+    skipped = JobControl(Queue.open(bus, queue)).skip()
+    ranges = [SkippedRange(first_seq=first, last_seq=last) for first, last in skipped]
+    return Skipped(queue=queue, skipped=ranges)
+
+
+@router.get(
+    "/queues/{queue:path}",
+    response_model=QueueStatsRecord,
+    response_model_exclude_unset=True,
+    responses=problems(),
+)
+def show_queue(
+    queue: QueueName, bus: TheBus, _: WorkReader, window_s: WindowS = DEFAULT_WINDOW_S
+) -> dict[str, Any]:
+    """Show how a queue is doing: what waits, how fast and how well its work is done, its rules."""
+    return stats_record(QueueStats.of(Queue.open(bus, queue), window_s=window_s))
+
+
+@router.put(
+    "/queues/{queue:path}",
+    response_model=QueueRecord,
+    response_model_exclude_unset=True,
+    responses=problems(409),
+)
+def create_queue(
+    queue: QueueName, wanted: QueueGiven, bus: TheBus, _: WorkWriter
+) -> dict[str, Any]:
+    """Make a queue, unless it is there.
+
+    It is a conflict when it is there with another type, or another value of a given rule.
+    """
+    made = Queue.create(bus, queue, wanted.type, start=wanted.start, **wanted.policy.rules())
+    return queue_record(made.info)
+
+
+@router.patch(
+    "/queues/{queue:path}",
+    response_model=QueueRecord,
+    response_model_exclude_unset=True,
+    responses=problems(),
+)
+def set_policy(queue: QueueName, policy: PolicyGiven, bus: TheBus, _: Admin) -> dict[str, Any]:
+    """Change rules of a queue. They hold from the next claim on."""
+    return queue_record(Queues(bus).set_policy(queue, **policy.rules()))
+
+
+# How much may wait -----------------------------------------------------------------------------
+
+
+class LimitRecord(BaseModel):
+    """How many messages may wait somewhere, before publishers are refused."""
+
+    kind: Literal["queue", "inbox"]
+    name: str
+    max_waiting: int
+    waiting: int = Field(description="How many do now.")
+
+
+class LimitList(BaseModel):
+    """The limits, by kind and name."""
+
+    limits: list[LimitRecord]
+
+
+class LimitGiven(Given):
+    """How many messages may wait."""
+
+    max_waiting: Count
+
+
+Kind = Literal["queue", "inbox"]
+Place = Annotated[str, Path(min_length=1, max_length=255, description="The queue or agent.")]
+
+
+@router.get("/limits", response_model=LimitList, responses=problems())
+def list_limits(bus: TheBus, _: WorkReader) -> dict[str, Any]:
+    """List the limits, and how many messages wait there now."""
+    return {"limits": [asdict(each) for each in bus.limits.list()]}
+
+
+@router.put("/limits/{kind}/{name:path}", response_model=LimitRecord, responses=problems(409))
+def set_limit(kind: Kind, name: Place, wanted: LimitGiven, bus: TheBus, _: Admin) -> dict[str, Any]:
+    """Limit how many messages may wait in a queue or an inbox. What waits already stays."""
+    if kind == "queue":
+        JobControl(Queue.open(bus, name)).limit(wanted.max_waiting)
+    else:
+        bus.limits.set_for_inbox(name, wanted.max_waiting)
+    return next(
+        asdict(each) for each in bus.limits.list() if (each.kind, each.name) == (kind, name)
+    )
+
+
+@router.delete("/limits/{kind}/{name:path}", status_code=204, responses=problems())
+def clear_limit(kind: Kind, name: Place, bus: TheBus, _: Admin) -> None:
+    """Remove a limit."""
+    bus.limits.clear(kind, name)

@@ -1,0 +1,90 @@
+"""Sessions: a conversation as a person's client follows it, and speaks in it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response, WebSocket
+from pydantic import Field
+
+from ...bus import Wanted
+from ...schema import Draft, new_id
+from ..api.common import After, MessageReader, MessageWriter, TheBus, new_router, problems
+from ..api.publishing import publish_all
+from ..records import Given, Id, Name, ReceiptRecord
+from .events import STREAM, EventStream, LastEventId, TheFeed, stream_of
+from .sockets import After as SocketAfter
+from .sockets import serve_socket
+
+#: The type of what is said in a session, and who says it unless the client tells.
+_TYPE, _SPEAKER = "message", "client"
+
+router = new_router("sessions")
+sockets = APIRouter(prefix="/v1")
+
+SessionId = Annotated[str, Path(min_length=1, max_length=255, description="Its conversation.")]
+
+
+class Said(Given):
+    """Something that a person says in a session."""
+
+    text: str = Field(description="The words.")
+    intent: Any = Field(None, description="What is wanted, for agents; any JSON value.")
+    from_agent: Name = Field(_SPEAKER, alias="from", description="Who says it.")
+    to_agent: Name | None = Field(None, alias="to", description="Who is to hear it; none: all.")
+    id: Id | None = Field(None, description="Saying it again then stores nothing.")
+
+
+class SaidRecord(ReceiptRecord):
+    """What was said, as it is stored."""
+
+    turn_id: str = Field(description="Its turn: what agents do about it may carry it on.")
+
+
+@router.get(
+    "/sessions/{session:path}/events",
+    status_code=200,
+    response_class=EventStream,
+    responses=STREAM | problems(409),
+)
+async def follow_session(
+    session: SessionId,
+    bus: TheBus,
+    feed: TheFeed,
+    _: MessageReader,
+    after: After = 0,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Follow a conversation from its beginning, or from a seq on, as server-sent events.
+
+    It need not have begun: what is said in it first comes first.
+    """
+    return stream_of(bus, feed, Wanted(conversation=session), after, last_event_id)
+
+
+@router.post("/sessions/{session:path}/message", status_code=201, responses=problems(409, 413))
+async def speak_in_session(
+    session: SessionId, said: Said, bus: TheBus, writer: MessageWriter
+) -> SaidRecord:
+    """Publish what a person says in a conversation: a message of type `message`, in a new turn."""
+    writer.act_as(said.from_agent)
+    # Of what is said again, the turn is the same.
+    turn_id = said.id or new_id()
+    payload = {"text": said.text} | ({} if said.intent is None else {"intent": said.intent})
+    draft = Draft(
+        _TYPE,
+        payload,
+        from_agent=said.from_agent,
+        to_agent=said.to_agent,
+        id=said.id,
+        correlation_id=session,
+        headers={"turn_id": turn_id},
+    )
+    (receipt,) = await publish_all(bus, [draft], strict=False, wait_s=0)
+    return SaidRecord(**receipt.model_dump(), turn_id=turn_id)
+
+
+@sockets.websocket("/sessions/{session:path}/ws")
+async def follow_session_by_socket(socket: WebSocket, session: str, after: SocketAfter = 0) -> None:
+    """Follow a conversation over WebSocket; the same as its events."""
+    await serve_socket(socket, after, conversation=session)

@@ -1,0 +1,30 @@
+"""docs/http.md names every operation of the server, and no other."""
+
+import re
+from pathlib import Path
+
+from ackbus import Bus
+from ackbus.server import Access, create_app
+
+ROOT = Path(__file__).parents[2]
+
+
+def documented() -> set[tuple[str, str]]:
+    """The methods and paths in the tables of the page."""
+    text = (ROOT / "docs/http.md").read_text("utf-8")
+    return set(re.findall(r"^\| `([A-Z]+) (/[^`]*)` \|", text, re.MULTILINE))
+
+
+def test_every_operation_is_documented(bus: Bus) -> None:
+    paths = create_app(bus, Access(bus)).openapi()["paths"]
+    served = {(method.upper(), path) for path, operations in paths.items() for method in operations}
+    sockets = {("WS", "/v1/ws"), ("WS", "/v1/sessions/{session}/ws")}
+    assert documented() == served | sockets
+
+
+def test_operations_have_names_of_their_own(bus: Bus) -> None:
+    """Generated clients make functions of them."""
+    paths = create_app(bus, Access(bus)).openapi()["paths"]
+    names = [each["operationId"] for operations in paths.values() for each in operations.values()]
+    assert len(names) == len(set(names))
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", name) for name in names)

@@ -1,0 +1,111 @@
+"""Blobs over HTTP: streamed in and out, whatever their length."""
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ackbus import Bus
+
+from ..conftest import wait_until
+from .conftest import Serve, problem
+
+
+def ref_of(data: bytes) -> str:
+    return f"sha256-{hashlib.sha256(data).hexdigest()}"
+
+
+def temporary(bus: Bus) -> list[str]:
+    """The files of transfers that are not over."""
+    folder = Path(bus.layout.blobs)
+    return [each.name for each in folder.iterdir()] if folder.exists() else []
+
+
+@pytest.mark.parametrize("size", [0, 1, 100_000, 20_000_000], ids=str)
+def test_blob_comes_back_as_it_was_sent(one_client: httpx.Client, one_bus: Bus, size: int) -> None:
+    data = os.urandom(size)
+    stored = one_client.post("/v1/blobs", content=data)
+    assert stored.status_code == 201
+    assert stored.json() == {"ref": ref_of(data), "bytes": size}
+    for response in (one_client.get(f"/v1/blobs/{ref_of(data)}"),):
+        assert response.content == data
+        assert response.headers["Content-Length"] == str(size)
+        assert response.headers["Content-Type"] == "application/octet-stream"
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers["Content-Disposition"].startswith("attachment")
+    head = one_client.head(f"/v1/blobs/{ref_of(data)}")
+    assert (head.headers["Content-Length"], head.content) == (str(size), b"")
+    message = {"type": "t", "from": "a", "payload_ref": ref_of(data)}
+    assert one_client.post("/v1/messages", json=message).status_code == 201
+
+
+def test_blob_of_unknown_length_streams(one_client: httpx.Client) -> None:
+    def pieces() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b"x" * 1000
+
+    stored = one_client.post("/v1/blobs", content=pieces())
+    assert stored.json() == {"ref": ref_of(b"x" * 100_000), "bytes": 100_000}
+
+
+@pytest.mark.parametrize(
+    ("ref", "status", "kind"),
+    [
+        ("sha256-" + "0" * 64, 404, "blob-missing"),
+        ("sha256-x", 422, "invalid-input"),
+        ("..%2Fbus.db", 404, "not-found"),
+        ("%2e%2e%2fbus.db", 404, "not-found"),
+        ("..%5Cbus.db", 422, "invalid-input"),
+        ("bus.db", 422, "invalid-input"),
+        ("sha256-" + "0" * 64 + "%00", 422, "invalid-input"),
+        ("sha256-" + "0" * 64 + "%0A", 422, "invalid-input"),
+    ],
+)
+def test_no_path_leads_out_of_the_store(
+    one_client: httpx.Client, ref: str, status: int, kind: str
+) -> None:
+    problem(one_client.get(f"/v1/blobs/{ref}"), status, kind)
+
+
+def test_altered_blob_is_not_sent(one_client: httpx.Client, one_bus: Bus) -> None:
+    ref = one_client.post("/v1/blobs", content=b"right").json()["ref"]
+    Path(one_bus.layout.blobs, ref).write_bytes(b"wrong")
+    problem(one_client.get(f"/v1/blobs/{ref}"), 500, "blob-altered")
+
+
+def test_upload_that_breaks_off_leaves_nothing(one_client: httpx.Client, one_bus: Bus) -> None:
+    before = temporary(one_bus)
+    url = one_client.base_url
+    with socket.create_connection((url.host, url.port)) as client:
+        head = f"POST /v1/blobs HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: 1000000\r\n\r\n"
+        client.sendall(head.encode() + b"x" * 200_000)
+        wait_until(lambda: temporary(one_bus) != before)
+    wait_until(lambda: temporary(one_bus) == before)
+
+
+def test_upload_over_the_limit_is_refused_before_it_is_read(one_client: httpx.Client) -> None:
+    url = one_client.base_url
+    with socket.create_connection((url.host, url.port)) as client:
+        head = f"POST /v1/blobs HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: {2**40}\r\n\r\n"
+        client.sendall(head.encode() + b"x")
+        assert b" 413 " in client.recv(1000).split(b"\r\n")[0]
+
+
+def test_upload_that_turns_out_too_long_is_refused(serve: Serve, bus: Bus) -> None:
+    client = serve("--max-blob", "1")
+    pieces = (b"x" * 100_000 for _ in range(30))
+    problem(client.post("/v1/blobs", content=pieces), 413, "content-too-large")
+    assert temporary(bus) == []
+
+
+def test_message_over_the_limit_is_refused(one_client: httpx.Client, one_bus: Bus) -> None:
+    newest = one_bus.log.newest_seq()
+    body = b'{"type": "t", "from": "a", "payload": "' + b"x" * 18_000_000 + b'"}'
+    headers = {"Content-Type": "application/json"}
+    response = one_client.post("/v1/messages", content=body, headers=headers)
+    problem(response, 413, "content-too-large")
+    assert one_bus.log.newest_seq() == newest

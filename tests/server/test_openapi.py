@@ -1,0 +1,50 @@
+"""The OpenAPI document against the server that serves it."""
+
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import httpx
+
+from ackbus import Bus, Queue
+
+#: No schema can tell each rule of a name, so what fits the schema may still break one: 422.
+CONFIG = """
+request-timeout = 20
+
+[parameters]
+"query.wait_s" = 0
+"path.queue" = "work"
+
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", "3xx", "403", "404", "409", "422", "429"]
+"""
+
+
+def test_server_keeps_to_its_document(
+    one_client: httpx.Client, one_bus: Bus, tmp_path: Path
+) -> None:
+    """All checks of Schemathesis. Streams have no end; tests/server/test_live.py follows them."""
+    queue = Queue.create(one_bus, "work", "work.>", max_attempts=1)
+    for n in range(5):
+        one_bus.publish("work.request", n, from_agent="lead")
+    for claim in queue.claim("w", limit=3):
+        if claim.message.payload != 0:
+            queue.fail(claim, "no disk")
+    config = tmp_path / "schemathesis.toml"
+    config.write_text(CONFIG)
+    done = subprocess.run(
+        [
+            *(Path(sysconfig.get_path("scripts"), "st"), "--config-file", config, "run"),
+            *(f"{one_client.base_url}/v1/openapi.json", "--phases", "fuzzing"),
+            *("--max-examples", "3", "--seed", "1", "--exclude-path-regex", "events"),
+            "--no-color",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout[-8000:]
+    assert one_client.get("/healthz").json()["ok"] is True

@@ -1,0 +1,167 @@
+"""Queues, jobs, claims, dead letters and limits over HTTP."""
+
+import httpx
+import pytest
+
+from ackbus import Bus, Queue
+
+from .conftest import problem
+
+
+def made(client: httpx.Client, name: str, **policy: object) -> str:
+    """Makes a queue, and returns its name."""
+    body = {"type": f"{name}.request", "policy": policy}
+    assert client.put(f"/v1/queues/{name}", json=body).status_code == 200
+    return name
+
+
+def claimed(client: httpx.Client, queue: str, wait_s: float = 0) -> list[dict[str, object]]:
+    """Claims work."""
+    url = f"/v1/queues/{queue}/claims"
+    response = client.post(url, json={"worker": "w"}, params={"wait_s": wait_s})
+    assert response.status_code == 200, response.text
+    return list(response.json()["claims"])
+
+
+def test_claim_is_completed_with_its_reply(one_client: httpx.Client, one_bus: Bus) -> None:
+    queue = made(one_client, "q1")
+    asked = one_bus.publish("q1.request", {"n": 1}, from_agent="lead")
+    (claim,) = claimed(one_client, queue)
+    assert claim["message"]["payload"] == {"n": 1}  # type: ignore[index]
+    assert claimed(one_client, queue) == []
+    body = {"result": {"ok": 1}, "replies": [{"type": "q1.done", "payload": "yes"}]}
+    ended = one_client.post(f"/v1/claims/{claim['token']}/complete", json=body)
+    reply = one_bus.get(ended.json()["receipts"][0]["seq"])
+    assert reply is not None
+    assert (reply.from_agent, reply.to_agent, reply.in_reply_to) == ("w", "lead", asked.id)
+    job = one_client.get(f"/v1/queues/{queue}/jobs/{asked.seq}").json()
+    assert (job["state"], job["attempts"][0]["result"]) == ("succeeded", '{"ok":1}')
+    assert job["message"]["id"] == asked.id
+
+
+def test_late_holder_changes_nothing_and_learns_it(one_client: httpx.Client, one_bus: Bus) -> None:
+    """Fencing: the lease ran out, and another worker has the job."""
+    queue = made(one_client, "q2")
+    one_bus.publish("q2.request", from_agent="lead")
+    (late,) = Queue.open(one_bus, queue).claim("slow", lease_s=0.001)
+    (claim,) = claimed(one_client, queue, wait_s=20)
+    newest = one_bus.log.newest_seq()
+    reply = {"replies": [{"type": "q2.done"}]}
+    for act, body in (
+        ("complete", reply),
+        ("renew", {}),
+        ("release", {}),
+        ("fail", {"error": "x"}),
+    ):
+        response = one_client.post(f"/v1/claims/{late.token}/{act}", json=body)
+        problem(response, 409, "claim-lost")
+    assert one_bus.log.newest_seq() == newest
+    assert one_client.get(f"/v1/claims/{claim['token']}").json()["state"] == "live_active"
+    renewed = one_client.post(f"/v1/claims/{claim['token']}/renew", json={"lease_s": 600})
+    assert renewed.json()["lease_until"] > claim["lease_until"]
+
+
+def test_job_handed_back_is_claimed_again_as_the_same_attempt(
+    one_client: httpx.Client, one_bus: Bus
+) -> None:
+    queue = made(one_client, "q3")
+    one_bus.publish("q3.request", from_agent="lead")
+    (first,) = claimed(one_client, queue)
+    assert one_client.post(f"/v1/claims/{first['token']}/release", json={}).status_code == 204
+    (again,) = claimed(one_client, queue)
+    assert again["attempt"] == 1
+    assert again["token"] > first["token"]  # type: ignore[operator]
+
+
+def test_dead_letter_is_listed_shown_and_requeued(one_client: httpx.Client, one_bus: Bus) -> None:
+    queue = made(one_client, "q4", max_attempts=1)
+    seq = one_bus.publish("q4.request", from_agent="lead").seq
+    (claim,) = claimed(one_client, queue)
+    one_client.post(f"/v1/claims/{claim['token']}/fail", json={"error": "no disk"})
+    (dead,) = one_client.get("/v1/dead-letters", params={"queue": queue}).json()["jobs"]
+    assert (dead["seq"], dead["error"], dead["type"]) == (seq, "no disk", "q4.request")
+    shown = one_client.get(f"/v1/dead-letters/{queue}/{seq}").json()
+    assert [attempt["error"] for attempt in shown["attempts"]] == ["no disk"]
+    none = one_client.post(f"/v1/dead-letters/{queue}/requeue", json={"seqs": [seq, seq + 1]})
+    problem(none, 404, "job-not-found")
+    assert one_client.get("/v1/dead-letters", params={"queue": queue}).json()["jobs"]
+    done = one_client.post(f"/v1/dead-letters/{queue}/requeue", json={"seqs": [seq]}).json()
+    assert [job["state"] for job in done["jobs"]] == ["queued"]
+    problem(one_client.get(f"/v1/dead-letters/{queue}/{seq}"), 404, "not-found")
+
+
+def test_worker_that_waits_gets_what_comes(one_client: httpx.Client, one_bus: Bus) -> None:
+    queue = made(one_client, "q5", backoff_s=0)
+    one_bus.publish("q5.request", from_agent="lead")
+    (claim,) = claimed(one_client, queue, wait_s=20)
+    one_client.post(f"/v1/claims/{claim['token']}/fail", json={"error": "x", "retry_after_s": 0.5})
+    (again,) = claimed(one_client, queue, wait_s=20)  # no message tells of that
+    assert again["attempt"] == 2
+
+
+def test_queue_that_is_paused_gives_out_nothing(one_client: httpx.Client, one_bus: Bus) -> None:
+    queue = made(one_client, "q6")
+    one_bus.publish("q6.request", from_agent="lead")
+    assert "paused_at" in one_client.post(f"/v1/queues/{queue}/pause").json()
+    assert claimed(one_client, queue) == []
+    assert one_client.get(f"/v1/queues/{queue}").json()["state"] == "paused"
+    assert "paused_at" not in one_client.post(f"/v1/queues/{queue}/resume").json()
+    assert len(claimed(one_client, queue)) == 1
+
+
+def test_queue_shows_what_the_command_shows(one_client: httpx.Client, one_bus: Bus) -> None:
+    queue = made(one_client, "q7", ordering="priority", max_running=3)
+    shown = one_client.get(f"/v1/queues/{queue}").json()
+    assert (shown["policy"]["ordering"], shown["policy"]["max_running"]) == ("priority", 3)
+    assert (shown["waiting"], shown["success_rate"]) == (0, None)
+    changed = one_client.patch(f"/v1/queues/{queue}", json={"max_running": 5}).json()
+    assert (changed["policy"]["ordering"], changed["policy"]["max_running"]) == ("priority", 5)
+    other = one_client.put(f"/v1/queues/{queue}", json={"type": "other"})
+    problem(other, 409, "queue-mismatch")
+    assert queue in [each["queue"] for each in one_client.get("/v1/queues").json()["queues"]]
+
+
+def test_jobs_are_listed_purged_and_tried_again(one_client: httpx.Client, one_bus: Bus) -> None:
+    queue = made(one_client, "q8")
+    seqs = [one_bus.publish("q8.request", from_agent="lead").seq for _ in range(3)]
+    asked = {"queue": queue, "state": "queued"}
+    assert [job["seq"] for job in one_client.get("/v1/jobs", params=asked).json()["jobs"]] == seqs
+    cancelled = one_client.post(f"/v1/queues/{queue}/jobs/{seqs[0]}/cancel").json()
+    assert cancelled["state"] == "cancelled"
+    assert one_client.post(f"/v1/queues/{queue}/purge").json()["cancelled"] == 2
+    retried = one_client.post(f"/v1/queues/{queue}/jobs/{seqs[0]}/retry").json()
+    assert retried["state"] == "queued"
+    twice = one_client.post(f"/v1/queues/{queue}/jobs/{seqs[0]}/retry")
+    problem(twice, 409, "wrong-job-state")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind"),
+    [
+        ("GET", "/v1/queues/nobody", "queue-not-found"),
+        ("GET", "/v1/queues/nobody/jobs/1", "queue-not-found"),
+        ("GET", "/v1/claims/99999", "claim-not-found"),
+    ],
+)
+def test_what_is_not_there_is_not_found(
+    one_client: httpx.Client, method: str, path: str, kind: str
+) -> None:
+    problem(one_client.request(method, path), 404, kind)
+
+
+def test_full_inbox_refuses_publishers_and_makes_them_wait(
+    one_client: httpx.Client, one_bus: Bus
+) -> None:
+    limit = one_client.put("/v1/limits/inbox/full", json={"max_waiting": 1})
+    assert limit.json() == {"kind": "inbox", "name": "full", "max_waiting": 1, "waiting": 0}
+    message = {"type": "t", "from": "a", "to": "full"}
+    receipt = one_client.post("/v1/messages", json=message).json()
+    newest = one_bus.log.newest_seq()
+    refused = one_client.post("/v1/messages", json=message, params={"wait_s": 0.2})
+    assert "full" in problem(refused, 429, "limit-reached")
+    assert (refused.json()["name"], refused.json()["max_waiting"]) == ("full", 1)
+    assert one_bus.log.newest_seq() == newest
+    one_client.post("/v1/inboxes/full/ack", json={"seq": receipt["seq"]})
+    assert one_client.post("/v1/messages", json=message).status_code == 201
+    assert one_client.delete("/v1/limits/inbox/full").status_code == 204
+    problem(one_client.delete("/v1/limits/inbox/full"), 404, "not-found")
