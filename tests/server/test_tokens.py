@@ -109,6 +109,7 @@ def test_page_of_another_site_is_refused(client: httpx.Client, bus: Bus) -> None
     for headers in (
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
         {"Host": "evil.example"},
         {"Host": "evil.example", "Origin": "http://evil.example"},
     ):
