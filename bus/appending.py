@@ -41,7 +41,7 @@ class Appender:
         database, blobs: of the bus.
         find: returns the message with an id, in the log or archived, or None.
         ring: wakes the waiters; it is called as soon as messages are committed.
-        extend_chain: takes what was appended into the hash chain.
+        extend_chain: takes what was appended, so many messages, into the hash chain.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Appender:
         blobs: BlobStore,
         find: Callable[[str], Message | None],
         ring: Callable[[], None],
-        extend_chain: Callable[[], None],
+        extend_chain: Callable[[int], None],
     ) -> None:
         self._database = database
         self._blobs = blobs
@@ -77,7 +77,7 @@ class Appender:
             return self._append_all(rows, as_history)
         with self._database.write():
             receipts = self._append_all(rows, as_history)
-            self._extend_chain()
+            self._extend_chain(len(rows))
         return receipts
 
     def look_again(self) -> None:

@@ -89,8 +89,8 @@ class Chain:
         head = self.head()
         return max(0, self._log.newest_seq() - (head.seq if head else 0))
 
-    def extend(self) -> bool:
-        """Take in what came since, up to a step; False when there is nothing.
+    def extend(self, at_most: int = STEP_MESSAGES) -> bool:
+        """Take in what came since, up to so many messages; False when there is nothing.
 
         Raises:
             SegmentMissing: what is next is archived, and can't be read.
@@ -99,7 +99,7 @@ class Chain:
             head = self.head() or Link(0, GENESIS)
             digest = head.digest
             links = []
-            for message in islice(self._log.read(after_seq=head.seq), STEP_MESSAGES):
+            for message in islice(self._log.read(after_seq=head.seq), at_most):
                 digest = digest_of(digest, message.to_line())
                 links.append((message.seq, digest))
             connection.executemany(SQL["add_link"], links)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 
 from ..schema import (
@@ -191,8 +191,10 @@ class Keyring:
         path = self.path(agent)
         records = [{**asdict(key), "secret": key.secret.hex()} for key in keys]
         text = json.dumps({"agent": agent, "keys": records}, indent=1)
-        fresh = f"{path}.{os.getpid()}.new"
+        fresh = f"{path}.new"  # only who holds the lock makes one
         try:
+            with suppress(FileNotFoundError):
+                os.unlink(fresh)  # of a process that died here
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with open(os.open(fresh, flags, 0o600), "w", encoding="utf-8") as file:
                 os.fchmod(file.fileno(), 0o600)  # whatever the umask
@@ -202,6 +204,8 @@ class Keyring:
             os.rename(fresh, path)
             sync_directory(self.directory)
         except OSError as error:
+            with suppress(OSError):  # it has the secret, and its name would be in the way
+                os.unlink(fresh)
             raise BusUnusable(f"{path} can't be written: {error.strerror}") from error
 
 

@@ -78,11 +78,12 @@ class Log:
         """Find out before the next append whether the log is chained, and who signs."""
         self._appender.look_again()
 
-    def _extend_chain(self) -> None:
-        from .chain import Chain  # only where it is switched on
+    def _extend_chain(self, appended: int) -> None:
+        from .chain import STEP_MESSAGES, Chain  # only where it is switched on
 
         with suppress(SegmentMissing):  # nobody is to wait for it: 'bus verify' tells
-            Chain(self._database, self).extend()
+            # No less than was appended: else it would fall further behind with each large batch.
+            Chain(self._database, self).extend(max(STEP_MESSAGES, appended))
 
     def get(self, id: str) -> Message | None:
         """Return the message with this id, or None.

@@ -78,7 +78,8 @@ def is_right(signature: str, message: Message, key: Key) -> bool:
 def form_of(message: Message) -> bytes:
     """Return what is signed of a stored message."""
     headers = {name: value for name, value in message.headers.items() if name != SIGNATURE_HEADER}
-    return _form(message, message.payload_ref or _name_of_payload(message), headers)
+    # What readers take for the payload goes first: who drops the CHECK can store a row with both.
+    return _form(message, _name_of_payload(message) or message.payload_ref, headers)
 
 
 def _form(of: Row | Message, payload: str | None, headers: dict[str, object]) -> bytes:

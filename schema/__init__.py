@@ -35,6 +35,7 @@ from .layout import (
     Layout,
     find_bus,
     keys_directory,
+    refuse_links,
     sync_directory,
     user_bus,
 )
@@ -216,6 +217,7 @@ __all__ = [
     "payload_as_stored",
     "ranges",
     "read_into",
+    "refuse_links",
     "shown",
     "start_thread",
     "sync_directory",

@@ -64,6 +64,7 @@ def _go_on() -> None:
 def _note_inherited() -> None:
     global count
     count += 1
+    del _usual_s[1:]  # of other threads that were about to fork; here they are not
     _go_on()
     _inherited[:] = apsw.connections()
 

@@ -18,6 +18,7 @@ class Access:
 
     A bus without tokens lets in everybody who reaches the server, as the file lets in everybody
     who can open it: that is the user, and nobody else, as long as it listens on this machine only.
+    A server that has seen one needs one until it ends: to remove the last is to let nobody in.
 
     Args:
         bus: whose tokens.
@@ -27,7 +28,7 @@ class Access:
 
     def __init__(self, bus: Bus, *, required: bool = False, max_rate: float | None = None) -> None:
         self._tokens = Tokens(bus.database)
-        self._required = required
+        self._required = required or self._tokens.are_needed()
         self._max_rate = max_rate
         self._buckets: dict[str, _Bucket] = {}
 
@@ -46,10 +47,12 @@ class Access:
         return found
 
     def _holder(self, connection: HTTPConnection) -> Principal:
+        if not self._required:
+            self._required = self._tokens.are_needed()
         kind, _, token = connection.headers.get("Authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return self._tokens.holder(token.strip())
-        if self._required or self._tokens.are_needed():
+        if self._required:
             raise Unauthorized("show a token: Authorization: Bearer bus_…")
         return LOCAL
 

@@ -13,7 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from ..bus import Bus
 from .access import Access
 from .api import ROUTERS
-from .body_limit import MAX_BLOB_BYTES, BodyLimit
+from .body_limit import MAX_BLOB_BYTES, MAX_BODY_BYTES, BodyLimit
 from .health import router as health
 from .live import ROUTERS as LIVE_ROUTERS
 from .live import Feed

@@ -53,9 +53,17 @@ class OwnOrigins:
         if self._hosts is not None and _name(host) not in self._hosts:
             return f"this server is not known as {host[:100]!a}"
         origin = headers.get("Origin")
-        if origin is None or origin in self._origins or urlsplit(origin).netloc == host:
+        if origin is None or origin in self._origins or _host(origin) == host:
             return None
         return f"pages of {origin[:100]!a} may not ask; see 'bus serve --help', --allow-origin"
+
+
+def _host(origin: str) -> str | None:
+    """Return what a browser that is on an origin calls the host; None where it is no URL."""
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:
+        return None
 
 
 def _name(host: str) -> str:

@@ -20,6 +20,7 @@ from ...schema import (
     checks_of_file,
     examine,
     keep_out_of_git,
+    refuse_links,
 )
 from .alone import alone, damaged_files, put_in_place
 from .archive import is_well, mend_archive
@@ -65,10 +66,12 @@ def repair_bus(
     Raises:
         BusNotFound: there is nothing of a bus.
         Refused: another process has the bus open.
-        BusUnusable: the bus is of an older ackbus, or the new file can't be written.
+        BusUnusable: the bus is of an older ackbus, has a symbolic link in it, or the new file can't
+            be written.
     """
     layout = Layout(directory)
     _refuse_nothing(layout)
+    refuse_links(layout.directory)  # else a whole bus with one would pass for a damaged one
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     found = os.fspath(backup) if backup is not None else newest_backup(layout)
     with _opened(found) as saved:
@@ -138,7 +141,7 @@ def _with_new_file(
         except apsw.Error as error:
             where = workshop.directory
             raise BusUnusable(f"no new file can be made in {where}: {error}") from error
-        with closing(Bus.open(workshop.directory, durability="full")) as bus:
+        with closing(Bus.open(workshop.directory, durability="full", links=True)) as bus:
             told += _beside(bus, saved, stamp, dry_run)
             if maker.lacks_catalog:
                 bus.catalog.recount(bus.log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import anyio
@@ -50,8 +51,9 @@ async def serve_socket(socket: WebSocket, after: int | None, **filters: Any) -> 
         return
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_cancel_when_gone, socket, tasks.cancel_scope)
-        code, reason = await _send_all(socket, begin, wanted)
-        await socket.close(code, reason)
+        with suppress(WebSocketDisconnect):  # it went while it was being written to
+            code, reason = await _send_all(socket, begin, wanted)
+            await socket.close(code, reason)
         tasks.cancel_scope.cancel()
 
 
@@ -59,11 +61,12 @@ async def _send_all(socket: WebSocket, begin: int, wanted: Wanted) -> tuple[int,
     """Send until the end, and return why it came: a close code, and words."""
     feed: Feed = socket.app.state.feed
     async for events in feed.stream(begin, wanted, keep_alive_s=STALLED_S):
-        with anyio.move_on_after(STALLED_S) as patience:
-            for event in events:
+        for event in events:
+            with anyio.move_on_after(STALLED_S) as patience:  # for each: a slow client does read
                 await socket.send_text(event.line.decode())
-        if patience.cancelled_caught:
-            return _TRY_AGAIN_LATER, f"nothing was read for {STALLED_S:g} s; go on from your cursor"
+            if patience.cancelled_caught:
+                reason = f"nothing was read for {STALLED_S:g} s; go on from your cursor"
+                return _TRY_AGAIN_LATER, reason
     return _GOING_AWAY, "the server stops; go on from your cursor"
 
 

@@ -107,6 +107,11 @@ def test_history_is_chained_in_steps(bus: Bus) -> None:
     assert problems(bus) == []
 
 
+def test_chain_keeps_up_with_batches_larger_than_a_step(chained: Bus) -> None:
+    chained.publish_many([Draft("t", from_agent="a")] * (STEP_MESSAGES + 5))
+    assert chained.chain.behind() == 0
+
+
 def test_archived_messages_are_chained_and_verified(bus: Bus) -> None:
     """A message's line is the same in the archive; its digest stays."""
     for number in range(10):

@@ -1,5 +1,6 @@
 """Keys of agents: files that only their user can read, outside of every bus."""
 
+import errno
 import os
 import stat
 import sys
@@ -140,3 +141,19 @@ def test_keys_made_at_once_for_one_agent_are_all_kept(keyring: Keyring) -> None:
     )
     assert made == "[0, 0, 0, 0]\n"
     assert len(keyring.of("alice")) == 4
+
+
+def test_key_that_could_not_be_written_leaves_no_secret_behind(
+    keyring: Keyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(BusUnusable, match="No space left"):
+            keyring.create("alice")
+    assert os.listdir(keyring.directory) == [".lock"]
+    Path(keyring.directory, "alice.key.new").touch()  # of a process that was killed
+    assert keyring.create("alice") == keyring.newest("alice")
+    assert sorted(os.listdir(keyring.directory)) == [".lock", "alice.key"]

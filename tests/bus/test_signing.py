@@ -214,6 +214,21 @@ def test_any_change_of_a_signed_message_is_found(
     assert walk.counts.signed == 1
 
 
+def test_payload_that_readers_get_is_the_one_that_was_signed(
+    bus: Bus, keyring: Keyring, alice: Key
+) -> None:
+    """A row with both a payload and the signed one as its blob, by who turns the CHECK off."""
+    bus.publish("t", {"pay": 1}, from_agent="alice")
+    ref = bus.blobs.put(b'{"pay":1}')
+    raw_sql(
+        Path(bus.layout.directory),
+        "DROP TRIGGER messages_are_never_changed",
+        "PRAGMA ignore_check_constraints = ON",
+        f"UPDATE messages SET payload = '{{\"pay\":1000}}', payload_ref = '{ref}'",
+    )
+    assert verified(bus, keyring) == ["altered"]
+
+
 FORGERIES = {
     "unsigned": "'{}'",
     "unsigned, and of before the key": "'{}'",

@@ -217,3 +217,22 @@ def test_a_pool_of_forked_processes_works_beside_its_parent(bus_dir: Path) -> No
     rows = raw_rows(bus_dir)
     assert sorted({int(payload) for _, _, payload, _ in rows}) == list(range(-2, 40))
     assert [seq for seq, *_ in rows] == list(range(1, len(rows) + 1))
+
+
+AT_ONCE = """
+import os, sys
+from ackbus.schema import forks
+
+forks._wait_for_those_inside()  # a thread that is about to fork, and waits
+before = forks._usual_s[0]
+child = os.fork()
+if child == 0:
+    os._exit(sys.getswitchinterval() != before)
+forks._go_on()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), sys.getswitchinterval() == before)
+"""
+
+
+def test_child_has_pythons_own_interval_though_threads_forked_at_once(bus_dir: Path) -> None:
+    """Of the thread that waits to fork there is nothing in the child, and nobody to put it back."""
+    assert run_program(AT_ONCE, bus_dir) == "0 True\n"

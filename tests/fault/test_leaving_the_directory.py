@@ -98,6 +98,25 @@ def test_command_says_it_in_one_line(bus_dir: Path, victim: Path, run_bus: RunBu
     assert whole(victim)
 
 
+@pytest.mark.parametrize("name", ["archive", "blobs", "repair.new"])
+def test_nothing_is_repaired_through_a_link(
+    name: str, bus: Bus, bus_dir: Path, project: Path, run_bus: RunBus
+) -> None:
+    """Nor does a link make a bus damaged: its file stays."""
+    bus.publish("t", from_agent="a")
+    bus.close()
+    if (bus_dir / name).is_dir():
+        (bus_dir / name).rmdir()
+    (project / "folder").mkdir()
+    (bus_dir / name).symlink_to(project / "folder")
+    before = (bus_dir / "bus.db").stat().st_ino
+    done = run_bus("doctor", "--repair")
+    assert (done.code, done.out) == (1, "")
+    assert f"{name} is a symbolic link" in done.err
+    assert (bus_dir / "bus.db").stat().st_ino == before
+    assert list((project / "folder").iterdir()) == []
+
+
 def ring(bus: Bus) -> None:
     bus.ring()
 

@@ -72,6 +72,14 @@ def test_token_that_was_removed_is_no_good_at_once(client: httpx.Client, tokens:
     assert client.get("/v1/messages", headers=bearer(other)).status_code == 200
 
 
+def test_to_remove_the_last_token_lets_nobody_in(client: httpx.Client, tokens: Tokens) -> None:
+    token = tokens.create("a", [RO])
+    assert client.get("/v1/messages", headers=bearer(token)).status_code == 200
+    tokens.remove("a")
+    problem(client.get("/v1/messages", headers=bearer(token)), 401, "unauthorized")
+    problem(client.get("/v1/messages"), 401, "unauthorized")
+
+
 def test_streams_need_a_token_too(client: httpx.Client, tokens: Tokens) -> None:
     token = tokens.create("w", [Scope.WORK_RW])
     problem(client.get("/v1/events"), 401, "unauthorized")
@@ -109,6 +117,7 @@ def test_page_of_another_site_is_refused(client: httpx.Client, bus: Bus) -> None
     for headers in (
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
         {"Host": "evil.example"},
         {"Host": "evil.example", "Origin": "http://evil.example"},
     ):
