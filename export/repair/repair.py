@@ -138,7 +138,7 @@ def _with_new_file(
         except apsw.Error as error:
             where = workshop.directory
             raise BusUnusable(f"no new file can be made in {where}: {error}") from error
-        with closing(Bus.open(workshop.directory, durability="full")) as bus:
+        with closing(_new_bus(workshop, layout)) as bus:
             told += _beside(bus, saved, stamp, dry_run)
             if maker.lacks_catalog:
                 bus.catalog.recount(bus.log)
@@ -158,19 +158,25 @@ def _with_new_file(
 
 @contextmanager
 def _workshop(layout: Layout) -> Iterator[Layout]:
-    """Give a bus directory for the new file, with the blobs and the archive of the damaged one."""
+    """Give a bus directory for the new file."""
     keep_out_of_git(layout, f"{_WORKSHOP}/")
     keep_out_of_git(layout, "*.damaged-*")
     workshop = Layout(os.path.join(layout.directory, _WORKSHOP))
     shutil.rmtree(workshop.directory, ignore_errors=True)  # of a process that died here
     os.makedirs(workshop.directory, mode=0o700)
     try:
-        for name in ("blobs", "archive"):
-            os.makedirs(os.path.join(layout.directory, name), mode=0o700, exist_ok=True)
-            os.symlink(os.path.join("..", name), os.path.join(workshop.directory, name))
+        for folder in (layout.blobs, layout.archive):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
         yield workshop
     finally:
         shutil.rmtree(workshop.directory, ignore_errors=True)
+
+
+def _new_bus(workshop: Layout, layout: Layout) -> Bus:
+    """Open the new file, with the blobs and the archive of the damaged one."""
+    database = Database(workshop.directory, durability="full")
+    database.layout.blobs, database.layout.archive = layout.blobs, layout.archive
+    return Bus(database)
 
 
 def _tell_the_log(bus: Bus, told: list[Mended]) -> None:
