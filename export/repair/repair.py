@@ -19,7 +19,11 @@ from ...schema import (
     Mended,
     checks_of_file,
     examine,
+    is_of_other_version,
     keep_out_of_git,
+    other_version,
+    refuse_links,
+    refuse_network_filesystem,
 )
 from .alone import alone, damaged_files, put_in_place
 from .archive import is_well, mend_archive
@@ -65,7 +69,8 @@ def repair_bus(
     Raises:
         BusNotFound: there is nothing of a bus.
         Refused: another process has the bus open.
-        BusUnusable: the bus is of an older ackbus, or the new file can't be written.
+        BusUnusable: the bus is of another ackbus, stands where none can be opened, or the new
+            file can't be written.
     """
     layout = Layout(directory)
     _refuse_nothing(layout)
@@ -91,6 +96,9 @@ def _beside(bus: Bus, saved: Bus | None, stamp: str, dry_run: bool) -> Iterator[
 
 
 def _refuse_nothing(layout: Layout) -> None:
+    if os.path.isdir(layout.directory):  # what a bus can't be opened for, and a new file won't mend
+        refuse_links(layout.directory)
+        refuse_network_filesystem(layout.directory)
     copies = (*damaged_files(layout), layout.jsonl) if os.path.isdir(layout.directory) else ()
     if not any(map(os.path.exists, copies)):
         raise BusNotFound(f"nothing of a bus is in {layout.directory}; there is nothing to repair")
@@ -110,12 +118,17 @@ def _needs_new_file(layout: Layout) -> bool:
     try:
         with closing(Database(layout.directory, read_only=True, any_version=True)) as database:
             findings = list(examine(checks_of_file(database, full=True)))
-            if any(finding.state == "bad" for finding in findings):
+            harmed = {finding.check for finding in findings if finding.state == "bad"}
+            is_other = harmed == {"schema"} and is_of_other_version(database)
+            version = database.schema_version()
+            if harmed and not is_other:
                 return True
-            bus = Bus(database)
-            return _has_wrong_ids(bus) or bool(differences(bus).in_log)
+            if not is_other:
+                bus = Bus(database)
+                return _has_wrong_ids(bus) or bool(differences(bus).in_log)
     except (BusUnusable, BusNotFound):
         return True
+    raise other_version(layout, version)  # it is whole
 
 
 def _has_wrong_ids(bus: Bus) -> bool:
