@@ -186,9 +186,10 @@ def _workshop(layout: Layout) -> Iterator[Layout]:
 
 
 def _new_bus(workshop: Layout, layout: Layout) -> Bus:
-    """Open the new file, with the blobs and the archive of the damaged one."""
+    """Open the new file, with the blobs, the archive and the export of the damaged one."""
     database = Database(workshop.directory, durability="full")
-    database.layout.blobs, database.layout.archive = layout.blobs, layout.archive
+    for name in ("blobs", "archive", "jsonl"):
+        setattr(database.layout, name, getattr(layout, name))
     return Bus(database)
 
 

@@ -214,6 +214,31 @@ def test_a_segment_of_which_nothing_is_left(bus: Bus, bus_dir: Path) -> None:
         assert after.log.count(100, 300) == 200
 
 
+@pytest.mark.parametrize("table", ["archive_segments", "cursors"])
+def test_a_segment_is_made_again_of_the_export_beside_a_damaged_file(
+    bus: Bus, bus_dir: Path, table: str
+) -> None:
+    """Also where its row is lost: a message that only the export has must not be lost with it."""
+    publish(bus, 300)
+    Exporter(bus).export_once()
+    with Archiver(bus) as archiver:
+        archiver.archive(100)
+    move_log_into_file(bus)
+    lines = [message.to_line() for message in bus.log.read()]
+    bus.close()
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek(page_of_table(bus_dir, table))
+        file.write(bytes(4096))
+    (segment,) = (bus_dir / "archive").glob("*.zst")
+    segment.write_bytes(os.urandom(segment.stat().st_size))
+    told = [each for each in repaired(bus_dir) if each.part.startswith("archive/")]
+    assert ["was made again" in each.text for each in told] == [True]
+    assert not told[0].lost
+    with closing(Bus.open(bus_dir)) as after:
+        assert [message.to_line() for message in after.log.read(upto_seq=300)] == lines
+    assert doctor(bus_dir, "--full").bad == {}
+
+
 class Killed(BaseException):
     """Stands for the end of the process."""
 
