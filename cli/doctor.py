@@ -132,11 +132,10 @@ def _advice(error: AckbusError) -> str:
 def _of_file(database: Database, full: bool) -> Iterator[Finding]:
     findings = list(examine(checks_of_file(database, full=full)))
     yield from findings
+    if database.schema_version() != SCHEMA_VERSION:
+        return  # what the tables hold can't be told
     if any(finding.state == "bad" for finding in findings):
         yield from examine({"contents": lambda: check_contents(database.layout)})
-    found = database.schema_version()
-    if found != SCHEMA_VERSION:
-        return  # what the tables hold can't be told
     opened = Bus(database)
     yield from examine(
         {

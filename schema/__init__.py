@@ -1,7 +1,14 @@
 """What a message is and how it is stored. Imports no other room."""
 
 from .create import create, keep_out_of_git
-from .database import BUSY_TIMEOUT_MS, SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, pages
+from .database import (
+    BUSY_TIMEOUT_MS,
+    SCHEMA_VERSION,
+    WRITE_TIMEOUT_S,
+    Database,
+    other_version,
+    pages,
+)
 from .errors import (
     AckbusError,
     AckPastEnd,
@@ -36,6 +43,7 @@ from .layout import (
     find_bus,
     keys_directory,
     refuse_links,
+    refuse_network_filesystem,
     sync_directory,
     user_bus,
 )
@@ -78,6 +86,7 @@ if TYPE_CHECKING:
     from .draft import NotJson as NotJson
     from .draft import Row as Row
     from .file_checks import checks_of_file as checks_of_file
+    from .file_checks import is_of_other_version as is_of_other_version
     from .health import Finding as Finding
     from .health import bad as bad
     from .health import examine as examine
@@ -197,6 +206,7 @@ __all__ = [
     "format_ts",
     "holder",
     "holders",
+    "is_of_other_version",
     "is_running",
     "keep_out_of_git",
     "keys_directory",
@@ -208,6 +218,7 @@ __all__ = [
     "ok",
     "old_programs",
     "openers",
+    "other_version",
     "pages",
     "parse_duration_ms",
     "parse_priority",
@@ -218,6 +229,7 @@ __all__ = [
     "ranges",
     "read_into",
     "refuse_links",
+    "refuse_network_filesystem",
     "shown",
     "start_thread",
     "sync_directory",
@@ -261,6 +273,7 @@ _HOMES = {
     "examine": "health",
     "holder": "lock_holders",
     "holders": "lock_holders",
+    "is_of_other_version": "file_checks",
     "message_of_line": "lines",
     "new_id": "ids",
     "ok": "health",

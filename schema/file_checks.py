@@ -49,15 +49,29 @@ def _schema(database: Database) -> Finding:
     if found != SCHEMA_VERSION:
         advice = "run 'bus upgrade'" if found < SCHEMA_VERSION else "use a newer ackbus"
         return bad(f"version {found}, and this ackbus knows {SCHEMA_VERSION}", advice)
-    there = {(kind, name): sql for kind, name, sql in database.rows(_MADE_BY)}
-    harmed = sorted(
+    if harmed := _harmed(_there(database)):
+        return bad(", ".join(harmed), REPAIR)
+    return ok(f"version {found}, with all its tables")
+
+
+def is_of_other_version(database: Database) -> bool:
+    """Whether a file is of another ackbus; one that only says so, and is as ours, is damaged."""
+    there = _there(database)
+    is_as_ours = there.keys() == _wanted().keys() and not _harmed(there)
+    return database.schema_version() != SCHEMA_VERSION and not is_as_ours
+
+
+def _harmed(there: dict[tuple[str, str], str]) -> list[str]:
+    return sorted(
         f"{kind} {name} is {'altered' if (kind, name) in there else 'missing'}"
         for (kind, name), sql in _wanted().items()
         if _words(there.get((kind, name))) != _words(sql)
     )
-    if harmed:
-        return bad(", ".join(harmed), REPAIR)
-    return ok(f"version {found}, with all its tables")
+
+
+def _there(database: Database) -> dict[tuple[str, str], str]:
+    """Return what a file is made of."""
+    return {(kind, name): sql for kind, name, sql in database.rows(_MADE_BY)}
 
 
 def _wanted() -> dict[tuple[str, str], str]:
@@ -98,7 +112,8 @@ def _texts(database: Database, full: bool) -> Finding:
     """Look for text that is no UTF-8, which SQLite never looks at; messages may hold any."""
     if not full:
         return ok("not looked at; --full reads them")
-    names = [name for kind, name in _wanted() if kind == "table" and name != "messages"]
+    ours = _wanted().keys() & _there(database).keys()
+    names = [name for kind, name in ours if kind == "table" and name != "messages"]
     harmed = [name for name in sorted(names) if not _is_readable(database, name)]
     if harmed:
         return bad(f"text in {', '.join(harmed)} is damaged: it is no UTF-8", REPAIR)

@@ -84,6 +84,8 @@ def put_in_place(layout: Layout, fresh: str, stamp: str) -> str | None:
     path = layout.database
     aside = path + ASIDE + stamp
     is_there = os.path.exists(path)
+    if not is_there and not os.path.exists((earlier := damaged_files(layout)[0]) + _LOG):
+        aside = earlier if earlier != path else aside  # of a repair that died: its log goes to it
     if is_there:
         os.rename(path, aside)
         try:

@@ -77,7 +77,7 @@ class _Mender:
                 name, f"is whole: messages {first_seq} to {found.last_seq} are known again"
             )
         elif segment is None:
-            yield Mended(name, "is damaged, and the bus knows nothing of it", "what it had")
+            yield self._of_unknown(path, name, first_seq, found)
         elif self._put_back(path, segment):
             yield Mended(name, "is that of the backup again")
         else:
@@ -123,6 +123,18 @@ class _Mender:
         self._bus.archive.note_again(again, frames, fresh.messages())
         same = "byte for byte" if digest == segment.sha256 else "with other bytes than before"
         return Mended(name, f"was made again of its {count:,} messages, {same}")
+
+    def _of_unknown(self, path: str, name: str, first_seq: int, found: SegmentFile) -> Mended:
+        """Write a segment again of which only the name is known: it ends where the next begins."""
+        following = (each.first_seq - 1 for each in self._bus.archive.segments())
+        upto = min((seq for seq in following if seq >= first_seq), default=self._bus.archive.upto())
+        segment = Segment(first_seq, upto, 0, 0, "", self._bus.database.now_ms())
+        there = found.lines.keys() | {message.seq for message, _ in self._copies(segment)}
+        if not there:
+            return Mended(name, "is damaged, and the bus knows nothing of it", "what it had")
+        made = self._made_again(path, name, replace(segment, last_seq=max(there)), found)
+        gaps = set(range(first_seq, upto + 1)) - there
+        return replace(made, lost=f"messages {ranges(gaps)}, if there were any") if gaps else made
 
     def _copies(self, segment: Segment) -> Iterator[tuple[Message, bytes]]:
         """Yield what the export and the backup have of a segment's messages."""

@@ -9,8 +9,8 @@ from ...schema import AckbusError, BlobAltered, BlobMissing, BusUnusable, Invali
 from ..conflict_markers import ConflictMarkers, refuse_markers
 from ..exporter import Exporter
 from ..health import checks
-from ..parts import index_file
-from ..position import Position
+from ..parts import Parts, index_file
+from ..position import Position, Rotation
 from ..replaced import exported_files
 from .alone import ASIDE, set_aside
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 #: How many names of blobs a line has.
 _NAMED = 5
-
-#: What the checks of the export are called.
-_EXPORT = ("bus.jsonl", "export")
 
 
 def mend_blobs(bus: Bus, saved: Bus | None, stamp: str, dry_run: bool) -> Iterator[Mended]:
@@ -67,7 +64,7 @@ def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
     """Write the export anew where it is not what the log gives."""
     files = exported_files(bus.layout.jsonl)
     was_exported = bool(files) or Position(bus.database).get() > 0
-    if not was_exported or _is_as_the_log(bus):
+    if not was_exported or (files and _is_as_the_log(bus)):
         return
     try:
         for path in files:
@@ -90,8 +87,10 @@ def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
 
 
 def _is_as_the_log(bus: Bus) -> bool:
-    found = checks(bus, full=True)
-    return all(found[name]().state == ok("").state for name in _EXPORT)
+    """Whether an export is whole; one that is behind is."""
+    lines = checks(bus, full=True)["bus.jsonl"]()
+    lacking = Parts(bus.layout.directory, Rotation(bus.database).get()).lacking()
+    return lines.state == ok("").state and not lacking
 
 
 def _strange(bus: Bus, files: list[str]) -> str:

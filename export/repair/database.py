@@ -24,9 +24,15 @@ if TYPE_CHECKING:
 #: are given between two copies of the write-ahead log into the file.
 GAP = 1_000_000
 
+_SEQ_OF = (
+    "SELECT seq FROM messages WHERE id = ?1 UNION ALL SELECT seq FROM archived_ids WHERE id = ?1"
+)
+_IS_TAKEN = "SELECT 1 FROM messages WHERE seq = ?"
+
 #: What is not taken from a backup: messages go one by one, and the rest is made of others or was
-#: true of one moment alone.
+#: true of one moment alone: an access token may have been taken away since.
 _NOT_FROM_BACKUP = {"messages", "sqlite_sequence", "loops", "catalog", "catalog_blocks"}
+_NOT_FROM_BACKUP |= {"access_tokens"}
 _NOT_FROM_BACKUP |= {"catalog_state", "export_state"}
 
 #: What is told of with the messages, or is made again of the log without a loss.
@@ -54,7 +60,7 @@ class DatabaseMaker:
         """Make the new file, and tell of each part of it.
 
         Raises:
-            BusUnusable: the damaged file is of an older ackbus.
+            BusUnusable: the damaged file is of another ackbus.
         """
         with closing(NewFile(path)) as new:
             found = read_into(new, *damaged_files(self._layout))
@@ -63,12 +69,19 @@ class DatabaseMaker:
             self.lacks_catalog = not self.lossy.isdisjoint(catalog)
             if self.lacks_catalog:
                 new.empty(*catalog)
+            if self._backup is not None and not is_of_same_log(new, self._backup):
+                self._backup = None
+                yield Mended("backup", "is of another log: no row was taken from it")
             filled = self._fill(new, found)
             self._take_archived_ids(new)
             merged, newest = self._merge(new)
             new.finish(gap=0 if found.is_newest else GAP, at_least=newest)
             yield self._messages(new, found, merged)
             yield from self._others(new, filled)
+            if found.strangers:
+                names = ", ".join(found.strangers)
+                lost = f"those of other programs, which the damaged file has: {names}"
+                yield Mended("tables", "of a bus are in the new file", lost)
 
     def _fill(self, new: NewFile, found: Recovered) -> dict[str, int]:
         """Add rows of the backup to tables that have lost some; return how many to which."""
@@ -129,6 +142,16 @@ class DatabaseMaker:
             ]
             lost = f"others, if there were any, of {', '.join(names)}"
             yield Mended("tables", f"rows: {', '.join(told) or 'none'}", lost)
+
+
+def is_of_same_log(new: NewFile, backup: Bus) -> bool:
+    """Whether a backup has the messages of the file: another bus may have been here before."""
+    same = other = 0
+    for message in backup.log.read(after_seq=backup.archive.upto()):
+        row = new.row(_SEQ_OF, (message.id,))
+        same += row == (message.seq,)
+        other += row is None and new.row(_IS_TAKEN, (message.seq,)) is not None
+    return same >= other
 
 
 def as_exported(new: NewFile, layout: Layout) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ...schema import message_of_line, payload_as_stored
+from ...schema import MAX_SEQ, message_of_line, payload_as_stored
 from ..jsonl_file import crc_of
 from ..parts import whole_parts
 from ..replaced import exported_files
@@ -74,7 +74,8 @@ def _message(line: bytes, blobs: BlobStore) -> Message | None:
         return None
     try:
         message = message_of_line(line[:-1], blobs)
-        return message if (type(message.seq), type(message.id)) == (int, str) else None
+        is_one = (type(message.seq), type(message.id)) == (int, str)
+        return message if is_one and 0 < message.seq <= MAX_SEQ else None
     except (KeyError, ValueError, TypeError, AttributeError):  # whatever stands there instead
         return None
 

@@ -19,8 +19,11 @@ from ...schema import (
     Mended,
     checks_of_file,
     examine,
+    is_of_other_version,
     keep_out_of_git,
+    other_version,
     refuse_links,
+    refuse_network_filesystem,
 )
 from .alone import alone, damaged_files, put_in_place
 from .archive import is_well, mend_archive
@@ -66,8 +69,8 @@ def repair_bus(
     Raises:
         BusNotFound: there is nothing of a bus.
         Refused: another process has the bus open.
-        BusUnusable: the bus is of an older ackbus, has a symbolic link in it, or the new file can't
-            be written.
+        BusUnusable: the bus is of another ackbus, stands where none can be opened, or the new
+            file can't be written.
     """
     layout = Layout(directory)
     _refuse_nothing(layout)
@@ -94,6 +97,9 @@ def _beside(bus: Bus, saved: Bus | None, stamp: str, dry_run: bool) -> Iterator[
 
 
 def _refuse_nothing(layout: Layout) -> None:
+    if os.path.isdir(layout.directory):  # what a bus can't be opened for, and a new file won't mend
+        refuse_links(layout.directory)
+        refuse_network_filesystem(layout.directory)
     copies = (*damaged_files(layout), layout.jsonl) if os.path.isdir(layout.directory) else ()
     if not any(map(os.path.exists, copies)):
         raise BusNotFound(f"nothing of a bus is in {layout.directory}; there is nothing to repair")
@@ -113,12 +119,17 @@ def _needs_new_file(layout: Layout) -> bool:
     try:
         with closing(Database(layout.directory, read_only=True, any_version=True)) as database:
             findings = list(examine(checks_of_file(database, full=True)))
-            if any(finding.state == "bad" for finding in findings):
+            harmed = {finding.check for finding in findings if finding.state == "bad"}
+            is_other = harmed == {"schema"} and is_of_other_version(database)
+            version = database.schema_version()
+            if harmed and not is_other:
                 return True
-            bus = Bus(database)
-            return _has_wrong_ids(bus) or bool(differences(bus).in_log)
+            if not is_other:
+                bus = Bus(database)
+                return _has_wrong_ids(bus) or bool(differences(bus).in_log)
     except (BusUnusable, BusNotFound):
         return True
+    raise other_version(layout, version)  # it is whole
 
 
 def _has_wrong_ids(bus: Bus) -> bool:
@@ -141,7 +152,7 @@ def _with_new_file(
         except apsw.Error as error:
             where = workshop.directory
             raise BusUnusable(f"no new file can be made in {where}: {error}") from error
-        with closing(Bus.open(workshop.directory, durability="full", links=True)) as bus:
+        with closing(_new_bus(workshop, layout)) as bus:
             told += _beside(bus, saved, stamp, dry_run)
             if maker.lacks_catalog:
                 bus.catalog.recount(bus.log)
@@ -161,19 +172,26 @@ def _with_new_file(
 
 @contextmanager
 def _workshop(layout: Layout) -> Iterator[Layout]:
-    """Give a bus directory for the new file, with the blobs and the archive of the damaged one."""
+    """Give a bus directory for the new file."""
     keep_out_of_git(layout, f"{_WORKSHOP}/")
     keep_out_of_git(layout, "*.damaged-*")
     workshop = Layout(os.path.join(layout.directory, _WORKSHOP))
     shutil.rmtree(workshop.directory, ignore_errors=True)  # of a process that died here
     os.makedirs(workshop.directory, mode=0o700)
     try:
-        for name in ("blobs", "archive"):
-            os.makedirs(os.path.join(layout.directory, name), mode=0o700, exist_ok=True)
-            os.symlink(os.path.join("..", name), os.path.join(workshop.directory, name))
+        for folder in (layout.blobs, layout.archive):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
         yield workshop
     finally:
         shutil.rmtree(workshop.directory, ignore_errors=True)
+
+
+def _new_bus(workshop: Layout, layout: Layout) -> Bus:
+    """Open the new file, with the blobs, the archive and the export of the damaged one."""
+    database = Database(workshop.directory, durability="full")
+    for name in ("blobs", "archive", "jsonl"):
+        setattr(database.layout, name, getattr(layout, name))
+    return Bus(database)
 
 
 def _tell_the_log(bus: Bus, told: list[Mended]) -> None:

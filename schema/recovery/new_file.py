@@ -42,6 +42,17 @@ UPDATE fencing SET last_token = max(last_token,
   ifnull((SELECT max(token) FROM reservations), 0)) + ?
 """
 
+#: Rows that their tables take one by one, and that can't stand together: pages of different age
+#: tell of two holders of a job, and frames may be left of a segment whose row is lost.
+_CONTRADICTIONS = (
+    """
+    UPDATE claims SET status = 'lost', ended_at_ms = lease_until_ms, error = 'the bus was repaired'
+     WHERE status = 'active' AND token NOT IN (
+           SELECT max(token) FROM claims WHERE status = 'active' GROUP BY queue_id, seq)
+    """,
+    "DELETE FROM archive_frames WHERE segment NOT IN (SELECT first_seq FROM archive_segments)",
+)
+
 #: Above all numbers that can be given out: one that is greater was never given.
 _MAX_NUMBER = 2**53
 
@@ -180,7 +191,7 @@ class NewFile:
         for name, queries in _NUMBERED.items():
             self._count_on(name, queries, gap, at_least if name == "messages" else 0)
         run(_TOKENS, (gap,))
-        for sql in self._parts.others:
+        for sql in (*_CONTRADICTIONS, *self._parts.others):
             run(sql)
         run("COMMIT")
         run("PRAGMA journal_mode = WAL").fetchall()
@@ -192,7 +203,8 @@ class NewFile:
         run = self._connection.execute
         stored = self.row("SELECT max(seq) FROM sqlite_sequence WHERE name = ?", (name,))
         seen = [at_least, *(row[0] for row in [stored, *map(self.row, queries)] if row)]
-        last = max(number for number in seen if isinstance(number, int) and number < _MAX_NUMBER)
+        numbers = (each for each in seen if isinstance(each, int) and each < _MAX_NUMBER)
+        last = max(numbers, default=0)
         run("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
         if last + gap:
             run("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, last + gap))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .tables import Table
 
 #: A table that no older version of a bus has.
-_NEWEST_TABLE = "reservations"
+_NEWEST_TABLE = "access_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +44,25 @@ class Recovered:
         tables: each table, by name.
         lost: the ids of messages that the file had once, and that can't be read, by seq.
         is_newest: whether nothing that was committed last can be missing without a trace.
-        dead_pages: how many pages hold rows of no table that is known.
+        strangers: the tables that no bus has: other programs made them.
     """
 
     tables: dict[str, TableFound]
     lost: dict[int, str]
     is_newest: bool
-    dead_pages: int
+    strangers: list[str]
 
 
 def read_into(new: NewFile, database: str, log: str) -> Recovered:
     """Bring the rows of a damaged file and its write-ahead log into a new file.
 
     Raises:
-        BusUnusable: the file is of an older ackbus.
+        BusUnusable: the file is of an older or newer ackbus.
     """
     tables = parts_of_a_bus().tables
     with closing(_pages(database, log, tables)) as pages:
         salvage = Salvage(pages, tables)
-        _refuse_older(salvage)
+        _refuse_other_version(salvage)
         found = {}
         for table in tables.values():
             added, refused = new.add(table, salvage.rows(table.name))
@@ -72,7 +72,7 @@ def read_into(new: NewFile, database: str, log: str) -> Recovered:
         lost = {} if found["messages"].is_whole else lost_messages(salvage, there)
         counters = all(found[name].is_whole for name in ("sqlite_sequence", "fencing"))
         is_newest = counters and not pages.log.is_empty and _is_whole(pages)
-        return Recovered(found, lost, is_newest, salvage.without_owner)
+        return Recovered(found, lost, is_newest, salvage.strangers)
 
 
 def _pages(database: str, log: str, tables: dict[str, Table]) -> Pages:
@@ -99,11 +99,13 @@ def _ids(salvage: Salvage) -> dict[int, object]:
     return {seq: values[1] for seq, values in salvage.rows("messages") if len(values) > 1}
 
 
-def _refuse_older(salvage: Salvage) -> None:
+def _refuse_other_version(salvage: Salvage) -> None:
     versions = [v[1] for _, v in salvage.rows("meta") if v[:1] == ["schema_version"]]
     version = str(versions[0]) if versions else ""
-    is_older = version.isdecimal() and int(version) < SCHEMA_VERSION
-    if is_older and not salvage.is_whole(_NEWEST_TABLE):
+    found = int(version) if version.isdecimal() else SCHEMA_VERSION
+    # Of a damaged number the tables know better.
+    is_older = found < SCHEMA_VERSION and not salvage.is_whole(_NEWEST_TABLE)
+    if is_older or (found > SCHEMA_VERSION and salvage.strangers):
         raise BusUnusable(
             f"the damaged file has schema version {version}, and only version {SCHEMA_VERSION} can"
             " be repaired; put a backup in its place"

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from .pages import BELOW, FREE, ROOT, Pages
 from .records import (
-    INDEX_LEAF,
     TABLE_INTERIOR,
     TABLE_LEAF,
     Damaged,
@@ -56,7 +55,7 @@ class Salvage:
 
     Attributes:
         trees: what was found, by name.
-        without_owner: how many pages belong to a tree, and to none that is known.
+        strangers: the tables of which nothing is known here.
     """
 
     def __init__(self, pages: Pages, tables: Mapping[str, Table]) -> None:
@@ -65,7 +64,7 @@ class Salvage:
         self._owner: dict[int, str] = {}
         self._claimed: dict[int, str] = {}
         self.trees: dict[str, Tree] = {}
-        self.without_owner = 0
+        self.strangers: list[str] = []
         self._free = pages.free()
         self._walk(_SCHEMA, 1)
         if self.trees[_SCHEMA].holes:
@@ -107,13 +106,18 @@ class Salvage:
                 name, root = values[1], values[3]
                 if isinstance(name, str) and isinstance(root, int) and root > 0:
                     roots[name] = root
+                    if values[0] == "table" and not self._is_own(name):
+                        self.strangers.append(name)
         for table in self._tables.values():
-            if table.name not in roots and table.root not in roots.values():
-                tree = Tree(table.name, holes=1)
-                if self._fits(table, table.root):
-                    roots[table.name] = table.root
-                self.trees[table.name] = tree
+            if table.name in roots:
+                continue
+            self.trees[table.name] = Tree(table.name, holes=1)
+            if table.root not in roots.values() and self._fits(table, table.root):
+                roots[table.name] = table.root
         return roots
+
+    def _is_own(self, name: str) -> bool:
+        return name in self._tables or name.startswith("sqlite_")
 
     def _fits(self, table: Table, root: int) -> bool:
         """Whether a page looks like the first one of a table."""
@@ -188,7 +192,6 @@ class Salvage:
                 continue
             name = self._owner_by_map(number) or self._owner_by_shape(page)
             if name is None or (only is not None and name != only):
-                self.without_owner += only is None and page.kind in (TABLE_LEAF, INDEX_LEAF)
                 continue
             self._take(self.trees.setdefault(name, Tree(name)), page)
 

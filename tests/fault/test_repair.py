@@ -1,0 +1,274 @@
+"""What a repair must leave alone, and several damages at once: nothing is lost that a file has."""
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from ackbus import Bus, Draft, Exporter, Queue
+from ackbus.export import Archiver, back_up, repair_bus
+from ackbus.schema import BusUnusable, Mended
+from ackbus.schema.recovery import Pages
+from ackbus.schema.recovery.records import TABLE_LEAF, page_of, row_at
+from ackbus.server import Tokens
+from ackbus.subscribers import mend
+
+from ..migration.old_files import FIXTURES, restore
+from .corruption import doctor, page_of_table
+
+
+def publish(bus: Bus, count: int, by: str = "ann") -> None:
+    bus.publish_many([Draft("note", f"{by} {n}", from_agent=by) for n in range(count)])
+
+
+def move_log_into_file(bus: Bus) -> None:
+    bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def zero_page_with(directory: Path, text: bytes) -> None:
+    with (directory / "bus.db").open("r+b") as file:
+        file.seek(file.read().index(text) // 4096 * 4096)
+        file.write(bytes(4096))
+
+
+def repaired(directory: Path, backup: Path | None = None) -> list[Mended]:
+    return list(repair_bus(directory, backup=backup, mend=mend))
+
+
+def said_by(directory: Path) -> set[str]:
+    with closing(Bus.open(directory)) as bus:
+        return {message.from_agent for message in bus.log.read()} - {"bus-doctor"}
+
+
+# What is whole -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_a_whole_file_of_an_older_version_is_left_for_the_upgrade(
+    name: str, tmp_path: Path
+) -> None:
+    directory = restore(FIXTURES[name].read_text(), tmp_path / "old")
+    assert set(doctor(directory, "--full").bad) <= {"schema"}
+    with pytest.raises(BusUnusable, match="run 'bus upgrade'"):
+        repaired(directory)
+    assert not list(directory.glob("*.damaged-*"))
+
+
+def test_a_file_of_a_newer_version_is_not_made_an_older_one(bus_dir: Path) -> None:
+    with closing(apsw.Connection(str(bus_dir / "bus.db"))) as connection:
+        connection.execute("CREATE TABLE later (x TEXT)")
+        connection.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
+    with pytest.raises(BusUnusable, match="use a newer ackbus"):
+        repaired(bus_dir)
+    page = page_of_table(bus_dir, "cursors")
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek(page)
+        file.write(b"\xff" * 100)
+    with pytest.raises(BusUnusable, match="schema version 99"):
+        repaired(bus_dir)
+    assert not list(bus_dir.glob("*.damaged-*"))
+
+
+def test_a_link_in_the_directory_is_no_damage(bus: Bus, bus_dir: Path) -> None:
+    publish(bus, 3)
+    bus.close()
+    (bus_dir / "bus.index.json").symlink_to("/etc/hostname")
+    with pytest.raises(BusUnusable, match="symbolic link"):
+        repaired(bus_dir)
+    assert not list(bus_dir.glob("*.damaged-*"))
+
+
+def test_an_export_that_is_behind_is_no_damage(bus: Bus, bus_dir: Path) -> None:
+    publish(bus, 3)
+    Exporter(bus).export_once()
+    publish(bus, 1)
+    bus.close()
+    assert repaired(bus_dir) == []
+
+
+# What is another's -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("found_by", ["name", "place"])
+def test_no_message_comes_from_a_backup_of_another_bus(
+    bus: Bus, bus_dir: Path, found_by: str
+) -> None:
+    """The directory was made anew since: what is beside it is a backup of what was there before."""
+    publish(bus, 500, "old")
+    copy = bus_dir.parent / "copy"
+    back_up(bus, copy)
+    bus.close()
+    shutil.rmtree(bus_dir)
+    with closing(Bus.init(bus_dir)) as fresh:
+        publish(fresh, 300, "new")
+        move_log_into_file(fresh)
+    zero_page_with(bus_dir, b"new 150")
+    told = repaired(bus_dir, copy if found_by == "name" else None)
+    assert any("of another log" in each.text for each in told)
+    assert said_by(bus_dir) == {"new"}
+
+
+def test_a_token_that_was_taken_away_stays_away(bus: Bus, bus_dir: Path) -> None:
+    tokens = Tokens(bus.database)
+    tokens.create("leaked", ["read"])
+    back_up(bus, bus_dir.parent / "copy")
+    tokens.remove("leaked")
+    move_log_into_file(bus)
+    bus.close()
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek(page_of_table(bus_dir, "access_tokens"))
+        file.write(bytes(4096))
+    assert any("access_tokens" in each.lost for each in repaired(bus_dir))
+    with closing(Bus.open(bus_dir)) as after:
+        assert Tokens(after.database).all() == []
+
+
+def test_tables_of_other_programs_are_named_as_lost(bus: Bus, bus_dir: Path) -> None:
+    bus.database.rows("CREATE TABLE theirs (x TEXT)")
+    publish(bus, 300)
+    move_log_into_file(bus)
+    bus.close()
+    zero_page_with(bus_dir, b"ann 150")
+    assert any("theirs" in each.lost for each in repaired(bus_dir))
+
+
+@pytest.mark.parametrize("seq", [2**64 - 1, 2**53 + 1, 0, -1])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_exported_line_with_a_seq_that_is_none(
+    bus: Bus, bus_dir: Path, seq: int, is_there: bool
+) -> None:
+    publish(bus, 1)
+    Exporter(bus).export_once()
+    bus.close()
+    line = (bus_dir / "bus.jsonl").read_bytes().replace(b'"seq":1,', b'"seq":%d,' % seq)
+    (bus_dir / "bus.jsonl").write_bytes(line)
+    if not is_there:
+        for path in bus_dir.glob("bus.db*"):
+            path.unlink()
+    assert repaired(bus_dir)
+    assert doctor(bus_dir, "--full").bad == {}
+
+
+# Several at once ---------------------------------------------------------------------------------
+
+
+def test_pages_that_tell_of_two_holders_of_a_job(bus: Bus, bus_dir: Path, tmp_path: Path) -> None:
+    """One byte of the log is damaged: the page that it is in is read as it was before.
+
+    In that the first claim is active still, and the job was claimed again since.
+    """
+    queue = Queue.create(bus, "work", "note")
+    publish(bus, 400)
+    (first,) = queue.claim("one")
+    for claim in queue.claim("two", limit=300):
+        queue.complete(claim)
+    move_log_into_file(bus)
+    queue.release(first)
+    (again,) = queue.claim("three")
+    assert again.message.seq == first.message.seq
+    harmed = tmp_path / "harmed"
+    shutil.copytree(bus_dir, harmed)
+    (harmed / "bus.db-shm").unlink()
+    with (harmed / "bus.db-wal").open("r+b") as file:
+        for start in starts_of_claim(harmed, first.token):
+            file.seek(start + 2000)
+            (byte,) = file.read(1)
+            file.seek(start + 2000)
+            file.write(bytes([byte ^ 1]))
+    assert repaired(harmed)
+    with closing(Bus.open(harmed)) as after:
+        held = after.database.rows("SELECT token FROM claims WHERE status = 'active'")
+        assert held == [(again.token,)]
+        Queue.open(after, "work").complete(again)
+
+
+def starts_of_claim(directory: Path, token: int) -> list[int]:
+    """Where in the write-ahead log the pages begin that a claim stands in."""
+    with closing(Pages(str(directory / "bus.db"), str(directory / "bus.db-wal"))) as pages:
+        root = page_of_table(directory, "claims") // 4096 + 1
+        leaf = page_of(root, pages.read(root))
+        number = next(leaf.children())
+        assert (page := page_of(number, pages.read(number))).kind == TABLE_LEAF
+        assert token in [row_at(page, cell, pages.read)[0] for cell in page.cells]
+        return [frame.start for frame in pages.log.frames if frame.page == number]
+
+
+def test_a_segment_of_which_nothing_is_left(bus: Bus, bus_dir: Path) -> None:
+    """Its row and its file are damaged: that must not keep the rest from being saved."""
+    publish(bus, 300)
+    with Archiver(bus) as archiver:
+        archiver.archive(100)
+    move_log_into_file(bus)
+    bus.close()
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek(page_of_table(bus_dir, "archive_segments"))
+        file.write(bytes(4096))
+    (segment,) = (bus_dir / "archive").glob("*.zst")
+    segment.write_bytes(os.urandom(segment.stat().st_size))
+    assert any(each.part.startswith("archive/") and each.lost for each in repaired(bus_dir))
+    with closing(Bus.open(bus_dir)) as after:
+        assert after.log.count(100, 300) == 200
+
+
+@pytest.mark.parametrize("table", ["archive_segments", "cursors"])
+def test_a_segment_is_made_again_of_the_export_beside_a_damaged_file(
+    bus: Bus, bus_dir: Path, table: str
+) -> None:
+    """Also where its row is lost: a message that only the export has must not be lost with it."""
+    publish(bus, 300)
+    Exporter(bus).export_once()
+    with Archiver(bus) as archiver:
+        archiver.archive(100)
+    move_log_into_file(bus)
+    lines = [message.to_line() for message in bus.log.read()]
+    bus.close()
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek(page_of_table(bus_dir, table))
+        file.write(bytes(4096))
+    (segment,) = (bus_dir / "archive").glob("*.zst")
+    segment.write_bytes(os.urandom(segment.stat().st_size))
+    told = [each for each in repaired(bus_dir) if each.part.startswith("archive/")]
+    assert ["was made again" in each.text for each in told] == [True]
+    assert not told[0].lost
+    with closing(Bus.open(bus_dir)) as after:
+        assert [message.to_line() for message in after.log.read(upto_seq=300)] == lines
+    assert doctor(bus_dir, "--full").bad == {}
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+def test_what_only_the_log_has_survives_two_killed_repairs(
+    bus: Bus, bus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is set aside and the repair dies; its log is, and the next dies."""
+    publish(bus, 2000)
+    move_log_into_file(bus)
+    publish(bus, 50, "late")
+    harmed = tmp_path / "harmed"
+    shutil.copytree(bus_dir, harmed)
+    (harmed / "bus.db-shm").unlink()
+    zero_page_with(harmed, b"ann 150")
+
+    def and_die(rename: Callable[[str, str], None]) -> Callable[[str, str], None]:
+        def renamed(source: str, target: str) -> None:
+            rename(source, target)
+            raise Killed
+
+        return renamed
+
+    for stamp in ("20260101-000000", "20260101-000001"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "rename", and_die(os.rename))
+            patch.setattr("time.strftime", lambda *_, stamp=stamp: stamp)
+            with pytest.raises(Killed):
+                repaired(harmed)
+    repaired(harmed)
+    assert said_by(harmed) == {"ann", "late"}
+    with closing(Bus.open(harmed)) as after:
+        assert sum(message.from_agent == "late" for message in after.log.read()) == 50
