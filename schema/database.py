@@ -67,7 +67,6 @@ class Database:
         any_version: open the file of another schema version too. Only `upgrade` does.
         read_only: write nothing, and move nothing into the file: it may be damaged. Only who
             examines it does.
-        links: take symbolic links in the directory as they are. Only who has just made them does.
 
     Raises:
         BusNotFound: there is no bus.
@@ -83,7 +82,6 @@ class Database:
         clock: Clock = now_ms,
         any_version: bool = False,
         read_only: bool = False,
-        links: bool = False,
     ) -> None:
         self._born_after = forks.count
         if durability not in _SYNCHRONOUS:
@@ -99,8 +97,6 @@ class Database:
         self.checkpointer = Checkpointer(self)
         self._closed = False
         self._check_directory()
-        if not links:
-            refuse_links(self.layout.directory)
         self.place = Place(self.layout.database)
         found = self.schema_version()
         if found != SCHEMA_VERSION and not any_version:
@@ -292,6 +288,7 @@ class Database:
         closed = read_only(layout.directory)
         if closed is not None:
             raise closed
+        refuse_links(layout.directory)
         refuse_network_filesystem(layout.directory)
 
 
