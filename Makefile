@@ -14,6 +14,9 @@ ASIDE   := -path bench -o -path build -o -path docs -o -path tests \
 SOURCES := pyproject.toml $(shell find * \( $(ASIDE) \) -prune -o \
              \( -type d -o -name '*.py' -o -name '*.sql' -o -name py.typed \) -print)
 
+# Most tests wait for processes. Those of one file stay together: they share what is slow to make.
+SIDE_BY_SIDE := --numprocesses=auto --maxprocesses=4
+
 # The document runner is the one test that `make test` leaves to `make snippets`.
 DOCUMENTS := tests/docs/test_documents.py
 
@@ -31,7 +34,7 @@ demo: $(VENV)/installed  ## install into .venv and run `bus demo`
 	$(BIN)/bus demo
 
 test: venv  ## run the tests
-	$(BIN)/pytest --ignore=$(DOCUMENTS)
+	$(BIN)/pytest $(SIDE_BY_SIDE) --dist=loadfile --ignore=$(DOCUMENTS)
 
 # Each changed byte costs a second: half of them change nothing, the others are found and repaired.
 corruption: venv  ## change 500 bytes of a bus and 500 of its write-ahead log, one by one, and repair
@@ -49,7 +52,7 @@ types: venv  ## check the types of the installed package (errors name the source
 	$(BIN)/mypy --cache-dir $(VENV)/mypy-cache -p ackbus | sed 's|^.*/site-packages/ackbus/||'
 
 snippets: venv  ## run the commands and programs of README.md and docs/
-	$(BIN)/pytest $(DOCUMENTS)
+	$(BIN)/pytest $(SIDE_BY_SIDE) $(DOCUMENTS)
 
 powerloss: venv  ## lose power at every recorded point of every workload, and look at what is left
 	$(BIN)/python tests/powerloss/run.py
