@@ -239,6 +239,29 @@ def test_a_segment_is_made_again_of_the_export_beside_a_damaged_file(
     assert doctor(bus_dir, "--full").bad == {}
 
 
+@pytest.mark.parametrize("lost", [("archive_frames",), ("archive_frames", "archive_state")])
+def test_the_places_in_a_whole_segment_are_found_again(
+    bus: Bus, bus_dir: Path, lost: tuple[str, ...]
+) -> None:
+    """Without them nothing of it is read, and nothing said so."""
+    publish(bus, 300)
+    Exporter(bus).export_once()
+    with Archiver(bus) as archiver:
+        archiver.archive(100)
+    move_log_into_file(bus)
+    lines = [message.to_line() for message in bus.log.read()]
+    bus.close()
+    pages = [page_of_table(bus_dir, table) for table in lost]
+    with (bus_dir / "bus.db").open("r+b") as file:
+        for page in pages:
+            file.seek(page)
+            file.write(b"\x0d" + bytes(4095) if page == pages[0] else bytes(4096))
+    assert doctor(bus_dir, "--full").bad
+    assert repaired(bus_dir)
+    with closing(Bus.open(bus_dir)) as after:
+        assert [message.to_line() for message in after.log.read(upto_seq=300)] == lines
+
+
 class Killed(BaseException):
     """Stands for the end of the process."""
 
