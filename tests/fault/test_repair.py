@@ -262,6 +262,28 @@ def test_the_places_in_a_whole_segment_are_found_again(
         assert [message.to_line() for message in after.log.read(upto_seq=300)] == lines
 
 
+def test_messages_that_only_the_export_has_come_back_beside_a_damaged_segment(
+    bus: Bus, bus_dir: Path, tmp_path: Path
+) -> None:
+    """A power loss took the log's end; the file is whole as it is, and a segment is not."""
+    publish(bus, 300)
+    with Archiver(bus) as archiver:
+        archiver.archive(100)
+    Exporter(bus).export_once()
+    move_log_into_file(bus)
+    harmed = tmp_path / "harmed"
+    shutil.copytree(bus_dir, harmed)
+    (harmed / "bus.db-shm").unlink(missing_ok=True)
+    publish(bus, 20, "late")
+    Exporter(bus).export_once()
+    shutil.copy2(bus_dir / "bus.jsonl", harmed / "bus.jsonl")
+    (segment,) = (harmed / "archive").glob("*.zst")
+    segment.write_bytes(os.urandom(segment.stat().st_size))
+    repaired(harmed)
+    assert said_by(harmed) == {"ann", "late"}
+    assert doctor(harmed, "--full").bad == {}
+
+
 class Killed(BaseException):
     """Stands for the end of the process."""
 
