@@ -14,7 +14,7 @@ from ackbus.export import Archiver, back_up, repair_bus
 from ackbus.schema import BusUnusable, Mended
 from ackbus.schema.recovery import Pages
 from ackbus.schema.recovery.records import TABLE_LEAF, page_of, row_at
-from ackbus.server import Tokens
+from ackbus.server import Scope, Tokens
 from ackbus.subscribers import mend
 
 from ..migration.old_files import FIXTURES, restore
@@ -114,7 +114,7 @@ def test_no_message_comes_from_a_backup_of_another_bus(
 
 def test_a_token_that_was_taken_away_stays_away(bus: Bus, bus_dir: Path) -> None:
     tokens = Tokens(bus.database)
-    tokens.create("leaked", ["read"])
+    tokens.create("leaked", [Scope.MESSAGES_RO])
     back_up(bus, bus_dir.parent / "copy")
     tokens.remove("leaked")
     move_log_into_file(bus)
