@@ -218,10 +218,19 @@ class Archive:
             return "unreadable"
         return "ok" if digest == segment.sha256 else "altered"
 
-    def lacks_ids(self, segment: Segment) -> bool:
-        """Whether ids of a whole segment are not known to be taken, which they are for ever."""
-        messages = self.read(segment.first_seq - 1, segment.last_seq)
-        return any(self.seq_of(message.id) != message.seq for message in messages)
+    def lacks_entries(self, segment: Segment) -> bool:
+        """Whether messages of a whole segment are not found by their place, or by their id.
+
+        Raises:
+            SegmentMissing: a place that is known is none.
+        """
+        upto, count = self.upto(), 0  # what is behind that has yet to leave the log
+        for frame in self._frames(segment.first_seq - 1, segment.last_seq):
+            for message in self._messages(frame, segment.first_seq - 1, segment.last_seq, b""):
+                if message.seq <= upto and self.seq_of(message.id) != message.seq:
+                    return True
+                count += 1
+        return count != segment.messages
 
     def apparent_state_of(self, segment: Segment) -> str:
         """Return the same, from the name and the size of its file alone; nothing is read."""

@@ -79,8 +79,8 @@ def _archive(bus: Bus, full: bool) -> Finding:
         path = bus.archive.path(segment)
         if full:
             state = bus.archive.state_of(segment)
-            if state == "ok" and bus.archive.lacks_ids(segment):
-                state = "whole, but the ids in it are not known"
+            if state == "ok" and bus.archive.lacks_entries(segment):
+                state = "whole, but not all that is in it is known"
         elif not os.path.exists(path):
             state = "missing"
         else:

@@ -54,7 +54,7 @@ def is_well(bus: Bus, segment: Segment) -> bool:
     if bus.archive.state_of(segment) != "ok":
         return False
     try:
-        return not bus.archive.lacks_ids(segment)
+        return not bus.archive.lacks_entries(segment)
     except BusUnusable:  # what is known of its frames is wrong
         return False
 

@@ -45,19 +45,20 @@ def differences(bus: Bus) -> Differences:
     unclear: list[int] = []
     same = 0
     if exported.in_order():
-        try:
-            for message, line, is_sure in exported.lines():
+        for message, line, is_sure in exported.lines():
+            try:
                 own = bus.log.at(message.seq)
-                if own is not None and own.to_line() == line:
-                    same += 1
-                elif is_sure or (own is None and _is_lost(bus, message, line)):
-                    in_log.append(message.seq)
-                else:
-                    unclear.append(message.seq)
-                if len(in_log) + len(unclear) > _MOST + same:
-                    break
-        except SegmentMissing:  # which is another finding
-            pass
+                is_lost = own is None and _is_lost(bus, message, line)
+            except SegmentMissing:  # which is another finding
+                continue
+            if own is not None and own.to_line() == line:
+                same += 1
+            elif is_sure or is_lost:
+                in_log.append(message.seq)
+            else:
+                unclear.append(message.seq)
+            if len(in_log) + len(unclear) > _MOST + same:
+                break
     if len(unclear) > _DAMAGED_LINES and not sure:
         in_log.clear()  # these are no messages of the log, and so may be what it has nothing of
     is_own = same >= len(in_log) + len(unclear)

@@ -126,14 +126,14 @@ def _needs_new_file(layout: Layout) -> bool:
                 return True
             if not is_other:
                 bus = Bus(database)
-                return _has_wrong_ids(bus) or bool(differences(bus).in_log)
+                return _has_wrong_entries(bus) or bool(differences(bus).in_log)
     except (BusUnusable, BusNotFound):
         return True
     raise other_version(layout, version)  # it is whole
 
 
-def _has_wrong_ids(bus: Bus) -> bool:
-    """Whether the ids of an archived segment are not those that it has."""
+def _has_wrong_entries(bus: Bus) -> bool:
+    """Whether what is known of an archived segment is not what it has."""
     whole = (each for each in bus.archive.segments() if bus.archive.state_of(each) == "ok")
     return not all(is_well(bus, segment) for segment in whole)
 

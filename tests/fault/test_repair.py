@@ -14,7 +14,7 @@ from ackbus.export import Archiver, back_up, repair_bus
 from ackbus.schema import BusUnusable, Mended
 from ackbus.schema.recovery import Pages
 from ackbus.schema.recovery.records import TABLE_LEAF, page_of, row_at
-from ackbus.server import Tokens
+from ackbus.server import Scope, Tokens
 from ackbus.subscribers import mend
 
 from ..migration.old_files import FIXTURES, restore
@@ -114,7 +114,7 @@ def test_no_message_comes_from_a_backup_of_another_bus(
 
 def test_a_token_that_was_taken_away_stays_away(bus: Bus, bus_dir: Path) -> None:
     tokens = Tokens(bus.database)
-    tokens.create("leaked", ["read"])
+    tokens.create("leaked", [Scope.MESSAGES_RO])
     back_up(bus, bus_dir.parent / "copy")
     tokens.remove("leaked")
     move_log_into_file(bus)
@@ -237,6 +237,51 @@ def test_a_segment_is_made_again_of_the_export_beside_a_damaged_file(
     with closing(Bus.open(bus_dir)) as after:
         assert [message.to_line() for message in after.log.read(upto_seq=300)] == lines
     assert doctor(bus_dir, "--full").bad == {}
+
+
+@pytest.mark.parametrize("lost", [("archive_frames",), ("archive_frames", "archive_state")])
+def test_the_places_in_a_whole_segment_are_found_again(
+    bus: Bus, bus_dir: Path, lost: tuple[str, ...]
+) -> None:
+    """Without them nothing of it is read, and nothing said so."""
+    publish(bus, 300)
+    Exporter(bus).export_once()
+    with Archiver(bus) as archiver:
+        archiver.archive(100)
+    move_log_into_file(bus)
+    lines = [message.to_line() for message in bus.log.read()]
+    bus.close()
+    pages = [page_of_table(bus_dir, table) for table in lost]
+    with (bus_dir / "bus.db").open("r+b") as file:
+        for page in pages:
+            file.seek(page)
+            file.write(b"\x0d" + bytes(4095) if page == pages[0] else bytes(4096))
+    assert doctor(bus_dir, "--full").bad
+    assert repaired(bus_dir)
+    with closing(Bus.open(bus_dir)) as after:
+        assert [message.to_line() for message in after.log.read(upto_seq=300)] == lines
+
+
+def test_messages_that_only_the_export_has_come_back_beside_a_damaged_segment(
+    bus: Bus, bus_dir: Path, tmp_path: Path
+) -> None:
+    """A power loss took the log's end; the file is whole as it is, and a segment is not."""
+    publish(bus, 300)
+    with Archiver(bus) as archiver:
+        archiver.archive(100)
+    Exporter(bus).export_once()
+    move_log_into_file(bus)
+    harmed = tmp_path / "harmed"
+    shutil.copytree(bus_dir, harmed)
+    (harmed / "bus.db-shm").unlink(missing_ok=True)
+    publish(bus, 20, "late")
+    Exporter(bus).export_once()
+    shutil.copy2(bus_dir / "bus.jsonl", harmed / "bus.jsonl")
+    (segment,) = (harmed / "archive").glob("*.zst")
+    segment.write_bytes(os.urandom(segment.stat().st_size))
+    repaired(harmed)
+    assert said_by(harmed) == {"ann", "late"}
+    assert doctor(harmed, "--full").bad == {}
 
 
 class Killed(BaseException):
