@@ -59,7 +59,7 @@ def test_client_that_goes_while_it_is_written_to_is_no_error(
 ) -> None:
     """Neither a traceback, nor a word, in what the server prints."""
     bus.publish_many([Draft("t", "x" * 4000, from_agent="a")] * 3000)
-    command = [BUS, "serve", "--json", "--port", "0", "--dir", bus_dir]
+    command = [str(BUS), "serve", "--json", "--port", "0", "--dir", str(bus_dir)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=bus_env, text=True) as server:
         assert server.stdout is not None
