@@ -123,7 +123,9 @@ def test_handler_that_returns_nothing_is_answered_without_a_payload(bus: Bus) ->
 
 
 @pytest.mark.parametrize(
-    "value", [object(), float("nan"), {1, 2}, "\ud800", [Draft("x", from_agent="me"), 5]], ids=repr
+    "value",
+    [object(), float("nan"), {1, 2}, "\ud800", [Draft("x", from_agent="me"), 5]],
+    ids=lambda value: type(value).__name__,
 )
 def test_result_that_is_no_json_is_a_failure_and_the_worker_goes_on(
     bus: Bus, value: object
