@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from . import (
+    agent_setup,
     agents,
     archiving,
     backups,
@@ -107,6 +108,7 @@ for _group in (
     serving,
     tokens,
     shell,
+    agent_setup,
 ):
     _commands: Commands = _group.commands
     _commands.add_to(app)
