@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ...bus import Bus
-from ...schema import AckbusError
+from ...schema import AckbusError, UnknownRecipientWarning
 from ...subscribers import Inbox
 from . import json_edits
 from .edits import JsonHook, JsonServer, TomlServer, words_of
@@ -22,6 +23,8 @@ PROBE_AGENT = "ackbus-check"
 
 #: The type of a probe.
 PROBE_TYPE = "ackbus.probe"
+
+_BODY = "a probe of 'bus setup --check'"
 
 #: How long a program's hook may take, in seconds.
 _HOOK_S = 10.0
@@ -85,7 +88,7 @@ def _server(
     if not words:
         return Finding("mcp", False, "no server is configured")
     newest = bus.log.newest_seq()
-    wanted = {"type": PROBE_TYPE, "body": "a probe of 'bus setup --check'", "to": PROBE_AGENT}
+    wanted = {"type": PROBE_TYPE, "body": _BODY, "to": PROBE_AGENT}
     started = time.monotonic()
     try:
         call_tool(words, installation.root, "bus_send", wanted)
@@ -126,12 +129,9 @@ def _hook(edit: JsonHook, text: str, installation: Installation, bus: Bus) -> Fi
     with bus.transaction():  # nothing may come between the look and the probe
         waits = inbox.poll(1)
         if not waits:
-            bus.publish(
-                PROBE_TYPE,
-                "a probe of 'bus setup --check'",
-                from_agent=PROBE_AGENT,
-                to_agent=installation.agent,
-            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UnknownRecipientWarning)  # it is new here
+                bus.publish(PROBE_TYPE, _BODY, from_agent=PROBE_AGENT, to_agent=installation.agent)
             waits = inbox.poll(1)
     try:
         return _answer_of_hook(command, installation, waits[0].id)

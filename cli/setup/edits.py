@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ...schema import InvalidInput, Refused
@@ -31,6 +31,9 @@ class Edit(Protocol):
 
     def take(self, text: str) -> str:
         """Return the text without it; the same text when it is not there."""
+
+    def found_in(self, text: str) -> Edit:
+        """Return it as it stands in the text, which an older setup may have put in."""
 
     def shown(self) -> str:
         """Return it for people, who may put it in by themselves."""
@@ -67,6 +70,11 @@ class JsonServer:
             return text
         _check_ours(found.value)
         return _undone(self, text, self.within) or json_edits.remove_member(text, path)
+
+    def found_in(self, text: str) -> JsonServer:
+        """Return it with the entry that stands in the text."""
+        node = json_edits.find(text, (*self.within, ENTRY))
+        return self if node is None else replace(self, entry=node.value)
 
     def shown(self) -> str:
         """Return it as a document of its own."""
@@ -109,6 +117,11 @@ class JsonHook:
         if found is None:
             return text
         return _undone(self, text, self.path) or json_edits.remove_item(text, *found)
+
+    def found_in(self, text: str) -> JsonHook:
+        """Return it with the item that stands in the text."""
+        found = self._find(text)
+        return self if found is None else replace(self, item=found[0].value[found[1]])
 
     def shown(self) -> str:
         """Return it as a document of its own."""
@@ -175,6 +188,11 @@ class TomlServer:
             raise Refused(f"[{self._name()}] stands among other things; take it out by hand")
         return taken
 
+    def found_in(self, text: str) -> TomlServer:
+        """Return it with the entry that stands in the text."""
+        entry = self._servers(text).get(ENTRY)
+        return replace(self, entry=entry) if isinstance(entry, dict) else self
+
     def shown(self) -> str:
         """Return it as a table."""
         return _block(self._name(), self.entry)
@@ -193,7 +211,7 @@ class TomlServer:
 
     def _span(self, text: str) -> tuple[int, int]:
         """Return where the table begins, and where its last line that says something ends."""
-        header = re.search(rf"^\[{re.escape(self._name())}\][ \t]*(?:#.*)?$", text, re.MULTILINE)
+        header = re.search(rf"^\[{re.escape(self._name())}\][ \t]*(?:#.*)?\r?$", text, re.MULTILINE)
         if header is None:
             raise Refused(f"{self._name()} is no table of its own; change it by hand")
         ours = re.escape(self._name())
@@ -227,18 +245,22 @@ class Section:
         span = self._span(text)
         return text if span is None else _cut(text, *span)
 
+    def found_in(self, text: str) -> Section:
+        """Return it; it has the same marks, whatever it says."""
+        return self
+
     def shown(self) -> str:
         """Return it with its marks."""
         return f"<!-- {ENTRY}:begin -->\n{self.body}<!-- {ENTRY}:end -->\n"
 
     def _span(self, text: str) -> tuple[int, int] | None:
-        begins = [found.start() for found in re.finditer(f"<!-- {ENTRY}:begin -->", text)]
-        ends = [found.end() for found in re.finditer(f"<!-- {ENTRY}:end -->(?:\r?\n)?", text)]
+        begins = list(re.finditer(f"<!-- {ENTRY}:begin -->", text))
+        ends = list(re.finditer(f"<!-- {ENTRY}:end -->(?:\r?\n)?", text))
         if not begins and not ends:
             return None
-        if len(begins) != 1 or len(ends) != 1 or ends[0] < begins[0]:
+        if len(begins) != 1 or len(ends) != 1 or ends[0].start() < begins[0].start():
             raise InvalidInput(f"the comments {ENTRY}:begin and {ENTRY}:end are not one pair")
-        return begins[0], ends[0]
+        return begins[0].start(), ends[0].end()
 
 
 # what is ours --------------------------------------------------------------------------------

@@ -9,10 +9,13 @@ import stat
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from ...schema import AckbusError, InvalidInput, Refused
 from .edits import Edit
+
+T = TypeVar("T")
 
 #: The mode of a file that was not there: it is nobody else's business which programs run.
 _MODE = 0o600
@@ -55,15 +58,18 @@ class ConfigFile:
 
     def without(self, text: str | None) -> str | None:
         """Return the text without it; None when nothing was there before."""
-        if text is None or text == self.with_all(None):
+        if not text:
+            return text
+        there = replace(self, edits=[self._explained(e.found_in, text) for e in self.edits])
+        if text == there.with_all(None):
             return None
-        if text == self.with_all(""):
+        if text == there.with_all(""):
             return ""
-        for edit in reversed(self.edits):
+        for edit in reversed(there.edits):
             text = self._explained(edit.take, text)
         return text
 
-    def _explained(self, change: Callable[[str], str], text: str) -> str:
+    def _explained(self, change: Callable[[str], T], text: str) -> T:
         try:
             return change(text)
         except AckbusError as error:
