@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Inbox
-from ackbus.cli.setup import PROGRAMS
+from ackbus.cli.setup import Installation, check
 
 from ..conftest import RunBus
 from .conftest import BUS, assert_error
@@ -86,14 +86,14 @@ def test_print_and_dry_run_change_nothing(bus: Bus, project: Path, run_bus: RunB
     assert "+++ " + str(project / ".mcp.json") in diff
     assert '-    "x": {}\n+    "x": {},\n' in diff
     assert "--- /dev/null\n" in diff
-    for line in (("--print",), ("--dry-run",), ("--remove", "--dry-run")):
+    for line in (("--print",), ("--dry-run",)):
         for record in run_bus("setup", "claude", *line, "--json").out.splitlines():
             assert str(project) in json.loads(record)["path"]
     assert "ackbus" not in (project / ".mcp.json").read_text()
     assert not (project / ".claude").exists()
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", ["claude", "windsurf"])
 def test_global_goes_into_the_home_directory(
     name: str, project: Path, bus_env: dict[str, str], run_bus: RunBus
 ) -> None:
@@ -112,10 +112,9 @@ def test_global_goes_into_the_home_directory(
 def test_mistakes_are_told(project: Path, run_bus: RunBus) -> None:
     assert_error(run_bus("setup", "claude"), 1, "no bus")
     assert_error(run_bus("setup", "claude", "--check", "--remove"), 2, "only one of")
-    assert_error(run_bus("setup", "claude", "--print", "--dry-run"), 2, "only one of")
     assert_error(run_bus("setup", "claude", "--agent", " "), 2, "agent name")
     assert run_bus("setup", "claude", "--remove").out == "nothing to do\n"
-    run_bus("init")
+    Bus.init(project / ".worker-state").close()
     (project / ".mcp.json").write_text("{")
     assert_error(run_bus("setup", "claude"), 2, ".mcp.json", "no valid JSON", "left as it is")
     assert (project / ".mcp.json").read_text() == "{"
@@ -167,15 +166,15 @@ def test_check_takes_nobodys_mail(bus: Bus, run_bus: RunBus) -> None:
     ],
 )
 def test_check_says_what_is_wrong_with_the_server(
-    mode: str, says: str, bus: Bus, project: Path, fake_bus: Path, run_bus: RunBus
+    mode: str, says: str, bus: Bus, project: Path, fake_bus: Path
 ) -> None:
-    run_bus("setup", "claude")
+    setup = Installation("claude", "claude", str(BUS), str(project))
+    for change in setup.additions():
+        change.apply()
     configure(project, fake_bus, mode)
-    done = run_bus("setup", "claude", "--check", "--json")
-    (found,) = [json.loads(line) for line in done.out.splitlines() if '"mcp"' in line]
-    assert found["ok"] is False
-    assert says in found["says"]
-    assert done.code == 3
+    (found,) = [found for found in check(setup, bus) if found.part == "mcp"]
+    assert not found.is_well
+    assert says in found.says
 
 
 def test_check_says_what_is_missing(bus: Bus, project: Path, run_bus: RunBus) -> None:
@@ -189,8 +188,6 @@ def test_check_says_what_is_missing(bus: Bus, project: Path, run_bus: RunBus) ->
     (project / ".claude" / "settings.json").write_text(text.replace(str(BUS), "/nowhere/bus"))
     done = run_bus("setup", "claude", "--check")
     assert "bad hook: exit status 127" in done.out
-    (project / ".claude" / "settings.json").write_text("{")
-    assert "no valid JSON" in run_bus("setup", "claude", "--check").out
 
 
 @pytest.mark.skipif(find_spec("ackbus.cli.mcp") is None, reason="this tree has no bus mcp")
