@@ -108,13 +108,12 @@ def _installation(
 
 def _print(installation: Installation, json: bool) -> int:
     for file in installation.files():
-        parts = [edit.shown() for edit in file.edits]
+        text = file.with_all(None)
         if json:
-            output.json_line({"path": file.path, "entries": parts})
-            continue
-        output.line(f"# {file.path}")
-        for part in parts:
-            output.body(part)
+            output.json_line({"path": file.path, "text": text})
+        else:
+            output.line(f"# {file.path}")
+            output.body(text)
     return 0
 
 

@@ -35,9 +35,6 @@ class Edit(Protocol):
     def found_in(self, text: str) -> Edit:
         """Return it as it stands in the text, which an older setup may have put in."""
 
-    def shown(self) -> str:
-        """Return it for people, who may put it in by themselves."""
-
 
 @dataclass(frozen=True)
 class JsonServer:
@@ -75,13 +72,6 @@ class JsonServer:
         """Return it with the entry that stands in the text."""
         node = json_edits.find(text, (*self.within, ENTRY))
         return self if node is None else replace(self, entry=node.value)
-
-    def shown(self) -> str:
-        """Return it as a document of its own."""
-        value: Any = {ENTRY: self.entry}
-        for key in reversed(self.within):
-            value = {key: value}
-        return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -123,13 +113,6 @@ class JsonHook:
         found = self._find(text)
         return self if found is None else replace(self, item=found[0].value[found[1]])
 
-    def shown(self) -> str:
-        """Return it as a document of its own."""
-        value: Any = [self.item]
-        for key in reversed(self.path):
-            value = {key: value}
-        return json.dumps(value, indent=2, ensure_ascii=False)
-
     def _find(self, text: str) -> tuple[Node, int] | None:
         """Return the array, and the place in it, of what is ours and nobody else's."""
         array = json_edits.find(text, self.path)
@@ -164,7 +147,7 @@ class TomlServer:
         servers = self._servers(text)
         found = servers.get(ENTRY)
         if found is None:
-            added = _appended(text, self.shown())
+            added = _appended(text, _block(self._name(), self.entry))
         else:
             _check_ours(found)
             if found.items() >= self.entry.items():
@@ -192,10 +175,6 @@ class TomlServer:
         """Return it with the entry that stands in the text."""
         entry = self._servers(text).get(ENTRY)
         return replace(self, entry=entry) if isinstance(entry, dict) else self
-
-    def shown(self) -> str:
-        """Return it as a table."""
-        return _block(self._name(), self.entry)
 
     def _name(self) -> str:
         return f"{self.table}.{ENTRY}"
@@ -233,9 +212,9 @@ class Section:
         """Return the text with the section; an older one is renewed in its place."""
         span = self._span(text)
         if span is None:
-            return _appended(text, self.shown())
+            return _appended(text, self._marked())
         start, end = span
-        new = _with_newlines_of(text, self.shown())
+        new = _with_newlines_of(text, self._marked())
         if text[end - 1] != "\n":
             new = new.rstrip("\r\n")
         return text[:start] + new + text[end:]
@@ -249,8 +228,7 @@ class Section:
         """Return it; it has the same marks, whatever it says."""
         return self
 
-    def shown(self) -> str:
-        """Return it with its marks."""
+    def _marked(self) -> str:
         return f"<!-- {ENTRY}:begin -->\n{self.body}<!-- {ENTRY}:end -->\n"
 
     def _span(self, text: str) -> tuple[int, int] | None:
