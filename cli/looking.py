@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -29,7 +30,8 @@ def top(
     from .top import show_once, watch
 
     with actions.open_bus(directory, user) as bus:
-        if once or not (json or output.is_terminal()):
+        is_seen = output.is_terminal() and os.environ.get("TERM") != "dumb"
+        if once or not (json or is_seen):
             show_once(bus, json=json)
         else:
             watch(bus, json=json)

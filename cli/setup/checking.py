@@ -91,7 +91,7 @@ def _server(
     wanted = {"type": PROBE_TYPE, "body": _BODY, "to": PROBE_AGENT}
     started = time.monotonic()
     try:
-        call_tool(words, installation.root, "bus_send", wanted)
+        call_tool(words, installation.folder, "bus_send", wanted)
     except ProbeFailed as error:
         return Finding("mcp", False, f"{error}")
     took_ms = (time.monotonic() - started) * 1000
@@ -141,14 +141,14 @@ def _hook(edit: JsonHook, text: str, installation: Installation, bus: Bus) -> Fi
 
 
 def _answer_of_hook(command: str, installation: Installation, id: str) -> Finding:
-    event = {"hook_event_name": "Stop", "stop_hook_active": False, "cwd": installation.root}
+    event = {"hook_event_name": "Stop", "stop_hook_active": False, "cwd": installation.folder}
     started = time.monotonic()
     try:
         done = subprocess.run(
             ["/bin/sh", "-c", command],
             input=json.dumps(event).encode(),
             capture_output=True,
-            cwd=installation.root,
+            cwd=installation.folder,
             timeout=_HOOK_S,
             check=False,
         )

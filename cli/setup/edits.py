@@ -12,7 +12,9 @@ import os
 import re
 import shlex
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Protocol
 
 from ...schema import InvalidInput, Refused
@@ -66,7 +68,7 @@ class JsonServer:
         if found is None:
             return text
         _check_ours(found.value)
-        return _undone(self, text, self.within) or json_edits.remove_member(text, path)
+        return _undone(self, text, path, json_edits.without_member(text, path))
 
     def found_in(self, text: str) -> JsonServer:
         """Return it with the entry that stands in the text."""
@@ -106,7 +108,7 @@ class JsonHook:
         found = self._find(text)
         if found is None:
             return text
-        return _undone(self, text, self.path) or json_edits.remove_item(text, *found)
+        return _undone(self, text, self.path, json_edits.without_item(text, *found))
 
     def found_in(self, text: str) -> JsonHook:
         """Return it with the item that stands in the text."""
@@ -278,13 +280,23 @@ def hook_command(words: list[str]) -> str:
 # text ----------------------------------------------------------------------------------------
 
 
-def _undone(edit: JsonServer | JsonHook, text: str, path: json_edits.Path) -> str | None:
-    """Return what was there before an edit that had to make a part of a path, or None."""
-    for length in range(1, len(path) + 1):
-        before = json_edits.remove_member(text, path[:length])
+def _undone(
+    edit: JsonServer | JsonHook, text: str, path: json_edits.Path, without: Iterator[str]
+) -> str:
+    """Return what was there before an edit: perhaps without a part of its path, too.
+
+    Args:
+        edit: the edit.
+        text: what is there now.
+        path: the path that it may have had to make.
+        without: the text without what it put in, in each way in which it may have done so.
+    """
+    alone = list(without)
+    longer = (json_edits.without_member(text, path[:length]) for length in range(1, len(path) + 1))
+    for before in (*chain.from_iterable(longer), *alone):
         if edit.put(before) == text:
             return before
-    return None
+    return alone[0]
 
 
 def _appended(text: str, block: str) -> str:

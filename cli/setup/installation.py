@@ -40,6 +40,11 @@ class Installation:
     options: tuple[str, ...] = ()
     is_global: bool = False
 
+    @property
+    def folder(self) -> str:
+        """Where the program would run: for all projects, in the one that this process is in."""
+        return os.getcwd() if self.is_global else self.root
+
     def files(self) -> list[ConfigFile]:
         """Return the files that it takes."""
         program = PROGRAMS[self.name]

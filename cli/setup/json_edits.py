@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...schema import InvalidInput
@@ -58,18 +59,20 @@ def add_item(text: str, path: Path, value: Any) -> str:
     return _insert(text, node, value, key=None)
 
 
-def remove_member(text: str, path: Path) -> str:
-    """Return the text without the member at a path, which is there."""
+def without_member(text: str, path: Path) -> Iterator[str]:
+    """Yield the text without the member at a path, in each way in which it may have been put in.
+
+    The first is always good; the others differ in the spaces and line ends that go with it.
+    """
     parent = find(text, path[:-1])
     child = parent.child(path[-1]) if parent else None
-    if parent is None or child is None:
-        raise KeyError(path)
-    return _without(text, parent, child)
+    if parent and child:
+        yield from _without(text, parent, child)
 
 
-def remove_item(text: str, array: Node, index: int) -> str:
-    """Return the text without an item of an array that was found in it."""
-    return _without(text, array, array.children[index])
+def without_item(text: str, array: Node, index: int) -> Iterator[str]:
+    """Yield the same for an item of an array that was found in the text."""
+    yield from _without(text, array, array.children[index])
 
 
 def _deepest(text: str, path: Path) -> tuple[Node, Path]:
@@ -91,9 +94,9 @@ def _insert(text: str, container: Node, value: Any, key: str | None) -> str:
     name = "" if key is None else f"{json.dumps(key, ensure_ascii=False)}: "
     newline, unit = _newline(text), _unit(text)
     if not container.children:
-        # On the same line, so that taking it out leaves what was between the brackets.
+        # On the same line, and between spaces: so it differs from what came with its container.
         at = container.start + 1
-        return text[:at] + name + _compact(value) + text[at:]
+        return f"{text[:at]} {name}{_compact(value)} {text[at:]}"
     last = container.children[-1]
     indent = _own_line_indent(text, container.children[0])
     if indent is None:
@@ -107,26 +110,33 @@ def _insert(text: str, container: Node, value: Any, key: str | None) -> str:
     return text[: last.end] + "," + text[last.end : at] + new + text[at:]
 
 
-def _without(text: str, container: Node, child: Child) -> str:
-    """Take a child out: the inverse of `_insert`, as far as the text is as that left it."""
+def _without(text: str, container: Node, child: Child) -> Iterator[str]:
     index = container.children.index(child)
     is_last = index == len(container.children) - 1
-    start = child.start
-    while text[start - 1] in " \t\r\n":
-        start -= 1
-    if not index and is_last and text[child.start - 1] in "{[":
-        start = child.start
-    if is_last and container.trailing_comma is not None:
-        return text[:start] + text[container.trailing_comma :]
-    if not is_last:
-        end = _comma_after(text, container, index)
-        if text[end] not in "\r\n":  # what follows must not get behind a comment
-            start = child.start
-        return text[:start] + text[end:]
-    if index:  # the comma before it goes too
+    after = container.trailing_comma if is_last else _comma_after(text, container, index)
+    before = len(text[: child.start].rstrip(" \t\r\n"))
+    if after is not None:
+        yield from _valid(text[:start] + text[after:] for start in (before, child.start))
+    elif index:  # the comma before it goes too
         comma = _comma_after(text, container, index - 1)
-        return text[: comma - 1] + text[comma:start] + text[child.end :]
-    return text[:start] + text[child.end :]
+        head = text[: comma - 1]
+        yield from _valid(
+            head + text[comma:start] + text[child.end :] for start in (before, child.start)
+        )
+    else:
+        if text[child.start - 1] == text[child.end] == " ":
+            yield text[: child.start - 1] + text[child.end + 1 :]
+        yield from _valid(text[:start] + text[child.end :] for start in (before, child.start))
+
+
+def _valid(texts: Iterable[str]) -> Iterator[str]:
+    """Leave out what is no JSON: with its line end, a comment may have taken in what follows."""
+    for text in texts:
+        try:
+            parse(text)
+        except InvalidInput:
+            continue
+        yield text
 
 
 def _comma_after(text: str, container: Node, index: int) -> int:

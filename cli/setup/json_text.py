@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ...schema import InvalidInput
@@ -57,8 +58,9 @@ class Child:
         return self.node.end
 
 
+@lru_cache(maxsize=8)
 def parse(text: str) -> Node:
-    """Return the value that a text holds.
+    """Return the value that a text holds; nobody may change it.
 
     Raises:
         InvalidInput: it holds none, or has a key twice.

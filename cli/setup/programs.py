@@ -201,7 +201,7 @@ PROGRAMS = {
         ".codeium/windsurf/mcp_config.json",
         ("mcpServers",),
         _plain,
-        note="Windsurf has one list of servers for all projects; press Refresh there",
+        note="Windsurf has one server list for all projects: the entry is for this bus now",
     ),
 }
 

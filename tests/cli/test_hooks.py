@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -230,6 +231,20 @@ def test_hook_loads_next_to_nothing_when_nothing_waits(bus_dir: Path, run_bus: R
     assert "ackbus.cli.hooks" in loaded
     assert loaded & {"typer", "rich", "orjson", "ackbus.bus.bus", "ackbus.server"} == set()
     assert BUS.exists()
+
+
+def test_commands_that_prime_names_are_there(bus: Bus, run_bus: RunBus) -> None:
+    bus.publish("t", "hi", from_agent="a", to_agent="me")
+    table = [
+        line for line in run_bus("prime", "--agent", "me").out.splitlines() if "| bus " in line
+    ]
+    commands = [line.split("|")[3].strip() for line in table]
+    assert len(commands) == 8
+    for command in commands:
+        for word, value in {"SEQ": "1", "TYPE": "t", "WHOM": "me", "ID": "x", "PATH": "a"}.items():
+            command = command.replace(word, value)
+        if "--reply-to" not in command:
+            assert run_bus(*shlex.split(command)[1:], stdin='"x"').code == 0, command
 
 
 def test_prime_is_short_and_says_what_matters(run_bus: RunBus) -> None:

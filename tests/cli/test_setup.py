@@ -109,6 +109,12 @@ def test_global_goes_into_the_home_directory(
     assert [path for path in home.rglob("*") if path.is_file()] == []
 
 
+def test_global_hooks_find_the_bus_of_the_project(bus: Bus, run_bus: RunBus) -> None:
+    run_bus("setup", "cursor", "--global")
+    done = run_bus("setup", "cursor", "--global", "--check")
+    assert "ok  hook: a message arrived in " in done.out
+
+
 def test_mistakes_are_told(project: Path, run_bus: RunBus) -> None:
     assert_error(run_bus("setup", "claude"), 1, "no bus")
     assert_error(run_bus("setup", "claude", "--check", "--remove"), 2, "only one of")
