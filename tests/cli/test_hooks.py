@@ -12,6 +12,7 @@ import pytest
 
 from ackbus import Bus, Inbox
 from ackbus.cli import hooks
+from ackbus.cli.waiting_mail import SHOWN_MESSAGES
 
 from ..conftest import Ended, RunBus
 from .conftest import BUS
@@ -136,7 +137,7 @@ def test_bodies_are_framed_and_bounded(bus: Bus, run_bus: RunBus) -> None:
     assert "\n(cut here, 3,000 characters in all)\n" in text
     assert "100+ unread on the bus for me." in text
     assert "There is more than is shown here." in text
-    assert text.count(", id ") == hooks.SHOWN_MESSAGES
+    assert text.count(", id ") == SHOWN_MESSAGES
     assert len(text) < 5000
 
 
@@ -152,6 +153,19 @@ def test_each_message_is_shown_once_after_a_tool(bus: Bus, run_bus: RunBus) -> N
         [],
     ]
     assert "mine" not in "".join(shown)
+
+
+def test_what_was_there_at_the_start_is_not_new(bus: Bus, run_bus: RunBus) -> None:
+    """A long backlog is announced once, and not handed over piece by piece after every tool."""
+    agent = Agent(run_bus)
+    for _ in range(7):
+        bus.publish("t", "old", from_agent="a", to_agent="me")
+    assert "7 unread on the bus for me." in agent.hears("start")
+    assert agent.hears("tool") == ""
+    bus.publish("t", "new", from_agent="a", to_agent="me")
+    text = agent.hears("tool")
+    assert ("| new" in text, "| old" in text, "8 unread" in text) == (True, False, True)
+    assert "| old" in agent.hears("stop")
 
 
 def test_own_broadcast_keeps_nobody_from_ending(bus: Bus, run_bus: RunBus) -> None:
