@@ -1,7 +1,7 @@
 """The `bus` command: parses a line, calls the library, prints. Data on stdout, all else on stderr.
 
 typer defines the command line, in `app.py`. Loading it takes longer than publishing, so `hot.py`
-takes the plain forms of publish, poll and ack, and hands everything else to it. What git runs
+takes the plain forms of those that are run often, and hands everything else to it. What git runs
 (`git_drivers.py`) is no command for people, and is not in it.
 """
 
@@ -19,12 +19,16 @@ def main() -> int:
 
     arguments = sys.argv[1:]
     call = hot.parse(arguments)
+    # To an agent's program an exit code of 2 means "block": no trouble of ours may do that.
+    is_hook = arguments[:1] == ["hook"]
     if call is not None:
-        leave(guarded(call))
+        code = guarded(call)
+        leave(0 if is_hook else code)
     if arguments and arguments[0] in ("git-clean", "git-merge", "git-textconv"):
         from .git_drivers import driver
 
         leave(guarded(driver(arguments)))
     from .app import run
 
-    return guarded(lambda: run(arguments))
+    code = guarded(lambda: run(arguments))
+    return 0 if is_hook else code

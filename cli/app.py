@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from . import (
+    agent_setup,
     agents,
     archiving,
     backups,
@@ -23,6 +24,7 @@ from . import (
     keys,
     leases,
     limits,
+    looking,
     mcp,
     messages,
     output,
@@ -95,6 +97,7 @@ for _group in (
     tracing,
     pictures,
     agents,
+    looking,
     leases,
     reservations,
     guard,
@@ -111,6 +114,7 @@ for _group in (
     mcp,
     torturing,
     shell,
+    agent_setup,
 ):
     _commands: Commands = _group.commands
     _commands.add_to(app)

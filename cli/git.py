@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from typing import Annotated
 
 import typer
@@ -15,6 +13,7 @@ from . import actions, output
 from .commands import Commands
 from .git_lines import readable
 from .options import TYPE_HELP, Directory, Json, OfAgent, User, Verbose
+from .own_path import own_path
 
 commands = Commands()
 setup = commands.group("setup", "Set up other programs for the bus.")
@@ -72,7 +71,7 @@ def setup_git(
     if check and remove:
         raise InvalidInput("give --check or --remove, not both")
     with actions.open_bus(directory, user) as bus:
-        drivers = git.Drivers(bus.layout, _program())
+        drivers = git.Drivers(bus.layout, own_path())
     if check:
         lines = drivers.missing()
         _print_setup("missing", lines, json)
@@ -146,9 +145,3 @@ def _print_setup(what: str, lines: list[str], json: bool) -> None:
         output.line(line)
     if not lines:
         output.line("nothing is missing" if what == "missing" else "nothing to do")
-
-
-def _program() -> str:
-    """Return the path of this very command: git may be started where PATH has another, or none."""
-    name = sys.argv[0]
-    return os.path.abspath(name) if os.path.dirname(name) else shutil.which(name) or name

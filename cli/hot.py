@@ -1,4 +1,4 @@
-"""The fast way in for the plain forms of publish, poll, ack and prompt.
+"""The fast way in for the plain forms of publish, poll, ack, prompt and hook.
 
 It understands words, exact long options, and `--option=value`, as typer does; a test runs many
 lines through both. Everything else (help, mistakes, rare options) it leaves to typer.
@@ -34,6 +34,7 @@ OPTIONS = {
     "poll": {**_COMMON, "--limit": "limit", "--type": "type", "--wait": "wait"},
     "ack": {**_COMMON},
     "prompt": {**_COMMON, "--format": "format"},
+    "hook": {"--dir": "directory", "--user": "user", "--agent": "agent"},
 }
 
 #: The positional parameters of each command, and how many of them it needs.
@@ -42,6 +43,7 @@ WORDS = {
     "poll": (("agent",), 1),
     "ack": (("agent", "seq"), 2),
     "prompt": (("agent",), 0),
+    "hook": (("event", "program"), 2),
 }
 
 _FLAGS = {"user", "json", "strict"}
@@ -65,6 +67,10 @@ def action(command: str) -> Callable[..., int]:
         from .prompt import prompt
 
         return prompt
+    if command == "hook":  # an agent waits for it after every tool
+        from .hooks import hook
+
+        return hook
     from . import actions
 
     found: Callable[..., int] = getattr(actions, command)

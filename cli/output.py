@@ -151,10 +151,15 @@ def preview(message: Message, blobs: BlobStore) -> str:
 
 def preview_of(payload: object) -> str:
     """Return the first line of a payload, cut where it is long."""
-    text = payload if isinstance(payload, str) else _json(payload).decode()
+    text = payload if isinstance(payload, str) else json_text(payload)
     first = text[: PREVIEW_CHARS + 1].partition("\n")[0].removesuffix("\r")
     cut = len(first) > PREVIEW_CHARS or len(text.rstrip("\r\n")) > len(first)
     return first[:PREVIEW_CHARS] + "…" if cut else first
+
+
+def json_text(value: object) -> str:
+    """Return a value as JSON on one line."""
+    return _json(value).decode()
 
 
 def blob_note(ref: str, blobs: BlobStore) -> str:

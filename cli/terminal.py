@@ -45,7 +45,7 @@ _GAP, _LEAST_TEXT = 2, 16
 #: Cells that say nothing.
 _NOTHING = {"", "0", "-"}
 
-_console = Console(highlight=False, markup=False, emoji=False)
+console = Console(highlight=False, markup=False, emoji=False)
 
 
 def print_message(parts: Parts, marks: Sequence[tuple[int, int]] = ()) -> None:
@@ -55,28 +55,33 @@ def print_message(parts: Parts, marks: Sequence[tuple[int, int]] = ()) -> None:
         parts: what the line is made of.
         marks: where in the payload, in characters, are the words that were searched for.
     """
+    console.print(message_line(parts, marks), no_wrap=True, overflow="ellipsis")
+
+
+def message_line(parts: Parts, marks: Sequence[tuple[int, int]] = ()) -> Text:
+    """Return the line of a message, as `print_message` prints it."""
     styled = [Text(visible(part), style) for part, style in zip(parts, _STYLES, strict=True)]
     payload = parts[-1]
     for start, end in marks:
         styled[-1].stylize(
             "bold yellow", *(len(visible(payload[:place])) for place in (start, end))
         )
-    _console.print(Text("  ").join(styled), no_wrap=True, overflow="ellipsis")
+    return Text("  ").join(styled)
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows whose cells are safe already."""
-    _console.print(_table(headings, rows))
+    console.print(fitted_table(headings, rows))
 
 
 @contextmanager
 def table_in_place() -> Iterator[Callable[[Sequence[str], Sequence[Sequence[str]]], None]]:
     """Give a function that draws a table over the one before; the last one stays."""
-    with Live(console=_console, auto_refresh=False) as live:
-        yield lambda headings, rows: live.update(_table(headings, rows), refresh=True)
+    with Live(console=console, auto_refresh=False) as live:
+        yield lambda headings, rows: live.update(fitted_table(headings, rows), refresh=True)
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def fitted_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Return a table that fits the terminal and breaks no word.
 
     Headings of several words may take several lines. Where that does not suffice, columns that
@@ -122,13 +127,13 @@ def _width(column: Column) -> int:
 
 def _excess(widths: Sequence[int]) -> int:
     """Return by how much columns are wider than the terminal."""
-    return sum(widths) + _GAP * (len(widths) - 1) - _console.width
+    return sum(widths) + _GAP * (len(widths) - 1) - console.width
 
 
 def print_branch(prefix: str, text: str, style: str) -> None:
     """Print one line of a tree, cut at the edge of the terminal."""
     drawn = Text(prefix, "dim").append(visible(text), style)
-    _console.print(drawn, no_wrap=True, overflow="ellipsis")
+    console.print(drawn, no_wrap=True, overflow="ellipsis")
 
 
 @contextmanager

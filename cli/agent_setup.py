@@ -1,0 +1,193 @@
+"""The bus for coding agents: setup claude and others, prime, hook."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from ..bus import project_root
+from ..schema import BusNotFound, InvalidInput, Refused, check_agent
+from . import actions, output
+from . import hooks as hook_action
+from .commands import Commands
+from .git import setup
+from .options import Directory, Json, User, Verbose
+from .own_path import own_path
+from .prime import instruction
+from .prompt import AGENT_VARIABLE
+from .setup import PROGRAMS, Installation, check
+
+commands = Commands()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Act:
+    """What to do about a program's configuration."""
+
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Change nothing; send probes the way of the program. Exit code 3: no."
+        ),
+    ] = False
+    remove: Annotated[bool, typer.Option("--remove", help="Take out what was put in.")] = False
+    print: Annotated[
+        bool, typer.Option("--print", help="Change nothing; print what would be put where.")
+    ] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; print the changes as a diff.")
+    ] = False
+    everywhere: Annotated[
+        bool, typer.Option("--global", help="For all your projects, each with its own bus.")
+    ] = False
+
+    def validate(self) -> None:
+        """Refuse what contradicts itself."""
+        if sum((self.check, self.print, self.remove or self.dry_run)) > 1:
+            raise InvalidInput("give only one of --check, --print, and --remove or --dry-run")
+
+
+def _define(name: str) -> None:
+    """Define `bus setup` of one program."""
+    title = PROGRAMS[name].title
+
+    def command(
+        act: Act,
+        agent: Annotated[
+            str,
+            typer.Option(metavar="NAME", help="The name under which its agents act on the bus."),
+        ] = name,
+        json: Json = False,
+        directory: Directory = None,
+        user: User = False,
+        verbose: Verbose = False,
+    ) -> int:
+        act.validate()
+        check_agent(agent)
+        installation = _installation(name, agent, act, directory, user)
+        if act.print:
+            return _print(installation, json)
+        if act.check:
+            return _check(installation, directory, user, json)
+        return _change(installation, act, json)
+
+    delivery = "and hooks that hand over mail" if PROGRAMS[name].hooks else "which has no hooks"
+    command.__name__ = f"setup_{name}"
+    command.__doc__ = f"""Set up {title}: the MCP server of this bus, {delivery}.
+
+    Merges into its configuration, and adds a pointer to AGENTS.md. Safe to repeat; what is
+    there stays.
+    """
+    setup.command(name, example=f"bus setup {name} --agent reviewer")(command)
+
+
+for _name in PROGRAMS:
+    _define(_name)
+
+
+def _installation(
+    name: str, agent: str, act: Act, directory: str | None, user: bool
+) -> Installation:
+    options: tuple[str, ...] = ("--user",) if user else ()
+    if act.everywhere:
+        if directory is not None:
+            options = ("--dir", os.path.abspath(directory))
+        return Installation(name, agent, own_path(), os.path.expanduser("~"), options, True)
+    try:
+        found = actions.find(directory, user)[0]
+    except BusNotFound:
+        if not act.remove:  # which needs none
+            raise
+        found = os.path.join(os.getcwd(), ".")
+    options = options or ("--dir", found)
+    return Installation(name, agent, own_path(), project_root(found), options)
+
+
+def _print(installation: Installation, json: bool) -> int:
+    for file in installation.files():
+        text = file.with_all(None)
+        if json:
+            output.json_line({"path": file.path, "text": text})
+        else:
+            output.line(f"# {file.path}")
+            output.body(text)
+    return 0
+
+
+def _change(installation: Installation, act: Act, json: bool) -> int:
+    changes = installation.removals() if act.remove else installation.additions()
+    for change in changes:
+        if act.dry_run:
+            lines = change.diff()
+        else:
+            change.apply()
+            lines = [f"{change.verb} {change.path}"]
+        if json:
+            output.json_line({"path": change.path, "verb": change.verb, "diff": change.diff()})
+            continue
+        for line in lines:
+            output.line(line)
+    if not changes and not json:
+        output.line("nothing to do")
+    elif not act.remove and not act.dry_run and PROGRAMS[installation.name].note:
+        output.note(PROGRAMS[installation.name].note)
+    return 0
+
+
+def _check(installation: Installation, directory: str | None, user: bool, json: bool) -> int:
+    is_well = True
+    with actions.open_bus(directory, user) as bus:
+        for finding in check(installation, bus):
+            is_well = is_well and finding.is_well
+            if json:
+                record = {"part": finding.part, "ok": finding.is_well, "says": finding.says}
+                output.json_line(record)
+            else:
+                output.line(f"{'ok' if finding.is_well else 'bad':4}{finding.part}: {finding.says}")
+    return 0 if is_well else Refused.exit_code
+
+
+@commands.command("prime", example="bus prime --agent reviewer")
+def prime(
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Who reads it. Default: $BUS_AGENT.", show_default=False),
+    ] = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Print what an agent has to know of the bus, in few words."""
+    agent = agent or os.environ.get(AGENT_VARIABLE) or None
+    if agent is not None:
+        check_agent(agent)
+    if json:
+        output.json_line({"agent": agent, "instruction": instruction(agent)})
+    else:
+        output.body(instruction(agent))
+    return 0
+
+
+@commands.command("hook", example="bus hook stop claude --agent reviewer")
+def hook(
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="start, tool or stop.")],
+    program: Annotated[
+        str, typer.Argument(metavar="PROGRAM", help=f"{', '.join(hook_action.ANSWERS)}.")
+    ],
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Whose mail. Default: $BUS_AGENT.", show_default=False),
+    ] = None,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Answer an event in an agent, for its program; 'bus setup' configures this.
+
+    It says at the start how to work, after a tool what has come, and keeps the agent once from
+    ending while mail waits. It acknowledges nothing, prints nothing when nothing waits, and in any
+    trouble says so on stderr and ends with 0: the agent goes on without the bus.
+    """
+    return hook_action.hook(event, program, agent=agent, directory=directory, user=user)

@@ -1,0 +1,38 @@
+"""A bus as it is just now: top."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from . import actions, output
+from .commands import Commands
+from .options import Directory, Json, User, Verbose
+
+commands = Commands()
+
+
+@commands.command("top", example="bus top")
+def top(
+    once: Annotated[bool, typer.Option("--once", help="Print how things are, and end.")] = False,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Show agents, queues and the newest messages, live. The key q ends it.
+
+    In a pipe it prints how things are, and ends; with --json it prints an object now and whenever
+    something changed, at least each second. Agents that never beat nor acknowledged are left out.
+    """
+    from .top import show_once, watch
+
+    with actions.open_bus(directory, user) as bus:
+        is_seen = output.is_terminal() and os.environ.get("TERM") != "dumb"
+        if once or not (json or is_seen):
+            show_once(bus, json=json)
+        else:
+            watch(bus, json=json)
+    return 0

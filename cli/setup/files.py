@@ -1,0 +1,135 @@
+"""Configuration files: read, changed as a whole, and put in their place at once."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from ...schema import AckbusError, InvalidInput, Refused
+from .edits import Edit
+
+T = TypeVar("T")
+
+#: The mode of a file that was not there: it is nobody else's business which programs run.
+_MODE = 0o600
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """One file, and what is put into it.
+
+    Attributes:
+        path: where it is.
+        edits: what is put in, in order.
+        is_json: whether it is JSON, which is laid out for people where it is not there yet.
+        besides: what a new one must have besides, as members of its JSON.
+    """
+
+    path: str
+    edits: Sequence[Edit]
+    is_json: bool = False
+    besides: Mapping[str, object] = field(default_factory=dict)
+
+    def read(self) -> str | None:
+        """Return what is in it, or None when it is not there."""
+        try:
+            with open(self.path, encoding="utf-8", newline="") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"{self.path}: no UTF-8 text; left as it is") from error
+
+    def with_all(self, text: str | None) -> str:
+        """Return the text with all that is put in; None: the file is not there."""
+        made = text or ("{}" if self.is_json else "")
+        for edit in self.edits:
+            made = self._explained(edit.put, made)
+        if not text and self.is_json:
+            made = json.dumps(json.loads(made) | self.besides, indent=2, ensure_ascii=False)
+        return f"{made}\n" if text is None else made
+
+    def without(self, text: str | None) -> str | None:
+        """Return the text without it; None when nothing was there before."""
+        if not text:
+            return text
+        there = replace(self, edits=[self._explained(e.found_in, text) for e in self.edits])
+        if text == there.with_all(None):
+            return None
+        if text == there.with_all(""):
+            return ""
+        for edit in reversed(there.edits):
+            text = self._explained(edit.take, text)
+        return text
+
+    def _explained(self, change: Callable[[str], T], text: str) -> T:
+        try:
+            return change(text)
+        except AckbusError as error:
+            raise type(error)(f"{self.path}: {error}; the file is left as it is") from error
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to become of a file; None stands for no file."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+    @property
+    def verb(self) -> str:
+        """What it is called, when done."""
+        if self.before is None:
+            return "made"
+        return "removed" if self.after is None else "changed"
+
+    def diff(self) -> list[str]:
+        """Return the lines of a unified diff."""
+        before, after = ((text or "").splitlines() for text in (self.before, self.after))
+        old, new = (os.devnull if text is None else self.path for text in (self.before, self.after))
+        return list(difflib.unified_diff(before, after, old, new, lineterm=""))
+
+    def apply(self) -> None:
+        """Put the new text in the place of the old, unless somebody was quicker.
+
+        Raises:
+            Refused: the file has changed since it was read.
+        """
+        if ConfigFile(self.path, ()).read() != self.before:
+            raise Refused(f"{self.path} has just been changed by another program; try again")
+        target = os.path.realpath(self.path)  # a link stays a link
+        if self.after is None:
+            os.unlink(target)
+            with suppress(OSError):  # it has other files
+                os.rmdir(os.path.dirname(target))
+        else:
+            _replace(target, self.after)
+
+
+def _replace(path: str, text: str) -> None:
+    """Write a file so that everybody sees the old or the new one, whole; its mode stays."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, exist_ok=True)
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    except FileNotFoundError:
+        mode = _MODE
+    number, temporary = tempfile.mkstemp(dir=folder, prefix=".ackbus-")
+    try:
+        with open(number, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

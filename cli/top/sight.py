@@ -1,0 +1,165 @@
+"""What there is to see of a bus at one moment, and how fast it moves."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from ...bus import Bus, Heartbeat
+from ...schema import AckbusError, Message, format_ts
+from ...subscribers import Cursors, Inbox, Queue, Queues, QueueStats
+from .. import output
+from ..queue_views import duration, rate, state_of
+
+#: Unread messages are counted up to this: a moment's look must cost little.
+_COUNTED = 100
+
+#: How many agents are looked at, and how many messages; no terminal shows more.
+_AGENTS, _MESSAGES = 50, 50
+
+#: Over how much time the rate of messages is taken, in seconds, and that of the queues' attempts.
+_RATE_S, _QUEUES_S = 10.0, 60.0
+
+AGENT_HEADINGS = ("agent", "liveness", "status", "unread", "age", "task")
+QUEUE_HEADINGS = ("queue", "state", "waiting", "delayed", "running", "dead", "oldest", "rate")
+
+
+@dataclass(frozen=True)
+class AgentSight:
+    """One agent: its last beat, if it ever beat, and how much waits for it."""
+
+    name: str
+    beat: Heartbeat | None
+    unread: int | None
+
+    def row(self) -> tuple[object, ...]:
+        """Return it as a row of the table."""
+        unread = f"{_COUNTED}+" if self.unread == _COUNTED else self.unread
+        if self.beat is None:
+            return (self.name, None, None, unread, None, None)
+        beat = self.beat
+        age = output.age(beat.age_s)
+        return (self.name, beat.liveness.value, beat.status, unread, age, beat.task)
+
+    def record(self) -> dict[str, object]:
+        """Return it as JSON shows it."""
+        record: dict[str, object] = {"agent": self.name, "unread": self.unread}
+        if self.beat is not None:
+            beat = self.beat
+            record |= {"liveness": beat.liveness.value, "status": beat.status, "task": beat.task}
+            record |= {"age_s": round(beat.age_s, 1)}
+        return record
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A bus at one moment.
+
+    Attributes:
+        directory: which bus.
+        at_ms: when, in epoch milliseconds.
+        newest_seq: how far its log reaches.
+        per_s: how many messages came each second of late; None at the first look.
+        agents: those that were seen most lately first.
+        queues: by name.
+        messages: the newest, oldest of them first, and what their lines are made of.
+    """
+
+    directory: str
+    at_ms: int
+    newest_seq: int
+    per_s: float | None
+    agents: list[AgentSight]
+    queues: list[QueueStats]
+    messages: list[tuple[Message, output.Parts]]
+
+    def headline(self) -> str:
+        """Return it in a line."""
+        per_s = "" if self.per_s is None else f", {self.per_s:,.1f} messages/s"
+        count = output.counted(self.newest_seq, "message")
+        return f"{format_ts(self.at_ms)}  {count}{per_s}  {self.directory}"
+
+    def queue_rows(self) -> list[tuple[object, ...]]:
+        """Return the queues as rows of the table."""
+        return [
+            (
+                *(stats.info.name, state_of(stats), stats.waiting, stats.delayed, stats.running),
+                *(stats.dead, duration(stats.oldest_wait_ms), rate(stats.rate_per_s)),
+            )
+            for stats in self.queues
+        ]
+
+    def record(self) -> dict[str, object]:
+        """Return it as JSON shows it; messages without their payloads."""
+        queues = [
+            {"queue": stats.info.name, "state": state_of(stats)}
+            | {name: getattr(stats, name) for name in ("waiting", "delayed", "running", "dead")}
+            | {"oldest_wait_ms": stats.oldest_wait_ms, "rate_per_s": round(stats.rate_per_s, 3)}
+            for stats in self.queues
+        ]
+        messages = [
+            {"seq": m.seq, "id": m.id, "from": m.from_agent, "to": m.to_agent, "type": m.type}
+            for m, _ in self.messages
+        ]
+        return {
+            "at": format_ts(self.at_ms),
+            "newest_seq": self.newest_seq,
+            "messages_per_s": None if self.per_s is None else round(self.per_s, 1),
+            "agents": [agent.record() for agent in self.agents],
+            "queues": queues,
+            "messages": messages,
+        }
+
+
+class Watcher:
+    """Looks at a bus again and again; remembers of earlier looks what the rate needs."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._seqs: deque[tuple[float, int]] = deque()
+
+    def look(self) -> Sight:
+        """Return how the bus is now."""
+        bus = self._bus
+        newest = bus.log.newest_seq()
+        return Sight(
+            directory=bus.layout.directory,
+            at_ms=bus.database.now_ms(),
+            newest_seq=newest,
+            per_s=self._per_s(newest),
+            agents=self._agents(),
+            queues=[
+                QueueStats.of(Queue(bus, info), window_s=_QUEUES_S) for info in Queues(bus).list()
+            ],
+            messages=[
+                (message, output.message_parts(message, bus.blobs))
+                for message in bus.log.newest(_MESSAGES)
+            ],
+        )
+
+    def _per_s(self, newest: int) -> float | None:
+        now = time.monotonic()
+        self._seqs.append((now, newest))
+        while len(self._seqs) > 2 and self._seqs[1][0] <= now - _RATE_S:
+            self._seqs.popleft()
+        then, before = self._seqs[0]
+        return (newest - before) / (now - then) if now > then else None
+
+    def _agents(self) -> list[AgentSight]:
+        """Return those that beat or acknowledge, the liveliest first.
+
+        Who only ever sent is left out: counting those takes a walk through what has come.
+        """
+        beats = {beat.agent: beat for beat in self._bus.heartbeats.list()}
+        seen_ms = {name: at_ms for name, (_, at_ms) in Cursors(self._bus.database).seen().items()}
+        for name, beat in beats.items():
+            seen_ms[name] = max(seen_ms.get(name, 0), beat.ts_ms)
+        lately = sorted(seen_ms, key=lambda name: -seen_ms[name])[:_AGENTS]
+        return [AgentSight(name, beats.get(name), self._unread(name)) for name in sorted(lately)]
+
+    def _unread(self, name: str) -> int | None:
+        try:
+            return Inbox(self._bus, name).unread(_COUNTED)
+        except AckbusError:  # a name that another program wrote, and that nothing can be sent to
+            return None

@@ -1,0 +1,72 @@
+"""A sight of a bus as a terminal shows it: three parts, which share the lines that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from .. import output
+from ..terminal import console, fitted_table, message_line
+from .sight import AGENT_HEADINGS, QUEUE_HEADINGS, Sight
+
+#: The lines that are always there: the first, the last, and an empty one above each part.
+_FRAME_LINES = 5
+
+#: How many rows a table may have where there is little room.
+_LEAST_ROWS = 3
+
+
+@contextmanager
+def full_screen() -> Iterator[Callable[[Sight], None]]:
+    """Give a function that fills the terminal; what was on it comes back at the end."""
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        yield lambda sight: live.update(picture(sight, console.height), refresh=True)
+
+
+def picture(sight: Sight, height: int) -> RenderableType:
+    """Return what a terminal of so many lines shows; never more lines than it has."""
+    agents = [agent.row() for agent in sight.agents]
+    queues = sight.queue_rows()
+    rows = _shares(height - _FRAME_LINES, [len(agents), len(queues)])
+    parts: list[RenderableType] = [_line(sight.headline(), "bold")]
+    parts += _part("agents", AGENT_HEADINGS, agents, rows[0])
+    parts += _part("queues", QUEUE_HEADINGS, queues, rows[1])
+    used = 3 + sum(2 + count if count else 1 for count in rows)
+    left = max(0, height - used)
+    newest = sight.messages[-left:] if left else []
+    parts += [Text(""), *(_cut(message_line(shown)) for _, shown in newest)]
+    parts += [_line("q ends", "dim")]
+    return Group(*parts[: max(1, height)])
+
+
+def _shares(lines: int, wanted: Sequence[int]) -> list[int]:
+    """Return how many rows each table gets: all, or as many as leave half to the messages."""
+    most = max(_LEAST_ROWS, lines // (2 * len(wanted)) - 1)
+    room = max(0, lines)
+    shares = []
+    for count in wanted:
+        share = min(count, most, max(0, room - 1))
+        shares.append(share)
+        room -= share + 1 if share else 0
+    return shares
+
+
+def _part(
+    what: str, headings: Sequence[str], rows: Sequence[Sequence[object]], count: int
+) -> list[RenderableType]:
+    if not count:
+        return [_line(f"{len(rows) or 'no'} {what}", "dim")]
+    return [Text(""), fitted_table(headings, output.cells_of(rows[:count]))]
+
+
+def _line(text: str, style: str) -> Text:
+    return _cut(Text(output.visible(text), style))
+
+
+def _cut(text: Text) -> Text:
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text

@@ -1,0 +1,205 @@
+"""bus setup claude and the others, as a person runs it; --check tries what is configured."""
+
+import json
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Inbox
+from ackbus.cli.setup import Installation, check
+
+from ..conftest import RunBus
+from .conftest import BUS, assert_error
+
+#: A server that speaks just enough MCP, and sends by the command line; a mode makes it fail.
+SERVER = """\
+#!{python}
+import json, subprocess, sys
+mode = {mode!r}
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" not in request:
+        continue
+    result = {{"protocolVersion": "2025-06-18", "capabilities": {{}}, "serverInfo": {{}}}}
+    if mode == "ends":
+        sys.exit("out of order")
+    if mode == "noise":
+        print("Welcome!", flush=True)
+    if request["method"] == "tools/call":
+        call = request["params"]["arguments"]
+        if mode == "works":
+            subprocess.run([{bus!r}, "publish", call["type"], call["body"], "--to", call["to"],
+                            "--from", "claude"], check=True, stdout=subprocess.DEVNULL)
+        result = {{"isError": mode == "fails", "content": [{{"type": "text", "text": "sorry"}}]}}
+    if mode != "refuses":
+        answer = {{"result": result}}
+    else:
+        answer = {{"error": {{"code": -1, "message": "no"}}}}
+    print(json.dumps({{"jsonrpc": "2.0", "method": "notifications/message"}}), flush=True)
+    print(json.dumps({{"jsonrpc": "2.0", "id": request["id"], **answer}}), flush=True)
+"""
+
+
+@pytest.fixture
+def fake_bus(tmp_path: Path) -> Path:
+    """The path of a program called bus; `configure` makes it and puts it into .mcp.json."""
+    path = tmp_path / "fake" / "bus"
+    path.parent.mkdir()
+    return path
+
+
+def configure(project: Path, fake_bus: Path, mode: str) -> None:
+    fake_bus.write_text(SERVER.format(python=sys.executable, mode=mode, bus=str(BUS)))
+    fake_bus.chmod(0o700)
+    path = project / ".mcp.json"
+    value = json.loads(path.read_text())
+    value["mcpServers"]["ackbus"]["command"] = str(fake_bus)
+    path.write_text(json.dumps(value))
+
+
+def test_setup_says_what_it_does_and_does_it_once(bus: Bus, project: Path, run_bus: RunBus) -> None:
+    """Issue 7, item 7."""
+    first = run_bus("setup", "claude", "--agent", "reviewer")
+    made = [".mcp.json", ".claude/settings.json", "AGENTS.md"]
+    assert first.out.splitlines() == [f"made {project / name}" for name in made]
+    assert first.err.startswith("bus: Claude Code asks once")
+    assert run_bus("setup", "claude", "--agent", "reviewer").out == "nothing to do\n"
+    entry = json.loads((project / ".mcp.json").read_text())["mcpServers"]["ackbus"]
+    words = ["mcp", "--agent", "reviewer", "--dir", str(project / ".worker-state")]
+    assert entry == {"type": "stdio", "command": str(BUS), "args": words}
+    removed = run_bus("setup", "claude", "--remove")
+    assert removed.out.splitlines() == [f"removed {project / name}" for name in made]
+    assert sorted(path.name for path in project.iterdir()) == [".worker-state"]
+    assert run_bus("setup", "claude", "--remove").out == "nothing to do\n"
+
+
+def test_print_and_dry_run_change_nothing(bus: Bus, project: Path, run_bus: RunBus) -> None:
+    (project / ".mcp.json").write_text('{\n  "mcpServers": {\n    "x": {}\n  }\n}\n')
+    shown = run_bus("setup", "claude", "--print").out
+    assert f"# {project / '.mcp.json'}\n" in shown
+    assert '"ackbus": {' in shown
+    diff = run_bus("setup", "claude", "--dry-run").out
+    assert "+++ " + str(project / ".mcp.json") in diff
+    assert '-    "x": {}\n+    "x": {},\n' in diff
+    assert "--- /dev/null\n" in diff
+    for line in (("--print",), ("--dry-run",)):
+        for record in run_bus("setup", "claude", *line, "--json").out.splitlines():
+            assert str(project) in json.loads(record)["path"]
+    assert "ackbus" not in (project / ".mcp.json").read_text()
+    assert not (project / ".claude").exists()
+
+
+@pytest.mark.parametrize("name", ["claude", "windsurf"])
+def test_global_goes_into_the_home_directory(
+    name: str, project: Path, bus_env: dict[str, str], run_bus: RunBus
+) -> None:
+    """For all projects: no bus is named, and none is needed."""
+    done = run_bus("setup", name, "--global", "--json")
+    home = Path(bus_env["HOME"])
+    paths = [Path(json.loads(line)["path"]) for line in done.out.splitlines()]
+    assert paths
+    assert all(path.is_relative_to(home) for path in paths)
+    assert all("--dir" not in path.read_text() for path in paths)
+    assert list(project.iterdir()) == []
+    run_bus("setup", name, "--global", "--remove")
+    assert [path for path in home.rglob("*") if path.is_file()] == []
+
+
+def test_global_hooks_find_the_bus_of_the_project(bus: Bus, run_bus: RunBus) -> None:
+    run_bus("setup", "cursor", "--global")
+    done = run_bus("setup", "cursor", "--global", "--check")
+    assert "ok  hook: a message arrived in " in done.out
+
+
+def test_mistakes_are_told(project: Path, run_bus: RunBus) -> None:
+    assert_error(run_bus("setup", "claude"), 1, "no bus")
+    assert_error(run_bus("setup", "claude", "--check", "--remove"), 2, "only one of")
+    assert_error(run_bus("setup", "claude", "--agent", " "), 2, "agent name")
+    assert run_bus("setup", "claude", "--remove").out == "nothing to do\n"
+    Bus.init(project / ".worker-state").close()
+    (project / ".mcp.json").write_text("{")
+    assert_error(run_bus("setup", "claude"), 2, ".mcp.json", "no valid JSON", "left as it is")
+    assert (project / ".mcp.json").read_text() == "{"
+    assert not (project / ".claude").exists()
+
+
+def test_installed_hooks_run_from_a_shell(bus: Bus, project: Path, run_bus: RunBus) -> None:
+    """What stands in the file is what a shell can run, whatever the names."""
+    run_bus("setup", "claude", "--agent", "it's $me; `x`")
+    hooks = json.loads((project / ".claude" / "settings.json").read_text())["hooks"]
+    command = hooks["SessionStart"][0]["hooks"][0]["command"]
+    assert shlex.split(command)[1:5] == ["hook", "start", "claude", "--agent"]
+    done = subprocess.run(["sh", "-c", command], input=b"{}", capture_output=True, check=True)
+    assert "the agent it's $me; `x` here" in done.stdout.decode()
+
+
+def test_check_sees_the_probes_arrive(
+    bus: Bus, project: Path, fake_bus: Path, run_bus: RunBus
+) -> None:
+    """Issue 7, item 7: a probe goes the way of the program; nobody's mail is touched."""
+    run_bus("setup", "claude")
+    configure(project, fake_bus, "works")
+    done = run_bus("setup", "claude", "--check")
+    assert "ok  mcp: a probe arrived as 1 in " in done.out
+    assert "ok  hook: a message arrived in " in done.out
+    assert "bad configuration: " in done.out  # the server is not the one of setup
+    assert done.code == 3
+    assert done.err == ""
+    assert Inbox(bus, "claude").poll() == []
+    assert Inbox(bus, "ackbus-check").poll() == []
+
+
+def test_check_takes_nobodys_mail(bus: Bus, run_bus: RunBus) -> None:
+    run_bus("setup", "gemini")
+    bus.heartbeats.beat("gemini")
+    bus.publish("t", "wait", from_agent="lead", to_agent="gemini")
+    assert "ok  hook" in run_bus("setup", "gemini", "--check").out
+    assert [message.payload for message in Inbox(bus, "gemini").poll()] == ["wait"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [
+        ("ends", "the server ended: out of order"),
+        ("noise", "no JSON: b'Welcome!"),
+        ("fails", "bus_send failed: sorry"),
+        ("refuses", "initialize failed"),
+        ("loses", "did not arrive in"),
+    ],
+)
+def test_check_says_what_is_wrong_with_the_server(
+    mode: str, says: str, bus: Bus, project: Path, fake_bus: Path
+) -> None:
+    setup = Installation("claude", "claude", str(BUS), str(project))
+    for change in setup.additions():
+        change.apply()
+    configure(project, fake_bus, mode)
+    (found,) = [found for found in check(setup, bus) if found.part == "mcp"]
+    assert not found.is_well
+    assert says in found.says
+
+
+def test_check_says_what_is_missing(bus: Bus, project: Path, run_bus: RunBus) -> None:
+    done = run_bus("setup", "claude", "--check")
+    assert done.code == 3
+    assert "bad mcp: no server is configured" in done.out
+    assert "bad hook: no hook is configured" in done.out
+    assert f"bad configuration: {project / '.mcp.json'} is not there; run 'bus setup" in done.out
+    run_bus("setup", "claude")
+    text = (project / ".claude" / "settings.json").read_text()
+    (project / ".claude" / "settings.json").write_text(text.replace(str(BUS), "/nowhere/bus"))
+    done = run_bus("setup", "claude", "--check")
+    assert "bad hook: exit status 127" in done.out
+
+
+@pytest.mark.skipif(find_spec("ackbus.cli.mcp") is None, reason="this tree has no bus mcp")
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_check_starts_the_server_itself(name: str, bus: Bus, run_bus: RunBus) -> None:
+    run_bus("setup", name)
+    done = run_bus("setup", name, "--check")
+    assert "ok  mcp: a probe arrived as 1 in " in done.out
+    assert (done.code, done.err) == (0, "")

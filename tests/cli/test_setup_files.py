@@ -1,0 +1,332 @@
+"""Setting up agents' programs: configurations that people keep stay theirs, to the byte."""
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ackbus.cli.setup import PROGRAMS, Installation
+from ackbus.schema import AckbusError, InvalidInput, Refused
+
+BUS = "/opt/bus tools/bin/bus"
+
+#: JSON as it is met with; none has an entry of ours.
+JSON_FILES = {
+    "nothing in it": "",
+    "an empty object": "{}",
+    "an empty object and a line": "{}\n",
+    "an empty object on two lines": "{\n}\n",
+    "another server": '{\n  "mcpServers": {\n    "x": {"command": "x"}\n  }\n}\n',
+    "empty containers": '{\n  "mcpServers": {},\n  "hooks": {"Stop": [ ], "stop": []}\n}\n',
+    "an empty container": '{\n  "hooks": {}\n}\n',
+    "one line": '{"theme": "dark", "mcpServers": {"x": {"command": "x", "args": []}}}',
+    "one line without spaces": '{"a":1,"servers":{"x":{}},"mcp":{"y":{"type":"remote"}}}\n',
+    "tabs": '{\n\t"mcpServers": {\n\t\t"x": {\n\t\t\t"command": "x"\n\t\t}\n\t}\n}',
+    "four columns": '{\n    "a": 1, "b": 2,\n    "hooks": { "Stop": [\n    ] }\n}\n',
+    "Windows lines": '{\r\n  "mcpServers": {\r\n    "x": {}\r\n  },\r\n  "z": [1,\r\n 2]\r\n}\r\n',
+    "comments": (
+        '// first\n{\n  /* a */ "mcpServers": { // the servers\n    "x": {} // x, "y" }\n'
+        '    // last\n  }, // after\n  "hooks": {\n    "Stop": [\n      {"hooks": []} // h\n    ]\n'
+        "  } /* end */\n  // bye\n}\n// after all\n"
+    ),
+    "trailing commas": '{\n  "mcp": {\n    "x": {}, // x\n  },\n  "l": [1, 2,],\n}\n',
+    "strings that look like JSON": '{\n  "a{[\\"": "// \\u00e9 }],",\n  "b\\\\": ""\n}\n',
+    "no ASCII": '{\n  "grüße": "你好 \U0001f68c",\n  "mcpServers": {"é": {}}\n}\n',
+    "other hooks": (
+        '{\n  "hooks": {\n    "Stop": [\n      {\n        "hooks": [\n'
+        '          {"type": "command", "command": "say done"}\n        ]\n      }\n    ],\n'
+        '    "stop": [{"command": "true"}],\n    "PostToolUse": []\n  },\n  "version": 1\n}\n'
+    ),
+}
+
+TOML_FILES = {
+    "nothing in it": "",
+    "comments": '# mine\na = "o"  # b\n\n[mcp_servers.x]\nc = "x" # [mcp_servers.ackbus]\n',
+    "no end of line": "[a]\nb = 1",
+    "empty lines at the end": "a = 1\n\n\n",
+    "Windows lines": 'a = 1\r\n[mcp_servers.x]\r\ncommand = "x"\r\n',
+    "a text of lines": 'a = """\n[mcp_servers.y]\n"""\n',
+}
+
+MARKDOWN_FILES = {
+    "nothing in it": "",
+    "a heading": "# Rules\n\n- be kind\n",
+    "no end of line": "be kind",
+    "Windows lines": "# Rules\r\n\r\n- be kind\r\n",
+}
+
+JSON_PROGRAMS = [name for name in PROGRAMS if name != "codex"]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a project; the home directory is beside it."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    path = tmp_path / "project"
+    path.mkdir()
+    return path
+
+
+def installation(name: str, root: Path, **changes: Any) -> Installation:
+    values = {"agent": "me", "bus": BUS, "options": ("--dir", "/a b/.worker-state")} | changes
+    return Installation(name, root=str(root), **values)
+
+
+def apply(changes: list[Any]) -> list[str]:
+    for change in changes:
+        change.apply()
+    return [change.path for change in changes]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def commented(text: str) -> Any:
+    """The value of JSON that may have comments, read by other means than ours."""
+    lines = ("".join(_without_comments(text))).replace(",]", "]")
+    return json.loads(lines)
+
+
+def _without_comments(text: str) -> Iterator[str]:
+    """Characters outside of comments, without commas before a closing bracket; strings are kept."""
+    at, kept = 0, ""
+    while at < len(text):
+        if text[at] == '"':
+            end = at + 1
+            while text[end] != '"':
+                end += 2 if text[end] == "\\" else 1
+            kept += text[at : end + 1]
+            at = end + 1
+        elif text.startswith("//", at):
+            at = min(x for x in (text.find("\n", at), len(text)) if x >= 0)
+        elif text.startswith("/*", at):
+            at = text.index("*/", at) + 2
+        else:
+            if text[at] in "]}" and kept.rstrip().endswith(","):
+                kept = kept.rstrip()[:-1]
+            kept += text[at]
+            at += 1
+    yield kept
+
+
+def without_ours(value: Any) -> Any:
+    """A configuration without what is ours, and without what is empty."""
+    if isinstance(value, dict):
+        inner = {key: without_ours(each) for key, each in value.items() if key != "ackbus"}
+        return {key: each for key, each in inner.items() if each not in ({}, [])}
+    if isinstance(value, list):
+        kept = [without_ours(each) for each in value if BUS not in json.dumps(each)]
+        return [each for each in kept if each not in ({}, [])]
+    return value
+
+
+@pytest.mark.parametrize("text", JSON_FILES.values(), ids=list(JSON_FILES))
+@pytest.mark.parametrize("name", JSON_PROGRAMS)
+def test_json_is_merged_once_and_given_back(name: str, text: str, root: Path) -> None:
+    """Issue 7, item 7: twice in a row, and removed again."""
+    setup = installation(name, root)
+    files = [Path(file.path) for file in setup.files() if file.is_json]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode())
+    before = contents(root.parent)
+    assert set(map(str, files)) < {*apply(setup.additions()), ""}
+    for file in files:
+        now = commented(file.read_bytes().decode())
+        assert without_ours(now) == without_ours(commented(text) if text else {}) | (
+            {"version": 1} if "version" in now else {}
+        )
+        assert BUS in json.dumps(now)
+    installed = contents(root.parent)
+    assert apply(setup.additions()) == []
+    assert contents(root.parent) == installed
+    apply(setup.removals())
+    assert contents(root.parent) == before
+    assert apply(setup.removals()) == []
+
+
+@pytest.mark.parametrize("text", TOML_FILES.values(), ids=list(TOML_FILES))
+def test_toml_is_merged_once_and_given_back(text: str, root: Path) -> None:
+    """Issue 7, item 7."""
+    setup = installation("codex", root)
+    path = root / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_bytes(text.encode())
+    apply(setup.additions())
+    now = tomllib.loads(path.read_bytes().decode())
+    words = ["mcp", "--agent", "me", "--dir", "/a b/.worker-state"]
+    assert now["mcp_servers"].pop("ackbus") == {"command": BUS, "args": words}
+    assert {key: value for key, value in now.items() if value} == tomllib.loads(text)
+    assert apply(setup.additions()) == []
+    apply(setup.removals())
+    assert path.read_bytes() == text.encode()
+
+
+@pytest.mark.parametrize("text", MARKDOWN_FILES.values(), ids=list(MARKDOWN_FILES))
+def test_pointer_is_a_marked_section(text: str, root: Path) -> None:
+    path = root / "AGENTS.md"
+    path.write_bytes(text.encode())
+    setup = installation("opencode", root)
+    apply(setup.additions())
+    now = path.read_bytes().decode()
+    assert now.startswith(text)
+    assert now.count("<!-- ackbus:begin -->") == now.count("<!-- ackbus:end -->") == 1
+    assert apply(setup.additions()) == []
+    path.write_bytes((now.rstrip("\r\n") + "\nmore\n").encode())
+    apply(setup.removals())
+    assert path.read_text() in (
+        text + "more\n",
+        text.replace("\r\n", "\n") + "more\n",
+        text + "\nmore\n",
+    )
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("is_global", [False, True])
+def test_new_files_are_made_and_removed(name: str, is_global: bool, root: Path) -> None:
+    """Nothing is left, not even a folder that is empty now."""
+    home = root.parent / "home"
+    setup = installation(name, home if is_global else root, is_global=is_global, options=())
+    made = apply(setup.additions())
+    assert made
+    assert all(os.path.isabs(path) for path in made)
+    assert {oct(os.stat(path).st_mode & 0o777) for path in made} == {"0o600"}
+    apply(setup.removals())
+    assert contents(root.parent) == {}
+
+
+def test_older_entry_is_renewed_and_what_people_added_stays(root: Path) -> None:
+    apply(installation("gemini", root, bus="/old/bin/bus", agent="old").additions())
+    path = root / ".gemini" / "settings.json"
+    value = json.loads(path.read_text())
+    value["mcpServers"]["ackbus"]["trust"] = True
+    path.write_text(json.dumps(value, indent=4))
+    apply(installation("gemini", root).additions())
+    text = path.read_text()
+    assert "/old" not in text
+    entry = json.loads(text)["mcpServers"]["ackbus"]
+    assert (entry["command"], entry["trust"]) == (BUS, True)
+    assert all(len(hooks) == 1 for hooks in json.loads(text)["hooks"].values())
+    apply(installation("gemini", root).removals())
+    left = json.loads(path.read_text()) if path.exists() else {}
+    assert "ackbus" not in json.dumps(left)
+    assert BUS not in json.dumps(left)
+
+
+def test_older_table_is_renewed_in_its_place(root: Path) -> None:
+    apply(installation("codex", root, bus="/old/bin/bus").additions())
+    path = root / ".codex" / "config.toml"
+    own = 'startup_timeout_sec = 20\n\n[mcp_servers.ackbus.env]\nA = "b"\n\n# other\n[x]\ny = 1\n'
+    path.write_text(path.read_text() + own)
+    apply(installation("codex", root).additions())
+    now = tomllib.loads(path.read_text())
+    assert now["x"] == {"y": 1}
+    ours = now["mcp_servers"]["ackbus"]
+    assert (ours["command"], ours["startup_timeout_sec"], ours["env"]) == (BUS, 20, {"A": "b"})
+    apply(installation("codex", root).removals())
+    assert tomllib.loads(path.read_text()) == {"x": {"y": 1}}
+    assert "# other" in path.read_text()
+
+
+def test_hook_that_shares_a_group_leaves_the_other(root: Path) -> None:
+    setup = installation("claude", root)
+    apply(setup.additions())
+    path = root / ".claude" / "settings.json"
+    value = json.loads(path.read_text())
+    other = {"type": "command", "command": "say done"}
+    value["hooks"]["Stop"][0]["hooks"].append(other)
+    path.write_text(json.dumps(value, indent=2))
+    assert str(path) not in [change.path for change in setup.additions()]
+    apply(setup.removals())
+    assert without_ours(json.loads(path.read_text())) == {"hooks": {"Stop": [{"hooks": [other]}]}}
+
+
+BROKEN = [
+    ("opencode", "opencode.json", '{"mcp": {}'),
+    ("opencode", "opencode.json", "nonsense"),
+    ("opencode", "opencode.json", '{"mcp": 1}'),
+    ("opencode", "opencode.json", "[]"),
+    ("opencode", "opencode.json", '{"a": 1, "a": 2}'),
+    ("opencode", "opencode.json", '{"a": "line\nbreak"}'),
+    ("opencode", "opencode.json", "[" * 5000),
+    ("opencode", "opencode.json", '{"mcp": {"ackbus": {"type": "remote", "url": "http://x"}}}'),
+    ("claude", ".claude/settings.json", '{"hooks": []}'),
+    ("claude", ".claude/settings.json", '{"hooks": {"Stop": {}}}'),
+    ("codex", ".codex/config.toml", "a = "),
+    ("codex", ".codex/config.toml", "mcp_servers = {x = {}}\n"),
+    ("codex", ".codex/config.toml", "mcp_servers = 1\n"),
+    ("claude", "AGENTS.md", "<!-- ackbus:begin -->\nmine\n"),
+    ("claude", "AGENTS.md", "<!-- ackbus:end -->\n<!-- ackbus:begin -->\n"),
+]
+
+
+@pytest.mark.parametrize(("name", "file", "text"), BROKEN)
+def test_file_that_is_not_understood_is_refused_and_left(
+    name: str, file: str, text: str, root: Path
+) -> None:
+    """Issue 7, item 7: nothing is changed, in no other file either."""
+    path = root / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    before = contents(root)
+    with pytest.raises((InvalidInput, Refused)) as refused:
+        apply(installation(name, root).additions())
+    assert str(path) in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
+    assert contents(root) == before
+
+
+def test_file_that_is_no_utf8_is_refused(root: Path) -> None:
+    (root / "opencode.json").write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(AckbusError, match=r"opencode\.json.*UTF-8"):
+        installation("opencode", root).additions()
+
+
+def test_mode_and_link_of_a_file_stay(root: Path) -> None:
+    real = root / "dotfiles.json"
+    real.write_text("{}")
+    real.chmod(0o640)
+    link = root / "opencode.json"
+    link.symlink_to(real)
+    setup = installation("opencode", root)
+    apply(setup.additions())
+    assert link.is_symlink()
+    assert (real.stat().st_mode & 0o777, "ackbus" in real.read_text()) == (0o640, True)
+    apply(setup.removals())
+    assert (link.is_symlink(), real.read_text()) == (True, "{}")
+
+
+def test_file_that_changed_meanwhile_is_not_overwritten(root: Path) -> None:
+    setup = installation("opencode", root)
+    (change, *_) = setup.additions()
+    (root / "opencode.json").write_text('{"new": 1}')
+    with pytest.raises(Refused, match="changed by another program"):
+        change.apply()
+    assert (root / "opencode.json").read_text() == '{"new": 1}'
+
+
+def test_jsonc_is_taken_where_it_is_there(root: Path) -> None:
+    (root / "opencode.jsonc").write_text('{\n  // mine\n  "a": 1\n}\n')
+    apply(installation("opencode", root).additions())
+    assert not (root / "opencode.json").exists()
+    assert "// mine" in (root / "opencode.jsonc").read_text()
+
+
+def test_pointer_stays_while_another_program_needs_it(root: Path) -> None:
+    first, second = installation("claude", root), installation("codex", root)
+    for setup in (first, second):
+        apply(setup.additions())
+    apply(first.removals())
+    assert (root / "AGENTS.md").exists()
+    apply(second.removals())
+    assert contents(root) == {}
