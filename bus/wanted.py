@@ -45,6 +45,11 @@ class Wanted:
         self.agent = agent
         self.since_ms = since_ms
 
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is filtered."""
+        return self.pattern is self.conversation is self.agent is self.since_ms is None
+
     def fits(self, message: Message) -> bool:
         """Whether a message passes every filter."""
         return (

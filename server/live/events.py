@@ -16,8 +16,9 @@ from ..api.common import After, TheBus
 from ..principals import Principal
 from ..principals import Scope as AccessScope
 from ..problems import documented
+from .batches import Batch
 from .cursors import begin_after
-from .feed import Event, Feed
+from .feed import Feed
 
 #: How long a client may leave what it was sent unread before it is dropped, in seconds.
 STALLED_S = 30.0
@@ -39,7 +40,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, batches: AsyncIterator[list[Event]]) -> None:
+    def __init__(self, batches: AsyncIterator[Batch]) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["Content-Length"]
         self._batches = batches
@@ -54,17 +55,13 @@ class EventStream(Response):
 
     async def _send_all(self, scope: Scope, send: Send) -> None:
         await send(_body(b"retry: 1000\n\n"))
-        async for events in self._batches:
+        async for batch in self._batches:
             with anyio.move_on_after(STALLED_S) as patience:
-                await send(_body(_chunk(events)))
+                await send(_body(batch.sse))
             if patience.cancelled_caught:
                 _log.warning("dropped %s: it has read nothing for %g s", scope["client"], STALLED_S)
                 return
         await send(_body(b"", more=False))
-
-
-def _chunk(events: list[Event]) -> bytes:
-    return b"".join(event.sse for event in events) or b": nothing new\n\n"
 
 
 def _body(data: bytes, *, more: bool = True) -> dict[str, Any]:

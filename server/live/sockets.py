@@ -51,10 +51,10 @@ async def follow(
 async def _send_all(socket: WebSocket, begin: int, wanted: Wanted) -> tuple[int, str]:
     """Send until the end, and return why it came: a close code, and words."""
     feed: Feed = socket.app.state.feed
-    async for events in feed.stream(begin, wanted, keep_alive_s=STALLED_S):
+    async for batch in feed.stream(begin, wanted, keep_alive_s=STALLED_S):
         with anyio.move_on_after(STALLED_S) as patience:
-            for event in events:
-                await socket.send_text(event.line.decode())
+            for text in batch.texts:
+                await socket.send_text(text)
         if patience.cancelled_caught:
             return _TRY_AGAIN_LATER, f"nothing was read for {STALLED_S:g} s; go on from your cursor"
     return _GOING_AWAY, "the server stops; go on from your cursor"
