@@ -48,7 +48,8 @@ class Wanted:
     @property
     def is_all(self) -> bool:
         """Whether nothing is filtered."""
-        return self.pattern is self.conversation is self.agent is self.since_ms is None
+        filters = (self.pattern, self.conversation, self.agent, self.since_ms)
+        return all(each is None for each in filters)
 
     def fits(self, message: Message) -> bool:
         """Whether a message passes every filter."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .health import checks as checks
     from .importer import ImportReport as ImportReport
     from .importer import import_jsonl as import_jsonl
+    from .position import Position as Position
     from .replaced import NotImported as NotImported
     from .replaced import exported_files as exported_files
 
@@ -29,6 +30,7 @@ __all__ = [
     "FieldMap",
     "ImportReport",
     "NotImported",
+    "Position",
     "back_up",
     "bytes_to_copy",
     "checks",
@@ -48,6 +50,7 @@ _HOMES = {
     "FieldMap": "field_map",
     "ImportReport": "importer",
     "NotImported": "replaced",
+    "Position": "position",
     "back_up": "backup",
     "bytes_to_copy": "backup",
     "checks": "health",

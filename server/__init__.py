@@ -2,6 +2,7 @@
 
 from .access import Access
 from .app import create_app
+from .live import Patience
 from .principals import Principal, Scope
 from .running import DEFAULT_HOST, DEFAULT_PORT, Options, serve
 from .tokens import OVERLAP_S, Token, Tokens
@@ -20,5 +21,6 @@ __all__ = [
     "DEFAULT_HOST",
     "DEFAULT_PORT",
     "Options",
+    "Patience",
     "serve",
 ]

@@ -13,9 +13,12 @@ from fastapi.openapi.utils import get_openapi
 from ..bus import Bus
 from .access import Access
 from .api import ROUTERS
+from .health import Readiness
 from .health import router as health
 from .live import ROUTERS as LIVE_ROUTERS
-from .live import Feed
+from .live import Feed, Patience
+from .metrics import Measured, Metrics
+from .metrics import router as metrics
 from .origins import OwnOrigins
 from .problems import Problem, handle_problems
 
@@ -29,6 +32,7 @@ def create_app(
     *,
     hosts: Collection[str] | None = None,
     origins: Collection[str] = (),
+    patience: Patience | None = None,
 ) -> FastAPI:
     """Return the application that serves a bus, which stays open as long as it is used.
 
@@ -37,6 +41,7 @@ def create_app(
         access: decides who asks.
         hosts: the names under which the server may be asked; None: any.
         origins: the origins whose pages may ask, besides the server's own.
+        patience: how long the live streams wait for their clients; None: as is usual.
     """
 
     @asynccontextmanager
@@ -60,6 +65,10 @@ def create_app(
     )
     app.state.bus = bus
     app.state.access = access
+    app.state.patience = patience or Patience()
+    app.state.hang_up = lambda client: None  # a server that can sets this
+    app.state.metrics = Metrics(bus)
+    app.state.readiness = Readiness(bus)
     if origins:
         app.add_middleware(
             CORSMiddleware,
@@ -69,8 +78,10 @@ def create_app(
             expose_headers=["Location", "ETag"],
         )
     app.add_middleware(OwnOrigins, hosts=hosts, origins=origins)
+    app.add_middleware(Measured, metrics=app.state.metrics)
     handle_problems(app)
     app.include_router(health)
+    app.include_router(metrics)
     for router in (*ROUTERS, *LIVE_ROUTERS):
         app.include_router(router)
     _document_problems(app)

@@ -7,16 +7,19 @@ import socket
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
+from prometheus_client import disable_created_metrics
 
 from ..bus import Bus
 from ..schema import AckbusError, Refused, UnknownRecipientWarning
 from .access import Access
 from .app import create_app, end_streams
+from .live import Patience
 from .origins import LOOPBACK_NAMES
 from .tokens import Tokens
 
@@ -26,6 +29,11 @@ DEFAULT_PORT = 8765
 
 #: How long requests that run may take to end when the server stops, in seconds.
 _LAST_S = 5
+
+#: What the system buffers for a client that reads slowly, in bytes; left alone, it takes megabytes.
+_SENT_BYTES = 128 * 1024
+#: The longest message that a WebSocket takes in, in bytes: none is asked for.
+_HEARD_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -37,12 +45,14 @@ class Options:
         port: the port; 0 takes a free one.
         max_rate: how many requests a second whoever asks may make; None: any.
         origins: the origins whose pages may ask, besides the server's own.
+        patience: how long the live streams wait for their clients.
     """
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     max_rate: float | None = None
     origins: Collection[str] = ()
+    patience: Patience = field(default_factory=Patience)
 
     @property
     def is_of_this_machine(self) -> bool:
@@ -74,20 +84,34 @@ def serve(
         raise Refused(f"others can reach {options.host}: make a token first, 'bus token create'")
     # The answer to the publisher says it; the server's own output need not.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
+    disable_created_metrics()  # else each counter has a second one, of when it began
     app = create_app(
         bus,
         Access(bus, required=is_public, max_rate=options.max_rate),
         hosts=None if is_public else {*LOOPBACK_NAMES, options.host},
         origins=options.origins,
+        patience=options.patience,
     )
     with _listen(options.host, options.port) as listener:
-        config = uvicorn.Config(
-            app, log_level="warning", timeout_graceful_shutdown=_LAST_S, server_header=False
-        )
+        config = _config(app, options.patience)
         url = _url(options.host, listener)
         server = _Server(config, lambda: on_ready(url), lambda: end_streams(app))
+        app.state.hang_up = server.hang_up
         with _stopped_by_signals(server):
             server.run(sockets=[listener])
+
+
+def _config(app: FastAPI, patience: Patience) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=_LAST_S,
+        ws_max_size=_HEARD_BYTES,
+        ws_per_message_deflate=False,  # compressing for each client would be most of the work
+        ws_ping_interval=patience.keep_alive_s,
+        ws_ping_timeout=2 * patience.stalled_s,  # a client that stalls is dropped with a reason
+    )
 
 
 class _Server(uvicorn.Server):
@@ -112,6 +136,12 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
         self._on_stop()
 
+    def hang_up(self, client: tuple[str, int] | None) -> None:
+        """End the connection of a client at once, whatever it was still to read."""
+        for connection in self.server_state.connections:
+            if getattr(connection, "client", None) == client and connection.transport:
+                connection.transport.abort()
+
 
 @contextmanager
 def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
@@ -131,9 +161,11 @@ def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=2048)
+        listener = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise AckbusError(f"can't listen on {host}:{port}: {error.strerror}") from error
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_BYTES)  # what it accepts has it
+    return listener
 
 
 def _url(host: str, listener: socket.socket) -> str:

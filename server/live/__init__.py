@@ -1,9 +1,10 @@
 """Live streams of messages: replay from a cursor, then whatever comes, without a gap between."""
 
+from .clients import Patience
 from .events import router as events
 from .feed import Feed
 from .sockets import router as sockets
 
 ROUTERS = (events, sockets)
 
-__all__ = ["ROUTERS", "Feed"]
+__all__ = ["ROUTERS", "Feed", "Patience"]

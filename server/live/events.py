@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -17,15 +16,9 @@ from ..principals import Principal
 from ..principals import Scope as AccessScope
 from ..problems import documented
 from .batches import Batch
+from .clients import Client, Patience
 from .cursors import begin_after
 from .feed import Feed
-
-#: How long a client may leave what it was sent unread before it is dropped, in seconds.
-STALLED_S = 30.0
-#: How often a client hears that the stream is alive, when nothing comes, in seconds.
-KEEP_ALIVE_S = 15.0
-
-_log = logging.getLogger("ackbus.server")
 
 router = APIRouter(prefix="/v1", tags=["live"])
 
@@ -40,26 +33,27 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, batches: AsyncIterator[Batch]) -> None:
+    def __init__(self, client: Client, batches: AsyncIterator[Batch]) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["Content-Length"]
+        self._client = client
         self._batches = batches
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
-            await self._send_all(scope, send)
-            tasks.cancel_scope.cancel()
+        with self._client:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
+                await self._send_all(send)
+                tasks.cancel_scope.cancel()
 
-    async def _send_all(self, scope: Scope, send: Send) -> None:
+    async def _send_all(self, send: Send) -> None:
         await send(_body(b"retry: 1000\n\n"))
         async for batch in self._batches:
-            with anyio.move_on_after(STALLED_S) as patience:
-                await send(_body(batch.sse))
-            if patience.cancelled_caught:
-                _log.warning("dropped %s: it has read nothing for %g s", scope["client"], STALLED_S)
+            if not await self._client.gets(batch, send(_body(batch.sse))):
+                why = f": dropped: {self._client.reason}\n\n".encode()
+                await self._client.drop(send(_body(why, more=False)))
                 return
         await send(_body(b"", more=False))
 
@@ -89,6 +83,7 @@ def the_feed(request: Request) -> Feed:
     },
 )
 async def events(
+    request: Request,
     bus: TheBus,
     feed: Annotated[Feed, Depends(the_feed)],
     _: Reader,
@@ -105,4 +100,6 @@ async def events(
     """
     wanted = Wanted(type, conversation, agent)
     begin = begin_after(bus, after, last_event_id)
-    return EventStream(feed.stream(begin, wanted, keep_alive_s=KEEP_ALIVE_S))
+    patience: Patience = request.app.state.patience
+    batches = feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s)
+    return EventStream(Client(request, "sse"), batches)
