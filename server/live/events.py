@@ -68,7 +68,7 @@ async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-def the_feed(request: Request) -> Feed:
+async def the_feed(request: Request) -> Feed:
     """Return the feed of the application."""
     feed: Feed = request.app.state.feed
     return feed
