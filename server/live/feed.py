@@ -89,7 +89,7 @@ class Feed:
             batch = await self._next(after_seq, wanted)
             after_seq = max(after_seq, batch.upto)
             if batch.events or (
-                after_seq == self.newest_seq and not await self._wait(after_seq, keep_alive_s)
+                after_seq >= self.newest_seq and not await self._wait(after_seq, keep_alive_s)
             ):
                 yield batch
 
