@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from .copying import copy_database as copy_database
     from .draft import ABSENT as ABSENT
     from .draft import SIGNATURE_HEADER as SIGNATURE_HEADER
+    from .draft import TRACE_PARENT as TRACE_PARENT
+    from .draft import TRACE_STATE as TRACE_STATE
     from .draft import Draft as Draft
     from .draft import NotJson as NotJson
     from .draft import Row as Row
@@ -114,6 +116,8 @@ __all__ = [
     "PRIORITY_NAMES",
     "SCHEMA_VERSION",
     "SIGNATURE_HEADER",
+    "TRACE_PARENT",
+    "TRACE_STATE",
     "WRITE_TIMEOUT_S",
     "AckPastEnd",
     "AckbusError",
@@ -204,6 +208,8 @@ _HOMES = {
     "Receipt": "message",
     "Row": "draft",
     "SIGNATURE_HEADER": "draft",
+    "TRACE_PARENT": "draft",
+    "TRACE_STATE": "draft",
     "TypePattern": "patterns",
     "Upgrade": "migrate",
     "bad": "health",

@@ -9,8 +9,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
+from fastapi.telemetry import TelemetryConfig
 
-from ..bus import Bus
+from ..bus import Bus, tracing
 from .access import Access
 from .api import ROUTERS
 from .health import Readiness
@@ -59,7 +60,7 @@ def create_app(
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
         openapi_url="/v1/openapi.json",
-        telemetry={"tracing": False, "metrics": False},
+        telemetry=_telemetry(),
         max_body_size=MAX_BODY_BYTES,
         lifespan=lifespan,
     )
@@ -86,6 +87,17 @@ def create_app(
         app.include_router(router)
     _document_problems(app)
     return app
+
+
+def _telemetry() -> TelemetryConfig:
+    """Let FastAPI make a span for each request, where this process makes spans, and no more."""
+    return {
+        "tracing": tracing.is_used(),
+        "operation_spans": False,
+        "metrics": False,
+        "logs": False,
+        "auto_configure": False,
+    }
 
 
 def end_streams(app: FastAPI) -> None:

@@ -84,7 +84,7 @@ def serve(
         raise Refused(f"others can reach {options.host}: make a token first, 'bus token create'")
     # The answer to the publisher says it; the server's own output need not.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
-    disable_created_metrics()  # else each counter has a second one, of when it began
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # else each counter has a second one, of when it began
     app = create_app(
         bus,
         Access(bus, required=is_public, max_rate=options.max_rate),

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.routing import APIRoute
 
-from ...bus import Bus
-from ...schema import MAX_SEQ, decode
+from ...bus import Bus, tracing
+from ...schema import MAX_SEQ, TRACE_PARENT, decode
 
 #: How many records a page has, unless the client says so; and at most.
 PAGE, MAX_PAGE = 100, 1000
@@ -56,3 +56,17 @@ def json_response(body: bytes, headers: Mapping[str, str] | None = None) -> Resp
 def json_array(items: Iterable[bytes]) -> bytes:
     """Return the array of values that are encoded already."""
     return b"[" + b",".join(items) + b"]"
+
+
+def with_trace(
+    headers: Mapping[str, object] | None, request: Request
+) -> Mapping[str, object] | None:
+    """Return the headers of a message with the trace of the request that publishes it.
+
+    A message that names one keeps it. Where this process makes spans, the bus itself stores the
+    one that it is published under, which is a part of the request's.
+    """
+    trace = {} if tracing.is_used() else tracing.given_trace(request.headers)
+    if not trace or TRACE_PARENT in (headers or {}):
+        return headers
+    return {**(headers or {}), **trace}

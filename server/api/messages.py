@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Annotated
 
-from fastapi import Depends, Query, Response
+from fastapi import Depends, Query, Request, Response
 
 from ...bus import Bus
 from ...schema import NotFound
@@ -13,7 +13,7 @@ from ..access import needs
 from ..principals import Principal, Scope
 from ..problems import documented
 from ..records import MessageGiven, MessagePage, MessageRecord, ReceiptRecord
-from .common import PAGE, After, Limit, TheBus, json_array, json_response, new_router
+from .common import PAGE, After, Limit, TheBus, json_array, json_response, new_router, with_trace
 
 router = new_router("messages")
 
@@ -33,6 +33,7 @@ def publish(
     message: MessageGiven,
     bus: TheBus,
     writer: Writer,
+    request: Request,
     response: Response,
     strict: Annotated[bool, Query(description="Refuse a recipient that was never seen.")] = False,
 ) -> ReceiptRecord:
@@ -42,7 +43,9 @@ def publish(
     """
     writer.act_as(message.from_agent)
     warning = _warning(bus, message.to_agent, strict)
-    receipt = bus.log.append([message.draft()])[0]
+    draft = message.draft()
+    draft.headers = with_trace(draft.headers, request)
+    receipt = bus.log.append([draft])[0]
     if receipt.duplicate:
         response.status_code = 200
     response.headers["Location"] = f"/v1/messages/{receipt.seq}"
