@@ -2,6 +2,7 @@
 
 import json
 import re
+import selectors
 import socket
 import subprocess
 import sys
@@ -151,6 +152,34 @@ def test_quiet_stream_says_that_it_is_alive(server: Server) -> None:
     with httpx.stream("GET", f"{server.url}/v1/events", timeout=20) as response:
         lines = (line for line in response.iter_lines() if line.startswith(":"))
         assert [next(lines), next(lines)] == [": nothing new", ": nothing new"]
+
+
+def test_fifty_clients_get_everything_in_order_from_a_publisher_in_a_hurry(server: Server) -> None:
+    """Issue 7, must reach: the short form of bench/live.py."""
+    with Bus.open(server.directory) as bus, selectors.DefaultSelector() as waiting:
+        first = bus.log.newest_seq() + 1
+        last = first + 2999
+        texts = [bytearray() for _ in range(50)]
+        for text in texts:
+            client = server.ask(f"/v1/events?after={first - 1}")
+            waiting.register(client, selectors.EVENT_READ, text)
+
+        def publish() -> None:
+            for _ in range(30):
+                bus.publish_many([Draft("t", n, from_agent="a") for n in range(100)])
+
+        publisher = threading.Thread(target=publish)
+        publisher.start()
+        while waiting.get_map():
+            for key, _ in waiting.select(20):
+                key.data.extend(key.fileobj.recv(65536))  # type: ignore[union-attr]
+                if f"id: {last}\n".encode() in key.data[-80_000:]:
+                    waiting.unregister(key.fileobj)
+                    key.fileobj.close()  # type: ignore[union-attr]
+        publisher.join()
+    for text in texts:
+        whole = re.sub(rb"\r\n[0-9a-f]+\r\n", b"", bytes(text))
+        assert seqs(whole) == list(range(first, last + 1))
 
 
 def test_nothing_is_left_of_clients_that_come_and_go(server: Server) -> None:
