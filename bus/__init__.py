@@ -6,6 +6,7 @@ from .wanted import Wanted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from . import tracing as tracing
     from .archive import Frame as Frame
     from .archive import Segment as Segment
     from .archive import SegmentMissing as SegmentMissing
@@ -83,6 +84,7 @@ __all__ = [
     "project_root",
     "checks",
     "segment_name",
+    "tracing",
 ]
 
 _HOMES = {
@@ -128,8 +130,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Load what the hot commands don't need (threads, queues) only when it is asked for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "tracing":
+        return import_module(f".{name}", __name__)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from ..schema import (
     BlobMissing,
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 #: After how long a publisher looks again whether it signs, and the log is chained, in milliseconds.
 _LOOK_AGAIN_MS = 60_000
+
+#: What a process has loaded that makes spans; `tracing` itself is no load for the others.
+_SPANS = "opentelemetry.sdk.trace"
 
 #: How many messages at once are worth it that SQLite plans the connection's statements anew.
 UNGUARDED_FROM = 100
@@ -62,8 +66,16 @@ class Appender:
         self._signer: Signer | None = None
         self.look_again()
 
-    def append(self, drafts: Iterable[Draft], as_history: bool) -> list[Receipt]:
+    def append(
+        self, drafts: Iterable[Draft], as_history: bool, *, is_traced: bool = False
+    ) -> list[Receipt]:
         """Store messages in one transaction, and wake the waiters; see `Log.append`."""
+        if _SPANS in sys.modules and not (is_traced or as_history):
+            from . import tracing
+
+            drafts = list(drafts)
+            with tracing.publishing(drafts):
+                return self.append(tracing.traced(drafts), as_history, is_traced=True)
         now_ms = self._database.now_ms()
         rows = [draft.prepare(now_ms) for draft in drafts]
         large = [row for row in rows if row.large_payload is not None]

@@ -45,6 +45,12 @@ class Wanted:
         self.agent = agent
         self.since_ms = since_ms
 
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is filtered."""
+        filters = (self.pattern, self.conversation, self.agent, self.since_ms)
+        return all(each is None for each in filters)
+
     def fits(self, message: Message) -> bool:
         """Whether a message passes every filter."""
         return (

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from ..schema import Message, Receipt
 
+#: The variables that carry W3C trace context to commands.
+_TRACE_VARIABLES = ("TRACEPARENT", "TRACESTATE")
+
 #: The headers that queues look at.
 AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW = "available_at_ms", "dedupe_key", "dedupe_window_ms"
 
@@ -185,7 +188,7 @@ def ack(
 
 
 def _headers(pairs: Sequence[str], base: Mapping[str, object] | None) -> dict[str, object]:
-    headers = dict(base or {})
+    headers = {**_trace(), **(base or {})}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
@@ -193,6 +196,17 @@ def _headers(pairs: Sequence[str], base: Mapping[str, object] | None) -> dict[st
         headers[name] = value
     check_headers(headers)
     return headers
+
+
+def _trace() -> dict[str, str]:
+    """Return the trace that this process was started in, as commands of workers are."""
+    if _TRACE_VARIABLES[0] not in os.environ:
+        return {}
+    from ..bus import tracing
+
+    return tracing.given_trace(
+        {name.lower(): os.environ.get(name, "") for name in _TRACE_VARIABLES}
+    )
 
 
 def check_headers(headers: Mapping[str, object]) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .health import checks as checks
     from .importer import ImportReport as ImportReport
     from .importer import import_jsonl as import_jsonl
+    from .position import Position as Position
     from .repair import repair_bus as repair_bus
     from .replaced import NotImported as NotImported
     from .replaced import exported_files as exported_files
@@ -30,6 +31,7 @@ __all__ = [
     "FieldMap",
     "ImportReport",
     "NotImported",
+    "Position",
     "back_up",
     "bytes_to_copy",
     "checks",
@@ -50,6 +52,7 @@ _HOMES = {
     "FieldMap": "field_map",
     "ImportReport": "importer",
     "NotImported": "replaced",
+    "Position": "position",
     "back_up": "backup",
     "bytes_to_copy": "backup",
     "checks": "health",

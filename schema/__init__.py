@@ -82,6 +82,8 @@ if TYPE_CHECKING:
     from .copying import copy_database as copy_database
     from .draft import ABSENT as ABSENT
     from .draft import SIGNATURE_HEADER as SIGNATURE_HEADER
+    from .draft import TRACE_PARENT as TRACE_PARENT
+    from .draft import TRACE_STATE as TRACE_STATE
     from .draft import Draft as Draft
     from .draft import NotJson as NotJson
     from .draft import Row as Row
@@ -140,6 +142,8 @@ __all__ = [
     "PRIORITY_NAMES",
     "SCHEMA_VERSION",
     "SIGNATURE_HEADER",
+    "TRACE_PARENT",
+    "TRACE_STATE",
     "WRITE_TIMEOUT_S",
     "AckPastEnd",
     "AckbusError",
@@ -258,6 +262,8 @@ _HOMES = {
     "Recovered": "recovery",
     "Row": "draft",
     "SIGNATURE_HEADER": "draft",
+    "TRACE_PARENT": "draft",
+    "TRACE_STATE": "draft",
     "TypePattern": "patterns",
     "Upgrade": "migrate",
     "bad": "health",

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 #: The header that a signature stands in; docs/protocol.md says how it is made.
 SIGNATURE_HEADER = "signature"
 
+#: The headers of W3C trace context.
+TRACE_PARENT, TRACE_STATE = "traceparent", "tracestate"
+
+#: The headers that are no content: of a time, a key, or one of several attempts to publish.
+_NO_CONTENT = (SIGNATURE_HEADER, TRACE_PARENT, TRACE_STATE)
+
 
 class _Absent:
     """The type of `ABSENT`."""
@@ -234,7 +240,7 @@ class Row:
         fields = [name for name in names if getattr(self, name) != getattr(stored, name)]
         if not self._has_payload_of(stored):
             fields.append("payload")
-        if not _same_json(_unsigned(self.headers), _unsigned(stored.raw_headers)):
+        if not _same_json(_content_of(self.headers), _content_of(stored.raw_headers)):
             fields.append("headers")
         return fields
 
@@ -246,15 +252,16 @@ class Row:
         return _same_json(self.payload if large is None else large.decode(), stored.raw_payload)
 
 
-def _unsigned(headers: str | None) -> str:
-    """Return headers without their signature, which is of a time and a key, and no content."""
-    if not headers or f'"{SIGNATURE_HEADER}"' not in headers:
+def _content_of(headers: str | None) -> str:
+    """Return headers without those that are no content."""
+    if not headers or not any(f'"{name}"' in headers for name in _NO_CONTENT):
         return headers or "{}"
     try:
         fields = orjson.loads(headers)
     except orjson.JSONDecodeError:
         return headers
-    fields.pop(SIGNATURE_HEADER, None)
+    for name in _NO_CONTENT:
+        fields.pop(name, None)
     return json.encode(fields).decode()
 
 

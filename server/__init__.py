@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .access import Access as Access
     from .app import create_app as create_app
+    from .live import Patience as Patience
     from .mcp import PROFILES as PROFILES
     from .mcp import serve_stdio as serve_stdio
     from .principals import Principal as Principal
@@ -35,6 +36,7 @@ __all__ = [
     "DEFAULT_HOST",
     "DEFAULT_PORT",
     "Options",
+    "Patience",
     "serve",
     # For agents
     "PROFILES",
@@ -48,6 +50,7 @@ _HOMES = {
     "OVERLAP_S": "tokens",
     "Options": "running",
     "PROFILES": "mcp",
+    "Patience": "live",
     "Principal": "principals",
     "Scope": "principals",
     "Token": "tokens",

@@ -39,14 +39,19 @@ class Access:
             Unauthorized: it shows no token that is good, and needs one.
             TooManyRequests: it is one too many.
         """
-        found = self._holder(connection)
+        found = self.holder(connection)
         if self._max_rate is not None:
             bucket = self._buckets.setdefault(found.name, _Bucket(self._max_rate))
             if not bucket.take():
                 raise TooManyRequests(f"{found.name} may ask {self._max_rate:g} times a second")
         return found
 
-    def _holder(self, connection: HTTPConnection) -> Principal:
+    def holder(self, connection: HTTPConnection) -> Principal:
+        """Return whose token a request shows, however often it asks.
+
+        Raises:
+            Unauthorized: it shows no token that is good, and needs one.
+        """
         if not self._required:
             self._required = self._tokens.are_needed()
         kind, _, token = connection.headers.get("Authorization", "").partition(" ")
@@ -88,6 +93,15 @@ def allowed(connection: HTTPConnection, *scopes: Scope) -> Principal:
         if not found.may(scope):
             raise Forbidden(f"this token has no scope {scope.value!r}")
     return found
+
+
+def still_allowed(connection: HTTPConnection, scope: Scope) -> bool:
+    """Whether what a request began, which needs a scope, may go on."""
+    access: Access = connection.app.state.access
+    try:
+        return access.holder(connection).may(scope)
+    except Unauthorized:
+        return False
 
 
 def needs(*scopes: Scope) -> Callable[[Request], Awaitable[Principal]]:

@@ -9,15 +9,19 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
+from fastapi.telemetry import TelemetryConfig
 
-from ..bus import Bus
+from ..bus import Bus, tracing
 from .access import Access
 from .api import ROUTERS
 from .body_limit import MAX_BLOB_BYTES, MAX_BODY_BYTES, BodyLimit
+from .health import Readiness
 from .health import router as health
 from .live import ROUTERS as LIVE_ROUTERS
-from .live import Feed
+from .live import Feed, Patience
 from .mcp import McpMount
+from .metrics import Measured, Metrics
+from .metrics import router as metrics
 from .origins import OwnOrigins
 from .problems import Problem, handle_problems
 from .threads import bound_threads
@@ -31,6 +35,7 @@ def create_app(
     hosts: Collection[str] | None = None,
     origins: Collection[str] = (),
     max_blob_bytes: int = MAX_BLOB_BYTES,
+    patience: Patience | None = None,
 ) -> FastAPI:
     """Return the application that serves a bus, which stays open as long as it is used.
 
@@ -40,6 +45,7 @@ def create_app(
         hosts: the names under which the server may be asked; None: any.
         origins: the origins whose pages may ask, besides the server's own.
         max_blob_bytes: how long a blob may be that a client stores.
+        patience: how long the live streams wait for their clients; None: as is usual.
     """
     mcp = McpMount(bus.layout.directory, MAX_BODY_BYTES)
 
@@ -61,12 +67,16 @@ def create_app(
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
         openapi_url="/v1/openapi.json",
-        telemetry={"tracing": False, "metrics": False},
+        telemetry=_telemetry(),
         generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
     )
     app.state.bus = bus
     app.state.access = access
+    app.state.patience = patience or Patience()
+    app.state.hang_up = lambda client: None  # a server that can sets this
+    app.state.metrics = Metrics(bus)
+    app.state.readiness = Readiness(bus)
     if origins:
         app.add_middleware(
             CORSMiddleware,
@@ -77,13 +87,26 @@ def create_app(
         )
     app.add_middleware(BodyLimit, max_blob_bytes=max_blob_bytes)
     app.add_middleware(OwnOrigins, hosts=hosts, origins=origins)
+    app.add_middleware(Measured, metrics=app.state.metrics)
     handle_problems(app)
     app.include_router(health)
+    app.include_router(metrics)
     for router in (*ROUTERS, *LIVE_ROUTERS):
         app.include_router(router)
     mcp.add_to(app)
     _document_problems(app)
     return app
+
+
+def _telemetry() -> TelemetryConfig:
+    """Let FastAPI make a span for each request, where this process makes spans, and no more."""
+    return {
+        "tracing": tracing.is_used(),
+        "operation_spans": False,
+        "metrics": False,
+        "logs": False,
+        "auto_configure": False,
+    }
 
 
 def end_streams(app: FastAPI) -> None:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import os
+
+import anyio
+import anyio.to_thread
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from .api.common import TheBus
-from .problems import documented
+from ..bus import Bus
+from ..schema import BusUnusable
+from .problems import documented, problem
+
+#: How long the bus may keep a write waiting before it counts as busy, in seconds.
+_WRITE_S = 1.0
+#: How long the whole check may take, in seconds: a disk that hangs must not hang who asks.
+_CHECK_S = 5.0
 
 router = APIRouter(tags=["health"])
 
@@ -18,7 +28,48 @@ class Health(BaseModel):
     newest_seq: int = Field(description="The newest seq of the log, as the store says now.")
 
 
-@router.get("/healthz", responses=documented(500, 503))
-def healthz(bus: TheBus) -> Health:
-    """Ask the store, not the process."""
-    return Health(ok=True, newest_seq=bus.log.newest_seq())
+class Readiness:
+    """Finds out whether a bus can be read and written.
+
+    Args:
+        bus: the bus that is served.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._directory = bus.layout.directory
+        self._path = bus.layout.database
+        self._file = _identity(self._path)
+
+    def check(self) -> int:
+        """Open the bus as a newcomer does, and ask for a place among the writers.
+
+        An open connection goes on with a file that was moved or deleted, so it knows nothing.
+
+        Returns:
+            The newest seq.
+
+        Raises:
+            AckbusError: the bus can't be read, or not be written.
+        """
+        with Bus.open(self._directory, write_timeout_s=_WRITE_S) as bus:
+            if _identity(self._path) != self._file:
+                raise BusUnusable(
+                    f"{self._path} is no longer the file that is served; start the server again"
+                )
+            with bus.transaction():
+                return bus.log.newest_seq()
+
+
+def _identity(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+@router.get("/healthz", response_model=Health, responses=documented(503))
+async def healthz(request: Request) -> Health | Response:
+    """Whether the bus can be read and written: asks the store, not the process."""
+    readiness: Readiness = request.app.state.readiness
+    with anyio.move_on_after(_CHECK_S):
+        newest = await anyio.to_thread.run_sync(readiness.check, abandon_on_cancel=True)
+        return Health(ok=True, newest_seq=newest)
+    return problem(503, "timed-out", f"the bus has not answered for {_CHECK_S:g} s")

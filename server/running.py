@@ -7,17 +7,20 @@ import socket
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
+from prometheus_client import disable_created_metrics
 
 from ..bus import Bus
 from ..schema import AckbusError, Refused, UnknownRecipientWarning
 from .access import Access
 from .app import create_app, end_streams
 from .body_limit import MAX_BLOB_BYTES
+from .live import Patience
 from .origins import LOOPBACK_NAMES
 from .tokens import Tokens
 
@@ -27,6 +30,11 @@ DEFAULT_PORT = 8765
 
 #: How long requests that run may take to end when the server stops, in seconds.
 _LAST_S = 5
+
+#: What the system buffers for a client that reads slowly, in bytes; left alone, it takes megabytes.
+_SENT_BYTES = 128 * 1024
+#: The longest message that a WebSocket takes in, in bytes: none is asked for.
+_HEARD_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,7 @@ class Options:
         max_rate: how many requests a second whoever asks may make; None: any.
         origins: the origins whose pages may ask, besides the server's own.
         max_blob_bytes: how long a blob may be that a client stores.
+        patience: how long the live streams wait for their clients.
     """
 
     host: str = DEFAULT_HOST
@@ -46,6 +55,7 @@ class Options:
     max_rate: float | None = None
     origins: Collection[str] = ()
     max_blob_bytes: int = MAX_BLOB_BYTES
+    patience: Patience = field(default_factory=Patience)
 
     @property
     def is_of_this_machine(self) -> bool:
@@ -77,21 +87,35 @@ def serve(
         raise Refused(f"others can reach {options.host}: make a token first, 'bus token create'")
     # The answer to the publisher says it; the server's own output need not.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # else each counter has a second one, of when it began
     app = create_app(
         bus,
         Access(bus, required=is_public, max_rate=options.max_rate),
         hosts=None if is_public else {*LOOPBACK_NAMES, options.host},
         origins=options.origins,
         max_blob_bytes=options.max_blob_bytes,
+        patience=options.patience,
     )
     with _listen(options.host, options.port) as listener:
-        config = uvicorn.Config(
-            app, log_level="warning", timeout_graceful_shutdown=_LAST_S, server_header=False
-        )
+        config = _config(app, options.patience)
         url = _url(options.host, listener)
         server = _Server(config, lambda: on_ready(url), lambda: end_streams(app))
+        app.state.hang_up = server.hang_up
         with _stopped_by_signals(server):
             server.run(sockets=[listener])
+
+
+def _config(app: FastAPI, patience: Patience) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=_LAST_S,
+        ws_max_size=_HEARD_BYTES,
+        ws_per_message_deflate=False,  # compressing for each client would be most of the work
+        ws_ping_interval=patience.keep_alive_s,
+        ws_ping_timeout=2 * patience.stalled_s,  # a client that stalls is dropped with a reason
+    )
 
 
 class _Server(uvicorn.Server):
@@ -115,6 +139,12 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
         self._on_stop()
+
+    def hang_up(self, client: tuple[str, int] | None) -> None:
+        """End the connection of a client at once, whatever it was still to read."""
+        for connection in self.server_state.connections:
+            if getattr(connection, "client", None) == client and connection.transport:
+                connection.transport.abort()
 
 
 @contextmanager
@@ -140,9 +170,10 @@ def _listen(host: str, port: int) -> socket.socket:
         # which one of create_server doesn't: then the second half of each response waits 40 ms for
         # the client's acknowledgement of the first.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listener
     except OSError as error:
         raise AckbusError(f"can't listen on {host}:{port}: {error.strerror}") from error
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_BYTES)  # what it accepts has it
+    return listener
 
 
 def _url(host: str, listener: socket.socket) -> str:

@@ -64,8 +64,8 @@ class Waiting:
         with self._place(), anyio.move_on_after(wait_s):
             stream = self._feed.stream(begin, Wanted(), keep_alive_s=_RECHECK_S)
             async with aclosing(stream) as batches:
-                async for events in batches:
-                    if events and not any(concerns(event.message) for event in events):
+                async for batch in batches:
+                    if batch.events and not any(concerns(each.message) for each in batch.events):
                         continue
                     found = await in_thread(look)
                     if is_there(found):

@@ -3,8 +3,6 @@
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .answers import CONTEXT as CONTEXT
-    from .answers import TRACE_PARENT as TRACE_PARENT
-    from .answers import TRACE_STATE as TRACE_STATE
     from .answers import answer_to as answer_to
     from .answers import carried_on as carried_on
     from .answers import child_trace as child_trace
@@ -140,8 +138,6 @@ __all__ = [
     "Retention",
     # conversations
     "CONTEXT",
-    "TRACE_PARENT",
-    "TRACE_STATE",
     "Answer",
     "Notices",
     "Request",
@@ -210,8 +206,6 @@ _HOMES = {
     "Session": "session",
     "Spread": "queue_stats",
     "Step": "trace",
-    "TRACE_PARENT": "answers",
-    "TRACE_STATE": "answers",
     "Trace": "trace",
     "Work": "trace",
     "WorkHeaders": "wishes",

@@ -11,9 +11,12 @@ import secrets
 
 import orjson
 
+from ..bus import tracing
 from ..schema import (
     MAX_AGENT_CHARS,
     MAX_HEADERS_BYTES,
+    TRACE_PARENT,
+    TRACE_STATE,
     Draft,
     InvalidInput,
     LimitReached,
@@ -38,9 +41,6 @@ if TYPE_CHECKING:
     #: Makes the messages that tell of a job which ends without a worker, from the message, the
     #: job's state and the reason.
     LastWords = Callable[[Message, str, str], Iterable[Draft]]
-
-#: The headers of W3C trace context, which every answer carries on.
-TRACE_PARENT, TRACE_STATE = "traceparent", "tracestate"
 
 #: Other headers that a conversation carries on: what its members agreed to share.
 CONTEXT = "context"
@@ -167,10 +167,16 @@ def carried_on(message: Message) -> dict[str, object]:
 
 
 def child_trace(parent: object) -> str | None:
-    """Return the `traceparent` of a step within a trace: the same trace, a new span."""
+    """Return the `traceparent` of a step within a trace: the same trace, a new span.
+
+    Where this process makes spans, and one of the trace is on, it is that span.
+    """
     if not isinstance(parent, str):
         return None
     parts = parent.split("-")
     if len(parts) < 4 or [len(part) for part in parts[:4]] != [2, 32, 16, 2]:
         return None  # no W3C trace context: to be dropped
+    current = tracing.current_trace().get(TRACE_PARENT, "")
+    if current[3:35] == parts[1]:
+        return current
     return f"{parts[0]}-{parts[1]}-{secrets.token_hex(8)}-{parts[3]}"

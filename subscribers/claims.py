@@ -24,6 +24,9 @@ ACTIVE, COMPLETED, LOST = "active", "completed", "lost"
 #: Those with which a worker may end its claim.
 ENDS = (COMPLETED, FAILED, TIMED_OUT)
 
+#: How many claims are counted at once.
+_MAX_COUNTED = 100_000
+
 #: How many lost claims one transaction looks after.
 _LOST_BATCH = 100
 
@@ -204,6 +207,21 @@ class Claims:
         """Return how many claims are active, counted up to a limit."""
         count: int = self._database.value(SQL["count_active"], (info.id, limit))
         return count
+
+    def newest_token(self) -> int:
+        """Return the token of the newest claim; 0 before the first."""
+        token: int = self._database.value(SQL["newest_token"])
+        return token
+
+    def count_since(self, token: int) -> tuple[int, list[tuple[int, int, int]]]:
+        """Count the claims after a token, or the first 100,000 of them.
+
+        Returns:
+            The last token that was counted; and of each queue its id, how many claims there were
+            and how many of them tried a job again.
+        """
+        upto = min(self.newest_token(), token + _MAX_COUNTED)
+        return upto, self._database.rows(SQL["count_claims_between"], (token, upto))
 
     def get(self, token: int) -> ClaimRecord | None:
         """Return a claim, or None."""

@@ -84,6 +84,11 @@ class Deliveries:
             rows = self._database.rows(SQL["parked"], (agent,))
         return [Parked(*row) for row in rows]
 
+    def count_parked(self) -> int:
+        """Return how many are parked, of all agents."""
+        count: int = self._database.value(SQL["count_parked"])
+        return count
+
     def requeue(self, agent: str, seq: int) -> None:
         """Let a parked message be delivered again, with a new count.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..bus import tracing
 from ..schema import leave_signals
 from .rules import Handle
 
@@ -23,7 +24,8 @@ def run(rules: Rules, handler: Callable[[Message], object]) -> None:
             answer = None
             if isinstance(step, Handle):
                 try:
-                    handler(step.message)
+                    with tracing.handling(step.message, rules.inbox.agent):
+                        handler(step.message)
                 except Exception as error:  # the rules count it, and deliver again or park
                     answer = error
             else:
@@ -52,7 +54,8 @@ async def run_async(rules: Rules, handler: Callable[[Message], Awaitable[object]
         while (step := await thread.next(answer)) is not None:
             answer = None
             try:
-                await handler(step.message)
+                with tracing.handling(step.message, rules.inbox.agent):
+                    await handler(step.message)
             except Exception as error:  # the rules count it, and deliver again or park
                 answer = error
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .errors import JobNotFound, WrongJobState
 from .kept import kept_error
-from .work_statements import SQL
+from .work_statements import SQL, VIEWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ ENDED_BADLY = (FAILED, TIMED_OUT, DEAD)
 
 #: What a queued job waits for: nothing, its time, or others with its key.
 OPEN, TIME, KEY = "open", "time", "key"
+
+#: Among how many of the next in line the one is looked for that has waited longest.
+_NEXT_IN_LINE = 1000
 
 #: How many jobs become due in one transaction.
 _DUE_BATCH = 1000
@@ -293,6 +296,12 @@ class Jobs:
         Those that succeeded or were cancelled are not counted: that would be a walk over all.
         """
         return dict(self._database.rows(SQL["count_jobs"], (info.id,)))
+
+    def oldest_available_ms(self, info: QueueInfo, now_ms: int) -> int | None:
+        """Return since when the job waits that could be claimed for longest; None without one."""
+        values = (info.id, _NEXT_IN_LINE, now_ms)
+        since_ms: int | None = self._database.value(VIEWS["oldest_available"], values)
+        return since_ms
 
 
 def wrong_state(job: Job, act: str) -> WrongJobState:

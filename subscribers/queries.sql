@@ -111,6 +111,9 @@ SELECT agent_id, seq, attempts, error, updated_at_ms FROM deliveries
 SELECT agent_id, seq, attempts, error, updated_at_ms FROM deliveries
  WHERE state = 'parked' ORDER BY agent_id, seq;
 
+-- name: count_parked
+SELECT count(*) FROM deliveries WHERE state = 'parked';
+
 -- loops ---------------------------------------------------------------------------------------
 
 -- name: loops

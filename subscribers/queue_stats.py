@@ -36,9 +36,6 @@ MAX_SAMPLE = 10_000
 #: new attempt is not seen.
 _MAX_WALKED = 100_000
 
-#: Among how many of the next in line the one is looked for that has waited longest.
-_NEXT_IN_LINE = 1000
-
 #: A queue whose work waits longer than this for busy workers needs more of them, in seconds.
 SATURATED_AFTER_S = 60.0
 
@@ -151,8 +148,9 @@ class QueueStats:
         queue.fill()
         database, info = queue.bus.database, queue.info
         now_ms = database.now_ms()
-        counts = Jobs(database).counts(info)
-        since_ms = database.value(VIEWS["oldest_available"], (info.id, _NEXT_IN_LINE, now_ms))
+        jobs = Jobs(database)
+        counts = jobs.counts(info)
+        since_ms = jobs.oldest_available_ms(info, now_ms)
         newest = database.rows(VIEWS["newest_attempts"], (info.id, _MAX_WALKED, MAX_SAMPLE))
         begin_ms = now_ms - round(window_s * 1000)
         ended = [row for row in newest if row[0] != ACTIVE and row[3] >= begin_ms]

@@ -206,6 +206,13 @@ SELECT claimed_at_ms FROM claims
 SELECT count(*) FROM (
   SELECT 1 FROM claims WHERE queue_id = ? AND status = 'active' LIMIT ?);
 
+-- name: newest_token
+SELECT ifnull(max(token), 0) FROM claims;
+
+-- name: count_claims_between
+SELECT queue_id, count(*), sum(attempt > 1) FROM claims
+ WHERE token > ? AND token <= ? GROUP BY queue_id;
+
 -- name: claim
 SELECT {claim} FROM claims JOIN queues ON queues.id = queue_id WHERE token = ?;
 

@@ -12,8 +12,8 @@ import re
 
 import orjson
 
-from ..schema import BUS_DIR_VARIABLE, AckbusError, InvalidInput
-from ..subscribers import TRACE_PARENT, TRACE_STATE, Outcome, child_trace
+from ..schema import BUS_DIR_VARIABLE, TRACE_PARENT, TRACE_STATE, AckbusError, InvalidInput
+from ..subscribers import Outcome, child_trace
 from .process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
 from .stop_switch import StopSwitch
 from .work import Result

@@ -10,8 +10,9 @@ import time
 from functools import partial
 from queue import Empty, SimpleQueue
 
+from ..bus import tracing
 from ..subscribers import Outcome
-from .work import Result, result_of, result_of_error, unless_writing
+from .work import Result, do, result_of, result_of_error, unless_writing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Inline:
         try:
             while waiting and not self._is_stopping() and worked_s <= SHARE_AFTER_S:
                 begun = time.monotonic()
-                result = self._work.do(waiting[-1])
+                result = do(self._work, waiting[-1])
                 self._ended.append((waiting.pop(), result))
                 now = time.monotonic()
                 worked_s += now - begun
@@ -167,7 +168,7 @@ class Threads:
 
     def _do(self, claim: Claim) -> None:
         try:
-            self._ended.put((claim, self._work.do(claim)))
+            self._ended.put((claim, do(self._work, claim)))
         except BaseException as error:  # a handler that wants to end the process: it can't, here
             self._ended.put((claim, result_of_error(error)))
         self._wake()
@@ -245,8 +246,9 @@ class Tasks:
 
         limit = asyncio.timeout(self._timeout_s)
         try:
-            async with limit:
-                return result_of(await self._handler(claim.message))
+            with tracing.handling(claim.message, claim.group):
+                async with limit:
+                    return result_of(await self._handler(claim.message))
         except asyncio.CancelledError as error:
             if self._is_stopping():
                 return Result(None)

@@ -6,6 +6,7 @@ import os
 import traceback
 from dataclasses import dataclass, field, replace
 
+from ..bus import tracing
 from ..schema import ABSENT, AckbusError, Draft
 from ..subscribers import NeverRetry, Outcome, RetryLater
 
@@ -45,6 +46,15 @@ class Result:
     headers: dict[str, object] = field(default_factory=dict)
     drafts: tuple[Draft, ...] = ()
     state_updates: dict[str, Any] | None = None
+
+
+def do(work: Work, claim: Claim) -> Result:
+    """Do the work on a claim, under a span where this process makes spans."""
+    with tracing.handling(claim.message, claim.group):
+        result = work.do(claim)
+        if result.outcome is not None and result.outcome.status != "completed":
+            tracing.mark_failed(result.outcome.error or result.outcome.status)
+        return result
 
 
 class Function:

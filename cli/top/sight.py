@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from ...bus import Bus, Heartbeat
 from ...schema import AckbusError, Message, format_ts
-from ...subscribers import Cursors, Inbox, Queue, Queues, QueueStats
+from ...subscribers import Cursors, Inbox, Queue, Queues, QueueStats, state_of
 from .. import output
-from ..queue_views import duration, rate, state_of
+from ..queue_views import duration, rate
 
 #: Unread messages are counted up to this: a moment's look must cost little.
 _COUNTED = 100

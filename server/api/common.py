@@ -9,8 +9,8 @@ import orjson
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.routing import APIRoute
 
-from ...bus import Bus
-from ...schema import MAX_SEQ, InvalidInput, decode
+from ...bus import Bus, tracing
+from ...schema import MAX_SEQ, TRACE_PARENT, InvalidInput, decode
 from ..access import needs
 from ..principals import Principal, Scope
 from ..problems import documented
@@ -110,3 +110,17 @@ def json_of(value: object, status: int = 200) -> Response:
 def json_array(items: Iterable[bytes]) -> bytes:
     """Return the array of values that are encoded already."""
     return b"[" + b",".join(items) + b"]"
+
+
+def with_trace(
+    headers: Mapping[str, object] | None, request: Request
+) -> Mapping[str, object] | None:
+    """Return the headers of a message with the trace of the request that publishes it.
+
+    A message that names one keeps it. Where this process makes spans, the bus itself stores the
+    one that it is published under, which is a part of the request's.
+    """
+    trace = {} if tracing.is_used() else tracing.given_trace(request.headers)
+    if not trace or TRACE_PARENT in (headers or {}):
+        return headers
+    return {**(headers or {}), **trace}

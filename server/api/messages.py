@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Annotated, Any
 
 import orjson
-from fastapi import Header, Query, Response
+from fastapi import Header, Query, Request, Response
 
 from ...bus import Bus
 from ...schema import Message, NotFound
@@ -37,6 +37,7 @@ from .common import (
     json_response,
     new_router,
     problems,
+    with_trace,
 )
 from .publishing import publish_all
 
@@ -57,6 +58,7 @@ async def publish(
     message: MessageGiven,
     bus: TheBus,
     writer: MessageWriter,
+    request: Request,
     response: Response,
     strict: Strict = False,
     wait_s: WaitS = 0,
@@ -67,7 +69,9 @@ async def publish(
     Where a queue or an inbox that it is for is full, it is refused, also after `wait_s`.
     """
     writer.act_as(message.from_agent)
-    (receipt,) = await publish_all(bus, [message.draft()], strict=strict, wait_s=wait_s)
+    draft = message.draft()
+    draft.headers = with_trace(draft.headers, request)
+    (receipt,) = await publish_all(bus, [draft], strict=strict, wait_s=wait_s)
     if receipt.duplicate:
         response.status_code = 200
     response.headers["Location"] = f"/v1/messages/{receipt.seq}"

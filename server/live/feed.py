@@ -2,8 +2,8 @@
 
 Messages are stored first and sent second: a thread reads what was committed, and hands it to the
 event loop, which keeps the last of it. A client is a cursor. It takes what comes after its cursor
-from here, or, where it is further back, from the log. So nobody has a queue of their own, and a
-slow client costs no memory.
+from here, or, where it is further back, from the log, together with those who are as far. So
+nobody has a queue of their own, and a slow client costs no memory but what it is being sent.
 """
 
 from __future__ import annotations
@@ -12,50 +12,28 @@ import asyncio
 import logging
 import threading
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Iterable
-from functools import partial
+from collections.abc import AsyncGenerator
 from itertools import islice
-from typing import NamedTuple
 
 import anyio
 import anyio.to_thread
 
 from ...bus import RECHECK_S, Bus, Wanted
-from ...schema import AckbusError, Message, start_thread
+from ...schema import AckbusError, start_thread
+from .batches import Batch, Event, cut, joined
+from .history import History
 
 #: How many messages are kept, and how many bytes of them.
-_KEPT, _KEPT_BYTES = 20_000, 8 * 1024 * 1024
-#: How many messages a client gets at once.
-_AT_ONCE = 1000
-#: How many clients read the log at a time.
-_READERS = 4
+_KEPT, _KEPT_BYTES = 8000, 8 * 1024 * 1024
+#: How many messages are read at once, and of how many batches a client gets the beginning.
+_AT_ONCE, _MOST_JOINED = 500, 500
+#: How long the clients are left in peace after they were woken, in seconds. Waking all of them is
+#: most of the work: of many messages a second they get several at once.
+_REST_S = 0.005
 #: How long the feed waits before it asks a bus again that it couldn't read, in seconds.
 _PAUSE_S = 1.0
 
 _log = logging.getLogger("ackbus.server")
-
-
-class Event(NamedTuple):
-    """A message as it is sent.
-
-    Attributes:
-        seq: its place in the log.
-        message: what filters look at.
-        line: its line of `bus.jsonl`; a large payload stays a reference to its blob.
-        sse: the same as a server-sent event.
-    """
-
-    seq: int
-    message: Message
-    line: bytes
-    sse: bytes
-
-    @classmethod
-    def of(cls, message: Message) -> Event:
-        """Return a message, ready to be sent."""
-        line = message.to_line()
-        sse = b"id: %d\nevent: message\ndata: %b\n\n" % (message.seq, line)
-        return cls(message.seq, message, line, sse)
 
 
 class Feed:
@@ -67,17 +45,21 @@ class Feed:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._events: list[Event] = []
-        self._bytes = 0
-        #: The events that are kept are all that come after this seq, up to the next.
+        self._history = History(bus)
+        self._batches: list[Batch] = []
+        self._count = self._bytes = 0
+        #: The batches that are kept have all that comes after this seq, up to the next.
         self._begins_after = self.newest_seq = bus.log.newest_seq()
         self._news = asyncio.Event()
-        self._readers = anyio.CapacityLimiter(_READERS)
         self._loop = asyncio.get_running_loop()
         self._listener = bus.listen()
-        self._taken = threading.Event()
-        self.is_over = False
+        self._taken, self._over = threading.Event(), threading.Event()
         self._thread = start_thread(self._follow, "live feed")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the feed was stopped."""
+        return self._over.is_set()
 
     async def close(self) -> None:
         """End every stream, and stop reading."""
@@ -91,44 +73,44 @@ class Feed:
 
     def stop(self) -> None:
         """End every stream at its next step; may be called twice."""
-        self.is_over = True
+        self._over.set()
         self._taken.set()
         self._listener.wake()
         self._wake()
 
     async def stream(
         self, after_seq: int, wanted: Wanted, *, keep_alive_s: float
-    ) -> AsyncGenerator[list[Event], None]:
+    ) -> AsyncGenerator[Batch, None]:
         """Yield what comes after a seq, in order, each message once, until the feed is stopped.
 
         What is yielded is empty when nothing came for `keep_alive_s` seconds.
         """
+        spoke = self._loop.time()
         while not self.is_over:
-            if after_seq < self._begins_after:
-                events, after_seq = await self._read(after_seq, wanted)
-            else:
-                events, after_seq = self._kept_after(after_seq, wanted)
-            if events:
-                yield events
-            elif after_seq >= self.newest_seq and not await self._wait(after_seq, keep_alive_s):
-                yield []
+            batch = await self._next(after_seq, wanted)
+            after_seq = max(after_seq, batch.upto)
+            if not batch.events:
+                # What others publish wakes it too, and is no sign of life to who wants none of it.
+                left_s = spoke + keep_alive_s - self._loop.time()
+                if after_seq < self.newest_seq or await self._wait(after_seq, left_s):
+                    continue
+            spoke = self._loop.time()
+            yield batch
 
-    def _kept_after(self, after_seq: int, wanted: Wanted) -> tuple[list[Event], int]:
-        start = _index_after(self._events, after_seq)
-        events = self._events[start : start + _AT_ONCE]
-        upto = events[-1].seq if events else max(after_seq, self.newest_seq)
-        return [event for event in events if wanted.fits(event.message)], upto
+    async def _next(self, after_seq: int, wanted: Wanted) -> Batch:
+        """Return some of what comes after a seq; empty when there is nothing yet."""
+        if after_seq >= self._begins_after:
+            return self._kept_after(after_seq).fitting(wanted)
+        if wanted.is_all:
+            return await self._history.after(after_seq, self._begins_after)
+        return await self._history.find(after_seq, wanted, _AT_ONCE)
 
-    async def _read(self, after_seq: int, wanted: Wanted) -> tuple[list[Event], int]:
-        read = partial(self._read_log, after_seq, wanted)
-        return await anyio.to_thread.run_sync(read, limiter=self._readers)
-
-    def _read_log(self, after_seq: int, wanted: Wanted) -> tuple[list[Event], int]:
-        """Return the next events for a client, and how far the log was read for it."""
-        newest = self._bus.log.newest_seq()
-        found = self._bus.log.find(wanted, after_seq=after_seq, upto_seq=newest)
-        events = list(_events(islice(found, _AT_ONCE)))
-        return events, events[-1].seq if len(events) == _AT_ONCE else max(after_seq, newest)
+    def _kept_after(self, after_seq: int) -> Batch:
+        start = bisect_right(self._batches, after_seq, key=lambda batch: batch.upto)
+        if start == len(self._batches):
+            return Batch((), upto=self.newest_seq)
+        first = self._batches[start].after(after_seq)
+        return joined([first, *self._batches[start + 1 : start + _MOST_JOINED]])
 
     async def _wait(self, after_seq: int, timeout_s: float) -> bool:
         """Wait until there is more than a client has; return False when the time is over."""
@@ -144,59 +126,48 @@ class Feed:
         self._news.set()
         self._news = asyncio.Event()
 
-    def _take(self, events: list[Event]) -> None:
+    def _take(self, batches: list[Batch]) -> None:
         """Keep what came, and wake the clients. Runs in the event loop."""
-        self._events += events
-        self._bytes += sum(len(event.line) for event in events)
-        self.newest_seq = events[-1].seq
+        self._batches += batches
+        self._count += sum(len(batch.events) for batch in batches)
+        self._bytes += sum(batch.size for batch in batches)
+        self.newest_seq = batches[-1].upto
         self._forget()
         self._taken.set()
         self._wake()
 
     def _forget(self) -> None:
-        """Let go of the oldest events that are too many, or too long together."""
-        if len(self._events) <= _KEPT and self._bytes <= _KEPT_BYTES:
+        """Let go of the oldest batches that are too many, or too long together."""
+        if self._count <= _KEPT and self._bytes <= _KEPT_BYTES:
             return
         first = 0
-        while len(self._events) - first > _KEPT // 2 or self._bytes > _KEPT_BYTES // 2:
-            self._bytes -= len(self._events[first].line)
+        while self._count > _KEPT // 2 or self._bytes > _KEPT_BYTES // 2:
+            self._count -= len(self._batches[first].events)
+            self._bytes -= self._batches[first].size
             first += 1
-        self._begins_after = self._events[first - 1].seq
-        del self._events[:first]
+        self._begins_after = self._batches[first - 1].upto
+        del self._batches[:first]
 
     def _follow(self) -> None:
         """Read what is committed, and hand it over. Runs in a thread of its own."""
         after = self.newest_seq
         while not self.is_over:
             try:
-                for batch in _batches(_events(self._bus.log.read(after_seq=after))):
-                    after = batch[-1].seq
-                    if not self._hand_over(batch):
+                messages = self._bus.log.read(after_seq=after)
+                while events := [Event(each) for each in islice(messages, _AT_ONCE)]:
+                    after = events[-1].seq
+                    self._hand_over(list(cut(events)))
+                    if self._over.wait(_REST_S):
                         return
             except AckbusError as error:
                 _log.warning("the live feed can't read the bus: %s", error)
-                self._listener.wait(_PAUSE_S)
+                self._over.wait(_PAUSE_S)
             else:
                 self._listener.wait(RECHECK_S)
 
-    def _hand_over(self, events: list[Event]) -> bool:
-        """Give events to the event loop, and wait until it has them; False when all is over."""
+    def _hand_over(self, batches: list[Batch]) -> None:
+        """Give batches to the event loop, and wait until it has them, or all is over."""
         self._taken.clear()
-        self._loop.call_soon_threadsafe(self._take, events)
-        self._taken.wait()
-        return not self.is_over
-
-
-def _events(messages: Iterable[Message]) -> Iterable[Event]:
-    return map(Event.of, messages)
-
-
-def _batches(events: Iterable[Event]) -> Iterable[list[Event]]:
-    rest = iter(events)
-    while batch := list(islice(rest, _AT_ONCE)):
-        yield batch
-
-
-def _index_after(events: list[Event], seq: int) -> int:
-    """Return where the events after a seq begin."""
-    return bisect_right(events, seq, key=lambda event: event.seq)
+        if not self.is_over:
+            self._loop.call_soon_threadsafe(self._take, batches)
+            self._taken.wait()

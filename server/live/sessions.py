@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response, WebSocket
+from fastapi import APIRouter, Path, Request, Response, WebSocket
 from pydantic import Field
 
 from ...bus import Wanted
@@ -12,7 +12,7 @@ from ...schema import Draft, new_id
 from ..api.common import After, MessageReader, MessageWriter, TheBus, new_router, problems
 from ..api.publishing import publish_all
 from ..records import Given, Id, Name, ReceiptRecord
-from .events import STREAM, EventStream, LastEventId, TheFeed, stream_of
+from .events import STREAM, EventStream, LastEventId, stream_of
 from .sockets import After as SocketAfter
 from .sockets import serve_socket
 
@@ -48,9 +48,9 @@ class SaidRecord(ReceiptRecord):
     responses=STREAM | problems(409),
 )
 async def follow_session(
+    request: Request,
     session: SessionId,
     bus: TheBus,
-    feed: TheFeed,
     _: MessageReader,
     after: After = 0,
     last_event_id: LastEventId = None,
@@ -59,7 +59,7 @@ async def follow_session(
 
     It need not have begun: what is said in it first comes first.
     """
-    return stream_of(bus, feed, Wanted(conversation=session), after, last_event_id)
+    return stream_of(request, bus, Wanted(conversation=session), after, last_event_id)
 
 
 @router.post("/sessions/{session:path}/message", status_code=201, responses=problems(409, 413))

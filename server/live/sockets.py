@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any
 
 import anyio
@@ -12,11 +13,10 @@ from ...bus import Bus, Wanted
 from ...schema import MAX_SEQ, AckbusError
 from ..access import allowed
 from ..principals import Scope
+from .batches import Batch
+from .clients import Client, Patience
 from .cursors import begin_after
 from .feed import Feed
-
-#: How long a client may leave what it was sent unread before it is dropped, in seconds.
-STALLED_S = 30.0
 
 # Close codes of RFC 6455, and what they mean here.
 _GOING_AWAY, _POLICY, _TRY_AGAIN_LATER = 1001, 1008, 1013
@@ -49,25 +49,28 @@ async def serve_socket(socket: WebSocket, after: int | None, **filters: Any) -> 
     except AckbusError as error:
         await socket.close(_POLICY, str(error)[:120])
         return
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_cancel_when_gone, socket, tasks.cancel_scope)
-        with suppress(WebSocketDisconnect):  # it went while it was being written to
-            code, reason = await _send_all(socket, begin, wanted)
-            await socket.close(code, reason)
-        tasks.cancel_scope.cancel()
+    with Client(socket, "websocket") as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_when_gone, socket, tasks.cancel_scope)
+            with suppress(WebSocketDisconnect):  # it went while it was being written to
+                await _send_all(socket, client, begin, wanted)
+            tasks.cancel_scope.cancel()
 
 
-async def _send_all(socket: WebSocket, begin: int, wanted: Wanted) -> tuple[int, str]:
-    """Send until the end, and return why it came: a close code, and words."""
+async def _send_all(socket: WebSocket, client: Client, begin: int, wanted: Wanted) -> None:
+    """Send until the end, and say why it came."""
     feed: Feed = socket.app.state.feed
-    async for events in feed.stream(begin, wanted, keep_alive_s=STALLED_S):
-        for event in events:
-            with anyio.move_on_after(STALLED_S) as patience:  # for each: a slow client does read
-                await socket.send_text(event.line.decode())
-            if patience.cancelled_caught:
-                reason = f"nothing was read for {STALLED_S:g} s; go on from your cursor"
-                return _TRY_AGAIN_LATER, reason
-    return _GOING_AWAY, "the server stops; go on from your cursor"
+    patience: Patience = socket.app.state.patience
+    async for batch in feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s):
+        if not await client.gets(batch, partial(_send, socket, batch)):
+            await client.drop(socket.close(_TRY_AGAIN_LATER, client.reason))
+            return
+    await socket.close(_GOING_AWAY, "the server stops; go on from your cursor")
+
+
+async def _send(socket: WebSocket, batch: Batch) -> None:
+    for text in batch.texts:
+        await socket.send_text(text)
 
 
 async def _cancel_when_gone(socket: WebSocket, scope: anyio.CancelScope) -> None:

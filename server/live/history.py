@@ -1,0 +1,74 @@
+"""What clients that are far behind get: the log, read once for those who are about as far."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from functools import partial
+from itertools import islice
+
+import anyio
+import anyio.to_thread
+
+from ...bus import Bus, Wanted
+from .batches import Batch, Event, cut
+
+#: How many messages are read at once. All read from multiples of it, so that those who are about
+#: as far soon ask for the same.
+_BLOCK = 200
+#: How many blocks are kept for the next who asks.
+_KEPT_BLOCKS = 16
+#: How many clients read the log at a time.
+_READERS = 4
+
+
+class History:
+    """The log from a cursor on. Used from the event loop alone.
+
+    Args:
+        bus: whose log.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._blocks: OrderedDict[tuple[int, int], asyncio.Task[list[Batch]]] = OrderedDict()
+        self._readers = anyio.CapacityLimiter(_READERS)
+
+    async def after(self, after_seq: int, upto_seq: int) -> Batch:
+        """Return what comes next after a seq, up to another."""
+        start = after_seq // _BLOCK * _BLOCK
+        key = start, min(upto_seq, start + _BLOCK)
+        task = self._blocks.get(key)
+        if task is None:
+            task = self._blocks[key] = asyncio.create_task(self._read(*key))
+            if len(self._blocks) > _KEPT_BLOCKS:
+                self._blocks.popitem(last=False)
+        try:
+            batches = await asyncio.shield(task)  # others wait for it too
+        except Exception:
+            self._blocks.pop(key, None)
+            raise
+        for batch in batches:
+            if batch.upto > after_seq:
+                return batch.after(after_seq)
+        return Batch((), upto=key[1])
+
+    async def find(self, after_seq: int, wanted: Wanted, count: int) -> Batch:
+        """Return up to so many messages after a seq that are wanted."""
+        find = partial(self._find, after_seq, wanted, count)
+        return await anyio.to_thread.run_sync(find, limiter=self._readers)
+
+    async def _read(self, after_seq: int, upto_seq: int) -> list[Batch]:
+        read = partial(self._read_log, after_seq, upto_seq)
+        return await anyio.to_thread.run_sync(read, limiter=self._readers)
+
+    def _read_log(self, after_seq: int, upto_seq: int) -> list[Batch]:
+        messages = self._bus.log.read(after_seq=after_seq, upto_seq=upto_seq)
+        return list(cut(map(Event, messages)))
+
+    def _find(self, after_seq: int, wanted: Wanted, count: int) -> Batch:
+        newest = self._bus.log.newest_seq()
+        found = self._bus.log.find(wanted, after_seq=after_seq, upto_seq=newest)
+        events = [Event(message) for message in islice(found, count)]
+        upto = events[-1].seq if len(events) == count else max(after_seq, newest)
+        return Batch(events, upto)

@@ -1,0 +1,46 @@
+"""Counting and timing requests."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .counters import Metrics
+
+#: The label of requests that are for no route: what clients make up must not make labels.
+_OTHER = "other"
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+
+
+class Measured:
+    """Counts every HTTP request by its method, route and status, and times it by its route.
+
+    Args:
+        app: what is behind it.
+        metrics: where it is counted.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and see what becomes of it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begin = time.perf_counter()
+
+        async def watched(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._count(scope, message["status"], time.perf_counter() - begin)
+            await send(message)
+
+        await self._app(scope, receive, watched)
+
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", _OTHER)
+        method = scope["method"] if scope["method"] in _METHODS else _OTHER
+        self._metrics.requests.labels(method, route, status).inc()
+        self._metrics.request_seconds.labels(route).observe(seconds)

@@ -1,0 +1,144 @@
+"""What the bus says of itself when it is asked: nothing is counted on the side.
+
+A scrape must cost little however long the log is, and have few labels however many agents and
+queues there are, so every question here has a bound.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ...bus import Bus, Liveness
+from ...export import Position
+from ...subscribers import Claims, Cursors, Deliveries, Jobs, QueueInfo, Queues, count_unread
+
+#: How many agents, and how many queues, have metrics of their own.
+MAX_LABELS = 100
+#: Up to how many messages an inbox is counted.
+MAX_UNREAD = 1000
+
+
+class BusState(Collector):
+    """Asks a bus.
+
+    Args:
+        bus: the bus.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._claims = Claims(bus.database)
+        #: Claims are counted from here on.
+        self._token = self._claims.newest_token()
+        self._claimed: Counter[int] = Counter()
+        self._retried: Counter[int] = Counter()
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield what there is to know now."""
+        newest = self._bus.log.newest_seq()
+        yield _counter("messages", "Messages that were ever published, by anybody.", newest)
+        yield from self._files(newest)
+        yield from self._inboxes()
+        yield from self._queues(newest)
+        yield from self._agents()
+        yield _gauge("leases", "Leases that are held.", len(self._bus.leases.list()))
+
+    def _files(self, newest: int) -> Iterator[Metric]:
+        layout = self._bus.layout
+        behind = newest - Position(self._bus.database).get()
+        yield _gauge("export_behind", "Messages that are not in bus.jsonl yet.", behind)
+        yield _gauge("database_bytes", "The size of bus.db.", _size(layout.database))
+        yield _gauge("wal_bytes", "The size of its WAL.", _size(f"{layout.database}-wal"))
+
+    def _inboxes(self) -> Iterator[Metric]:
+        seen = Cursors(self._bus.database).seen()
+        yield _gauge("inboxes", "Agents that ever acknowledged.", len(seen))
+        unread = GaugeMetricFamily(
+            "ackbus_inbox_unread",
+            f"Messages after an agent's cursor; {MAX_UNREAD:,} stands for more.",
+            labels=["agent"],
+        )
+        latest = sorted(seen, key=lambda agent: seen[agent][1], reverse=True)
+        for agent in latest[:MAX_LABELS]:
+            unread.add_metric([agent], count_unread(self._bus.database, agent, MAX_UNREAD))
+        yield unread
+        parked = Deliveries(self._bus.database).count_parked()
+        yield _gauge("parked", "Messages that failed too often in inboxes.", parked)
+
+    def _queues(self, newest: int) -> Iterator[Metric]:
+        queues = Queues(self._bus).list()
+        yield _gauge("queues", "Queues.", len(queues))
+        shown = queues[:MAX_LABELS]
+        states = GaugeMetricFamily(
+            "ackbus_queue_jobs",
+            "Jobs: open, time and key wait; failed, timed_out and dead ended badly.",
+            labels=["queue", "state"],
+        )
+        behind = GaugeMetricFamily(
+            "ackbus_queue_behind", "Messages that a queue has not looked at.", labels=["queue"]
+        )
+        waits = GaugeMetricFamily(
+            "ackbus_queue_oldest_wait_seconds", "Of jobs that could be claimed.", labels=["queue"]
+        )
+        jobs, now_ms = Jobs(self._bus.database), self._bus.database.now_ms()
+        for queue in shown:
+            for state, count in jobs.counts(queue).items():
+                states.add_metric([queue.name, state], count)
+            behind.add_metric([queue.name], newest - queue.filled_seq)
+            since_ms = jobs.oldest_available_ms(queue, now_ms)
+            waits.add_metric([queue.name], max(0, now_ms - (since_ms or now_ms)) / 1000)
+        yield from (states, behind, waits)
+        yield from self._attempts(shown)
+
+    def _attempts(self, queues: Iterable[QueueInfo]) -> Iterator[Metric]:
+        """Count the claims since the last time."""
+        self._token, counts = self._claims.count_since(self._token)
+        for queue_id, claimed, retried in counts:
+            self._claimed[queue_id] += claimed
+            self._retried[queue_id] += retried
+        claims = CounterMetricFamily(
+            "ackbus_queue_claims", "Claims since the server began.", labels=["queue"]
+        )
+        retries = CounterMetricFamily(
+            "ackbus_queue_retries", "Those that tried a job again.", labels=["queue"]
+        )
+        for queue in queues:
+            claims.add_metric([queue.name], self._claimed[queue.id])
+            retries.add_metric([queue.name], self._retried[queue.id])
+        yield from (claims, retries)
+
+    def _agents(self) -> Iterator[Metric]:
+        beats = sorted(self._bus.heartbeats.list(), key=lambda beat: beat.age_s)
+        by_liveness = Counter(beat.liveness for beat in beats)
+        agents = GaugeMetricFamily(
+            "ackbus_agents", "Agents by what their last beat says.", labels=["liveness"]
+        )
+        for liveness in Liveness:
+            agents.add_metric([liveness], by_liveness[liveness])
+        ages = GaugeMetricFamily(
+            "ackbus_heartbeat_age_seconds", "Since an agent's last beat.", labels=["agent"]
+        )
+        for beat in islice(beats, MAX_LABELS):
+            ages.add_metric([beat.agent], beat.age_s)
+        yield from (agents, ages)
+
+
+def _gauge(name: str, help: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"ackbus_{name}", help, value=value)
+
+
+def _counter(name: str, help: str, value: float) -> Metric:
+    return CounterMetricFamily(f"ackbus_{name}", help, value=value)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0

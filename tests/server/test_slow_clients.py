@@ -1,0 +1,220 @@
+"""Streams to clients that are slow, silent, rude, or many: real sockets, and a short patience."""
+
+import json
+import re
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from ackbus import Bus, Draft
+
+from ..conftest import wait_until
+
+#: A server that is as patient as one needs for a test.
+SERVER = """
+import json, sys
+from ackbus import Bus
+from ackbus.server import Options, Patience, serve
+with Bus.open(sys.argv[1]) as bus:
+    options = Options(port=0, patience=Patience(stalled_s=1.0, keep_alive_s=0.2))
+    serve(bus, options, on_ready=lambda url: print(url, flush=True))
+"""
+#: More than the system buffers for a client, and the server with it.
+MUCH = 4000
+
+
+class Server:
+    """A server process: its URL, and what it writes to stderr."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._errors = directory.parent / "errors"
+        with self._errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", SERVER, directory],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().strip()
+        self.port = int(self.url.rpartition(":")[2])
+
+    @property
+    def errors(self) -> str:
+        return self._errors.read_text("utf-8")
+
+    def metric(self, name: str) -> float:
+        text = httpx.get(f"{self.url}/metrics", timeout=20).text
+        found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
+        return 0.0 if found is None else float(found[1])
+
+    def ask(self, path: str) -> socket.socket:
+        """A client with a small buffer that has asked for a stream, and read nothing."""
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        client.settimeout(20)
+        client.connect(("127.0.0.1", self.port))
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        return client
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    directory = tmp_path_factory.mktemp("slow") / "bus"
+    with Bus.init(directory) as bus:
+        bus.publish_many([Draft("t", f"{n} {'x' * 500}", from_agent="a") for n in range(MUCH)])
+    server = Server(directory)
+    with server.process:
+        yield server
+        server.process.terminate()
+        assert server.process.wait(20) == 0
+
+
+def seqs(text: bytes) -> list[int]:
+    return [int(seq) for seq in re.findall(rb"^id: (\d+)$", text, re.M)]
+
+
+def test_client_that_never_reads_is_dropped_and_can_go_on(server: Server) -> None:
+    """U-25: what it has is whole, and it asks for the rest with the last id."""
+    dropped = server.metric('ackbus_stream_dropped_total{kind="sse"}')
+    with closing(server.ask("/v1/events?after=0")) as client:
+        wait_until(lambda: server.metric('ackbus_stream_dropped_total{kind="sse"}') > dropped)
+        wait_until(lambda: server.metric('ackbus_stream_clients{kind="sse"}') == 0)
+        has = bytearray()
+        while data := client.recv(65536):
+            has += data
+    assert not has.endswith(b"0\r\n\r\n")  # or its stream would seem to have ended well
+    whole = seqs(bytes(has).rpartition(b"\n\n")[0])
+    assert whole == list(range(1, len(whole) + 1))
+    assert 0 < len(whole) < MUCH
+    follow = {"headers": {"Last-Event-ID": str(len(whole))}, "timeout": 20}
+    with httpx.stream("GET", f"{server.url}/v1/events", **follow) as response:
+        rest = b""
+        for chunk in response.iter_raw():
+            rest += chunk
+            if seqs(rest)[-1:] == [MUCH]:
+                break
+    assert seqs(rest) == list(range(len(whole) + 1, MUCH + 1))
+    assert "was not read within 1 s; go on from your cursor" in server.errors
+    assert "ASGI" not in server.errors
+
+
+def test_websocket_that_stalls_is_told_why_it_is_dropped(server: Server) -> None:
+    dropped = server.metric('ackbus_stream_dropped_total{kind="websocket"}')
+    raw = socket.socket()
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+    raw.connect(("127.0.0.1", server.port))
+    url = f"ws://localhost:{server.port}/v1/ws?after=0"
+    found = []
+    with connect(url, sock=raw, max_queue=1, close_timeout=1, ping_interval=None) as client:
+        wait_until(lambda: server.metric('ackbus_stream_dropped_total{kind="websocket"}') > dropped)
+        try:
+            while True:
+                found.append(json.loads(client.recv(timeout=20))["seq"])
+        except ConnectionClosed as closed:
+            last_words = closed.rcvd
+    assert found == list(range(1, len(found) + 1))
+    assert last_words is not None
+    assert last_words.code == 1013
+    assert "go on from your cursor" in last_words.reason
+
+
+def test_client_that_reads_slowly_and_steadily_gets_everything(server: Server) -> None:
+    """It is never close to the end, so it lives from the log."""
+    with closing(server.ask("/v1/events?after=0")) as client, Bus.open(server.directory) as bus:
+        last = bus.log.newest_seq() + 200
+        publisher = threading.Thread(
+            target=lambda: [bus.publish("t", "y" * 500, from_agent="a") for _ in range(200)]
+        )
+        publisher.start()
+        has = bytearray()
+        while f"id: {last}\n".encode() not in has[-100_000:]:
+            has += client.recv(16384)
+            time.sleep(0.002)  # the reading that is slow, not a wait
+        publisher.join()
+    whole = re.sub(rb"\r\n[0-9a-f]+\r\n", b"", bytes(has))
+    assert seqs(whole) == list(range(1, last + 1))
+
+
+def test_quiet_stream_says_that_it_is_alive(server: Server) -> None:
+    with httpx.stream("GET", f"{server.url}/v1/events", timeout=20) as response:
+        lines = (line for line in response.iter_lines() if line.startswith(":"))
+        assert [next(lines), next(lines)] == [": nothing new", ": nothing new"]
+
+
+def test_fifty_clients_get_everything_in_order_from_a_publisher_in_a_hurry(server: Server) -> None:
+    """Issue 7, must reach: the short form of bench/live.py."""
+    with Bus.open(server.directory) as bus, selectors.DefaultSelector() as waiting:
+        first = bus.log.newest_seq() + 1
+        last = first + 2999
+        texts = [bytearray() for _ in range(50)]
+        for text in texts:
+            client = server.ask(f"/v1/events?after={first - 1}")
+            waiting.register(client, selectors.EVENT_READ, text)
+
+        def publish() -> None:
+            for _ in range(30):
+                bus.publish_many([Draft("t", n, from_agent="a") for n in range(100)])
+
+        publisher = threading.Thread(target=publish)
+        publisher.start()
+        while waiting.get_map():
+            for key, _ in waiting.select(20):
+                key.data.extend(key.fileobj.recv(65536))  # type: ignore[union-attr]
+                if f"id: {last}\n".encode() in key.data[-80_000:]:
+                    waiting.unregister(key.fileobj)
+                    key.fileobj.close()  # type: ignore[union-attr]
+        publisher.join()
+    for text in texts:
+        whole = re.sub(rb"\r\n[0-9a-f]+\r\n", b"", bytes(text))
+        assert seqs(whole) == list(range(first, last + 1))
+
+
+def test_nothing_is_left_of_clients_that_come_and_go(server: Server) -> None:
+    clients = 'ackbus_stream_clients{kind="sse"}'
+    server.metric(clients)
+    before = server.metric("process_open_fds")
+    for _ in range(3):
+        came = [server.ask("/v1/events") for _ in range(60)]
+        wait_until(lambda: server.metric(clients) == 60)
+        for client in came:
+            client.close()
+        wait_until(lambda: server.metric(clients) == 0)
+    # Threads that answer requests may have opened the bus meanwhile.
+    wait_until(lambda: server.metric("process_open_fds") < before + 60)
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [b"\xff" * 64, b"GET / HTTP/1.1\r\n\r\n", b"\x81\xfe\xff\xff" + bytes(70_000)],
+    ids=["no frame", "http", "too long"],
+)
+def test_websocket_that_sends_rubbish_ends_and_nothing_else(server: Server, rubbish: bytes) -> None:
+    clients = 'ackbus_stream_clients{kind="websocket"}'
+    with Bus.open(server.directory) as bus:
+        newest = bus.log.newest_seq()
+        with closing(socket.create_connection(("127.0.0.1", server.port), 20)) as client:
+            client.sendall(
+                b"GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+                b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+            )
+            assert client.recv(65536).startswith(b"HTTP/1.1 101 ")
+            wait_until(lambda: server.metric(clients) == 1)
+            client.sendall(rubbish)
+            wait_until(lambda: server.metric(clients) == 0)
+        assert bus.log.newest_seq() == newest
+    assert httpx.get(f"{server.url}/healthz").json()["ok"]
+    assert "Traceback" not in server.errors
