@@ -148,8 +148,8 @@ def test_client_that_is_ahead_of_the_feed_lets_it_catch_up(bus: Bus) -> None:
         feed = Feed(bus)
         try:
             seq = bus.publish("t", from_agent="a").seq
-            async for events in feed.stream(seq, Wanted(), keep_alive_s=10):
-                return events[0].seq
+            async for batch in feed.stream(seq, Wanted(), keep_alive_s=10):
+                return batch.events[0].seq
             return 0
         finally:
             await feed.close()

@@ -154,6 +154,26 @@ def test_quiet_stream_says_that_it_is_alive(server: Server) -> None:
         assert [next(lines), next(lines)] == [": nothing new", ": nothing new"]
 
 
+def test_stream_that_wants_none_of_what_comes_says_that_it_is_alive(server: Server) -> None:
+    """What others publish keeps nobody's connection open but theirs."""
+    is_over = threading.Event()
+
+    def publish() -> None:
+        with Bus.open(server.directory) as bus:
+            while not is_over.wait(0.02):
+                bus.publish("other", from_agent="a")
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    try:
+        with httpx.stream("GET", f"{server.url}/v1/events?type=none", timeout=20) as response:
+            lines = (line for line in response.iter_lines() if line.startswith(":"))
+            assert [next(lines), next(lines)] == [": nothing new", ": nothing new"]
+    finally:
+        is_over.set()
+        publisher.join()
+
+
 def test_fifty_clients_get_everything_in_order_from_a_publisher_in_a_hurry(server: Server) -> None:
     """Issue 7, must reach: the short form of bench/live.py."""
     with Bus.open(server.directory) as bus, selectors.DefaultSelector() as waiting:

@@ -1,57 +1,15 @@
-"""Clients of WebSocket streams that are slow, that stall, and that go."""
+"""Clients of WebSocket streams that go."""
 
-import asyncio
 import json
 import socket
 import struct
 import subprocess
-from collections.abc import AsyncIterator
-from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
-
 from ackbus import Bus, Draft
-from ackbus.bus import Wanted
 
 from .conftest import BUS
-
-# Not by `import … as`: in the room the name of the module is that of its router.
-sockets = import_module("ackbus.server.live.sockets")
-
-
-def sent_to_a_client(monkeypatch: pytest.MonkeyPatch, *takes_s: float) -> tuple[int, int]:
-    """Sends a batch to a client that takes so long for each; returns how many went, and the code.
-
-    It may leave what it was sent unread for 0.2 s.
-    """
-    monkeypatch.setattr(sockets, "STALLED_S", 0.2)
-    waits, sent = iter(takes_s), 0
-
-    async def send_text(_: str) -> None:
-        nonlocal sent
-        await asyncio.sleep(next(waits))
-        sent += 1
-
-    async def stream(*_: Any, **__: Any) -> AsyncIterator[list[Any]]:
-        yield [SimpleNamespace(line=b"{}")] * len(takes_s)
-
-    feed = SimpleNamespace(stream=stream)
-    app = SimpleNamespace(state=SimpleNamespace(feed=feed))
-    client = SimpleNamespace(send_text=send_text, app=app)
-    code, _ = asyncio.run(sockets._send_all(client, 0, Wanted()))
-    return sent, code
-
-
-def test_client_that_is_slow_and_reads_gets_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sent_to_a_client(monkeypatch, *[0.05] * 8) == (8, 1001)
-
-
-def test_client_that_stalls_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sent_to_a_client(monkeypatch, 0, 60, 0) == (1, 1013)
 
 
 def test_client_that_goes_while_it_is_written_to_is_no_error(

@@ -1,5 +1,6 @@
 """Tokens: who is let in, for what, and as whom."""
 
+from collections import deque
 from collections.abc import Callable
 
 import httpx
@@ -87,6 +88,24 @@ def test_streams_need_a_token_too(client: httpx.Client, tokens: Tokens) -> None:
     url = str(client.base_url).replace("http", "ws") + "/v1/ws"
     with connect(url) as socket, pytest.raises(ConnectionClosedError, match="show a token"):
         socket.recv()
+
+
+def test_stream_ends_with_its_token(client: httpx.Client, tokens: Tokens, bus: Bus) -> None:
+    token, _ = tokens.create("r", [RO]), tokens.create("other", [RO])
+    url = str(client.base_url).replace("http", "ws") + "/v1/ws"
+    with (
+        client.stream("GET", "/v1/events", headers=bearer(token)) as response,
+        connect(url, additional_headers=bearer(token)) as socket,
+    ):
+        tokens.remove("r")
+        said = []
+        for line in response.iter_lines():
+            said.append(line)
+            if line == "" or line.startswith("data"):  # one for each that came, until it ends
+                bus.publish("t", from_agent="a")
+        assert ": dropped: the token is good no longer" in said
+        with pytest.raises(ConnectionClosedError, match="good no longer"):
+            deque(socket, maxlen=0)
 
 
 def test_tools_of_agents_need_a_token_too(client: httpx.Client, tokens: Tokens) -> None:
