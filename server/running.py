@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import warnings
@@ -29,7 +30,7 @@ DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
 
 #: How long requests that run may take to end when the server stops, in seconds.
-_LAST_S = 5
+_LAST_S = 3
 
 #: What the system buffers for a client that reads slowly, in bytes; left alone, it takes megabytes.
 _SENT_BYTES = 128 * 1024
@@ -110,7 +111,7 @@ def _config(app: FastAPI, patience: Patience) -> uvicorn.Config:
         app,
         log_level="warning",
         server_header=False,
-        timeout_graceful_shutdown=_LAST_S,
+        timeout_graceful_shutdown=_LAST_S + 1,
         ws_max_size=_HEARD_BYTES,
         ws_per_message_deflate=False,  # compressing for each client would be most of the work
         ws_ping_interval=patience.keep_alive_s,
@@ -139,6 +140,17 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
         self._on_stop()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Before uvicorn cancels what still runs, loudly: a client that reads nothing keeps its
+        # stream from ending.
+        asyncio.get_running_loop().call_later(_LAST_S, self._hang_up_all)
+        await super().shutdown(sockets)
+
+    def _hang_up_all(self) -> None:
+        for connection in tuple(self.server_state.connections):
+            if connection.transport:
+                connection.transport.abort()
 
     def hang_up(self, client: tuple[str, int] | None) -> None:
         """End the connection of a client at once, whatever it was still to read."""

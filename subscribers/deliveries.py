@@ -84,9 +84,9 @@ class Deliveries:
             rows = self._database.rows(SQL["parked"], (agent,))
         return [Parked(*row) for row in rows]
 
-    def count_parked(self) -> int:
-        """Return how many are parked, of all agents."""
-        count: int = self._database.value(SQL["count_parked"])
+    def count_parked(self, limit: int) -> int:
+        """Return how many are parked, of all agents, counted up to a limit."""
+        count: int = self._database.value(SQL["count_parked"], (limit,))
         return count
 
     def requeue(self, agent: str, seq: int) -> None:

@@ -112,7 +112,8 @@ SELECT agent_id, seq, attempts, error, updated_at_ms FROM deliveries
  WHERE state = 'parked' ORDER BY agent_id, seq;
 
 -- name: count_parked
-SELECT count(*) FROM deliveries WHERE state = 'parked';
+-- Counted up to a limit.
+SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE state = 'parked' LIMIT ?);
 
 -- loops ---------------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ from ...subscribers import Claims, Cursors, Deliveries, Jobs, QueueInfo, Queues,
 MAX_LABELS = 100
 #: Up to how many messages an inbox is counted.
 MAX_UNREAD = 1000
+#: Up to how many parked messages are counted.
+MAX_PARKED = 100_000
 
 
 class BusState(Collector):
@@ -68,7 +70,7 @@ class BusState(Collector):
         for agent in latest[:MAX_LABELS]:
             unread.add_metric([agent], count_unread(self._bus.database, agent, MAX_UNREAD))
         yield unread
-        parked = Deliveries(self._bus.database).count_parked()
+        parked = Deliveries(self._bus.database).count_parked(MAX_PARKED)
         yield _gauge("parked", "Messages that failed too often in inboxes.", parked)
 
     def _queues(self, newest: int) -> Iterator[Metric]:

@@ -31,6 +31,7 @@ from ackbus.export import Archiver, back_up
 from ackbus.export.repair.segment_file import read_segment
 from ackbus.schema import checks_of_file, examine
 from ackbus.subscribers import (
+    Claims,
     Deliveries,
     Jobs,
     Notices,
@@ -103,6 +104,7 @@ def use_inboxes(bus: Bus) -> None:
     inbox.fail(third, "why")
     Inbox(bus, "agent-2").poll(type="note")
     deliveries.parked()
+    deliveries.count_parked(10)
     inbox.requeue(third.seq)
     inbox.poll()
     inbox.attempts(third)
@@ -208,6 +210,7 @@ def _finish(queue: Queue, count: int) -> None:
 
 
 def _look_at_jobs(bus: Bus, queue: Queue) -> None:
+    Claims(queue.bus.database).count_since(0)
     bus.publish_many(map(_message, range(MESSAGES, MESSAGES + 40)))
     (claim,) = queue.claim("worker")
     for states in ([], ["queued"], ["queued", "running"], ["dead"], ["succeeded"]):

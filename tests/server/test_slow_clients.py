@@ -27,7 +27,7 @@ import json, sys
 from ackbus import Bus
 from ackbus.server import Options, Patience, serve
 with Bus.open(sys.argv[1]) as bus:
-    options = Options(port=0, patience=Patience(stalled_s=1.0, keep_alive_s=0.2))
+    options = Options(port=0, patience=Patience(stalled_s=float(sys.argv[2]), keep_alive_s=0.2))
     serve(bus, options, on_ready=lambda url: print(url, flush=True))
 """
 #: More than the system buffers for a client, and the server with it.
@@ -37,12 +37,12 @@ MUCH = 4000
 class Server:
     """A server process: its URL, and what it writes to stderr."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, stalled_s: float = 1.0) -> None:
         self.directory = directory
         self._errors = directory.parent / "errors"
         with self._errors.open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", SERVER, directory],
+                [sys.executable, "-c", SERVER, directory, str(stalled_s)],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -146,6 +146,17 @@ def test_client_that_reads_slowly_and_steadily_gets_everything(server: Server) -
         publisher.join()
     whole = re.sub(rb"\r\n[0-9a-f]+\r\n", b"", bytes(has))
     assert seqs(whole) == list(range(1, last + 1))
+
+
+def test_server_stops_in_peace_though_a_client_reads_nothing(tmp_path: Path) -> None:
+    with Bus.init(tmp_path / "bus") as bus:
+        bus.publish_many([Draft("t", "x" * 500, from_agent="a") for _ in range(MUCH)])
+    server = Server(tmp_path / "bus", stalled_s=60.0)
+    with server.process, closing(server.ask("/v1/events?after=0")):
+        wait_until(lambda: server.metric('ackbus_stream_events_total{kind="sse"}') > 0)
+        server.process.terminate()
+        assert server.process.wait(20) == 0
+    assert server.errors == ""
 
 
 def test_quiet_stream_says_that_it_is_alive(server: Server) -> None:

@@ -309,6 +309,7 @@ def test_command_is_told_about_its_job(bus: Bus, bus_dir: Path) -> None:
     message = bus.get(1)
     assert message is not None
     told = {key: value for key, value in variables(bus, 1).items() if key.startswith("BUS_")}
+    told.pop("BUS_KEYS_DIR")  # what the tests set for themselves
     assert told == {
         "BUS_DIR": str(bus_dir),
         "BUS_AGENT": "smiths",
