@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from contextlib import suppress
 from itertools import islice
 
@@ -137,10 +138,27 @@ class Log:
         seq: int | None = self._database.value(SQL["newest_seq"])
         return seq or 0
 
-    def newest(self, count: int, *, type: str | None = None) -> list[Message]:
-        """Return the newest `count` messages that fit a type pattern, oldest of them first."""
-        wanted = Wanted(type)
-        spans = list(self._catalog.spans(0, self.newest_seq(), wanted.pattern, None, None))
+    def newest(
+        self,
+        count: int,
+        *,
+        before_seq: int | None = None,
+        type: str | None = None,
+        conversation: str | None = None,
+        agent: str | None = None,
+    ) -> list[Message]:
+        """Return the newest `count` messages that fit every filter, oldest of them first.
+
+        Args:
+            count: how many at most.
+            before_seq: only messages below this seq; None: from the end of the log.
+            type, conversation, agent: as for `read`.
+        """
+        wanted = Wanted(type, conversation, agent)
+        last = self.newest_seq() if before_seq is None else min(before_seq - 1, self.newest_seq())
+        if conversation is not None:  # an index has them; it is shorter than the log
+            return list(deque(self.find(wanted, upto_seq=last), maxlen=count))
+        spans = list(self._catalog.spans(0, last, wanted.pattern, None, None))
         found = (
             message
             for start, end in reversed(spans)

@@ -10,7 +10,7 @@ import orjson
 from fastapi import Header, Query, Request, Response
 
 from ...bus import Bus
-from ...schema import Message, NotFound
+from ...schema import MAX_SEQ, Message, NotFound
 from ..records import (
     FoundList,
     MessageGiven,
@@ -43,6 +43,9 @@ from .publishing import publish_all
 
 router = new_router("messages")
 
+Before = Annotated[
+    int | None, Query(ge=1, le=MAX_SEQ, description="Only what comes before this seq.")
+]
 Strict = Annotated[bool, Query(description="Refuse a recipient that was never seen.")]
 
 
@@ -138,10 +141,19 @@ def page_of(bus: Bus, after: int, limit: int, **filters: Any) -> Response:
 
 @router.get("/newest", response_model=MessageList, responses=problems())
 def newest_messages(
-    bus: TheBus, _: MessageReader, limit: Limit = PAGE, type: OfType = None
+    bus: TheBus,
+    _: MessageReader,
+    before: Before = None,
+    limit: Limit = PAGE,
+    type: OfType = None,
+    agent: OfAgent = None,
+    conversation: OfConversation = None,
 ) -> Response:
-    """Read the newest messages, the oldest of them first."""
-    return json_response(b'{"messages":%b}' % _lines(bus.log.newest(limit, type=type)))
+    """Read the newest messages, or the newest before a seq; the oldest of them come first."""
+    found = bus.log.newest(
+        limit, before_seq=before, type=type, agent=agent, conversation=conversation
+    )
+    return json_response(b'{"messages":%b}' % _lines(found))
 
 
 def _lines(messages: list[Message]) -> bytes:

@@ -102,6 +102,22 @@ def test_newest_of_a_type_are_found_from_the_end(bus: Bus) -> None:
     assert [message.seq for message in bus.log.newest(2)] == [5120, 5121]
 
 
+def test_newest_before_a_seq_are_found_by_every_filter(bus: Bus) -> None:
+    """The page goes back through the log so."""
+    (root,) = bus.publish_many([Draft("task.request", from_agent="coder")])
+    for n in range(300):
+        bus.publish("noise", {"n": n}, from_agent="bob")
+    answer = Draft("task.done", from_agent="coder", correlation_id=root.id)
+    (answered,) = bus.publish_many([answer])
+    newest = bus.log.newest
+    assert [message.seq for message in newest(2, before_seq=301)] == [299, 300]
+    assert [message.seq for message in newest(9, agent="coder")] == [1, answered.seq]
+    assert [message.seq for message in newest(9, agent="coder", before_seq=answered.seq)] == [1]
+    assert [message.seq for message in newest(1, conversation=root.id)] == [answered.seq]
+    assert [message.seq for message in newest(9, type="task.>", before_seq=300)] == [1]
+    assert newest(9, before_seq=1) == []
+
+
 def test_status_is_beats_from_the_table_and_changes_from_the_log(bus: Bus) -> None:
     """X-38, X-39: beats are rows, so they add no message however many there are."""
     for _ in range(20):
