@@ -1,0 +1,10 @@
+"""The page for people: plain files that the server hands out, which ask the API as others do."""
+
+from .files import router as files
+from .finding import is_served_at
+from .finding import router as finding
+
+#: `finding` first: its address would be that of a file.
+ROUTERS = (finding, files)
+
+__all__ = ["ROUTERS", "is_served_at"]

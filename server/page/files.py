@@ -1,0 +1,92 @@
+"""The files of the page, and what a browser is told to refuse.
+
+All that the page shows was written by agents, so a browser may run, style and load nothing but
+these files, and may make no markup out of text. The files hold no data: who has no token sees an
+empty page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Response
+
+from ...schema import NotFound
+
+_ROOT = Path(__file__).with_name("static")
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+#: What the browser is held to; the last two make it refuse to read markup from a text.
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "form-action 'self'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",  # a browser asks each time, so a new version is seen at once
+}
+
+router = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True)
+class _File:
+    body: bytes
+    media_type: str
+    tag: str
+
+
+def _read(path: Path) -> _File:
+    body = path.read_bytes()
+    return _File(body, _TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+#: The files by name. What is not among them can't be asked for, whatever its name looks like.
+_FILES = {
+    path.relative_to(_ROOT).as_posix(): _read(path)
+    for path in _ROOT.rglob("*")
+    if path.suffix in _TYPES
+}
+
+IfNoneMatch = Annotated[str | None, Header()]
+
+
+@router.get("/")
+async def page(if_none_match: IfNoneMatch = None) -> Response:
+    """Hand out the page."""
+    return await page_file("index.html", if_none_match)
+
+
+@router.get("/page/{name:path}")
+async def page_file(name: str, if_none_match: IfNoneMatch = None) -> Response:
+    """Hand out a file of the page."""
+    file = _FILES.get(name)
+    if file is None:
+        raise NotFound(f"the page has no file {name[:80]!a}")
+    headers = _HEADERS | {"ETag": file.tag}
+    if if_none_match == file.tag:
+        return Response(status_code=304, headers=headers)
+    return Response(file.body, headers=headers, media_type=file.media_type)

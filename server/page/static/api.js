@@ -1,0 +1,65 @@
+// Asking the server. An error is a Problem with the words of the server.
+
+import { keepToken, token } from "./token.js";
+import { askForToken } from "./token-dialog.js";
+
+export class Problem extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+/** Asks, with the token if there is one; when one is needed, asks the person for it and again. */
+export async function request(path, options = {}) {
+  for (;;) {
+    const shown = token();
+    const headers = { ...options.headers };
+    if (shown) headers.Authorization = `Bearer ${shown}`;
+    const response = await fetch(path, { ...options, headers, cache: "no-store" });
+    if (response.ok) return response;
+    const detail = await detailOf(response);
+    if (response.status !== 401) throw new Problem(response.status, detail);
+    // Another request may have asked for it meanwhile.
+    if (token() === shown) {
+      keepToken(null);
+      await askForToken(shown ? detail : null);
+    }
+  }
+}
+
+async function detailOf(response) {
+  try {
+    return (await response.json()).detail ?? response.statusText;
+  } catch {
+    return `the server answered ${response.status}`;
+  }
+}
+
+/** The JSON at a path; parameters that are empty are left out. */
+export async function get(path, parameters = {}, options = {}) {
+  return (await request(path + query(parameters), options)).json();
+}
+
+/** Sends JSON, and returns the JSON of the answer, if it has any. */
+export async function post(path, body) {
+  const response = await request(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  return response.status === 204 ? null : response.json();
+}
+
+function query(parameters) {
+  const parts = new URLSearchParams();
+  for (const [key, value] of Object.entries(parameters)) {
+    for (const each of [value].flat()) if (each != null && each !== "") parts.append(key, each);
+  }
+  return parts.size ? `?${parts}` : "";
+}
+
+/** A name as a part of a path. Its slashes stay: names of agents and queues may have some. */
+export function inPath(name) {
+  return encodeURIComponent(name).replaceAll("%2F", "/");
+}

@@ -1,0 +1,91 @@
+// What the page asks the API for, in one place.
+
+import { get, inPath, post, request } from "./api.js";
+
+/** The newest messages that fit, or the newest before a seq; the oldest of them first. */
+export async function newest(parameters) {
+  return (await get("/v1/newest", parameters)).messages;
+}
+
+/** One message with its payload, by seq or id. */
+export function message(key) {
+  return get(`/v1/messages/${inPath(String(key))}`);
+}
+
+/** What a search finds, what fits best first: { message, snippet, marks } each. */
+export async function search(parameters) {
+  return (await get("/v1/search", parameters)).found;
+}
+
+export function publish(draft) {
+  return post("/v1/messages", draft);
+}
+
+/** The bytes of a blob. */
+export async function blob(ref) {
+  return (await request(`/v1/blobs/${inPath(ref)}`)).blob();
+}
+
+export async function agents() {
+  return (await get("/v1/agents")).agents;
+}
+
+export async function inboxes() {
+  return (await get("/v1/inboxes")).inboxes;
+}
+
+export async function inbox(agent, limit) {
+  return get(`/v1/inboxes/${inPath(agent)}`, { limit });
+}
+
+export async function parked(agent) {
+  return (await get("/v1/parked", { agent })).parked;
+}
+
+export function requeueParked(agent, seqs) {
+  return post(`/v1/inboxes/${inPath(agent)}/parked/requeue`, { seqs });
+}
+
+export function dropParked(agent, seqs) {
+  return post(`/v1/inboxes/${inPath(agent)}/parked/drop`, { seqs });
+}
+
+/** The queues, with how they did in the last so many seconds. */
+export async function queues(window_s) {
+  return (await get("/v1/queues", { window_s })).queues;
+}
+
+export function queue(name, window_s) {
+  return get(`/v1/queues/${inPath(name)}`, { window_s });
+}
+
+export async function jobs(queue, parameters) {
+  return (await get("/v1/jobs", { queue, ...parameters })).jobs;
+}
+
+/** One job with its message and every attempt at it. */
+export function job(queue, seq) {
+  return get(`/v1/queues/${inPath(queue)}/jobs/${seq}`);
+}
+
+export async function retryJob(queue, seq) {
+  return post(`/v1/queues/${inPath(queue)}/jobs/${seq}/retry`, {});
+}
+
+/** Lets dead letters be tried again: all that are named, or none. */
+export function requeueDead(queue, seqs) {
+  return post(`/v1/dead-letters/${inPath(queue)}/requeue`, { seqs });
+}
+
+/** Gives dead letters up: all that are named, or none. */
+export function dropDead(queue, seqs) {
+  return post(`/v1/dead-letters/${inPath(queue)}/drop`, { seqs });
+}
+
+export async function leases() {
+  return (await get("/v1/leases")).leases;
+}
+
+export async function reservations() {
+  return (await get("/v1/reservations")).reservations;
+}

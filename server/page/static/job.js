@@ -1,0 +1,48 @@
+// One job in full: its message, and every attempt at it.
+
+import { until } from "./ages.js";
+import { h } from "./dom.js";
+import { clock, conversationOf, duration, moment, visible } from "./format.js";
+import { jsonView } from "./json-view.js";
+import { address } from "./route.js";
+
+const KINDS = { completed: ".good", failed: ".bad", timed_out: ".warn", lost: ".warn" };
+
+/** A panel that shows a job. */
+export function jobPanel(job, onClose) {
+  const { message } = job;
+  return h("section.detail", { "aria-label": `Job ${job.seq}` },
+    h("header", {}, h("h2", {}, `Job ${job.seq}`),
+      h("button.quiet", { type: "button", onclick: onClose, "aria-label": "Close" }, "✕")),
+    h("dl.facts", {},
+      fact("state", job.state), fact("type", message.type), fact("queue", job.queue),
+      fact("attempt", `${job.attempt} of ${job.max_attempts}`),
+      fact("created", moment(job.created_at)),
+      job.ended_at ? fact("ended", moment(job.ended_at)) : null,
+      job.error ? fact("error", job.error) : null),
+    h("div.actions", {}, h("a", { href: address("conversation", conversationOf(message)) }, "Conversation")),
+    h("h3", {}, "Attempts"),
+    job.attempts.length ? job.attempts.map(attemptOf) : h("p.muted", {}, "None yet."),
+    h("h3", {}, "Payload"),
+    message.payload === undefined ? h("p.muted", {}, message.payload_error ?? "none") : jsonView(message.payload));
+}
+
+function fact(name, value) {
+  return [h("dt", {}, name), h("dd", {}, value)];
+}
+
+function attemptOf(claim) {
+  const took = claim.ended_at
+    ? ["took ", duration(new Date(claim.ended_at) - new Date(claim.claimed_at))]
+    : ["its lease ends in ", until(claim.lease_until)];
+  const outputs = [["stderr", claim.stderr], ["result", claim.result]].filter(([, text]) => text);
+  return h("section.attempt", { "aria-label": `Attempt ${claim.attempt}` },
+    h("div.actions", {},
+      h("b", {}, claim.attempt),
+      h(`span.tag${KINDS[claim.status] ?? ""}`, {}, claim.status),
+      h("span", {}, claim.instance),
+      h("span.muted", {}, clock(claim.claimed_at), ", ", took),
+      claim.exit_code == null ? null : h("span.muted", {}, `exit ${claim.exit_code}`)),
+    claim.error ? h("p.bad", {}, visible(claim.error)) : null,
+    outputs.map(([name, text]) => [h("h3", {}, name), h("pre.payload", { tabindex: 0 }, visible(text))]));
+}

@@ -1,0 +1,37 @@
+// Doing something again and again while the page can be seen: for what no stream tells of.
+
+import { tellProblem } from "./notice.js";
+
+const EVERY_MS = 2000;
+
+/**
+ * Does something at once and then every two seconds, one at a time.
+ * @param {() => Promise<void>} act - asks, and shows the answer
+ * @returns {{ soon: () => void, stop: () => void }} does it soon; ends it
+ */
+export function repeat(act) {
+  let timer = 0;
+  let isOver = false;
+  let isRunning = false;
+  let told = null;
+  const run = async () => {
+    clearTimeout(timer);
+    if (isOver || isRunning) return;
+    isRunning = true;
+    if (!document.hidden) await once();
+    isRunning = false;
+    if (!isOver) timer = setTimeout(run, EVERY_MS);
+  };
+  const once = async () => {
+    try {
+      await act();
+      told = null;
+    } catch (error) {
+      // That there is no connection is said in the bar; the same trouble is told one time.
+      if (!isOver && error.status && error.message !== told) tellProblem(error);
+      told = error.message;
+    }
+  };
+  run();
+  return { soon: run, stop: () => ((isOver = true), clearTimeout(timer)) };
+}

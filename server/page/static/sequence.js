@@ -1,0 +1,96 @@
+// A conversation as a sequence diagram: a line for each agent, an arrow for each message.
+
+import { h, hue, s } from "./dom.js";
+import { clock } from "./format.js";
+
+const LEFT = 92;
+// Where there is little room, times have no seconds.
+const NARROW = 500;
+const NARROW_LEFT = 50;
+const STEP = 40;
+const HEAD = 36;
+const LEAST_COLUMN = 104;
+const RIGHT = 8;
+// About how wide a letter is.
+const LETTER = 6.9;
+const BOLD_LETTER = 7.8;
+const EVERYONE = "everyone";
+
+/**
+ * Draws messages.
+ * @param {object[]} messages - in order
+ * @param {object} options - `width`: the room there is; `selected`: a seq; `onSelect(message)`
+ * @returns {Node[]} the names, and below them the steps
+ */
+export function sequence(messages, { width, selected, onSelect }) {
+  const names = participants(messages);
+  const isNarrow = width < NARROW;
+  const left = isNarrow ? NARROW_LEFT : LEFT;
+  const column = Math.max(LEAST_COLUMN, (width - left - RIGHT) / Math.max(names.length, 1));
+  const whole = Math.floor(left + column * names.length + RIGHT);
+  const x = new Map(names.map((name, at) => [name, left + column * (at + 0.5)]));
+  const height = messages.length * STEP + 12;
+  const size = (tall) => ({ width: whole, height: tall, viewBox: `0 0 ${whole} ${tall}` });
+  const heads = s("svg", { ...size(HEAD), "aria-hidden": "true" }, names.map((name) => head(name, x.get(name), column)));
+  const lives = names.map((name) => s("line.life", { x1: x.get(name), x2: x.get(name), y1: 0, y2: height }));
+  const steps = messages.map((message, at) =>
+    step(message, at, { x, column, whole, isNarrow, isSelected: message.seq === selected, onSelect }));
+  const label = `Sequence diagram: ${messages.length} messages between ${names.join(", ")}`;
+  const body = s("svg", { ...size(height), role: "listbox", "aria-label": label }, lives, steps);
+  return [h("div.heads", {}, heads), body];
+}
+
+function participants(messages) {
+  const names = new Set();
+  for (const { from, to } of messages) names.add(from).add(to ?? EVERYONE);
+  if (names.delete(EVERYONE)) names.add(EVERYONE);
+  return [...names];
+}
+
+function head(name, x, column) {
+  const room = Math.floor((column - 30) / BOLD_LETTER);
+  const left = x - Math.min(name.length, room) * BOLD_LETTER / 2;
+  const dot = hue(s("circle.head-dot", { cx: left - 9, cy: 18, r: 4 }), name);
+  return s("g", {}, dot, s("text.head", { x, y: 22, "text-anchor": "middle" }, shortened(name, room), s("title", {}, name)));
+}
+
+function step(message, at, { x, column, whole, isNarrow, isSelected, onSelect }) {
+  const y = at * STEP + 26;
+  const from = x.get(message.from);
+  const to = x.get(message.to ?? EVERYONE);
+  const classes = /(^|\.)(failed|error|dead)$/.test(message.type) ? ".failed" : "";
+  const words = `${message.seq}: ${message.from} to ${message.to ?? EVERYONE}, ${message.type}`;
+  return s(`g.step${classes}`, {
+    role: "option", "data-seq": message.seq, "aria-selected": isSelected, "aria-label": words,
+    onclick: () => onSelect(message),
+  },
+  s("rect.hit", { x: 0, y: at * STEP + 4, width: whole, height: STEP }),
+  s("text.stamp", { x: isNarrow ? 8 : 14, y: y + 4 }, clock(message.ts).slice(0, isNarrow ? 5 : 12)),
+  from === to ? loop(from, y) : arrow(from, to, y, message.in_reply_to),
+  label(message.type, from, to, y, column));
+}
+
+function arrow(from, to, y, isReply) {
+  const way = Math.sign(to - from);
+  return [
+    s("line.arrow", { x1: from, x2: to - way * 7, y1: y, y2: y, "stroke-dasharray": isReply ? "5 3" : null }),
+    s("path.tip", { d: `M${to},${y}l${-way * 8},-4v8z` }),
+  ];
+}
+
+function loop(x, y) {
+  return [
+    s("path.arrow", { d: `M${x},${y - 8}h20v14h-13` }),
+    s("path.tip", { d: `M${x},${y + 6}l8,-4v8z` }),
+  ];
+}
+
+function label(type, from, to, y, column) {
+  if (from === to) return s("text.halo", { x: from + 28, y: y + 3 }, shortened(type, Math.floor((column - 40) / LETTER)));
+  const room = Math.floor((Math.abs(to - from) - 20) / LETTER);
+  return s("text.halo", { x: (from + to) / 2, y: y - 7, "text-anchor": "middle" }, shortened(type, room), s("title", {}, type));
+}
+
+function shortened(text, room) {
+  return text.length <= room ? text : `${text.slice(0, Math.max(room - 1, 1))}…`;
+}

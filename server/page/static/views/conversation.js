@@ -1,0 +1,120 @@
+// One conversation, drawn, and as it goes on.
+
+import * as bus from "../bus.js";
+import { detail } from "../detail.js";
+import { h } from "../dom.js";
+import { conversationOf, count } from "../format.js";
+import { attempt } from "../notice.js";
+import { address } from "../route.js";
+import { sequence } from "../sequence.js";
+
+const PAGE = 200;
+
+export function conversation({ live, subject }) {
+  return new Conversation(live, subject).view;
+}
+
+class Conversation {
+  #messages = [];
+  #selected = null;
+  #isDrawn = true;
+  #isOver = false;
+
+  constructor(live, id) {
+    this.id = id;
+    this.title = h("h1.cut", { title: id }, "Conversation ", h("code", {}, id));
+    this.earlier = h("button", { type: "button", hidden: true, onclick: () => attempt(() => this.#load()) }, "Earlier");
+    this.counted = h("span.muted");
+    this.drawing = h("div.sequence", { tabindex: 0, "aria-label": "The conversation" });
+    this.split = h("div.split", {}, this.drawing);
+    const bar = h("div.bar", {}, this.title, this.counted, this.earlier,
+      h("a", { href: address("timeline", "", { conversation: id }) }, "As a list"));
+    const onMessages = ({ detail }) => this.#take(detail);
+    live.addEventListener("messages", onMessages);
+    const resized = new ResizeObserver(() => this.#draw());
+    resized.observe(this.drawing);
+    this.view = {
+      element: h("div.view", {}, bar, this.split),
+      keys: (key) => this.#key(key),
+      close: () => {
+        this.#isOver = true;
+        live.removeEventListener("messages", onMessages);
+        resized.disconnect();
+      },
+    };
+    attempt(() => this.#load());
+  }
+
+  async #load() {
+    const before = this.#messages[0]?.seq;
+    const found = await bus.newest({ conversation: this.id, before, limit: PAGE });
+    // What came live meanwhile is there already.
+    const first = this.#messages[0]?.seq ?? Infinity;
+    this.#messages = found.filter(({ seq }) => seq < first).concat(this.#messages);
+    this.earlier.hidden = found.length < PAGE;
+    this.#draw(before === undefined);
+  }
+
+  #take(messages) {
+    const last = this.#messages.at(-1)?.seq ?? 0;
+    const fresh = messages.filter((each) => conversationOf(each) === this.id && each.seq > last);
+    if (!fresh.length) return;
+    const { scrollTop, clientHeight, scrollHeight } = this.drawing;
+    this.#messages.push(...fresh);
+    this.#draw(scrollTop + clientHeight >= scrollHeight - 60);
+  }
+
+  #draw(toEnd = false) {
+    this.toEnd ||= toEnd;
+    if (!this.#isDrawn) return;
+    this.#isDrawn = false;
+    requestAnimationFrame(() => {
+      this.#isDrawn = true;
+      if (!this.#isOver) this.#drawNow();
+    });
+  }
+
+  #drawNow() {
+    const there = this.#messages.length;
+    this.counted.textContent = `${count(there)}${this.earlier.hidden ? "" : "+"} ${there === 1 ? "message" : "messages"}`;
+    if (!there) {
+      this.drawing.replaceChildren(h("p.empty", {}, "No message of this conversation yet."));
+      return;
+    }
+    this.drawing.replaceChildren(...sequence(this.#messages, {
+      width: this.drawing.clientWidth,
+      selected: this.#selected,
+      onSelect: (message) => this.#open(message),
+    }));
+    if (this.toEnd) this.drawing.scrollTop = this.drawing.scrollHeight;
+    this.toEnd = false;
+  }
+
+  #open(message) {
+    this.#selected = message.seq;
+    for (const step of this.drawing.querySelectorAll(".step")) {
+      const isThis = step.dataset.seq === String(message.seq);
+      step.setAttribute("aria-selected", isThis);
+      if (isThis) step.scrollIntoView({ block: "nearest", inline: "nearest" });
+    }
+    this.split.replaceChildren(this.drawing, detail(message, () => this.#shut()));
+    this.split.classList.add("open");
+  }
+
+  #shut() {
+    this.split.replaceChildren(this.drawing);
+    this.split.classList.remove("open");
+    this.drawing.focus();
+  }
+
+  #key(key) {
+    const at = this.#messages.findIndex(({ seq }) => seq === this.#selected);
+    const steps = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[key];
+    if (steps && this.#messages.length) {
+      const next = at < 0 ? 0 : Math.min(this.#messages.length - 1, Math.max(0, at + steps));
+      this.#open(this.#messages[next]);
+    } else if (key === "Escape") this.#shut();
+    else return Boolean(steps);
+    return true;
+  }
+}

@@ -1,0 +1,63 @@
+// The conversations that the newest messages belong to.
+
+import { since } from "../ages.js";
+import * as bus from "../bus.js";
+import { agent, h } from "../dom.js";
+import { conversationOf, count } from "../format.js";
+import { attempt } from "../notice.js";
+import { address } from "../route.js";
+import { Table, tableKeys } from "../table.js";
+
+const LOOKED_AT = 1000;
+const SHOWN = 100;
+const SHOWN_AGENTS = 4;
+const EVERY_MS = 500;
+
+export function conversations({ live }) {
+  const known = new Map();
+  const table = new Table("Conversations", COLUMNS, "No message yet.");
+  let timer = 0;
+  const show = () => {
+    timer = 0;
+    table.show([...known.values()].sort((one, other) => other.seq - one.seq).slice(0, SHOWN));
+  };
+  const take = (messages) => {
+    for (const message of messages) add(known, message);
+    timer ||= setTimeout(show, EVERY_MS);
+  };
+  const onMessages = ({ detail }) => take(detail);
+  const begin = async () => {
+    for (const message of await bus.newest({ limit: LOOKED_AT })) add(known, message);
+    show();
+    live.addEventListener("messages", onMessages);
+  };
+  attempt(begin);
+  const element = h("div.view", {},
+    h("div.bar", {}, h("h1", {}, "Conversations"), h("span.muted", {}, `of the newest ${count(LOOKED_AT)} messages and what comes`)),
+    h("div.page", {}, h("section.panel", {}, table.element)));
+  const close = () => (clearTimeout(timer), live.removeEventListener("messages", onMessages));
+  return { element, keys: tableKeys(element), close };
+}
+
+const COLUMNS = [
+  ["last, ago", ({ ts }) => since(ts), "nowrap"],
+  ["conversation", ({ id, first }) => h("a", { href: address("conversation", id), "data-stop": id, title: id }, first)],
+  ["agents", ({ agents }) => h("span.who", {}, agents.slice(0, SHOWN_AGENTS).map(agent),
+    agents.length > SHOWN_AGENTS ? h("span.muted", {}, `+${agents.length - SHOWN_AGENTS}`) : null)],
+  ["messages", (record) => count(record.messages), "number"],
+  ["newest", ({ type }) => type],
+];
+
+function add(known, message) {
+  const id = conversationOf(message);
+  const record = known.get(id) ?? { id, first: message.type, agents: [], messages: 0, seq: 0 };
+  if (message.seq <= record.seq) return;
+  record.seq = message.seq;
+  record.ts = message.ts;
+  record.type = message.type;
+  record.messages += 1;
+  for (const name of [message.from, message.to]) {
+    if (name != null && !record.agents.includes(name)) record.agents.push(name);
+  }
+  known.set(id, record);
+}

@@ -1,0 +1,77 @@
+// What waits for whom, and what failed too often.
+
+import { since } from "../ages.js";
+import * as bus from "../bus.js";
+import { agent, h } from "../dom.js";
+import { clock, count, oneLine } from "../format.js";
+import { confirmed } from "../confirm.js";
+import { attempt, tellDone } from "../notice.js";
+import { repeat } from "../repeat.js";
+import { address } from "../route.js";
+import { Table, tableKeys } from "../table.js";
+
+const SHOWN = 50;
+
+/** All inboxes. */
+export function inboxes({ live }) {
+  const table = new Table("Inboxes", [
+    ["agent", (record) => h("a", { href: address("inbox", record.agent), "data-stop": record.agent }, agent(record.agent))],
+    ["unread", ({ unread }) => h(unread ? "b" : "span.muted", {}, unread >= 1000 ? "1,000+" : count(unread)), "number"],
+    ["done up to", ({ cursor }) => count(cursor), "number"],
+    ["parked", ({ parked }) => parked ? h("span.tag.bad", {}, count(parked)) : h("span.muted", {}, "0"), "number"],
+  ], "No inbox yet.");
+  const element = h("div.view", {},
+    h("div.bar", {}, h("h1", {}, "Inboxes")),
+    h("div.page", {}, h("section.panel", {}, table.element)));
+  return { element, keys: tableKeys(element), close: refreshed(live, async () => table.show(await bus.inboxes())) };
+}
+
+/** One inbox. */
+export function inbox({ live, subject }) {
+  const parked = new Table("Parked messages", [
+    ["seq", ({ seq }) => seq, "number"],
+    ["attempts", ({ attempts }) => attempts, "number"],
+    ["parked, ago", ({ parked_at }) => since(parked_at), "nowrap"],
+    ["error", ({ error }) => error],
+    ["", (record) => h("div.actions", {},
+      h("button", { type: "button", "data-stop": record.seq, onclick: () => attempt(() => requeue(record)) }, "Deliver again"),
+      h("button.quiet", { type: "button", onclick: () => attempt(() => drop(record)) }, "Drop"))],
+  ], "Nothing is parked.");
+  const mail = new Table("Messages that wait", [
+    ["seq", ({ seq }) => seq, "number"],
+    ["time", ({ ts }) => clock(ts), "nowrap"],
+    ["from", ({ from }) => agent(from)],
+    ["type", (message) => h("a", { href: address("conversation", message.correlation_id ?? message.id), "data-stop": message.seq }, message.type)],
+    ["payload", (message) => h("span.mono.muted", {}, oneLine(message))],
+  ], "Nothing waits.");
+  const cursor = h("span.muted");
+  const refresh = async () => {
+    const found = await bus.inbox(subject, SHOWN);
+    cursor.textContent = `done up to ${count(found.cursor)}`;
+    mail.show(found.messages);
+    parked.show(await bus.parked(subject));
+  };
+  const requeue = async ({ seq }) => {
+    await bus.requeueParked(subject, [seq]);
+    tellDone(`${seq} is delivered to ${subject} again`);
+    await refresh();
+  };
+  const drop = async ({ seq }) => {
+    if (!await confirmed(`Give ${seq} up for ${subject}? It stays in the log.`, "Drop it")) return;
+    await bus.dropParked(subject, [seq]);
+    await refresh();
+  };
+  const element = h("div.view", {},
+    h("div.bar", {}, h("h1", {}, "Inbox of ", subject), cursor, h("a", { href: address("inboxes") }, "All inboxes")),
+    h("div.page", {},
+      h("section.panel", {}, h("header", {}, h("h2", {}, "Parked")), parked.element),
+      h("section.panel", {}, h("header", {}, h("h2", {}, "Waiting"), h("span.muted", {}, `the first ${SHOWN}`)), mail.element)));
+  return { element, keys: tableKeys(element), close: refreshed(live, refresh) };
+}
+
+/** Asks again and again, and at once when a message comes; returns what ends that. */
+function refreshed(live, act) {
+  const asking = repeat(act);
+  live.addEventListener("messages", asking.soon);
+  return () => (live.removeEventListener("messages", asking.soon), asking.stop());
+}

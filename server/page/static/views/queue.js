@@ -1,0 +1,106 @@
+// One queue: its jobs, each with every attempt, and its dead letters.
+
+import { since } from "../ages.js";
+import * as bus from "../bus.js";
+import { confirmed } from "../confirm.js";
+import { h } from "../dom.js";
+import { duration } from "../format.js";
+import { jobPanel } from "../job.js";
+import { attempt, tellDone } from "../notice.js";
+import { repeat } from "../repeat.js";
+import { address } from "../route.js";
+import { Table, tableKeys } from "../table.js";
+import { figures, noteStats, plots, WINDOW_S } from "./queues.js";
+
+const SHOWN = 100;
+const STATES = ["queued", "running", "succeeded", "failed", "timed_out", "dead", "cancelled"];
+const KINDS = { succeeded: ".good", failed: ".warn", timed_out: ".warn", dead: ".bad" };
+
+export function queue({ subject, parameters }) {
+  return new QueueView(subject, parameters).view;
+}
+
+class QueueView {
+  constructor(name, parameters) {
+    this.name = name;
+    this.state = parameters.state ?? "";
+    this.figures = h("div.actions");
+    this.plots = h("div.plots");
+    this.jobs = new Table("Jobs", this.#columns(), "No job in this state.");
+    this.page = h("div.page", {},
+      h("section.panel", {}, h("header", {}, h("h2", {}, "Now"), this.figures), this.plots),
+      h("section.panel", {}, this.#jobsHead(), this.jobs.element));
+    this.split = h("div.split", {}, this.page);
+    const element = h("div.view", {},
+      h("div.bar", {}, h("h1", {}, "Queue ", name), h("a", { href: address("queues") }, "All queues")), this.split);
+    this.asking = repeat(() => this.#refresh());
+    const tables = tableKeys(element);
+    const keys = (key) => key === "Escape" ? (this.#shut(), true) : tables(key);
+    this.view = { element, keys, close: this.asking.stop };
+    if (parameters.job) attempt(() => this.#open(Number(parameters.job)));
+  }
+
+  #jobsHead() {
+    const choice = h("select", { "aria-label": "State", onchange: () => {
+      location.hash = address("queue", this.name, { state: choice.value });
+    } }, h("option", { value: "" }, "all states"), STATES.map((each) => h("option", { value: each, selected: each === this.state }, each)));
+    const all = h("button", { type: "button", hidden: this.state !== "dead", onclick: () => attempt(() => this.#requeueAll()) }, "Requeue all shown");
+    return h("header", {}, h("h2", {}, "Jobs"), h("span.muted", {}, `the newest ${SHOWN}`), all, choice);
+  }
+
+  #columns() {
+    return [
+      ["seq", ({ seq }) => h("button.quiet", { type: "button", "data-stop": seq, "aria-label": `Job ${seq}`, onclick: () => attempt(() => this.#open(seq)) }, seq), "number"],
+      ["type", ({ type }) => type ?? ""],
+      ["state", ({ state }) => h(`span.tag${KINDS[state] ?? ""}`, {}, state)],
+      ["attempt", (job) => `${job.attempt} of ${job.max_attempts}`, "number"],
+      ["age", (job) => since(job.created_at), "number"],
+      ["took", (job) => job.started_at && job.ended_at ? duration(new Date(job.ended_at) - new Date(job.started_at)) : "", "number"],
+      ["error", ({ error }) => error ?? "", "wide"],
+      ["", (job) => job.state === "dead" ? this.#deadActions(job.seq) : ""],
+    ];
+  }
+
+  #deadActions(seq) {
+    return h("div.actions", {},
+      h("button", { type: "button", "aria-label": `Requeue ${seq}`, onclick: () => attempt(() => this.#requeue([seq])) }, "Requeue"),
+      h("button.quiet", { type: "button", "aria-label": `Drop ${seq}`, onclick: () => attempt(() => this.#drop(seq)) }, "Drop"));
+  }
+
+  async #refresh() {
+    const stats = await bus.queue(this.name, WINDOW_S);
+    noteStats(stats);
+    this.figures.replaceChildren(...figures(stats));
+    this.plots.replaceChildren(...plots(this.name));
+    this.listed = await bus.jobs(this.name, { state: this.state, limit: SHOWN });
+    this.jobs.show(this.listed);
+  }
+
+  async #requeue(seqs) {
+    await bus.requeueDead(this.name, seqs);
+    tellDone(seqs.length === 1 ? `${seqs[0]} is queued again` : `${seqs.length} are queued again`);
+    await this.#refresh();
+  }
+
+  async #requeueAll() {
+    const seqs = this.listed.map(({ seq }) => seq);
+    if (seqs.length && await confirmed(`Let ${seqs.length} dead letters be tried again?`, "Requeue them")) await this.#requeue(seqs);
+  }
+
+  async #drop(seq) {
+    if (!await confirmed(`Give ${seq} up? It ends as cancelled, and stays on record.`, "Drop it")) return;
+    await bus.dropDead(this.name, [seq]);
+    await this.#refresh();
+  }
+
+  async #open(seq) {
+    const job = await bus.job(this.name, seq);
+    this.split.replaceChildren(this.page, jobPanel(job, () => this.#shut()));
+    this.split.classList.add("open");
+  }
+
+  #shut() {
+    this.split.replaceChildren(this.page);
+    this.split.classList.remove("open");
+  }
+}

@@ -1,0 +1,74 @@
+// The queues: how much waits in each, how long, how fast it is worked off.
+
+import * as bus from "../bus.js";
+import { h } from "../dom.js";
+import { count, duration } from "../format.js";
+import { note, plot } from "../plot.js";
+import { repeat } from "../repeat.js";
+import { address } from "../route.js";
+import { tableKeys } from "../table.js";
+
+/** Rates and waits are those of the last minute. */
+export const WINDOW_S = 60;
+
+const KINDS = { open: ".good", paused: ".warn", saturated: ".warn", stuck: ".bad" };
+
+export function queues() {
+  const page = h("div.page");
+  const element = h("div.view", {},
+    h("div.bar", {}, h("h1", {}, "Queues"), h("span.muted", {}, "waits and rates of the last minute; plots while this page is open")), page);
+  const panels = new Map();
+  const asking = repeat(async () => {
+    const found = await bus.queues(WINDOW_S);
+    if (!found.length) page.replaceChildren(h("p.empty", {}, "No queue yet. ", h("code", {}, "bus run --type job --exec …"), " makes one."));
+    for (const stats of found) {
+      noteStats(stats);
+      if (!panels.has(stats.queue)) {
+        if (!panels.size) page.replaceChildren();
+        panels.set(stats.queue, panel(stats.queue));
+        page.append(panels.get(stats.queue).element);
+      }
+      panels.get(stats.queue).show(stats);
+    }
+  });
+  return { element, keys: tableKeys(element), close: asking.stop };
+}
+
+/** Notes what the plots show. */
+export function noteStats(stats) {
+  note(`${stats.queue} depth`, stats.waiting + stats.delayed + stats.held + stats.running);
+  note(`${stats.queue} wait`, stats.wait.p95_ms);
+  note(`${stats.queue} rate`, stats.rate_per_s);
+}
+
+/** The plots of a queue. */
+export function plots(name) {
+  return [
+    plot(`${name} depth`, "Depth", count),
+    plot(`${name} wait`, "Wait, p95", duration),
+    plot(`${name} rate`, "Ends a second", (value) => value == null ? "–" : value.toFixed(value < 10 ? 2 : 0)),
+  ];
+}
+
+/** How a queue is, in figures. */
+export function figures(stats) {
+  const kinds = [["waiting"], ["delayed"], ["held"], ["running"], ["failed", "warn"], ["timed_out", "warn"], ["dead", "bad"]];
+  return [
+    h(`span.tag${KINDS[stats.state] ?? ""}`, {}, stats.state),
+    ...kinds.map(([name, kind]) => h(`span${stats[name] && kind ? `.${kind}` : ".muted"}`, {},
+      h("b", {}, count(stats[name])), ` ${name.replace("_", " ")}`)),
+  ];
+}
+
+function panel(name) {
+  const state = h("div.actions");
+  const curves = h("div.plots");
+  const link = h("a", { href: address("queue", name), "data-stop": name }, name);
+  const element = h("section.panel", { "aria-label": `Queue ${name}` },
+    h("header", {}, h("h2", {}, link), state), curves);
+  const show = (stats) => {
+    state.replaceChildren(...figures(stats));
+    curves.replaceChildren(...plots(name));
+  };
+  return { element, show };
+}

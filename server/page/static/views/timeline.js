@@ -1,0 +1,165 @@
+// The timeline: every message, the newest on top, as it comes.
+
+import * as bus from "../bus.js";
+import { detail } from "../detail.js";
+import { h } from "../dom.js";
+import { fits } from "../filters.js";
+import { conversationOf, count } from "../format.js";
+import { makeRow, showRow } from "../message-row.js";
+import { tellProblem } from "../notice.js";
+import { address } from "../route.js";
+import { VirtualList } from "../virtual-list.js";
+
+const PAGE = 200;
+// What came live is let go beyond this, while the newest are looked at; it can be loaded again.
+const KEEP = 20_000;
+
+export function timeline({ live, parameters }) {
+  return new Timeline(live, parameters).view;
+}
+
+class Timeline {
+  #isLoading = false;
+  #isComplete = false;
+  #hasFailed = false;
+  #waiting = [];   // what came live while the first page was read
+  #unseen = 0;
+
+  constructor(live, parameters) {
+    this.filters = parameters;
+    this.list = new VirtualList({
+      label: "Messages, the newest first",
+      make: makeRow,
+      show: showRow,
+      onSelect: (item) => this.#open(item.message),
+      onEnd: () => this.#loadOlder(),
+    });
+    this.more = h("button.more.primary", { type: "button", hidden: true, onclick: () => this.#toTop() });
+    this.empty = h("p.empty", { hidden: true });
+    this.lists = h("div.lists", {}, this.list.element, this.more, this.empty);
+    this.split = h("div.split", {}, this.lists);
+    this.list.element.addEventListener("scroll", () => this.#countUnseen(0));
+    const onMessages = (event) => this.#take(event.detail);
+    const onAnother = () => this.#begin();
+    const onState = ({ detail }) => detail === "live" && this.#hasFailed && this.#begin();
+    const listeners = { messages: onMessages, "another-log": onAnother, state: onState };
+    for (const [name, listener] of Object.entries(listeners)) live.addEventListener(name, listener);
+    this.view = {
+      element: h("div.view", {}, this.#bar(), this.split),
+      keys: (key) => this.#key(key),
+      close: () => {
+        for (const [name, listener] of Object.entries(listeners)) live.removeEventListener(name, listener);
+      },
+    };
+    this.#begin();
+  }
+
+  #bar() {
+    const field = (name, label, type = "text") =>
+      h("input", { name, type, value: this.filters[name] ?? "", placeholder: label, "aria-label": label, spellcheck: "false", autocomplete: "off" });
+    const form = h("form.bar", { role: "search", onsubmit: (event) => {
+      event.preventDefault();
+      location.hash = address("timeline", "", Object.fromEntries(new FormData(form)));
+    } },
+    field("q", "Search payloads", "search"), field("type", "Type, like task.*"),
+    field("agent", "Agent"), field("conversation", "Conversation"),
+    h("button", {}, "Show"),
+    Object.keys(this.filters).length ? h("a", { href: address("timeline") }, "Clear") : null);
+    return form;
+  }
+
+  async #begin() {
+    this.#waiting = [];
+    this.#isLoading = true;
+    this.#isComplete = false;
+    try {
+      const items = this.filters.q ? await this.#search() : await this.#page({});
+      this.list.replace(items);
+      this.#hasFailed = false;
+    } catch (error) {
+      this.#hasFailed = true;  // once there is a connection again, it begins again
+      tellProblem(error);
+    }
+    this.#isLoading = false;
+    const waiting = this.#waiting;
+    this.#waiting = null;
+    if (!this.#hasFailed) this.#add(waiting);
+  }
+
+  async #search() {
+    this.#isComplete = true;
+    const { q, ...filters } = this.filters;
+    const words = q.match(/"[^"]*"|\S+/g)?.map((word) => word.replaceAll('"', "")).filter(Boolean);
+    const found = await bus.search({ ...filters, q: words, limit: PAGE });
+    return found.map(({ message, ...found }) => ({ message, found })).reverse();
+  }
+
+  async #page({ before }) {
+    const messages = await bus.newest({ ...this.filters, before, limit: PAGE });
+    this.#isComplete = messages.length < PAGE;
+    return messages.map((message) => ({ message }));
+  }
+
+  async #loadOlder() {
+    if (this.#isLoading || this.#isComplete || !this.list.length) return;
+    this.#isLoading = true;
+    try {
+      this.list.addOlder(await this.#page({ before: this.list.oldest.message.seq }));
+    } catch (error) {
+      tellProblem(error);
+    }
+    this.#isLoading = false;
+  }
+
+  #take(messages) {
+    if (this.filters.q) return;
+    const wanted = messages.filter((message) => fits(this.filters, message));
+    if (this.#waiting) this.#waiting.push(...wanted);
+    else this.#add(wanted);
+  }
+
+  #add(messages) {
+    const last = this.list.newest?.message.seq ?? 0;
+    const items = messages.filter(({ seq }) => seq > last || this.filters.q).map((message) => ({ message, fresh: true }));
+    const isAway = !this.list.isAtTop;
+    if (items.length) this.list.addNewer(items, { keep: KEEP });
+    this.#countUnseen(isAway ? items.length : 0);
+    this.empty.hidden = this.list.length > 0;
+    this.empty.textContent = Object.keys(this.filters).length ? "Nothing fits." : "No message yet. They appear here as they are published.";
+  }
+
+  #countUnseen(more) {
+    this.#unseen = this.list.isAtTop ? 0 : this.#unseen + more;
+    this.more.hidden = !this.#unseen;
+    this.more.textContent = `${count(this.#unseen)} new`;
+  }
+
+  #toTop() {
+    this.list.toTop();
+    this.list.element.focus();
+  }
+
+  #open(message) {
+    const panel = detail(message, () => this.#shut());
+    this.split.replaceChildren(this.lists, panel);
+    this.split.classList.add("open");
+  }
+
+  #shut() {
+    this.split.replaceChildren(this.lists);
+    this.split.classList.remove("open");
+    this.list.element.focus();
+  }
+
+  #key(key) {
+    const selected = this.list.selected?.message;
+    if (key === "j" || key === "ArrowDown") this.list.move(1);
+    else if (key === "k" || key === "ArrowUp") this.list.move(-1);
+    else if (key === "Home") this.list.toTop();
+    else if (key === "/") this.view.element.querySelector("input").focus();
+    else if (key === "Escape") this.#shut();
+    else if (key === "c" && selected) location.hash = address("conversation", conversationOf(selected));
+    else return false;
+    return true;
+  }
+}

@@ -1,0 +1,39 @@
+"""A real browser, for the tests of the page and for its pictures."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, sync_playwright
+
+#: Debian's browser; None where there is none.
+CHROMIUM = shutil.which("chromium")
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser without a window."""
+    with sync_playwright() as playwright:
+        # Its sandbox needs rights that containers rarely have; it loads nothing but this page.
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def troubles_of(page: Page) -> list[str]:
+    """What goes wrong on a page from now on: errors, what the policy refused, and dialogs."""
+    troubles: list[str] = []
+
+    def hear(told: ConsoleMessage) -> None:
+        # What the server answered is for the page to say; a test may be about just that.
+        if told.type == "error" and not told.text.startswith("Failed to load resource"):
+            troubles.append(told.text)
+
+    def dismiss(dialog: Dialog) -> None:
+        troubles.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("console", hear)
+    page.on("dialog", dismiss)
+    return troubles

@@ -1,0 +1,108 @@
+"""A small project at work on a bus: what the page is looked at with."""
+
+import os
+from collections.abc import Mapping
+
+from ackbus import Bus, Draft, Queue
+from ackbus.subscribers import Inbox
+
+#: Who says what to whom in the conversation that is drawn: from, to, type, payload.
+CONVERSATION = (
+    ("lead", None, "plan.proposed", {"goal": "Move the store to schema 7", "steps": 4}),
+    ("reviewer", "lead", "plan.accepted", {"note": "Keep the old column until all have upgraded."}),
+    ("lead", "coder", "task.request", {"title": "Write migration 0007", "files": ["migrations/"]}),
+    ("coder", "lead", "task.accepted", {"eta_min": 20}),
+    ("coder", "tester", "test.request", {"suite": "migration", "commit": "4e1c2a9"}),
+    ("tester", "coder", "test.failed", {"failed": 2, "first": "upgrade of an empty file"}),
+    ("coder", "coder", "note", {"text": "An empty file has no row of meta; look for that first."}),
+    ("coder", "tester", "test.request", {"suite": "migration", "commit": "9b07d13"}),
+    ("tester", "coder", "test.done", {"passed": 148}),
+    ("coder", "lead", "task.done", {"commit": "9b07d13", "lines": {"added": 64, "removed": 11}}),
+)
+
+
+def fill(bus: Bus) -> str:
+    """Let the project work for a while; returns the id of its conversation."""
+    _chatter(bus)
+    conversation = _converse(bus)
+    _work(bus)
+    _hold(bus)
+    return conversation
+
+
+def _converse(bus: Bus) -> str:
+    last: dict[str, str] = {}
+    first: str | None = None
+    for sender, recipient, type, payload in CONVERSATION:
+        id = _say(bus, sender, recipient, type, payload, first, last.get(sender))
+        first = first or id
+        if recipient is not None:
+            last[recipient] = id
+    assert first is not None
+    return first
+
+
+def _say(
+    bus: Bus,
+    sender: str,
+    recipient: str | None,
+    type: str,
+    payload: Mapping[str, object],
+    conversation: str | None,
+    answers: str | None,
+) -> str:
+    draft = Draft(
+        type,
+        payload,
+        from_agent=sender,
+        to_agent=recipient,
+        correlation_id=conversation,
+        in_reply_to=answers if type.endswith((".done", ".failed", ".accepted")) else None,
+    )
+    (receipt,) = bus.publish_many([draft])
+    return receipt.id
+
+
+def _chatter(bus: Bus) -> None:
+    areas = ("parser", "store", "cli", "docs", "search")
+    for number in range(60):
+        area = areas[number % len(areas)]
+        _say(
+            bus,
+            ("coder", "tester", "reviewer", "docs-writer")[number % 4],
+            None if number % 7 == 0 else "lead",
+            ("state_change", "review.comment", "build.done", "note")[number % 4],
+            {"area": area, "text": f"{area}: step {number} is through", "ms": 40 + number * 7 % 90},
+            None,
+            None,
+        )
+
+
+def _work(bus: Bus) -> None:
+    queue = Queue.create(bus, "review", "review.request", max_attempts=2, backoff_s=0)
+    for number in range(9):
+        payload = {"commit": f"{0x4E1C2A9 * (number + 3) % 0xFFFFFFF:07x}", "paths": ["bus/log.py"]}
+        _say(bus, "coder", "reviewer", "review.request", payload, None, None)
+    for claim in queue.claim("reviewer-1", limit=4):
+        queue.complete(claim, result={"remarks": 0})
+    for _ in range(2):
+        for claim in queue.claim("reviewer-2", limit=2):
+            queue.fail(claim, "the model refused: context too long")
+    queue.claim("reviewer-1", limit=1)
+    Queue.create(bus, "build", "build.request")
+    for number in range(3):
+        _say(bus, "lead", None, "build.request", {"target": "wheel", "try": number}, None, None)
+    Queue.open(bus, "build").claim("builder-1")
+
+
+def _hold(bus: Bus) -> None:
+    bus.leases.acquire("release", "lead", ttl_s=600)
+    bus.leases.acquire("database/migration", "coder", ttl_s=120)
+    bus.reservations.reserve(["schema/**", "tests/migration/**"], "coder", reason="schema 7")
+    bus.reservations.reserve(["docs/**"], "docs-writer", shared=True)
+    beats = (("lead", "working", "plan the release", 0.25), ("coder", "working", "schema 7", 0.8))
+    for agent, status, task, progress in beats:
+        bus.heartbeats.beat(agent, status, task=task, progress=progress, pid=os.getpid())
+    bus.heartbeats.beat("tester", "idle", pid=os.getpid())
+    box = Inbox(bus, "lead", max_deliveries=1)
+    box.fail(box.poll(1)[0], "no handler knows this type")

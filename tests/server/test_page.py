@@ -1,0 +1,390 @@
+"""The page, in a real browser, served by a real process."""
+
+import json
+import re
+import socket
+import sqlite3
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from ackbus import Bus, Draft
+from ackbus.schema import UnknownRecipientWarning
+from ackbus.server import Scope, Tokens
+from ackbus.subscribers import Inbox, Jobs, Queue
+
+from ..conftest import wait_until
+from . import scene
+from .browsing import CHROMIUM, chromium, troubles_of
+from .conftest import serving
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium here: apt-get install chromium"
+)
+
+STATIC = Path(__file__).parents[2] / "server" / "page" / "static"
+
+#: Every view, by what stands behind the # in its address.
+VIEWS = (
+    *("timeline", "conversations", "agents", "inboxes", "inbox/lead", "queues", "queue/review"),
+    *("holds", "compose"),
+)
+
+#: More elements than this has no view of the timeline, however long the log is.
+MAX_ELEMENTS = 1200
+
+Visit = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests; each has pages of its own."""
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
+    """A bus that tests share which don't mind what else is in it."""
+    with Bus.init(tmp_path_factory.mktemp("page") / ".worker-state") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def conversation(shared: Bus) -> str:
+    """The conversation of a project that is at work on the shared bus."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnknownRecipientWarning)
+        return scene.fill(shared)
+
+
+@pytest.fixture(scope="module")
+def url(shared: Bus, conversation: str) -> Iterator[str]:
+    """Where the shared bus is served."""
+    with serving(shared.layout.directory) as url:
+        yield url
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Visit]:
+    """Opens pages; the test fails when anything went wrong on one."""
+    with ExitStack() as stack:
+        heard = []
+
+        def open_page(address: str, **options: Any) -> Page:
+            page = stack.enter_context(browser.new_context(**options)).new_page()
+            heard.append(troubles_of(page))
+            page.goto(address)
+            return page
+
+        yield open_page
+        assert [trouble for troubles in heard for trouble in troubles] == []
+
+
+def rows(page: Page) -> Locator:
+    """The rows of a list that can be seen, or are next to those."""
+    return page.locator(".list .row:not([hidden])")
+
+
+def wait_for_live(page: Page) -> None:
+    expect(page.locator(".link")).to_have_text("live")
+
+
+def test_timeline_shows_messages_as_another_process_publishes_them(
+    visit: Visit, url: str, shared: Bus
+) -> None:
+    page = visit(url)
+    wait_for_live(page)
+    receipt = shared.publish("task.done", {"n": 1}, from_agent="lead", to_agent="coder")
+    row = rows(page).first
+    expect(row.locator(".seq")).to_have_text(str(receipt.seq))
+    expect(row.locator(".type")).to_have_text("task.done")
+    row.click()
+    expect(page.locator(".detail .payload")).to_contain_text('"n": 1')
+
+
+def test_timeline_filters_what_is_there_and_what_comes(
+    visit: Visit, url: str, shared: Bus, conversation: str
+) -> None:
+    page = visit(f"{url}/#/timeline?type=test.*&agent=tester&conversation={conversation}")
+    expect(rows(page)).to_have_count(4)
+    wait_for_live(page)
+    shared.publish("test.done", from_agent="tester", to_agent="lead")  # another conversation
+    answer = Draft("test.done", from_agent="tester", correlation_id=conversation)
+    receipt = shared.publish_many([answer])[0]
+    expect(rows(page)).to_have_count(5)
+    expect(rows(page).first.locator(".seq")).to_have_text(str(receipt.seq))
+
+
+def test_search_finds_words_and_marks_them(visit: Visit, url: str) -> None:
+    page = visit(url)
+    page.keyboard.press("/")
+    page.keyboard.type('migration "0007"')
+    page.keyboard.press("Enter")
+    expect(rows(page)).to_have_count(1)
+    expect(rows(page).locator("mark").first).to_have_text("migration")
+
+
+def test_keyboard_alone_is_enough(visit: Visit, url: str) -> None:
+    page = visit(url)
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    expect(rows(page).first).to_be_visible()
+    page.keyboard.press("j")
+    first = page.locator(".detail h2").inner_text()
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    expect(page.locator(".detail h2")).to_have_text(first)
+    page.keyboard.press("c")
+    expect(page.locator(".sequence .step").first).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("Keyboard")
+    page.keyboard.press("Escape")
+    page.keyboard.press("6")
+    expect(page.get_by_role("heading", name="Leases and reservations")).to_be_visible()
+
+
+def test_conversation_is_drawn_and_followed(
+    visit: Visit, url: str, shared: Bus, conversation: str
+) -> None:
+    page = visit(f"{url}/#/conversation/{conversation}")
+    steps = page.locator(".sequence .step")
+    expect(steps.nth(9)).to_be_visible()
+    wait_for_live(page)
+    before = steps.count()
+    names = page.locator(".sequence .heads title").all_text_contents()
+    assert names == ["lead", "reviewer", "coder", "tester", "everyone"]
+    answer = Draft("plan.done", from_agent="lead", to_agent="coder", correlation_id=conversation)
+    shared.publish_many([answer])
+    expect(steps).to_have_count(before + 1)
+    steps.last.click()
+    expect(page.locator(".detail h2")).to_have_text("plan.done")
+
+
+def test_dead_letter_is_requeued(visit: Visit, url: str, shared: Bus) -> None:
+    page = visit(f"{url}/#/queue/review?state=dead")
+    button = page.get_by_role("button", name=re.compile(r"^Requeue \d")).first
+    seq = int((button.get_attribute("aria-label") or "").split()[1])
+    page.get_by_role("button", name=f"Job {seq}").click()
+    expect(page.locator(".attempt")).to_have_count(2)
+    button.click()
+    expect(page.locator(".notice")).to_contain_text(f"{seq} is queued again")
+    expect(page.get_by_role("button", name=f"Requeue {seq}")).to_have_count(0)
+    queue = Queue.open(shared, "review")
+    assert Jobs(shared.database).get(queue.info, seq).state == "queued"
+
+
+def test_parked_message_is_delivered_again(visit: Visit, url: str, shared: Bus) -> None:
+    page = visit(f"{url}/#/inbox/lead")
+    page.get_by_role("button", name="Deliver again").click()
+    expect(page.locator(".notice")).to_contain_text("delivered to lead again")
+    expect(page.get_by_text("Nothing is parked.")).to_be_visible()
+    assert Inbox(shared, "lead").poll(1)[0].seq == 1
+
+
+def test_views_show_who_is_there_and_what_is_held(visit: Visit, url: str) -> None:
+    page = visit(f"{url}/#/agents")
+    coder = page.get_by_role("row").filter(has_text="schema 7")
+    expect(coder).to_contain_text("working")
+    expect(coder).to_contain_text("80%")
+    page.goto(f"{url}/#/inboxes")
+    expect(page.get_by_role("row").filter(has_text="docs-writer")).to_be_visible()
+    page.goto(f"{url}/#/holds")
+    expect(page.get_by_text("database/migration")).to_be_visible()
+    expect(page.get_by_text("tests/migration/**")).to_be_visible()
+    page.goto(f"{url}/#/queues")
+    expect(page.get_by_label("Queue review").locator(".plot")).to_have_count(3)
+    page.goto(f"{url}/#/conversations")
+    expect(page.get_by_role("link", name="plan.proposed")).to_be_visible()
+
+
+def test_person_writes_a_message(visit: Visit, url: str, shared: Bus) -> None:
+    page = visit(f"{url}/#/compose?reply=3")
+    expect(page.get_by_label("To: an agent")).to_have_value("reviewer")
+    page.get_by_label("From:").fill("ada")
+    page.get_by_label("Payload").fill('{"go": true}')
+    page.get_by_role("button", name="Publish").click()
+    expect(page.locator(".said")).to_contain_text("Published as")
+    (message,) = shared.log.newest(1)
+    asked = shared.get(3)
+    assert asked is not None
+    assert (message.from_agent, message.to_agent) == ("ada", "reviewer")
+    assert (message.payload, message.in_reply_to) == ({"go": True}, asked.id)
+
+
+def test_blob_is_shown_and_what_is_long_is_folded(visit: Visit, url: str, shared: Bus) -> None:
+    payload = {"lines": [f"line {number}" for number in range(1000)], "end": "here"}
+    receipt = shared.publish("report", payload, from_agent="lead")
+    page = visit(url)
+    expect(rows(page).first.locator(".seq")).to_have_text(str(receipt.seq))
+    rows(page).first.click()
+    shown = page.locator(".detail .payload")
+    expect(shown).to_contain_text('"end": "here"')
+    assert "line 7" not in shown.inner_text()
+    shown.get_by_role("button", name="[ 1000").click()
+    shown.get_by_role("button", name="800 more").click()
+    expect(shown).to_contain_text('"line 399"')
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save the blob").click()
+    assert json.loads(Path(download.value.path()).read_bytes()) == payload
+
+
+def test_stored_script_stays_text(visit: Visit, bus: Bus, bus_dir: Path) -> None:
+    script, image = "<script>alert(1)</script>", "<img src=x onerror=alert(1)>"
+    payload = {"script": script, image: "javascript:alert(1)", "svg": "<svg onload=alert(1)>"}
+    bus.publish("note", payload, from_agent="lead", correlation_id=image)
+    with closing(sqlite3.connect(bus_dir / "bus.db")) as foreign, foreign:
+        foreign.execute(
+            "INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, payload, correlation_id)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (script, 1, image, "javascript:alert(1)", script, json.dumps(image), image),
+        )
+    with serving(bus_dir) as url:
+        page = visit(url)
+        expect(rows(page)).to_have_count(2)
+        expect(rows(page).first).to_contain_text(script)
+        rows(page).first.click()
+        expect(page.locator(".detail")).to_contain_text(image)
+        page.get_by_role("link", name="Conversation", exact=True).click()
+        expect(page.locator(".sequence .step")).to_have_count(2)
+        page.locator(".sequence .step").first.click()
+        expect(page.locator(".detail .payload")).to_contain_text("<svg onload=alert(1)>")
+        for view in ("conversations", "agents", "inboxes", "inbox/x", f"queue/{script}"):
+            page.goto(f"{url}/#/{view}")
+            expect(page.locator(".view")).to_be_visible()
+        page.goto(f"{url}/#/timeline?q=alert")
+        expect(rows(page)).to_have_count(2)
+        assert page.evaluate("document.scripts.length + document.images.length") == 2
+
+
+def test_page_makes_no_markup_out_of_text() -> None:
+    """Also without the policy: none of what reads text as markup or code stands in its files."""
+    forbidden = re.compile(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment"
+        r"|\beval\b|new Function|setTimeout\(['\"`]|srcdoc"
+    )
+    sources = {path.name: path.read_text("utf-8") for path in STATIC.rglob("*.js")}
+    assert len(sources) > 20
+    assert {name for name, text in sources.items() if forbidden.search(text)} == set()
+    page = (STATIC / "index.html").read_text("utf-8")
+    assert re.search(r" style=| on\w+=|<style|<script>|https?:", page) is None
+
+
+def test_files_of_the_page_are_held_to_a_strict_policy(url: str) -> None:
+    answer = httpx.get(url)
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert httpx.get(f"{url}/page/..%2f..%2fapp.py").status_code == 404
+    known = {"If-None-Match": answer.headers["ETag"]}
+    assert httpx.get(url, headers=known).status_code == 304
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_view_is_wider_than_a_telephone(visit: Visit, url: str, scheme: str) -> None:
+    page = visit(url, viewport={"width": 360, "height": 700}, color_scheme=scheme)
+    for view in VIEWS:
+        page.goto(f"{url}/#/{view}")
+        expect(page.locator(".view")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") == 360, view
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    lightness = sum(map(int, re.findall(r"\d+", ground))) / 3
+    assert lightness > 200 if scheme == "light" else lightness < 60
+    page.get_by_role("button", name="Theme").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != ground
+    page.reload()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != ground
+
+
+def test_page_says_that_the_connection_dropped_and_goes_on_without_a_gap(
+    visit: Visit, bus: Bus, bus_dir: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with serving(bus_dir, "--port", str(port)) as url:
+        page = visit(url)
+        wait_for_live(page)
+        bus.publish("before", from_agent="lead")
+        expect(rows(page)).to_have_count(1)
+    expect(page.locator(".link")).to_have_text("no connection")
+    for _ in range(5):
+        bus.publish("meanwhile", from_agent="lead")
+    with serving(bus_dir, "--port", str(port)):
+        wait_for_live(page)
+        bus.publish("after", from_agent="lead")
+        expect(rows(page)).to_have_count(7)
+        assert sorted(shown_seqs(page)) == list(range(1, 8))
+
+
+def test_hundred_thousand_messages_are_as_quick_as_a_few(
+    visit: Visit, bus: Bus, bus_dir: Path
+) -> None:
+    """U-09: the list has as many elements at its end as at its beginning."""
+    count = 100_000
+    for start in range(0, count, 10_000):
+        bus.publish_many(
+            Draft("build.step", {"n": start + n}, from_agent=f"a{n % 9}") for n in range(10_000)
+        )
+    with serving(bus_dir) as url:
+        httpx.get(f"{url}/healthz")
+        began = time.perf_counter()
+        page = visit(url)
+        expect(rows(page).first.locator(".seq")).to_have_text(str(count))
+        page.keyboard.press("j")
+        expect(page.locator(".detail .payload")).to_contain_text(str(count - 1))
+        print(f"interactive after {time.perf_counter() - began:.2f} s")
+        page.keyboard.press("Escape")
+        assert elements(page) < MAX_ELEMENTS
+        for _ in range(8):
+            scroll_on(page)
+        assert elements(page) < MAX_ELEMENTS
+
+
+def scroll_on(page: Page) -> None:
+    oldest = min(shown_seqs(page))
+    page.locator(".list").evaluate("list => list.scrollTo(0, list.scrollHeight)")
+    wait_until(lambda: min(shown_seqs(page)) < oldest)
+
+
+def shown_seqs(page: Page) -> list[int]:
+    return [int(text) for text in rows(page).locator(".seq").all_inner_texts()]
+
+
+def elements(page: Page) -> int:
+    return int(page.evaluate("document.querySelectorAll('*').length"))
+
+
+def test_token_is_asked_for_and_kept_for_the_tab(visit: Visit, bus: Bus, bus_dir: Path) -> None:
+    bus.publish("secret", from_agent="lead")
+    token = Tokens(bus.database).create("me", [Scope.MESSAGES_RO])
+    with serving(bus_dir) as url:
+        page = visit(url)
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Token").fill("bus_0000")
+        page.keyboard.press("Enter")
+        expect(dialog).to_contain_text("nobody has this token")
+        dialog.get_by_label("Token").fill(token)
+        page.keyboard.press("Enter")
+        expect(rows(page)).to_have_count(1)
+        wait_for_live(page)
+        page.reload()
+        expect(rows(page)).to_have_count(1)
+        assert page.evaluate("localStorage.length") == 0
+
+
+def test_token_in_the_address_is_taken_out_of_it(visit: Visit, bus: Bus, bus_dir: Path) -> None:
+    bus.publish("secret", from_agent="lead")
+    token = Tokens(bus.database).create("me", [Scope.MESSAGES_RO])
+    with serving(bus_dir) as url:
+        page = visit(f"{url}/#token={token}")
+        expect(rows(page)).to_have_count(1)
+        assert page.url == f"{url}/"
+        assert page.evaluate("history.length") <= 2
