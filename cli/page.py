@@ -1,0 +1,106 @@
+"""The page for people: ui."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from ..bus import Bus
+from ..schema import NotFound, start_thread
+from . import actions, output
+from .commands import Commands
+from .extras import require
+from .options import Directory, Json, User, Verbose
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from threading import Thread
+
+commands = Commands()
+
+_HOST = "127.0.0.1"
+#: For how long the page may ask with the token that its link has, in seconds: a working day.
+_TOKEN_S = 12 * 3600.0
+_TOKEN_NAME = "bus-ui"
+
+
+@commands.command("ui", example="bus ui")
+def ui(
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0: a free one.")
+    ] = 8765,
+    no_open: Annotated[
+        bool, typer.Option("--no-open", help="Print the address, and open no browser.")
+    ] = False,
+    json: Json = False,
+    directory: Directory = None,
+    user: User = False,
+    verbose: Verbose = False,
+) -> int:
+    """Open the page of the bus in the browser.
+
+    A server of this bus that runs on the port is used; else one is started, which runs until
+    Ctrl-C. Where the server asks for a token, the address has one for 12 hours, and is only
+    printed: other users of this machine can see the command line of a browser.
+    """
+    require("server", "fastapi", "uvicorn")
+    from ..server import Options, is_served_at, serve
+
+    def show(url: str) -> Thread | None:
+        link = _link(bus, url)
+        if json:
+            output.json_line({"url": link})
+        else:
+            output.line(link)
+        if link != url or no_open or not _has_screen():
+            return None
+        return start_thread(lambda: _open(url), "browser")
+
+    with actions.open_bus(directory, user) as bus:
+        is_free = _is_free(port)
+        if is_free or not is_served_at(bus, _HOST, port):
+            serve(bus, Options(_HOST, port if is_free else 0), on_ready=show)
+        elif opening := show(f"http://{_HOST}:{port}"):
+            opening.join()
+    return 0
+
+
+def _link(bus: Bus, url: str) -> str:
+    """Return the address of the page; where a token is needed, with one that the page takes out."""
+    from ..server import Scope, Tokens
+
+    tokens = Tokens(bus.database)
+    if not tokens.are_needed():
+        return url
+    try:
+        token = tokens.rotate(_TOKEN_NAME, overlap_s=_TOKEN_S, ttl_s=_TOKEN_S)
+    except NotFound:
+        token = tokens.create(_TOKEN_NAME, (Scope.MESSAGES_RW, Scope.WORK_RW), ttl_s=_TOKEN_S)
+    return f"{url}/#token={token}"
+
+
+def _is_free(port: int) -> bool:
+    """Whether a port can be listened on; another program, or another bus, may have it."""
+    import socket
+
+    try:
+        socket.create_server((_HOST, port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def _has_screen() -> bool:
+    """Whether there may be a browser with windows: one in a terminal would take this terminal."""
+    variables = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    return sys.platform == "darwin" or any(os.environ.get(each) for each in variables)
+
+
+def _open(url: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(url):
+        output.note("no browser could be started: open the address by hand")
