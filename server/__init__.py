@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .live import Patience as Patience
     from .mcp import PROFILES as PROFILES
     from .mcp import serve_stdio as serve_stdio
+    from .page import is_served_at as is_served_at
     from .principals import Principal as Principal
     from .principals import Scope as Scope
     from .running import DEFAULT_HOST as DEFAULT_HOST
@@ -37,6 +38,7 @@ __all__ = [
     "DEFAULT_PORT",
     "Options",
     "Patience",
+    "is_served_at",
     "serve",
     # For agents
     "PROFILES",
@@ -56,6 +58,7 @@ _HOMES = {
     "Token": "tokens",
     "Tokens": "tokens",
     "create_app": "app",
+    "is_served_at": "page",
     "serve": "running",
     "serve_stdio": "mcp",
 }

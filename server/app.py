@@ -23,6 +23,7 @@ from .mcp import McpMount
 from .metrics import Measured, Metrics
 from .metrics import router as metrics
 from .origins import OwnOrigins
+from .page import ROUTERS as PAGE_ROUTERS
 from .problems import Problem, handle_problems
 from .threads import bound_threads
 from .waiting import Waiting
@@ -89,9 +90,7 @@ def create_app(
     app.add_middleware(OwnOrigins, hosts=hosts, origins=origins)
     app.add_middleware(Measured, metrics=app.state.metrics)
     handle_problems(app)
-    app.include_router(health)
-    app.include_router(metrics)
-    for router in (*ROUTERS, *LIVE_ROUTERS):
+    for router in (*PAGE_ROUTERS, health, metrics, *ROUTERS, *LIVE_ROUTERS):
         app.include_router(router)
     mcp.add_to(app)
     _document_problems(app)
