@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from ackbus import Bus, Draft
-from ackbus.schema import UnknownRecipientWarning
+from ackbus.schema import TypePattern, UnknownRecipientWarning
 from ackbus.server import Scope, Tokens
 from ackbus.subscribers import Inbox, Jobs, Queue
 
@@ -121,6 +121,18 @@ def test_timeline_filters_what_is_there_and_what_comes(
     receipt = shared.publish_many([answer])[0]
     expect(rows(page)).to_have_count(5)
     expect(rows(page).first.locator(".seq")).to_have_text(str(receipt.seq))
+
+
+def test_page_understands_patterns_as_the_bus_does(visit: Visit, url: str) -> None:
+    patterns = ("task", "task.*", "task.>", "*", ">", "*.done", "task.*.>")
+    types = ("task", "task.done", "task.done.late", "other", "other.done")
+    cases = [[pattern, type] for pattern in patterns for type in types]
+    found = visit(url).evaluate(
+        "async (cases) => { const { typeFits } = await import('/page/filters.js');"
+        " return cases.map((each) => typeFits(...each)); }",
+        cases,
+    )
+    assert found == [TypePattern(pattern).matches(type) for pattern, type in cases]
 
 
 def test_search_finds_words_and_marks_them(visit: Visit, url: str) -> None:
@@ -345,6 +357,18 @@ def test_hundred_thousand_messages_are_as_quick_as_a_few(
         assert elements(page) < MAX_ELEMENTS
         for _ in range(8):
             scroll_on(page)
+        assert elements(page) < MAX_ELEMENTS
+
+
+def test_burst_leaves_the_list_bounded(visit: Visit, bus: Bus, bus_dir: Path) -> None:
+    with serving(bus_dir) as url:
+        page = visit(url)
+        wait_for_live(page)
+        for _ in range(3):
+            bus.publish_many([Draft("burst", from_agent="lead")] * 7000)
+        newest = page.locator(".list .row[aria-posinset='1']")
+        expect(newest.locator(".seq")).to_have_text("21000", timeout=20_000)
+        assert newest.get_attribute("aria-setsize") == "20000"
         assert elements(page) < MAX_ELEMENTS
 
 

@@ -50,16 +50,21 @@ export class VirtualList {
     this.redraw();
   }
 
-  /** Puts newer items on top; what is being read stays where it is. */
+  /**
+   * Puts newer items on top; what is being read stays where it is.
+   * @returns {boolean} whether the oldest were let go: while the top is looked at, `keep` stay
+   */
   addNewer(items, { keep }) {
     const hold = !this.isAtTop;
     for (const item of items) this.#items.push(item);
-    if (!hold && this.#items.length > keep) this.#items.splice(0, this.#items.length - keep);
+    const excess = hold ? 0 : Math.max(0, this.#items.length - keep);
+    this.#items.splice(0, excess);
     if (hold) {
       this.#resize();
       this.element.scrollTop += items.length * this.#height;
     }
     this.redraw();
+    return excess > 0;
   }
 
   /** Moves the selection; brings it into sight. */

@@ -9,6 +9,8 @@ import { address } from "../route.js";
 import { sequence } from "../sequence.js";
 
 const PAGE = 200;
+// What came live is let go beyond this, while its end is looked at; it can be loaded again.
+const KEEP = 600;
 
 export function conversation({ live, subject }) {
   return new Conversation(live, subject).view;
@@ -60,8 +62,13 @@ class Conversation {
     const fresh = messages.filter((each) => conversationOf(each) === this.id && each.seq > last);
     if (!fresh.length) return;
     const { scrollTop, clientHeight, scrollHeight } = this.drawing;
+    const isAtEnd = scrollTop + clientHeight >= scrollHeight - 60;
     this.#messages.push(...fresh);
-    this.#draw(scrollTop + clientHeight >= scrollHeight - 60);
+    if (isAtEnd && this.#messages.length > KEEP) {
+      this.#messages.splice(0, this.#messages.length - PAGE);
+      this.earlier.hidden = false;
+    }
+    this.#draw(isAtEnd);
   }
 
   #draw(toEnd = false) {

@@ -59,5 +59,8 @@ function add(known, message) {
   for (const name of [message.from, message.to]) {
     if (name != null && !record.agents.includes(name)) record.agents.push(name);
   }
+  known.delete(id);
   known.set(id, record);
+  // The first is the one that has been still for longest.
+  if (known.size > LOOKED_AT) known.delete(known.keys().next().value);
 }

@@ -122,7 +122,7 @@ class Timeline {
     const last = this.list.newest?.message.seq ?? 0;
     const items = messages.filter(({ seq }) => seq > last || this.filters.q).map((message) => ({ message, fresh: true }));
     const isAway = !this.list.isAtTop;
-    if (items.length) this.list.addNewer(items, { keep: KEEP });
+    if (items.length && this.list.addNewer(items, { keep: KEEP })) this.#isComplete = false;
     this.#countUnseen(isAway ? items.length : 0);
     this.empty.hidden = this.list.length > 0;
     this.empty.textContent = Object.keys(this.filters).length ? "Nothing fits." : "No message yet. They appear here as they are published.";
