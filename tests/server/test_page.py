@@ -181,7 +181,8 @@ def test_conversation_is_drawn_and_followed(
 
 
 def test_dead_letter_is_requeued(visit: Visit, url: str, shared: Bus) -> None:
-    page = visit(f"{url}/#/queue/review?state=dead")
+    page = visit(f"{url}/#/queues")
+    page.get_by_label("Queue review").get_by_role("link", name="2 dead").click()
     button = page.get_by_role("button", name=re.compile(r"^Requeue \d")).first
     seq = int((button.get_attribute("aria-label") or "").split()[1])
     page.get_by_role("button", name=f"Job {seq}").click()

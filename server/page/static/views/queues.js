@@ -50,14 +50,24 @@ export function plots(name) {
   ];
 }
 
-/** How a queue is, in figures. */
+// What is counted: its name, how it is coloured where there is some, and the state of its jobs.
+const COUNTED = [
+  ["waiting", "", "queued"], ["delayed"], ["held"], ["running", "", "running"],
+  ["failed", "warn", "failed"], ["timed_out", "warn", "timed_out"], ["dead", "bad", "dead"],
+];
+
+/** How a queue is, in figures; those that are jobs of a state lead to these jobs. */
 export function figures(stats) {
-  const kinds = [["waiting"], ["delayed"], ["held"], ["running"], ["failed", "warn"], ["timed_out", "warn"], ["dead", "bad"]];
-  return [
-    h(`span.tag${KINDS[stats.state] ?? ""}`, {}, stats.state),
-    ...kinds.map(([name, kind]) => h(`span${stats[name] && kind ? `.${kind}` : ".muted"}`, {},
-      h("b", {}, count(stats[name])), ` ${name.replace("_", " ")}`)),
-  ];
+  const tag = h(`span.tag${KINDS[stats.state] ?? ""}`, {}, stats.state);
+  return [tag, ...COUNTED.map((counted) => figure(stats, ...counted))];
+}
+
+function figure(stats, name, kind, state) {
+  const number = stats[name];
+  const classes = `.${number && kind ? kind : "muted"}`;
+  const words = [h("b", {}, count(number)), ` ${name.replace("_", " ")}`];
+  if (!number || !state) return h(`span${classes}`, {}, words);
+  return h(`a${classes}`, { href: address("queue", stats.queue, { state }) }, words);
 }
 
 function panel(name) {
