@@ -149,7 +149,7 @@ def newest_messages(
     agent: OfAgent = None,
     conversation: OfConversation = None,
 ) -> Response:
-    """Read the newest messages, or the newest before a seq; the oldest of them come first."""
+    """Read the newest messages, or the newest before a seq, the oldest of them first."""
     found = bus.log.newest(
         limit, before_seq=before, type=type, agent=agent, conversation=conversation
     )
