@@ -68,7 +68,7 @@ def conversation(shared: Bus) -> str:
 @pytest.fixture(scope="module")
 def url(shared: Bus, conversation: str) -> Iterator[str]:
     """Where the shared bus is served."""
-    with serving(shared.layout.directory) as url:
+    with serving(Path(shared.layout.directory)) as url:
         yield url
 
 
