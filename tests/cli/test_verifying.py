@@ -233,3 +233,17 @@ def test_names_in_problems_can_not_act_on_a_terminal(
     assert "is not signed" in shown
     assert "\x1b[2J" not in shown
     assert not set("\x9b\u202e") & set(shown)
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda path: path.chmod(0o644), lambda path: path.write_text("")]
+)
+def test_key_that_can_not_be_used_accuses_no_message(
+    bus_dir: Path, run_bus: RunBus, keys: Keyring, spoil: Callable[[Path], object]
+) -> None:
+    keys.create("alice")
+    publish(bus_dir)
+    spoil(Path(keys.path("alice")))
+    done = run_bus("verify")
+    assert_error(done, 1, "alice.key")
+    assert done.out == ""
