@@ -235,9 +235,11 @@ def test_names_in_problems_can_not_act_on_a_terminal(
     assert not set("\x9b\u202e") & set(shown)
 
 
-@pytest.mark.parametrize(
-    "spoil", [lambda path: path.chmod(0o644), lambda path: path.write_text("")]
-)
+#: What makes a key file one that can't be used.
+SPOILED = [lambda path: path.chmod(0o644), lambda path: path.write_text("")]
+
+
+@pytest.mark.parametrize("spoil", SPOILED)
 def test_key_that_can_not_be_used_accuses_no_message(
     bus_dir: Path, run_bus: RunBus, keys: Keyring, spoil: Callable[[Path], object]
 ) -> None:
@@ -247,3 +249,18 @@ def test_key_that_can_not_be_used_accuses_no_message(
     done = run_bus("verify")
     assert_error(done, 1, "alice.key")
     assert done.out == ""
+
+
+@pytest.mark.parametrize("spoil", SPOILED)
+def test_key_that_can_not_be_used_hides_no_other_and_can_be_removed_as_its_error_says(
+    run_bus: RunBus, keys: Keyring, spoil: Callable[[Path], object]
+) -> None:
+    keys.create("alice")
+    keys.create("bob")
+    spoil(Path(keys.path("alice")))
+    listed = run_bus("key", "list", "--json")
+    assert [json.loads(line)["agent"] for line in listed.out.splitlines()] == ["bob"]
+    assert listed.code == 1
+    assert_error(run_bus("key", "create", "alice", "--rotate"), 1, "'bus key remove alice'")
+    assert "could not be used" in run_bus("key", "remove", "alice").out
+    assert run_bus("key", "create", "alice").code == 0
