@@ -103,7 +103,7 @@ def test_empty_standard_input_is_no_body(
         ("tail -n x", "--lines must be a whole number"),
         ("heartbeat a --progress x", "--progress must be a number"),
         ("torture --minutes x", "--minutes must be a number"),
-        ("torture --minutes 0", "--minutes must be 0.01 or more"),
+        ("torture --minutes 0", "--minutes must be 0.02 or more"),
         ("ack a x", "SEQ must be a whole number"),
         ("parked drop a 0", "SEQ must be 1 or more, and at most 9223372036854775807"),
         ("--dir X stats", "give --dir after the command"),
