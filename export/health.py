@@ -81,7 +81,7 @@ def _lines(bus: Bus, full: bool) -> Finding:
     except ConflictMarkers as error:
         return bad(f"git conflict marker on line {error.number}", CURE)
     return warn(
-        "not as the last export left it: git or somebody else wrote it",
+        "not as the last export left it: that was stopped, or git or somebody else wrote it",
         "'bus export' goes on with it, or says what is in the way; so does --full",
     )
 
