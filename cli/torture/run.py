@@ -68,6 +68,7 @@ def _run(plan: Plan, place: Place) -> tuple[Proof, Crew, Measures]:
         progress("torturing", round(plan.minutes * 60)) as move,
     ):
         Conductor(plan, crew, measures, move).conduct()
+    output.note("the time is over; now the proof")
     with Bus.open(place.bus) as bus, progress("proving", bus.log.newest_seq()) as move:
         proof = prove(bus, place, measures, crew.fell, move)
     if proof.holds:
