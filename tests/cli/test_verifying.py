@@ -108,6 +108,7 @@ def test_verify_says_what_was_checked_and_that_nothing_is_wrong(
         "signed": 2,
         "unsigned": 1,
         "unknown": 0,
+        "wrong": 0,
         "chained": 3,
         "gaps": 0,
         "head": head,
@@ -137,7 +138,14 @@ def test_forged_sender_is_named_and_the_exit_code_is_1(
     problem, summary = map(json.loads, run_bus("verify", "--json").out.splitlines())
     assert (problem["kind"], problem["seq"], problem["from"]) == ("forged", 2, "alice")
     assert summary["problems"] == 1
+    publish(bus_dir, sender="bob")
     assert run_bus("verify", "--from", "3").code == 0
+
+
+def test_past_the_end_of_the_log_is_no_green_light(bus_dir: Path, run_bus: RunBus) -> None:
+    assert run_bus("verify").code == 0
+    publish(bus_dir)
+    assert_error(run_bus("verify", "--from", "2"), 4, "the log ends at 1, before 2")
 
 
 def test_altered_message_is_named_by_both(bus_dir: Path, run_bus: RunBus, keys: Keyring) -> None:
@@ -151,6 +159,7 @@ def test_altered_message_is_named_by_both(bus_dir: Path, run_bus: RunBus, keys: 
         "altered: message 2 from alice is not what was chained, or the chain is altered",
         "altered: message 2 from alice is not what its sender signed",
     ]
+    assert "; 2 signed, 0 not, 0 with keys that are not here; 1 signature wrong; " in done.out
 
 
 def test_head_that_was_kept_is_expected(bus_dir: Path, run_bus: RunBus) -> None:
