@@ -59,9 +59,7 @@ def _export(bus: Bus) -> Finding:
             "'bus export' writes it",
         )
     if behind:
-        return warn(
-            f"bus.jsonl is {behind:,} messages behind, and no exporter runs", "run 'bus export'"
-        )
+        return warn(f"bus.jsonl is {behind:,} behind, and no exporter runs", "run 'bus export'")
     return ok("everything was exported; no exporter runs")
 
 
