@@ -191,6 +191,7 @@ def test_commands_make_list_rotate_and_remove_tokens(run_bus: RunBus, tokens: To
     assert tokens.holder(made.out.strip()).agent == "a"
     listed = run_bus("token", "list")
     assert "messages:rw" in listed.out
+    assert listed.out.splitlines()[1].endswith("  yes")
     assert made.out.strip() not in listed.out
     rotated = run_bus("token", "rotate", "ci", "--overlap", "0")
     assert tokens.holder(rotated.out.strip()).name == "ci"
