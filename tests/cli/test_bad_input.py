@@ -119,6 +119,7 @@ def test_empty_standard_input_is_no_body(
             "read --since 10x",
             "--since: '10x' is not a time like 2026-01-10T14:00:00Z; or give an age",
         ),
+        ("mcp --agent=", "agent name must not be empty"),
         ("import - --map x=y", "--map: messages have no field 'x'"),
     ],
 )
