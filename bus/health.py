@@ -92,7 +92,7 @@ def _archive(bus: Bus, full: bool) -> Finding:
     if not segments:
         return ok("nothing is archived")
     how = "whole" if full else "there; --full reads them"
-    return ok(f"{len(segments)} segments up to {segments[-1].last_seq}, all {how}")
+    return ok(f"segments up to {segments[-1].last_seq}: {len(segments)}, all {how}")
 
 
 def _chain(bus: Bus) -> Finding:
@@ -110,7 +110,7 @@ def _keys() -> Finding:
         keyring.of(agent)  # raises where it can't be used
     if not agents:
         return ok("none; nobody here signs")
-    return ok(f"{len(agents)} agents have keys in {keyring.directory}")
+    return ok(f"agents with keys in {keyring.directory}: {len(agents)}")
 
 
 def _search(bus: Bus, full: bool) -> Finding:
@@ -122,7 +122,7 @@ def _search(bus: Bus, full: bool) -> Finding:
             f"search.db is damaged ({harm}); no message is", "'bus doctor --repair' makes it again"
         )
     behind = search.behind()
-    return ok(f"{behind:,} messages to index at the next search")
+    return ok(f"messages to index at the next search: {behind:,}")
 
 
 def _hearts(bus: Bus) -> Finding:

@@ -134,22 +134,29 @@ class Keyring:
             raise InvalidInput(f"the name {agent!r} is too long for the file of a key")
         return os.path.join(self.directory, name)
 
-    def remove(self, agent: str) -> int:
-        """Delete all keys of an agent, and return how many there were.
+    def remove(self, agent: str) -> int | None:
+        """Delete the file of an agent's keys, also one that can't be used.
+
+        Returns:
+            How many keys were in it; None where it could not be used.
 
         Raises:
             NotFound: it has none.
             BusUnusable: the file can't be deleted.
         """
-        keys = self.of(agent)
-        if not keys:
+        count: int | None
+        try:
+            count = len(self.of(agent))
+        except BusUnusable:
+            count = None
+        if count == 0:
             raise NotFound(f"agent {agent!r} has no key in {self.directory}")
         try:
             os.unlink(self.path(agent))
             sync_directory(self.directory)
         except OSError as error:
             raise BusUnusable(f"{self.path(agent)} can't be deleted: {error.strerror}") from error
-        return len(keys)
+        return count
 
     def _read(self, path: str, agent: str) -> list[Key]:
         try:
@@ -157,7 +164,7 @@ class Keyring:
                 if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
                     raise BusUnusable(
                         f"others can read the key file {path}, so it proves nothing; make it"
-                        " yours alone with chmod 0600, or a new key with --rotate"
+                        f" yours alone with chmod 0600, or delete it with 'bus key remove {agent}'"
                     )
                 record = json.load(file)
         except (FileNotFoundError, NotADirectoryError):
@@ -165,13 +172,13 @@ class Keyring:
         except OSError as error:
             raise BusUnusable(f"the key file {path} can't be read: {error.strerror}") from error
         except ValueError as error:
-            raise BusUnusable(f"{path} is no key file: {error}") from error
+            raise _no_key_file(path, agent) from error
         try:
             if record["agent"] != agent:  # of a filesystem that takes Alice and alice for one
                 return []
             return [_key(each) for each in record["keys"]]
         except (LookupError, TypeError, ValueError) as error:
-            raise BusUnusable(f"{path} is no key file ({error})") from error
+            raise _no_key_file(path, agent) from error
 
     @contextmanager
     def _locked(self, path: str) -> Iterator[None]:
@@ -210,6 +217,13 @@ class Keyring:
 
 
 _SUFFIX = ".key"
+
+
+def _no_key_file(path: str, agent: str) -> BusUnusable:
+    return BusUnusable(
+        f"{path} is no key file, or a damaged one; put it back from a copy, or delete it with"
+        f" 'bus key remove {agent}'"
+    )
 
 
 def _key(record: dict[str, object]) -> Key:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from contextlib import closing
 
+import apsw
+
+from ..schema import translate
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,13 +38,19 @@ class Maintenance:
 
         Returns:
             The size of the write-ahead log before and after, in bytes.
+
+        Raises:
+            BusUnusable: the file can't grow, as on a full disk; the log stays as long as it is.
         """
         self._database.checkpointer.wait()  # of two at once, one does nothing
         before = self._wal_bytes()
         with closing(self._database.connect()) as connection:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            connection.set_busy_timeout(0)  # to wait for readers would hold up writers
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            try:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                connection.set_busy_timeout(0)  # to wait for readers would hold up writers
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            except apsw.Error as error:
+                raise translate(error, self._database.layout) from error
         return before, self._wal_bytes()
 
     def give_back(self, on_progress: Callable[[int], object] | None = None) -> int | None:

@@ -6,7 +6,7 @@ with which message; what it can't judge (a signature whose key is not here) it c
 
 from __future__ import annotations
 
-from ..schema import MAX_SEQ, AckbusError, BlobAltered, BlobMissing, InvalidInput
+from ..schema import MAX_SEQ, BlobAltered, BlobMissing, InvalidInput
 from .archive import SegmentMissing
 from .chain import GENESIS, Link
 from .verification_checks import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _PROGRESS_MESSAGES = 1000
 
 #: What a row that no program of ours stored can make of its decoding.
-_NONSENSE = (AckbusError, LookupError, TypeError, ValueError)
+_NONSENSE = (InvalidInput, LookupError, TypeError, ValueError)
 
 
 class Verification:
@@ -131,9 +131,7 @@ class Verification:
             problem = self._signatures and self._signatures.of(message)
         except _NONSENSE as error:
             chain.skip_to(message.seq)
-            problem = problem_with(
-                "altered", message, f"can't be one that was published ({error!r})"
-            )
+            problem = problem_with("altered", message, f"can't be one that was published: {error}")
         if problem:
             yield problem
         ref = message.payload_ref

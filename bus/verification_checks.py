@@ -47,6 +47,7 @@ class Counts:
         messages: how many messages were read.
         signed: how many are signed, and as their senders signed them.
         unsigned: how many have no signature.
+        wrong: how many have one that is not their sender's, or not of what they say.
         unknown: how many are signed with a key that is not here, so that nothing is known of them.
         chained: how many are in the chain, and as they were.
         gaps: how many numbers between messages no message has.
@@ -55,6 +56,7 @@ class Counts:
     messages: int = 0
     signed: int = 0
     unsigned: int = 0
+    wrong: int = 0
     unknown: int = 0
     chained: int = 0
     gaps: int = 0
@@ -90,11 +92,13 @@ class SignatureCheck:
         key = next((key for key in keys if key.id == key_id), None)
         if version == VERSION and key is not None:
             if not is_right(signature, message, key):
+                self._counts.wrong += 1
                 return problem_with("altered", message, "is not what its sender signed")
             self._counts.signed += 1
             self._has_signed.add(agent)
             return None
         if keys:
+            self._counts.wrong += 1
             return problem_with("forged", message, f"is signed, but with no key of {agent}")
         self._counts.unknown += 1
         if not self._is_strict:

@@ -81,7 +81,11 @@ def heartbeat(
     ] = None,
     progress: Annotated[
         float | None,
-        typer.Option(metavar="X", help="How far it is with that, 0 to 1.", show_default=False),
+        typer.Option(
+            metavar="X",
+            help="How far it is with that, by its own measure; usually 0 to 1.",
+            show_default=False,
+        ),
     ] = None,
     every: Annotated[
         str | None,

@@ -78,12 +78,7 @@ class _Refused(AckbusError):
 
 def _with_place(cause: AckbusError, stored: int) -> AckbusError:
     """Return an error that also says how much is in the log."""
-    kept = (
-        f"stored before that: {output.counted(stored, 'message')}"
-        if stored
-        else "nothing was stored"
-    )
-    error = AckbusError(f"{cause}; {kept}")
+    error = AckbusError(f"{cause}; stored before that: {output.counted(stored, 'message')}")
     error.exit_code = cause.exit_code
     return error
 

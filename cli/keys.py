@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .. import bus  # loads what a command needs of it when it runs
-from ..schema import KEYS_DIR_VARIABLE, NotFound, format_ts
+from ..schema import KEYS_DIR_VARIABLE, BusUnusable, NotFound, format_ts
 from . import output
 from .actions import NOTHING
 from .commands import Commands
@@ -64,18 +64,23 @@ def create(
 def show_list(keys: KeysDirectory = None, json: Json = False, verbose: Verbose = False) -> int:
     """List the keys, the one that each agent signs with last; never the secrets.
 
-    Exit code 4 when there are none.
+    Exit code 4 when there are none, 1 when a file of some can't be used.
     """
     keyring = bus.Keyring(keys)
-    records = [
-        _record(keyring, agent, each) for agent in keyring.agents() for each in keyring.of(agent)
-    ]
+    records: list[dict[str, object]] = []
+    code = 0
+    for agent in keyring.agents():
+        try:
+            records += [_record(keyring, agent, each) for each in keyring.of(agent)]
+        except BusUnusable as error:  # the others are none the worse
+            output.error(str(error), error)
+            code = error.exit_code
     if json:
         for record in records:
             output.json_line(record)
     elif records:
         output.table(list(records[0]), [list(record.values()) for record in records])
-    return 0 if records else NOTHING
+    return code if records or code else NOTHING
 
 
 @key.command("show", example="bus key show worker-1")
@@ -104,11 +109,13 @@ def remove(
 ) -> int:
     """Delete all keys of an agent: it no longer signs, and what it signed can't be verified.
 
-    Exit code 4 when it has no key.
+    Its file goes, also one that can't be used. Exit code 4 when it has no key.
     """
     count = bus.Keyring(keys).remove(agent)
     if json:
         output.json_line({"agent": agent, "removed": count})
+    elif count is None:
+        output.line(f"removed the key file of {agent}, which could not be used")
     else:
         output.line(f"removed {output.counted(count, 'key')} of {agent}")
     return 0

@@ -45,7 +45,7 @@ def mcp(
         raise InvalidInput(f"--profile must be {' or '.join(PROFILES)}, not {profile!a}")
     if directory is not None and user:
         raise InvalidInput("give --dir or --user, not both")
-    name = agent or os.environ.get(AGENT_VARIABLE) or None
+    name = (os.environ.get(AGENT_VARIABLE) or None) if agent is None else agent
     if name is not None:
         check_agent(name)
     output.show_logs()

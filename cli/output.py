@@ -188,7 +188,13 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 def cells_of(rows: Sequence[Sequence[object]]) -> list[list[str]]:
     """Return the cells of a table as text that is safe to show."""
-    return [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
+    return [[_cell(cell) for cell in row] for row in rows]
+
+
+def _cell(cell: object) -> str:
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return "" if cell is None else visible(str(cell))
 
 
 def flush() -> None:

@@ -133,7 +133,10 @@ def remove(
     else:
         output.line(f"removed {output.counted(count, 'token')} {name}")
     if is_last:
-        output.note("it was the last: a server on this machine now lets in all your programs")
+        output.note(
+            "it was the last: a server that only this machine can reach now lets in all its"
+            " programs, and one that others can reach lets in nobody"
+        )
     return 0
 
 

@@ -27,7 +27,7 @@ def torture(
         int, typer.Option(metavar="N", min=8, max=500, help="How many processes.")
     ] = 35,
     minutes: Annotated[
-        float, typer.Option(metavar="M", min=0.01, help="For how long, without the proof.")
+        float, typer.Option(metavar="M", min=0.02, help="For how long, without the proof.")
     ] = 1.0,
     kill_every: Annotated[
         float,

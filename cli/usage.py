@@ -13,7 +13,7 @@ from typer._click.exceptions import (
     NoSuchOption,
     UsageError,
 )
-from typer._click.types import FLOAT, IntRange
+from typer._click.types import FloatParamType, FloatRange, IntRange
 
 from . import output
 
@@ -62,8 +62,8 @@ def _rule(error: BadParameter) -> str | None:
     """Return what a number must be, or None when something else is wrong."""
     kind = error.param.type if error.param else None
     if isinstance(error.__context__, ValueError):  # it is no number at all
-        return "a number" if kind is FLOAT else "a whole number"
-    if isinstance(kind, IntRange):
+        return "a number" if isinstance(kind, FloatParamType) else "a whole number"
+    if isinstance(kind, (IntRange, FloatRange)):
         return f"{kind.min} or more" + (f", and at most {kind.max}" if kind.max else "")
     return None
 

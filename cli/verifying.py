@@ -123,7 +123,7 @@ def verify(
     Prints a line for each message that was altered, is missing, was put there later, has lost its
     payload, or is not signed although its sender has a key; then what was checked, and the head
     of the chain. Where the chain is on, it takes in first what came since. Exit code 1 when
-    anything is wrong; 4 when --chain finds no chain.
+    anything is wrong; 4 when --chain finds no chain, or the log ends before --from.
     """
     if (signatures and chain) or (signatures and expect) or (chain and strict):
         raise InvalidInput(
@@ -144,6 +144,8 @@ def verify(
         )
         if (chain or expect) and walk.head is None:
             raise NotFound("there is no chain; 'bus chain on' begins one")
+        if from_seq > max(walk.newest_seq, 1):  # an empty log is read from 1, as any other
+            raise NotFound(f"the log ends at {walk.newest_seq}, before {from_seq}")
         found = _print_problems(bus, walk, json)
     _print_summary(walk, found, json, has_signatures=not chain)
     return 1 if found else 0
@@ -189,6 +191,8 @@ def _print_summary(walk: Verification, found: int, json: bool, *, has_signatures
             f"{counts.signed:,} signed, {counts.unsigned:,} not, {counts.unknown:,} with keys that"
             " are not here"
         )
+    if counts.wrong:
+        parts.append(f"{output.counted(counts.wrong, 'signature')} wrong")
     if walk.head is not None:
         parts.append(f"{counts.chained:,} in the chain, head {walk.head}")
     if counts.gaps:

@@ -59,9 +59,7 @@ def _export(bus: Bus) -> Finding:
             "'bus export' writes it",
         )
     if behind:
-        return warn(
-            f"bus.jsonl is {behind:,} messages behind, and no exporter runs", "run 'bus export'"
-        )
+        return warn(f"bus.jsonl is {behind:,} behind, and no exporter runs", "run 'bus export'")
     return ok("everything was exported; no exporter runs")
 
 
@@ -81,7 +79,7 @@ def _lines(bus: Bus, full: bool) -> Finding:
     except ConflictMarkers as error:
         return bad(f"git conflict marker on line {error.number}", CURE)
     return warn(
-        "not as the last export left it: git or somebody else wrote it",
+        "not as the last export left it: that was stopped, or git or somebody else wrote it",
         "'bus export' goes on with it, or says what is in the way; so does --full",
     )
 

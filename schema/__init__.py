@@ -70,7 +70,7 @@ from .names import (
 )
 from .processes import boot_id, is_running, leave_signals, start_thread
 from .queries import Queries
-from .sqlite import check_sqlite_version
+from .sqlite import check_sqlite_version, translate
 from .times import MAX_TS_MS, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
 from .transactions import without_triggers
 from .trouble import disk_full, means_full, unwritable, why_not_opened
@@ -237,6 +237,7 @@ __all__ = [
     "shown",
     "start_thread",
     "sync_directory",
+    "translate",
     "unwritable",
     "upgrade",
     "user_bus",

@@ -42,7 +42,7 @@ def _claims(bus: Bus) -> Finding:
     if found:
         which = ", ".join(f"{count} of {name}" for name, count in found.items())
         return warn(f"lost within a day: {which}", "see 'bus queue show', and what the workers say")
-    return ok(f"none lost within a day, in {len(lost)} queues")
+    return ok(f"none lost within a day; queues: {len(lost)}")
 
 
 def _dead_letters(bus: Bus) -> Finding:
@@ -59,5 +59,5 @@ def _parked(bus: Bus) -> Finding:
     found = Deliveries(bus.database).parked()
     if found:
         agents = ", ".join(sorted({each.agent for each in found}))
-        return warn(f"{len(found)} messages of {agents}", "see 'bus parked'")
+        return warn(f"messages of {agents}: {len(found)}", "see 'bus parked'")
     return ok("none")

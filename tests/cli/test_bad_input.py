@@ -102,6 +102,8 @@ def test_empty_standard_input_is_no_body(
         ("replay --from 0", "--from must be 1 or more, and at most 9223372036854775807"),
         ("tail -n x", "--lines must be a whole number"),
         ("heartbeat a --progress x", "--progress must be a number"),
+        ("torture --minutes x", "--minutes must be a number"),
+        ("torture --minutes 0", "--minutes must be 0.02 or more"),
         ("ack a x", "SEQ must be a whole number"),
         ("parked drop a 0", "SEQ must be 1 or more, and at most 9223372036854775807"),
         ("--dir X stats", "give --dir after the command"),
@@ -117,6 +119,7 @@ def test_empty_standard_input_is_no_body(
             "read --since 10x",
             "--since: '10x' is not a time like 2026-01-10T14:00:00Z; or give an age",
         ),
+        ("mcp --agent=", "agent name must not be empty"),
         ("import - --map x=y", "--map: messages have no field 'x'"),
     ],
 )

@@ -201,4 +201,5 @@ def test_jsonl_stops_at_a_bad_line_and_keeps_the_transactions_before_it(
 
 def test_jsonl_needs_a_sender_for_each_line(run_bus: RunBus) -> None:
     failed = run_bus("publish", "--jsonl", stdin='{"type":"t"}\n')
-    assert_error(failed, 2, "line 1", "--from", "nothing was stored")
+    assert_error(failed, 2, "line 1", "--from", "stored before that: 0 messages")
+    assert "nothing was stored" not in failed.err

@@ -27,6 +27,7 @@ def test_it_leaves_nothing_behind_when_all_proofs_hold(run_bus: RunBus, project:
     assert done.code == 0, done.out
     assert "8 agents in" in done.err
     assert "--seed 5 makes the same choices again" in done.err
+    assert done.err.endswith("bus: the time is over; now the proof\n")
     first, second, third, _, *proofs = done.out.splitlines()
     assert " kill" in first
     assert first.endswith("0 locked errors")

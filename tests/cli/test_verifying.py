@@ -108,6 +108,7 @@ def test_verify_says_what_was_checked_and_that_nothing_is_wrong(
         "signed": 2,
         "unsigned": 1,
         "unknown": 0,
+        "wrong": 0,
         "chained": 3,
         "gaps": 0,
         "head": head,
@@ -137,7 +138,14 @@ def test_forged_sender_is_named_and_the_exit_code_is_1(
     problem, summary = map(json.loads, run_bus("verify", "--json").out.splitlines())
     assert (problem["kind"], problem["seq"], problem["from"]) == ("forged", 2, "alice")
     assert summary["problems"] == 1
+    publish(bus_dir, sender="bob")
     assert run_bus("verify", "--from", "3").code == 0
+
+
+def test_past_the_end_of_the_log_is_no_green_light(bus_dir: Path, run_bus: RunBus) -> None:
+    assert run_bus("verify").code == 0
+    publish(bus_dir)
+    assert_error(run_bus("verify", "--from", "2"), 4, "the log ends at 1, before 2")
 
 
 def test_altered_message_is_named_by_both(bus_dir: Path, run_bus: RunBus, keys: Keyring) -> None:
@@ -151,6 +159,7 @@ def test_altered_message_is_named_by_both(bus_dir: Path, run_bus: RunBus, keys: 
         "altered: message 2 from alice is not what was chained, or the chain is altered",
         "altered: message 2 from alice is not what its sender signed",
     ]
+    assert "; 2 signed, 0 not, 0 with keys that are not here; 1 signature wrong; " in done.out
 
 
 def test_head_that_was_kept_is_expected(bus_dir: Path, run_bus: RunBus) -> None:
@@ -233,3 +242,34 @@ def test_names_in_problems_can_not_act_on_a_terminal(
     assert "is not signed" in shown
     assert "\x1b[2J" not in shown
     assert not set("\x9b\u202e") & set(shown)
+
+
+#: What makes a key file one that can't be used.
+SPOILED = [lambda path: path.chmod(0o644), lambda path: path.write_text("")]
+
+
+@pytest.mark.parametrize("spoil", SPOILED)
+def test_key_that_can_not_be_used_accuses_no_message(
+    bus_dir: Path, run_bus: RunBus, keys: Keyring, spoil: Callable[[Path], object]
+) -> None:
+    keys.create("alice")
+    publish(bus_dir)
+    spoil(Path(keys.path("alice")))
+    done = run_bus("verify")
+    assert_error(done, 1, "alice.key")
+    assert done.out == ""
+
+
+@pytest.mark.parametrize("spoil", SPOILED)
+def test_key_that_can_not_be_used_hides_no_other_and_can_be_removed_as_its_error_says(
+    run_bus: RunBus, keys: Keyring, spoil: Callable[[Path], object]
+) -> None:
+    keys.create("alice")
+    keys.create("bob")
+    spoil(Path(keys.path("alice")))
+    listed = run_bus("key", "list", "--json")
+    assert [json.loads(line)["agent"] for line in listed.out.splitlines()] == ["bob"]
+    assert listed.code == 1
+    assert_error(run_bus("key", "create", "alice", "--rotate"), 1, "'bus key remove alice'")
+    assert "could not be used" in run_bus("key", "remove", "alice").out
+    assert run_bus("key", "create", "alice").code == 0

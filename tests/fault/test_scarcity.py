@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, BusUnusable, Inbox, Queue
+from ackbus.bus import Maintenance
 
 from ..concurrency.actors import StartActor
 from ..programs import run_program
@@ -46,6 +47,17 @@ def test_a_full_disk_gives_one_clear_error_and_no_harm(
         assert inbox.ack(stored) == stored
         assert [message.type for message in inbox.poll()] == ["after"]
     assert [row[0] for row in raw_rows(bus_dir)] == list(range(1, stored + 2))
+
+
+def test_a_checkpoint_on_a_full_disk_is_one_clear_error(small_disk: SmallDisk) -> None:
+    """M-06: the write-ahead log holds what the file has no room for."""
+    small_disk.leave(400)
+    with Bus.init(small_disk.path / "bus") as bus:
+        fill(bus, "x" * 3000)
+        with pytest.raises(BusUnusable, match="is full; "):
+            Maintenance(bus).checkpoint()
+        small_disk.make_room()
+        assert Maintenance(bus).checkpoint()[1] == 0
 
 
 def test_an_acknowledgement_on_a_full_disk_is_refused_whole(small_disk: SmallDisk) -> None:

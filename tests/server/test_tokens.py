@@ -219,13 +219,15 @@ def test_commands_make_list_rotate_and_remove_tokens(run_bus: RunBus, tokens: To
     assert tokens.holder(made.out.strip()).agent == "a"
     listed = run_bus("token", "list")
     assert "messages:rw" in listed.out
+    assert listed.out.splitlines()[1].endswith("  yes")
     assert made.out.strip() not in listed.out
     rotated = run_bus("token", "rotate", "ci", "--overlap", "0")
     assert tokens.holder(rotated.out.strip()).name == "ci"
     assert run_bus("token", "create", "ci", "--scope", "admin").code == 3
     removed = run_bus("token", "remove", "ci")
     assert (removed.code, removed.out) == (0, "removed 2 tokens ci\n")
-    assert "lets in all your programs" in removed.err
+    assert "only this machine can reach now lets in all its programs" in removed.err
+    assert "one that others can reach lets in nobody" in removed.err
     assert run_bus("token", "list").code == 4
     assert run_bus("token", "remove", "ci").code == 4
     assert run_bus("token", "rotate", "ci").code == 4
