@@ -152,8 +152,9 @@ class Keyring:
         if count == 0:
             raise NotFound(f"agent {agent!r} has no key in {self.directory}")
         try:
-            os.unlink(self.path(agent))
-            sync_directory(self.directory)
+            with self._locked(self.path(agent)):  # who adds a key reads the others first
+                os.unlink(self.path(agent))
+                sync_directory(self.directory)
         except OSError as error:
             raise BusUnusable(f"{self.path(agent)} can't be deleted: {error.strerror}") from error
         return count
@@ -171,7 +172,7 @@ class Keyring:
             return []
         except OSError as error:
             raise BusUnusable(f"the key file {path} can't be read: {error.strerror}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _no_key_file(path, agent) from error
         try:
             if record["agent"] != agent:  # of a filesystem that takes Alice and alice for one

@@ -68,7 +68,9 @@ class Verification:
         # Asked after the head, so that all that is in the chain is read.
         self.newest_seq = bus.log.newest_seq()
         self._signatures = (
-            None if keyring is None else SignatureCheck(keyring, self.counts, strict=strict)
+            None
+            if keyring is None
+            else SignatureCheck(keyring, self.counts, strict=strict, earlier=self._earlier_of)
         )
 
     def problems(
@@ -111,6 +113,10 @@ class Verification:
         before = self._chain.head(self._from_seq - 1) or Link(0, GENESIS)
         links = self._chain.links(before.seq, self.head.seq)
         return ChainCheck(links, before.digest, self.counts)
+
+    def _earlier_of(self, agent: str) -> Iterator[Message]:
+        sent = self._bus.log.read(upto_seq=self._from_seq - 1, agent=agent)
+        return (message for message in sent if message.from_agent == agent)
 
     def _messages(self) -> Iterator[Message | SegmentMissing]:
         """Yield the messages, and in place of those that can't be read, why."""

@@ -10,7 +10,7 @@ from .signing import VERSION, is_right
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ..schema import Message
     from .chain import Link
@@ -72,12 +72,21 @@ class SignatureCheck:
         keyring: the keys.
         counts: where to count.
         strict: every message must be signed with a key that is here.
+        earlier: returns what an agent sent before the first message that is judged.
     """
 
-    def __init__(self, keyring: Keyring, counts: Counts, *, strict: bool) -> None:
+    def __init__(
+        self,
+        keyring: Keyring,
+        counts: Counts,
+        *,
+        strict: bool,
+        earlier: Callable[[str], Iterable[Message]],
+    ) -> None:
         self._keyring = keyring
         self._counts = counts
         self._is_strict = strict
+        self._earlier = earlier
         self._keys: dict[str, list[Key]] = {}
         self._has_signed: set[str] = set()
 
@@ -115,8 +124,15 @@ class SignatureCheck:
 
     def _keys_of(self, agent: str) -> list[Key]:
         if agent not in self._keys:
-            self._keys[agent] = self._keyring.of(agent)
+            keys = self._keys[agent] = self._keyring.of(agent)
+            if any(_is_signed(message, keys) for message in self._earlier(agent) if keys):
+                self._has_signed.add(agent)
         return self._keys[agent]
+
+
+def _is_signed(message: Message, keys: list[Key]) -> bool:
+    signature = message.headers.get(SIGNATURE_HEADER)
+    return isinstance(signature, str) and any(is_right(signature, message, key) for key in keys)
 
 
 class ChainCheck:
