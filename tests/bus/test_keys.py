@@ -80,7 +80,11 @@ def test_key_that_others_can_read_signs_and_verifies_nothing(
         keyring.of("alice")
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"agent":"alice","keys":[{"secret":"00"}]}'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "{}", "[]", "[" * 100_000, '{"agent":"alice","keys":[{"secret":"00"}]}'],
+    ids=["empty", "object", "array", "nested deep", "short secret"],
+)
 def test_damaged_key_file_is_said_and_nothing_is_published_unsigned(
     content: str, bus: Bus, keyring: Keyring, alice: Key
 ) -> None:
