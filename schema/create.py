@@ -18,7 +18,7 @@ from .layout import (
     sync_directory,
 )
 from .sqlite import check_sqlite_version, translate
-from .trouble import without_log
+from .trouble import disk_full, without_log
 
 #: What git must not see: the file and its helpers change with every message. `bus.jsonl`, and
 #: the blobs that its lines name, are for history.
@@ -60,7 +60,7 @@ def create(directory: str | os.PathLike[str]) -> bool:
         os.makedirs(layout.blobs, mode=0o700, exist_ok=True)
         lock = FileLock(layout.write_lock)
     except OSError as error:
-        raise BusUnusable(f"can't make a bus in {layout.directory}: {error.strerror}") from error
+        raise _unmakeable(layout, error) from error
     lock.acquire(timeout_s=BUSY_TIMEOUT_MS / 1000)
     try:
         _write_gitignore(layout)  # first: with the file its name comes onto the disk
@@ -70,11 +70,17 @@ def create(directory: str | os.PathLike[str]) -> bool:
     except apsw.Error as error:
         raise translate(error, layout) from error
     except OSError as error:
-        raise BusUnusable(f"can't make a bus in {layout.directory}: {error.strerror}") from error
+        raise _unmakeable(layout, error) from error
     finally:
         lock.release()
         lock.close()
     return made
+
+
+def _unmakeable(layout: Layout, error: OSError) -> BusUnusable:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return disk_full(layout.directory)
+    return BusUnusable(f"can't make a bus in {layout.directory}: {error.strerror}")
 
 
 def _create_tables(layout: Layout) -> bool:

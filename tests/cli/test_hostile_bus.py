@@ -83,6 +83,8 @@ READING = [
     *(["tail"], ["search", "owned"], ["search", "end", "--json"], ["search", EVIL]),
     *(["poll", "me"], ["poll", "me", "--json"], ["poll", "you"], ["inbox", "you"], ["inbox", EVIL]),
     *(["parked", "list"], ["parked", "list", "--json"], ["parked", "requeue", "me", "77"]),
+    *(["prime"], ["top", "--once"], ["top", "--once", "--json"]),
+    *(["hook", "start", "claude", "--agent", "me"], ["hook", "stop", EVIL, "--agent", EVIL]),
     *(["token", "list"], ["token", "list", "--json"], ["token", "create", EVIL, "--scope", EVIL]),
     *(["token", "create", EVIL, "--scope", "admin"], ["token", "rotate", EVIL]),
     *(["token", "remove", EVIL],),
@@ -143,7 +145,9 @@ LIKE_OTHERS = {
     *("listen", "queue set", "queue purge", "queue skip", "dead requeue", "dead drop", "limit set"),
     *("lease renew", "reservations renew", "reservations release", "guard install", "guard remove"),
     *("blob put", "setup git"),
-    *("serve", "mcp", "torture"),  # they print what is theirs; see tests/server, tests/torture
+    *("serve", "ui", "mcp", "torture"),  # they print what is theirs: tests/server, tests/torture
+    *(f"setup {name}" for name in ("claude", "codex", "gemini", "cursor", "copilot", "opencode")),
+    "setup windsurf",
 }
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ackbus import InvalidInput
-from ackbus.cli import actions, app, hot, prompt
+from ackbus.cli import actions, app, hooks, hot, prompt
 
 from ..conftest import RunBus
 
@@ -45,6 +45,7 @@ LINES = [
     "prompt",
     "prompt a --format=[{}] --dir d",
     "prompt --json --user a",
+    "hook stop claude --agent a",
 ]
 
 
@@ -200,7 +201,7 @@ def _as_typer_reads(
         called.append({**dict(zip(names, words, strict=False)), **values})
         return 0
 
-    home = prompt if arguments[0] == "prompt" else actions
+    home = {"prompt": prompt, "hook": hooks}.get(arguments[0], actions)
     monkeypatch.setattr(home, arguments[0], record)
     with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(InvalidInput):
         app.run(arguments)

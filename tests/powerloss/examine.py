@@ -170,7 +170,9 @@ def _bring_up(directory: str, cut: Cut) -> bool:
 
 def _check_file(database: Database) -> None:
     for finding in examine(checks_of_file(database, full=True)):
-        if finding.state == "bad" and finding.check != "schema":
+        # An older schema is brought up to date; and what the log has after its last whole commit,
+        # which nobody was told of, looks like damage to who can't know of the power loss.
+        if finding.state == "bad" and finding.check not in ("schema", "log"):
             raise Bad(f"{finding.check}: {finding.text}")
 
 
