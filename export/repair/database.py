@@ -7,7 +7,6 @@ from contextlib import closing
 from ...blobs import BlobStore
 from ...schema import Layout, Mended, NewFile, parts_of_a_bus, ranges, read_into
 from ..position import crc_in_mark
-from .alone import damaged_files
 from .exported import Exported, whole_export
 from .messages import Merger
 from .segment_file import read_segment, segment_files
@@ -63,7 +62,8 @@ class DatabaseMaker:
             BusUnusable: the damaged file is of another ackbus.
         """
         with closing(NewFile(path)) as new:
-            found = read_into(new, *damaged_files(self._layout))
+            file = self._layout.database
+            found = read_into(new, file, file + "-wal")
             self.lossy = {name for name, table in found.tables.items() if not table.is_whole}
             catalog = ("catalog", "catalog_blocks", "catalog_state")
             self.lacks_catalog = not self.lossy.isdisjoint(catalog)

@@ -25,7 +25,16 @@ from ...schema import (
     refuse_links,
     refuse_network_filesystem,
 )
-from .alone import alone, damaged_files, put_in_place
+from .alone import (
+    ASIDE,
+    READY,
+    alone,
+    finish,
+    forget_ready,
+    put_in_place,
+    refuse_others,
+    unfinished,
+)
 from .archive import is_well, mend_archive
 from .backups import newest_backup, open_backup
 from .beside import mend_blobs, mend_export, mend_search
@@ -76,6 +85,10 @@ def repair_bus(
     _refuse_nothing(layout)
     refuse_links(layout.directory)  # else a whole bus with one would pass for a damaged one
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    if (died := _died(layout)) is not None:
+        yield from _with_file_of(layout, died, dry_run)
+        if dry_run:
+            return
     found = os.fspath(backup) if backup is not None else newest_backup(layout)
     with _opened(found) as saved:
         if _needs_new_file(layout):
@@ -100,8 +113,8 @@ def _refuse_nothing(layout: Layout) -> None:
     if os.path.isdir(layout.directory):  # what a bus can't be opened for, and a new file won't mend
         refuse_links(layout.directory)
         refuse_network_filesystem(layout.directory)
-    copies = (*damaged_files(layout), layout.jsonl) if os.path.isdir(layout.directory) else ()
-    if not any(map(os.path.exists, copies)):
+    copies = (layout.database, layout.database + "-wal", layout.jsonl)
+    if not any(map(os.path.exists, copies)) and not _died(layout):
         raise BusNotFound(f"nothing of a bus is in {layout.directory}; there is nothing to repair")
 
 
@@ -136,6 +149,20 @@ def _has_wrong_entries(bus: Bus) -> bool:
     """Whether what is known of an archived segment is not what it has."""
     whole = (each for each in bus.archive.segments() if bus.archive.state_of(each) == "ok")
     return not all(is_well(bus, segment) for segment in whole)
+
+
+def _died(layout: Layout) -> str | None:
+    return unfinished(layout) if os.path.isdir(layout.directory) else None
+
+
+def _with_file_of(layout: Layout, died: str, dry_run: bool) -> Iterator[Mended]:
+    """Put the new file of a repair that died in its place."""
+    if not dry_run:
+        with alone(layout):
+            refuse_others(layout.database + ASIDE + died)
+            finish(layout, died)
+    told = f"the message {REPAIRED} in it tells what was saved, and what was not"
+    yield Mended("file", f"the new bus.db of a repair that died is in its place; {told}")
 
 
 def _with_new_file(
@@ -174,7 +201,9 @@ def _with_new_file(
 def _workshop(layout: Layout) -> Iterator[Layout]:
     """Give a bus directory for the new file."""
     keep_out_of_git(layout, f"{_WORKSHOP}/")
-    keep_out_of_git(layout, "*.damaged-*")
+    for name in (ASIDE, READY):
+        keep_out_of_git(layout, f"*{name}*")
+    forget_ready(layout)
     workshop = Layout(os.path.join(layout.directory, _WORKSHOP))
     shutil.rmtree(workshop.directory, ignore_errors=True)  # of a process that died here
     os.makedirs(workshop.directory, mode=0o700)

@@ -85,15 +85,18 @@ def test_a_repair_that_died_is_finished_by_the_next(
     damaged: Path, run_bus: RunBus, step: str
 ) -> None:
     """Killed between the two renames: nobody can open the bus, and nothing is lost."""
-    (damaged / "repair.new").mkdir()
-    (damaged / "repair.new" / "bus.db").write_bytes(b"half")
-    aside = damaged / "bus.db.damaged-20260101-000000"
-    (damaged / "bus.db").rename(aside)
-    if step == "log" and (damaged / "bus.db-wal").exists():
+    run_bus("doctor", "--repair")
+    (aside,) = damaged.glob("bus.db.damaged-*[0-9]")
+    (damaged / "bus.db").rename(str(aside).replace("damaged", "repaired"))
+    (damaged / "bus.db-wal").write_bytes(b"of the damaged file")
+    if step == "log":
         (damaged / "bus.db-wal").rename(f"{aside}-wal")
     assert run_bus("publish", "note", "--from", "ann", "--dir", damaged).code == 1
-    run_bus("doctor", "--repair")
+    assert "of a repair that died" in run_bus("doctor", "--repair", "--dry-run").out
+    assert not (damaged / "bus.db").exists()
+    assert "of a repair that died" in run_bus("doctor", "--repair").out
     assert run_bus("doctor", "--full").code == 0
+    assert Path(f"{aside}-wal").read_bytes() == b"of the damaged file"
     with closing(Bus.open(damaged)) as bus:
         assert bus.log.count(0, 300) == 300
 

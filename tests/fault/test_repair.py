@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ackbus import Bus, Draft, Exporter, Queue
+from ackbus import Bus, Draft, Exporter, Inbox, Queue
 from ackbus.export import Archiver, back_up, repair_bus
 from ackbus.schema import BusUnusable, Mended
 from ackbus.schema.recovery import Pages
@@ -288,10 +288,11 @@ class Killed(BaseException):
     """Stands for the end of the process."""
 
 
+@pytest.mark.parametrize("step", [1, 2, 3])
 def test_what_only_the_log_has_survives_two_killed_repairs(
-    bus: Bus, bus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bus: Bus, bus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    """The file is set aside and the repair dies; its log is, and the next dies."""
+    """The new file is ready, the old one set aside, or its log is, and the repair dies, twice."""
     publish(bus, 2000)
     move_log_into_file(bus)
     publish(bus, 50, "late")
@@ -300,20 +301,47 @@ def test_what_only_the_log_has_survives_two_killed_repairs(
     (harmed / "bus.db-shm").unlink()
     zero_page_with(harmed, b"ann 150")
 
-    def and_die(rename: Callable[[str, str], None]) -> Callable[[str, str], None]:
+    def and_die(rename: Callable[[str, str], None], after: int) -> Callable[[str, str], None]:
+        done = 0
+
         def renamed(source: str, target: str) -> None:
+            nonlocal done
             rename(source, target)
-            raise Killed
+            done += 1
+            if done == after:
+                raise Killed
 
         return renamed
 
-    for stamp in ("20260101-000000", "20260101-000001"):
+    for stamp, after in (("20260101-000000", step), ("20260101-000001", 1)):
         with monkeypatch.context() as patch:
-            patch.setattr(os, "rename", and_die(os.rename))
+            patch.setattr(os, "rename", and_die(os.rename, after))
             patch.setattr("time.strftime", lambda *_, stamp=stamp: stamp)
             with pytest.raises(Killed):
                 repaired(harmed)
     repaired(harmed)
     assert said_by(harmed) == {"ann", "late"}
-    with closing(Bus.open(harmed)) as after:
-        assert sum(message.from_agent == "late" for message in after.log.read()) == 50
+    assert not list(harmed.glob("*.repaired-*"))
+    with closing(Bus.open(harmed)) as after_all:
+        assert sum(message.from_agent == "late" for message in after_all.log.read()) == 50
+
+
+def test_what_an_earlier_repair_set_aside_is_no_source(bus: Bus, bus_dir: Path) -> None:
+    """Promise 3: the bus went on since then, and its newest backup knows more of it."""
+    publish(bus, 300)
+    move_log_into_file(bus)
+    bus.close()
+    zero_page_with(bus_dir, b"ann 150")
+    repaired(bus_dir)
+    with closing(Bus.open(bus_dir)) as after:
+        publish(after, 50, "late")
+        Inbox(after, "bob").ack(100)
+        back_up(after, bus_dir.parent / "copy")
+    for path in bus_dir.glob("bus.db*"):
+        if "damaged" not in path.name:
+            path.unlink()
+    (bus_dir / "bus.db-wal").touch()
+    repaired(bus_dir)
+    assert said_by(bus_dir) >= {"ann", "late"}
+    with closing(Bus.open(bus_dir)) as after:
+        assert Inbox(after, "bob").position == 100
