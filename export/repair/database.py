@@ -29,10 +29,13 @@ _SEQ_OF = (
 _IS_TAKEN = "SELECT 1 FROM messages WHERE seq = ?"
 
 #: What is not taken from a backup: messages go one by one, and the rest is made of others or was
-#: true of one moment alone: an access token may have been taken away since.
+#: true of one moment alone: an access token may have been taken away since, a lease have gone on.
 _NOT_FROM_BACKUP = {"messages", "sqlite_sequence", "loops", "catalog", "catalog_blocks"}
-_NOT_FROM_BACKUP |= {"access_tokens"}
+_NOT_FROM_BACKUP |= {"access_tokens", "task_claims", "reservations"}
 _NOT_FROM_BACKUP |= {"catalog_state", "export_state"}
+
+#: Of a table that is, the rows that are: a claim that held its job then must not hold it again.
+_ROWS_OF_BACKUP = {"claims": "status <> 'active'"}
 
 #: What is told of with the messages, or is made again of the log without a loss.
 _NOT_TOLD = {"messages", "sqlite_sequence", "catalog", "catalog_blocks", "catalog_state"}
@@ -91,7 +94,8 @@ class DatabaseMaker:
         for name, table in self._tables.items():
             if found.tables[name].is_whole or name in _NOT_FROM_BACKUP:
                 continue
-            rows = self._backup.database.rows(f"SELECT {', '.join(table.columns)} FROM {name}")
+            columns, which = ", ".join(table.columns), _ROWS_OF_BACKUP.get(name, "TRUE")
+            rows = self._backup.database.rows(f"SELECT {columns} FROM {name} WHERE {which}")
             filled[name] = sum(new.add_row(table, row) for row in rows)
         return filled
 

@@ -11,11 +11,11 @@ import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
 from ackbus.export import Archiver, back_up, repair_bus
-from ackbus.schema import BusUnusable, Mended
+from ackbus.schema import BusUnusable, LeaseLost, Mended
 from ackbus.schema.recovery import Pages
 from ackbus.schema.recovery.records import TABLE_LEAF, page_of, row_at
 from ackbus.server import Scope, Tokens
-from ackbus.subscribers import mend
+from ackbus.subscribers import ClaimLost, mend
 
 from ..migration.old_files import FIXTURES, restore
 from .corruption import doctor, page_of_table
@@ -125,6 +125,38 @@ def test_a_token_that_was_taken_away_stays_away(bus: Bus, bus_dir: Path) -> None
     assert any("access_tokens" in each.lost for each in repaired(bus_dir))
     with closing(Bus.open(bus_dir)) as after:
         assert Tokens(after.database).all() == []
+
+
+@pytest.mark.parametrize("table", ["task_claims", "reservations", "claims"])
+def test_who_held_something_at_a_backup_does_not_hold_it_again(
+    bus: Bus, bus_dir: Path, table: str
+) -> None:
+    """Promise 6: it was given to another since, whose row is lost."""
+    queue = Queue.create(bus, "work", "note")
+    publish(bus, 1)
+    lease = bus.leases.acquire("deploy", "ann")
+    assert lease is not None
+    (reservation,) = bus.reservations.reserve(["src"], "ann").reservations
+    (claim,) = queue.claim("one")
+    back_up(bus, bus_dir.parent / "copy")
+    bus.leases.release(lease)
+    bus.reservations.release(reservation.token, "ann")
+    queue.release(claim)
+    assert bus.leases.acquire("deploy", "bob")
+    bus.reservations.reserve(["src"], "bob")
+    queue.claim("two")
+    move_log_into_file(bus)
+    bus.close()
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek(page_of_table(bus_dir, table))
+        file.write(bytes(4096))
+    assert any(table in each.lost for each in repaired(bus_dir))
+    with closing(Bus.open(bus_dir)) as after:
+        with pytest.raises(LeaseLost):
+            after.leases.renew(lease)
+        assert all(each.agent != "ann" for each in after.reservations.list())
+        with pytest.raises(ClaimLost):
+            Queue.open(after, "work").complete(claim)
 
 
 def test_tables_of_other_programs_are_named_as_lost(bus: Bus, bus_dir: Path) -> None:
