@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
-from ackbus.export import Archiver, back_up, repair_bus
+from ackbus.export import Archiver, back_up, checks, repair_bus
 from ackbus.schema import BusUnusable, LeaseLost, Mended
 from ackbus.schema.recovery import Pages
 from ackbus.schema.recovery.records import TABLE_LEAF, page_of, row_at
@@ -183,6 +183,42 @@ def test_an_exported_line_with_a_seq_that_is_none(
             path.unlink()
     assert repaired(bus_dir)
     assert doctor(bus_dir, "--full").bad == {}
+
+
+def test_a_file_without_a_log_whose_rows_are_all_there_has_lost_nothing(
+    bus: Bus, bus_dir: Path
+) -> None:
+    """The last program to end moves a long log into the file, and removes it."""
+    publish(bus, 300)
+    move_log_into_file(bus)
+    bus.close()
+    for name in ("bus.db-wal", "bus.db-shm"):
+        (bus_dir / name).unlink(missing_ok=True)
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek(page_of_table(bus_dir, "idx_messages_to_seq"))
+        file.write(bytes(4096))
+    told = repaired(bus_dir)
+    assert told
+    assert [each.lost for each in told if each.lost] == []
+    with closing(Bus.open(bus_dir)) as after:
+        assert after.log.newest_seq() == 301  # it tells of the repair
+
+
+def test_the_doctor_counts_what_is_to_be_exported_not_the_numbers_left_out(
+    bus: Bus, bus_dir: Path
+) -> None:
+    publish(bus, 300)
+    Exporter(bus).export_once()
+    move_log_into_file(bus)
+    bus.close()
+    (bus_dir / "bus.db-wal").unlink(missing_ok=True)
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek(page_of_table(bus_dir, "fencing"))
+        file.write(bytes(4096))
+    repaired(bus_dir)
+    with closing(Bus.open(bus_dir)) as after:
+        assert after.publish("note", from_agent="ann").seq > 1_000_000
+        assert "is 2 messages behind" in checks(after, full=False)["export"]().text
 
 
 # Several at once ---------------------------------------------------------------------------------
