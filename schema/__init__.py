@@ -46,6 +46,7 @@ from .layout import (
     refuse_network_filesystem,
     sync_directory,
     user_bus,
+    without_file,
 )
 from .limits import (
     INLINE_PAYLOAD_BYTES,
@@ -237,6 +238,7 @@ __all__ = [
     "upgrade",
     "user_bus",
     "warn",
+    "without_file",
     "without_triggers",
     "why_not_opened",
 ]

@@ -23,7 +23,13 @@ from .errors import (
     shown,
 )
 from .forks import let_go
-from .layout import BUS_DIRECTORY, Layout, refuse_links, refuse_network_filesystem
+from .layout import (
+    BUS_DIRECTORY,
+    Layout,
+    refuse_links,
+    refuse_network_filesystem,
+    without_file,
+)
 from .place import Place
 from .sqlite import check_sqlite_version, translate
 from .times import now_ms
@@ -306,7 +312,8 @@ def no_bus(layout: Layout) -> BusNotFound:
     inside = os.path.join(layout.directory, BUS_DIRECTORY)
     if os.path.exists(Layout(inside).database):
         return BusNotFound(f"no bus in {layout.directory}; did you mean {inside}?")
-    return BusNotFound(f"no bus in {layout.directory}; make one with 'bus init'")
+    remains = without_file(layout)
+    return BusNotFound(remains or f"no bus in {layout.directory}; make one with 'bus init'")
 
 
 def pages(

@@ -8,7 +8,13 @@ import sys
 import time
 
 from .health import Finding, bad, ok, warn
-from .layout import BUS_DIRECTORY, Layout, filesystem_kind, refuse_network_filesystem
+from .layout import (
+    BUS_DIRECTORY,
+    Layout,
+    filesystem_kind,
+    refuse_network_filesystem,
+    without_file,
+)
 from .lock_holders import Holder, holders, is_known, writers
 
 TYPE_CHECKING = False
@@ -53,8 +59,9 @@ def _directory(layout: Layout) -> Finding:
     inside = os.path.join(where, BUS_DIRECTORY)
     if os.path.exists(Layout(inside).database):
         return bad(f"no bus in {where}", f"did you mean {inside}?")
-    if os.path.exists(layout.database + "-wal"):
-        return bad(f"bus.db is missing in {where}, its log is there", "put bus.db back")
+    if remains := without_file(layout):
+        text, _, advice = remains.partition("; ")
+        return bad(text, advice)
     return bad(f"no bus in {where}", "make one with 'bus init', or put a backup there")
 
 

@@ -24,6 +24,7 @@ from ...schema import (
     other_version,
     refuse_links,
     refuse_network_filesystem,
+    without_file,
 )
 from .alone import (
     ASIDE,
@@ -113,8 +114,8 @@ def _refuse_nothing(layout: Layout) -> None:
     if os.path.isdir(layout.directory):  # what a bus can't be opened for, and a new file won't mend
         refuse_links(layout.directory)
         refuse_network_filesystem(layout.directory)
-    copies = (layout.database, layout.database + "-wal", layout.jsonl)
-    if not any(map(os.path.exists, copies)) and not _died(layout):
+    is_something = any(map(os.path.exists, (layout.database, layout.jsonl)))
+    if not is_something and not without_file(layout) and not _died(layout):
         raise BusNotFound(f"nothing of a bus is in {layout.directory}; there is nothing to repair")
 
 

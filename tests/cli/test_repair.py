@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter
+from ackbus.export import Archiver
 
 from ..conftest import RunBus
 from ..programs import running_program
@@ -110,3 +111,40 @@ def test_options_that_need_repair(bus_dir: Path, run_bus: RunBus) -> None:
 def test_a_backup_that_is_none_is_refused(damaged: Path, run_bus: RunBus, tmp_path: Path) -> None:
     done = run_bus("doctor", "--repair", "--from", tmp_path)
     assert (done.code, "no bus in" in done.err) == (1, True)
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty file", "the log"])
+def test_a_bus_without_its_file_is_not_made_anew_over_its_archive(
+    bus_dir: Path, run_bus: RunBus, left: str
+) -> None:
+    """Issue 6, item 4: whoever asks is sent to the repair, which brings all back."""
+    with closing(Bus.open(bus_dir)) as bus:
+        bus.publish_many([Draft("note", str(n), from_agent="ann") for n in range(40)])
+        Exporter(bus).export_once()
+        with Archiver(bus) as archiver:
+            archiver.archive(20)
+    for path in bus_dir.glob("bus.db*"):
+        path.unlink()
+    if left == "an empty file":
+        (bus_dir / "bus.db").touch()
+    if left == "the log":
+        (bus_dir / "bus.db-wal").write_bytes(b"x")
+    for command in (["init"], ["doctor"], ["publish", "note", "--from", "ann"]):
+        done = run_bus(*command)
+        assert done.code == 1
+        assert "put bus.db back, or 'bus doctor --repair'" in done.out + done.err
+    run_bus("doctor", "--repair")
+    with closing(Bus.open(bus_dir)) as bus:
+        assert [message.payload for message in bus.log.read(upto_seq=40)] == [
+            str(n) for n in range(40)
+        ]
+    assert run_bus("doctor", "--full").code == 0
+
+
+def test_what_git_brings_without_a_file_is_a_new_bus(bus_dir: Path, run_bus: RunBus) -> None:
+    with closing(Bus.open(bus_dir)) as bus:
+        bus.publish("note", "x" * 6000, from_agent="ann")
+        Exporter(bus).export_once()
+    for path in bus_dir.glob("bus.db*"):
+        path.unlink()
+    assert run_bus("init").code == 0
