@@ -1,16 +1,21 @@
 """bus doctor --repair: what it says, when it refuses, and that a dry run leaves all as it is."""
 
+import io
 import json
 import os
+import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ackbus import Bus, Draft, Exporter
+from ackbus.cli.repairing import watched
 from ackbus.export import Archiver
+from ackbus.schema import Mended
 
-from ..conftest import RunBus
+from ..conftest import RunBus, wait_until
 from ..programs import running_program
 
 HOLD = """
@@ -148,3 +153,22 @@ def test_what_git_brings_without_a_file_is_a_new_bus(bus_dir: Path, run_bus: Run
     for path in bus_dir.glob("bus.db*"):
         path.unlink()
     assert run_bus("init").code == 0
+
+
+class Screen(io.StringIO):
+    """A terminal that somebody watches."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_long_repair_shows_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part may take minutes, and nobody knows how long."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", screen := Screen())
+
+    def parts() -> Iterator[Mended]:
+        wait_until(lambda: "repairing" in screen.getvalue())
+        yield Mended("file", "is whole")
+
+    assert [each.part for each in watched(parts())] == ["file"]

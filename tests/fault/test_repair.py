@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -219,6 +220,24 @@ def test_the_doctor_counts_what_is_to_be_exported_not_the_numbers_left_out(
     with closing(Bus.open(bus_dir)) as after:
         assert after.publish("note", from_agent="ann").seq > 1_000_000
         assert "is 2 messages behind" in checks(after, full=False)["export"]().text
+
+
+def test_an_export_is_written_anew_in_little_memory(bus: Bus, bus_dir: Path) -> None:
+    """However long the log is: the lines themselves would be as much as all of it."""
+    bus.publish_many([Draft("note", f"{n} " + "x" * 4000, from_agent="ann") for n in range(8000)])
+    Exporter(bus).export_once()
+    bus.close()
+    with (bus_dir / "bus.jsonl").open("r+b") as file:
+        file.seek(9000)
+        file.write(b"\xff" * 10)
+    tracemalloc.start()
+    try:
+        told = repaired(bus_dir)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert any("1 lines that the log has not" in each.text for each in told)
+    assert peak < 20_000_000
 
 
 # Several at once ---------------------------------------------------------------------------------
