@@ -8,6 +8,7 @@ from .database import (
     Database,
     other_version,
     pages,
+    refuse_place,
 )
 from .errors import (
     AckbusError,
@@ -231,6 +232,7 @@ __all__ = [
     "read_into",
     "refuse_links",
     "refuse_network_filesystem",
+    "refuse_place",
     "shown",
     "start_thread",
     "sync_directory",

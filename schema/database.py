@@ -291,11 +291,20 @@ class Database:
             raise unreachable(layout.directory, error) from error
         if not exists:
             raise no_bus(layout)
-        closed = read_only(layout.directory)
-        if closed is not None:
-            raise closed
-        refuse_links(layout.directory)
-        refuse_network_filesystem(layout.directory)
+        refuse_place(layout)
+
+
+def refuse_place(layout: Layout) -> None:
+    """Raise where no bus can be opened, whatever is in its file.
+
+    Raises:
+        BusUnusable: it may not be written, has a symbolic link, or is on a network filesystem.
+    """
+    closed = read_only(layout.directory)
+    if closed is not None:
+        raise closed
+    refuse_links(layout.directory)
+    refuse_network_filesystem(layout.directory)
 
 
 def other_version(layout: Layout, found: int) -> BusUnusable:

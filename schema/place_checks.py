@@ -16,6 +16,7 @@ from .layout import (
     without_file,
 )
 from .lock_holders import Holder, holders, is_known, writers
+from .trouble import is_mounted_read_only
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ def _directory(layout: Layout) -> Finding:
     where = layout.directory
     if not os.path.isdir(where):
         return bad(f"{where} is no directory", "make a bus with 'bus init', or name another")
+    if is_mounted_read_only(where):
+        return bad(
+            f"{where} is on a filesystem that is mounted read-only", "mount it to be written"
+        )
     if not os.access(where, os.R_OK | os.W_OK | os.X_OK):
         return bad(f"{where} can't be read or written by this user", "ask its owner, or chmod it")
     if os.path.exists(layout.database):

@@ -22,8 +22,7 @@ from ...schema import (
     is_of_other_version,
     keep_out_of_git,
     other_version,
-    refuse_links,
-    refuse_network_filesystem,
+    refuse_place,
     without_file,
 )
 from .alone import (
@@ -84,7 +83,6 @@ def repair_bus(
     """
     layout = Layout(directory)
     _refuse_nothing(layout)
-    refuse_links(layout.directory)  # else a whole bus with one would pass for a damaged one
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     if (died := _died(layout)) is not None:
         yield from _with_file_of(layout, died, dry_run)
@@ -112,8 +110,7 @@ def _beside(bus: Bus, saved: Bus | None, stamp: str, dry_run: bool) -> Iterator[
 
 def _refuse_nothing(layout: Layout) -> None:
     if os.path.isdir(layout.directory):  # what a bus can't be opened for, and a new file won't mend
-        refuse_links(layout.directory)
-        refuse_network_filesystem(layout.directory)
+        refuse_place(layout)
     is_something = any(map(os.path.exists, (layout.database, layout.jsonl)))
     if not is_something and not without_file(layout) and not _died(layout):
         raise BusNotFound(f"nothing of a bus is in {layout.directory}; there is nothing to repair")

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
@@ -19,6 +20,7 @@ from ackbus.server import Scope, Tokens
 from ackbus.subscribers import ClaimLost, mend
 
 from ..migration.old_files import FIXTURES, restore
+from .conftest import SmallDisk
 from .corruption import doctor, page_of_table
 
 
@@ -81,6 +83,21 @@ def test_a_link_in_the_directory_is_no_damage(bus: Bus, bus_dir: Path) -> None:
     with pytest.raises(BusUnusable, match="symbolic link"):
         repaired(bus_dir)
     assert not list(bus_dir.glob("*.damaged-*"))
+    assert "--repair" not in str(doctor(bus_dir).records)
+
+
+def test_a_place_that_is_mounted_read_only_is_no_damage(small_disk: SmallDisk) -> None:
+    directory = small_disk.path / "bus"
+    with closing(Bus.init(directory)) as bus:
+        publish(bus, 3)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk.path)], check=True)
+    with pytest.raises(BusUnusable, match="mounted read-only"):
+        repaired(directory)
+    found = doctor(directory)
+    assert "mounted read-only" in found.bad["directory"]
+    assert "mounted read-only" in found.bad["file"]
+    told = str(found.records)
+    assert ("--repair" in told, "chmod" in told) == (False, False)
 
 
 def test_an_export_that_is_behind_is_no_damage(bus: Bus, bus_dir: Path) -> None:
