@@ -138,11 +138,11 @@ class DatabaseMaker:
         names = sorted(self.lossy - _NOT_TOLD)
         if names:
             counts = {name: new.count(name) for name in names if not name.endswith("_state")}
-            told = [f"{count:,} of {name}" for name, count in counts.items() if count]
-            told += [
-                f"{n:,} of {name} as the backup had them"
-                for name, n in filled.items()
-                if n and name in counts
+            told = [
+                f"{count:,} of {name}"
+                + (f" ({filled[name]:,} as the backup had them)" if filled.get(name) else "")
+                for name, count in counts.items()
+                if count
             ]
             lost = f"others, if there were any, of {', '.join(names)}"
             yield Mended("tables", f"rows: {', '.join(told) or 'none'}", lost)

@@ -88,11 +88,13 @@ def repair_bus(
         yield from _with_file_of(layout, died, dry_run)
         if dry_run:
             return
-    found = os.fspath(backup) if backup is not None else newest_backup(layout)
+    found, passed_over = newest_backup(layout) if backup is None else (os.fspath(backup), [])
     with _opened(found) as saved:
         if _needs_new_file(layout):
+            for why in passed_over:
+                yield Mended("backup", f"was passed over: {why}")
             if saved is not None:
-                yield Mended("backup", f"what is lost was looked for in {found}")
+                yield Mended("backup", f"{found} was asked for what is lost")
             yield from _with_new_file(layout, saved, stamp, dry_run, mend)
             if dry_run:
                 return
@@ -170,7 +172,7 @@ def _with_new_file(
     dry_run: bool,
     mend: Mend,
 ) -> Iterator[Mended]:
-    with alone(layout), _workshop(layout) as workshop:
+    with _held(layout, dry_run), _workshop(layout, dry_run) as workshop:
         maker = DatabaseMaker(layout, saved)
         try:
             told = list(maker.make(workshop.database))
@@ -196,18 +198,29 @@ def _with_new_file(
 
 
 @contextmanager
-def _workshop(layout: Layout) -> Iterator[Layout]:
-    """Give a bus directory for the new file."""
-    keep_out_of_git(layout, f"{_WORKSHOP}/")
-    for name in (ASIDE, READY):
-        keep_out_of_git(layout, f"*{name}*")
-    forget_ready(layout)
+def _held(layout: Layout, dry_run: bool) -> Iterator[None]:
+    """Be alone with the bus; a dry run, which puts nothing in its place, only looks for others."""
+    if dry_run:
+        refuse_others(layout.database)
+        yield
+    else:
+        with alone(layout):
+            yield
+
+
+@contextmanager
+def _workshop(layout: Layout, dry_run: bool) -> Iterator[Layout]:
+    """Give a bus directory for the new file; of a dry run nothing is left."""
+    if not dry_run:
+        for name in (f"{_WORKSHOP}/", f"*{ASIDE}*", f"*{READY}*"):
+            keep_out_of_git(layout, name)
+        forget_ready(layout)
+        for folder in (layout.blobs, layout.archive):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
     workshop = Layout(os.path.join(layout.directory, _WORKSHOP))
     shutil.rmtree(workshop.directory, ignore_errors=True)  # of a process that died here
     os.makedirs(workshop.directory, mode=0o700)
     try:
-        for folder in (layout.blobs, layout.archive):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
         yield workshop
     finally:
         shutil.rmtree(workshop.directory, ignore_errors=True)
@@ -235,5 +248,5 @@ def _check(bus: Bus) -> None:
     for finding in examine(checks_of_file(bus.database, full=True)):
         if finding.state == "bad":
             raise BusUnusable(
-                f"the new file is not whole ({finding.check}: {finding.text}); nothing was changed"
+                f"the new file is not whole ({finding.check}: {finding.text}); bus.db is as it was"
             )

@@ -130,6 +130,20 @@ def test_no_message_comes_from_a_backup_of_another_bus(
     assert said_by(bus_dir) == {"new"}
 
 
+def test_a_damaged_backup_is_passed_over_and_named(bus: Bus, bus_dir: Path) -> None:
+    publish(bus, 300)
+    good, harmed = bus_dir.parent / "good", bus_dir.parent / "harmed"
+    back_up(bus, good)
+    back_up(bus, harmed)
+    move_log_into_file(bus)
+    bus.close()
+    zero_page_with(harmed, b"ann 150")
+    zero_page_with(bus_dir, b"ann 150")
+    told = [each.text for each in repaired(bus_dir) if each.part == "backup"]
+    assert ("passed over" in told[0], str(harmed) in told[0]) == (True, True)
+    assert told[1] == f"{good} was asked for what is lost"
+
+
 def test_a_token_that_was_taken_away_stays_away(bus: Bus, bus_dir: Path) -> None:
     tokens = Tokens(bus.database)
     tokens.create("leaked", [Scope.MESSAGES_RO])
