@@ -80,7 +80,8 @@ def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
     try:
         count = Exporter(bus).export_once()
     except AckbusError as error:
-        yield Mended("bus.jsonl", f"can't be written: {error}", "nothing that the log has")
+        kept = f"what was there is kept in *{ASIDE}{stamp}" if aside else "there was none"
+        yield Mended("bus.jsonl", kept, f"a new one can't be written: {error}")
         return
     kept = f"; what was there is in *{ASIDE}{stamp}, with {_strange(bus, aside)}" if aside else ""
     yield Mended("bus.jsonl", f"was written anew, {count:,} lines{kept}")

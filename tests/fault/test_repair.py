@@ -402,6 +402,21 @@ def test_messages_that_only_the_export_has_come_back_beside_a_damaged_segment(
     assert doctor(harmed, "--full").bad == {}
 
 
+def test_what_could_not_be_written_is_not_told_as_saved(bus: Bus, bus_dir: Path) -> None:
+    publish(bus, 300)
+    Exporter(bus).export_once()
+    with Archiver(bus) as archiver:
+        archiver.archive(100)
+    bus.close()
+    (bus_dir / "bus.jsonl").unlink()
+    (segment,) = (bus_dir / "archive").glob("*.zst")
+    segment.write_bytes(os.urandom(segment.stat().st_size))
+    told = {each.part: each for each in repaired(bus_dir)}
+    assert "can't be written" not in told["bus.jsonl"].text
+    assert "a new one can't be written" in told["bus.jsonl"].lost
+    assert "0 of 100 messages" in told[f"archive/{segment.name}"].text
+
+
 class Killed(BaseException):
     """Stands for the end of the process."""
 
