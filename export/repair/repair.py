@@ -183,6 +183,7 @@ def _with_new_file(
             told += _beside(bus, saved, stamp, dry_run)
             if maker.lacks_catalog:
                 bus.catalog.recount(bus.log)
+            told += _chain(bus, maker.lossy)
             told += mend(bus, maker.lossy)
             if told:
                 _tell_the_log(bus, told)
@@ -195,6 +196,17 @@ def _with_new_file(
     kept = f"; the damaged one is {os.path.basename(aside)}" if aside else ""
     yield from told
     yield Mended("file", f"a new bus.db is in its place, checked from end to end{kept}")
+
+
+def _chain(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
+    """Leave a chain off that has lost links: made anew, it would vouch for what it never saw."""
+    if "chain" in lossy and bus.chain.is_on():
+        bus.chain.switch_off()
+        yield Mended(
+            "chain",
+            "is switched off; 'bus chain on' goes on with it",
+            "what it had shown until now",
+        )
 
 
 @contextmanager

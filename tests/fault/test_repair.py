@@ -417,6 +417,22 @@ def test_what_could_not_be_written_is_not_told_as_saved(bus: Bus, bus_dir: Path)
     assert "0 of 100 messages" in told[f"archive/{segment.name}"].text
 
 
+def test_a_chain_that_has_lost_links_does_not_begin_anew_by_itself(bus: Bus, bus_dir: Path) -> None:
+    """It would vouch for messages as they are now, whatever became of them."""
+    bus.chain.switch_on()
+    publish(bus, 3)
+    bus.chain.catch_up()
+    move_log_into_file(bus)
+    bus.close()
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek(page_of_table(bus_dir, "chain"))
+        file.write(bytes(4096))
+    assert any(each.part == "chain" and each.lost for each in repaired(bus_dir))
+    with closing(Bus.open(bus_dir)) as after:
+        publish(after, 1)
+        assert (after.chain.is_on(), after.chain.head()) == (False, None)
+
+
 class Killed(BaseException):
     """Stands for the end of the process."""
 
