@@ -6,6 +6,7 @@ import os
 import platform
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from ..bus import Bus
 from ..schema import (
     SCHEMA_VERSION,
     AckbusError,
+    BusUnusable,
     Database,
     Finding,
     InvalidInput,
@@ -28,6 +30,8 @@ from ..schema import (
     checks_of_place,
     examine,
     ok,
+    refuse_place,
+    without_file,
 )
 from . import actions, hints, output
 from .commands import Commands
@@ -115,7 +119,7 @@ def _findings(directory: str | None, user: bool, full: bool) -> Iterator[Finding
     try:
         database = Database(where, any_version=True, read_only=True)
     except AckbusError as error:
-        yield Finding("bad", str(error), _advice(error), "file")
+        yield from examine({"file": partial(_why_not_opened, error, layout)})
         if os.path.exists(layout.database + "-wal") or os.path.isfile(layout.database):
             yield from examine({"contents": lambda: check_contents(layout)})
         return
@@ -123,10 +127,24 @@ def _findings(directory: str | None, user: bool, full: bool) -> Iterator[Finding
         yield from _of_file(database, full)
 
 
-def _advice(error: AckbusError) -> str:
+def _why_not_opened(error: AckbusError, layout: Layout) -> Finding:
+    """Name the repair, unless the error itself ends with what to do about the place."""
+    text, _, advice = str(error).rpartition("; ")
+    if text and (_is_refused(layout) or without_file(layout)):
+        return bad(text, advice)
     if isinstance(error.__cause__, (apsw.CorruptError, apsw.NotADBError)):
-        return _REPAIR
-    return f"if there was a bus: {_REPAIR}"
+        return bad(str(error), _REPAIR)
+    return bad(str(error), f"if there was a bus: {_REPAIR}")
+
+
+def _is_refused(layout: Layout) -> bool:
+    try:
+        refuse_place(layout)
+    except BusUnusable:
+        return True
+    except OSError:  # there is no such place
+        pass
+    return False
 
 
 def _of_file(database: Database, full: bool) -> Iterator[Finding]:

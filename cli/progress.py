@@ -9,6 +9,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+#: After how long something is shown, in seconds: a bar asks for more than one.
+_PATIENCE_S = 1.1
+
 
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Callable[[int], object]]:
@@ -20,3 +23,18 @@ def progress(what: str, total: int | None) -> Iterator[Callable[[int], object]]:
 
     with progress_bar(what, total) as move:
         yield move
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show that work goes on of which nobody knows how much there is, once it takes a second."""
+    from threading import Timer
+
+    with progress(what, None) as move:
+        timer = Timer(_PATIENCE_S, move, (0,))
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # else it could show the bar when that has gone

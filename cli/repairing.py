@@ -9,9 +9,12 @@ from dataclasses import asdict
 from .. import export, subscribers
 from ..schema import BUS_DIRECTORY, BusNotFound
 from . import actions, output
+from .progress import waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..schema import Mended
 
 
@@ -20,7 +23,8 @@ def repair(directory: str | None, user: bool, backup: str | None, dry_run: bool,
     where = _place(directory, user)
     is_lossy = False
     count = 0
-    for mended in export.repair_bus(where, backup=backup, dry_run=dry_run, mend=subscribers.mend):
+    parts = export.repair_bus(where, backup=backup, dry_run=dry_run, mend=subscribers.mend)
+    for mended in watched(parts):
         count += 1
         is_lossy = is_lossy or bool(mended.lost)
         if json:
@@ -33,6 +37,16 @@ def repair(directory: str | None, user: bool, backup: str | None, dry_run: bool,
     if dry_run and count:
         output.note("nothing was changed: leave --dry-run out to repair it")
     return 1 if is_lossy else 0
+
+
+def watched(parts: Iterator[Mended]) -> Iterator[Mended]:
+    """Yield each part, and show that work goes on until it comes: a large bus takes minutes."""
+    while True:
+        with waiting("repairing"):
+            part = next(parts, None)
+        if part is None:
+            return
+        yield part
 
 
 def _place(directory: str | None, user: bool) -> str:

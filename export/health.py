@@ -38,7 +38,7 @@ def checks(bus: Bus, *, full: bool) -> dict[str, Callable[[], Finding]]:
 
 def _export(bus: Bus) -> Finding:
     position = Position(bus.database).get()
-    behind = bus.log.newest_seq() - position
+    behind = _behind(bus, position)
     running = holders(bus.layout.export_lock)
     if running and behind and not _gets_on(bus, position):
         return warn(f"{running[0]} exports, and does not get on: {behind:,} behind", "look at it")
@@ -61,6 +61,19 @@ def _export(bus: Bus) -> Finding:
     if behind:
         return warn(f"bus.jsonl is {behind:,} behind, and no exporter runs", "run 'bus export'")
     return ok("everything was exported; no exporter runs")
+
+
+def _behind(bus: Bus, position: int) -> int:
+    """Return how many messages are not exported; after a repair a million seqs may have none."""
+    newest = bus.log.newest_seq()
+    if newest <= position:  # which is below it where another bus has taken the place of this one
+        return newest - position
+    in_archive = (
+        min(each.messages, each.last_seq - position)
+        for each in bus.archive.segments()
+        if each.last_seq > position
+    )
+    return bus.log.count(position, newest) + sum(in_archive)
 
 
 def _lines(bus: Bus, full: bool) -> Finding:

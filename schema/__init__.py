@@ -8,6 +8,7 @@ from .database import (
     Database,
     other_version,
     pages,
+    refuse_place,
 )
 from .errors import (
     AckbusError,
@@ -46,6 +47,7 @@ from .layout import (
     refuse_network_filesystem,
     sync_directory,
     user_bus,
+    without_file,
 )
 from .limits import (
     INLINE_PAYLOAD_BYTES,
@@ -234,6 +236,7 @@ __all__ = [
     "read_into",
     "refuse_links",
     "refuse_network_filesystem",
+    "refuse_place",
     "shown",
     "start_thread",
     "sync_directory",
@@ -242,6 +245,7 @@ __all__ = [
     "upgrade",
     "user_bus",
     "warn",
+    "without_file",
     "without_triggers",
     "why_not_opened",
 ]

@@ -16,6 +16,7 @@ from .layout import (
     refuse_links,
     refuse_network_filesystem,
     sync_directory,
+    without_file,
 )
 from .sqlite import check_sqlite_version, translate
 from .trouble import disk_full, without_log
@@ -49,7 +50,7 @@ def create(directory: str | os.PathLike[str]) -> bool:
 
     Raises:
         BusUnusable: the directory can't be made or written, is on a network filesystem, or holds
-            the write-ahead log of a bus whose file is missing, or a symbolic link.
+            the write-ahead log or the archive of a bus whose file is missing, or a symbolic link.
     """
     check_sqlite_version(apsw.sqlite_lib_version())
     layout = Layout(directory)
@@ -87,11 +88,8 @@ def _create_tables(layout: Layout) -> bool:
     """Make the file beside its place and rename it, so that nobody ever opens half a bus."""
     if os.path.exists(layout.database) and os.stat(layout.database).st_size > 0:
         return False
-    if os.path.exists(layout.database + "-wal"):  # SQLite would play it into the new file
-        raise BusUnusable(
-            f"bus.db is missing in {layout.directory}, and what was written to it last is in"
-            " bus.db-wal; put bus.db back, or move bus.db-wal out of the directory"
-        )
+    if remains := without_file(layout):  # SQLite would play the log into the new file
+        raise BusUnusable(remains)
     fresh = layout.database + ".new"
     for leftover in (fresh, fresh + "-journal"):  # of a process that died here
         if os.path.exists(leftover):

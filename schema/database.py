@@ -23,7 +23,13 @@ from .errors import (
     shown,
 )
 from .forks import let_go
-from .layout import BUS_DIRECTORY, Layout, refuse_links, refuse_network_filesystem
+from .layout import (
+    BUS_DIRECTORY,
+    Layout,
+    refuse_links,
+    refuse_network_filesystem,
+    without_file,
+)
 from .place import Place
 from .sqlite import check_sqlite_version, translate
 from .times import now_ms
@@ -285,11 +291,20 @@ class Database:
             raise unreachable(layout.directory, error) from error
         if not exists:
             raise no_bus(layout)
-        closed = read_only(layout.directory)
-        if closed is not None:
-            raise closed
-        refuse_links(layout.directory)
-        refuse_network_filesystem(layout.directory)
+        refuse_place(layout)
+
+
+def refuse_place(layout: Layout) -> None:
+    """Raise where no bus can be opened, whatever is in its file.
+
+    Raises:
+        BusUnusable: it may not be written, has a symbolic link, or is on a network filesystem.
+    """
+    closed = read_only(layout.directory)
+    if closed is not None:
+        raise closed
+    refuse_links(layout.directory)
+    refuse_network_filesystem(layout.directory)
 
 
 def other_version(layout: Layout, found: int) -> BusUnusable:
@@ -306,7 +321,8 @@ def no_bus(layout: Layout) -> BusNotFound:
     inside = os.path.join(layout.directory, BUS_DIRECTORY)
     if os.path.exists(Layout(inside).database):
         return BusNotFound(f"no bus in {layout.directory}; did you mean {inside}?")
-    return BusNotFound(f"no bus in {layout.directory}; make one with 'bus init'")
+    remains = without_file(layout)
+    return BusNotFound(remains or f"no bus in {layout.directory}; make one with 'bus init'")
 
 
 def pages(

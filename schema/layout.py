@@ -92,7 +92,27 @@ def find_bus(start: str | os.PathLike[str] | None = None) -> str:
     for folder in _searched_from(origin):
         if os.path.exists(os.path.join(folder, BUS_DIRECTORY, "bus.db")):
             return os.path.join(folder, BUS_DIRECTORY)
+    for folder in _searched_from(origin):
+        if remains := without_file(Layout(os.path.join(folder, BUS_DIRECTORY))):
+            raise BusNotFound(remains)
     raise BusNotFound(f"no bus in {origin} or above it; make one with 'bus init'")
+
+
+def without_file(layout: Layout) -> str | None:
+    """Return what to say of a bus that has lost its file, or None where there was none.
+
+    Its log and its archive tell: a clone of git brings neither, and there a new bus is right.
+    """
+    log = os.path.basename(layout.database) + "-wal"
+    left = [log] if os.path.exists(os.path.join(layout.directory, log)) else []
+    if os.path.isdir(layout.archive) and os.listdir(layout.archive):
+        left.append("archive/")
+    if not left:
+        return None
+    return (
+        f"bus.db is missing or empty in {layout.directory}, and of that bus {' and '.join(left)}"
+        " is there; put bus.db back, or 'bus doctor --repair'; for a new bus, move that away"
+    )
 
 
 def _searched_from(folder: str) -> Iterator[str]:

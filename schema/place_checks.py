@@ -8,8 +8,15 @@ import sys
 import time
 
 from .health import Finding, bad, ok, warn
-from .layout import BUS_DIRECTORY, Layout, filesystem_kind, refuse_network_filesystem
+from .layout import (
+    BUS_DIRECTORY,
+    Layout,
+    filesystem_kind,
+    refuse_network_filesystem,
+    without_file,
+)
 from .lock_holders import Holder, holders, is_known, writers
+from .trouble import is_mounted_read_only
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +53,10 @@ def _directory(layout: Layout) -> Finding:
     where = layout.directory
     if not os.path.isdir(where):
         return bad(f"{where} is no directory", "make a bus with 'bus init', or name another")
+    if is_mounted_read_only(where):
+        return bad(
+            f"{where} is on a filesystem that is mounted read-only", "mount it to be written"
+        )
     if not os.access(where, os.R_OK | os.W_OK | os.X_OK):
         return bad(f"{where} can't be read or written by this user", "ask its owner, or chmod it")
     if os.path.exists(layout.database):
@@ -53,8 +64,9 @@ def _directory(layout: Layout) -> Finding:
     inside = os.path.join(where, BUS_DIRECTORY)
     if os.path.exists(Layout(inside).database):
         return bad(f"no bus in {where}", f"did you mean {inside}?")
-    if os.path.exists(layout.database + "-wal"):
-        return bad(f"bus.db is missing in {where}, its log is there", "put bus.db back")
+    if remains := without_file(layout):
+        text, _, advice = remains.partition("; ")
+        return bad(text, advice)
     return bad(f"no bus in {where}", "make one with 'bus init', or put a backup there")
 
 

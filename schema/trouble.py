@@ -43,10 +43,20 @@ def read_only(directory: str) -> BusUnusable | None:
     closed = [path for path in paths if os.path.exists(path) and not os.access(path, os.W_OK)]
     if not closed:
         return None
+    if is_mounted_read_only(directory):
+        return BusUnusable(
+            f"the bus in {directory} is on a filesystem that is mounted read-only; a bus needs"
+            " write access even for reading; mount it to be written, or copy the bus elsewhere"
+        )
     return BusUnusable(
         f"the bus in {directory} is read-only for this user; a bus needs write access even for"
         f" reading; ask its owner, or chmod {', '.join(map(os.path.basename, closed))}"
     )
+
+
+def is_mounted_read_only(directory: str) -> bool:
+    """Whether nobody can write in a directory, whatever its rights are."""
+    return bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
 
 
 def without_log(directory: str) -> BusUnusable:

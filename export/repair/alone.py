@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 #: What the name of a file that was set aside has behind its own, before the time.
 ASIDE = ".damaged-"
 
+#: What that of a new file has that is whole, until it is in its place.
+READY = ".repaired-"
+
 #: What SQLite keeps beside a file.
 _LOG, _INDEX_OF_LOG = "-wal", "-shm"
 
@@ -28,7 +31,7 @@ def alone(layout: Layout) -> Iterator[None]:
     Raises:
         Refused: somebody uses the bus.
     """
-    locks = []
+    locks: list[FileLock] = []
     try:
         for path in (layout.write_lock, layout.export_lock, layout.archive_lock):
             locks.append(FileLock(path))
@@ -55,25 +58,11 @@ def refuse_others(database: str) -> None:
         raise Refused(f"{others[0]} has the bus open; end all that use it, then repair it")
 
 
-def damaged_files(layout: Layout) -> tuple[str, str]:
-    """Return where the damaged file and its log are: in their place, or set aside by a crash."""
-    if os.path.exists(layout.database):
-        return layout.database, layout.database + _LOG
-    name = os.path.basename(layout.database) + ASIDE
-    aside = sorted(
-        each
-        for each in os.listdir(layout.directory)
-        if each.startswith(name) and "-wal" not in each
-    )
-    database = os.path.join(layout.directory, aside[-1]) if aside else layout.database
-    logs = (database + _LOG, layout.database + _LOG)
-    return database, next(filter(os.path.exists, logs), logs[0])
-
-
 def put_in_place(layout: Layout, fresh: str, stamp: str) -> str | None:
     """Set the damaged file aside, with its log, and put the new one in its place.
 
-    The file goes first: from then on nobody can open the bus until it is whole again.
+    The file goes first: from then on nobody can open the bus until it is whole again. The new one
+    is beside it then under a name with the same time, so that the next repair can go on from here.
 
     Returns:
         Where the damaged file is; None when there was none.
@@ -81,25 +70,55 @@ def put_in_place(layout: Layout, fresh: str, stamp: str) -> str | None:
     Raises:
         Refused: somebody opened the bus meanwhile; all is as it was.
     """
-    path = layout.database
-    aside = path + ASIDE + stamp
-    is_there = os.path.exists(path)
-    if not is_there and not os.path.exists((earlier := damaged_files(layout)[0]) + _LOG):
-        aside = earlier if earlier != path else aside  # of a repair that died: its log goes to it
-    if is_there:
+    path, aside = layout.database, layout.database + ASIDE + stamp
+    os.rename(fresh, path + READY + stamp)
+    if os.path.exists(path):
         os.rename(path, aside)
         try:
             refuse_others(aside)
         except Refused:
             os.rename(aside, path)
+            os.rename(path + READY + stamp, fresh)
             raise
+    return finish(layout, stamp)
+
+
+def unfinished(layout: Layout) -> str | None:
+    """Return the time of a repair that died when the new file was to take its place, or None.
+
+    A file that another repair has set aside is none: since then the bus went on.
+    """
+    if os.path.exists(layout.database) and os.stat(layout.database).st_size:
+        return None
+    for ready in _ready_files(layout):
+        aside = ready.replace(READY, ASIDE)
+        if os.path.exists(aside) or os.path.exists(aside + _LOG):
+            return ready.rpartition(READY)[2]
+    return None
+
+
+def finish(layout: Layout, stamp: str) -> str | None:
+    """Do the rest of `put_in_place`, once the damaged file is set aside; return where that is."""
+    path, aside = layout.database, layout.database + ASIDE + stamp
     if os.path.exists(path + _LOG):
         os.rename(path + _LOG, aside + _LOG)
     with suppress(FileNotFoundError):
         os.unlink(path + _INDEX_OF_LOG)
-    os.rename(fresh, path)
+    os.rename(path + READY + stamp, path)
     sync_directory(layout.directory)
-    return aside if is_there or os.path.exists(aside + _LOG) else None
+    return aside if os.path.exists(aside) or os.path.exists(aside + _LOG) else None
+
+
+def forget_ready(layout: Layout) -> None:
+    """Remove the new files of repairs that died before they had set anything aside."""
+    for ready in _ready_files(layout):
+        os.unlink(ready)
+
+
+def _ready_files(layout: Layout) -> list[str]:
+    names = sorted(os.listdir(layout.directory))
+    start = os.path.basename(layout.database) + READY
+    return [os.path.join(layout.directory, name) for name in names if name.startswith(start)]
 
 
 def set_aside(path: str, stamp: str) -> str:

@@ -107,7 +107,7 @@ class _Mender:
         if lacking > 0:
             gaps = set(range(segment.first_seq, segment.last_seq + 1)) - lines.keys()
             text = f"{len(lines):,} of {segment.messages:,} messages can be read elsewhere or here"
-            return Mended(name, f"is left as it is: {text}", f"messages {ranges(gaps)}")
+            return Mended(name, f"what is left of it is kept: {text}", f"messages {ranges(gaps)}")
         fresh = SegmentFile({seq: lines[seq] for seq in sorted(lines)})
         with open(
             os.open(path + ".new", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b"

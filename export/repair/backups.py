@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing, suppress
+from contextlib import suppress
 
 from ...bus import Bus
 from ...schema import AckbusError, BusUnusable, Database, checks_of_file, decode, examine
@@ -30,12 +30,21 @@ def open_backup(directory: str) -> Bus:
     return Bus(database)
 
 
-def newest_backup(layout: Layout) -> str | None:
-    """Return the newest whole backup of a bus in its project, or beside that; None for none."""
+def newest_backup(layout: Layout) -> tuple[str | None, list[str]]:
+    """Look for the newest whole backup of a bus in its project, or beside that.
+
+    Returns:
+        Where it is, or None; and why newer ones are of no use.
+    """
+    passed_over = []
     for _, directory in sorted(_backups(layout), reverse=True):
-        with suppress(AckbusError), closing(open_backup(directory)):
-            return directory
-    return None
+        try:
+            open_backup(directory).close()
+        except AckbusError as error:
+            passed_over.append(str(error))
+        else:
+            return directory, passed_over
+    return None, passed_over
 
 
 def _backups(layout: Layout) -> Iterator[tuple[int, str]]:

@@ -80,7 +80,8 @@ def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
     try:
         count = Exporter(bus).export_once()
     except AckbusError as error:
-        yield Mended("bus.jsonl", f"can't be written: {error}", "nothing that the log has")
+        kept = f"what was there is kept in *{ASIDE}{stamp}" if aside else "there was none"
+        yield Mended("bus.jsonl", kept, f"a new one can't be written: {error}")
         return
     kept = f"; what was there is in *{ASIDE}{stamp}, with {_strange(bus, aside)}" if aside else ""
     yield Mended("bus.jsonl", f"was written anew, {count:,} lines{kept}")
@@ -95,12 +96,12 @@ def _is_as_the_log(bus: Bus) -> bool:
 
 def _strange(bus: Bus, files: list[str]) -> str:
     """Say how many lines of other files are no lines of the log."""
-    own = {message.to_line() for message in bus.log.read()}
+    own = {hash(message.to_line()) for message in bus.log.read()}  # the lines need much room
     count = 0
     for path in files:
         if ".jsonl" in path:
             with open(path, "rb") as file:
-                count += sum(line.rstrip(b"\n") not in own for line in file)
+                count += sum(hash(line.rstrip(b"\n")) not in own for line in file)
     return f"{count:,} lines that the log has not; what of them is whole 'bus import' brings in"
 
 

@@ -7,7 +7,6 @@ from contextlib import closing
 from ...blobs import BlobStore
 from ...schema import Layout, Mended, NewFile, parts_of_a_bus, ranges, read_into
 from ..position import crc_in_mark
-from .alone import damaged_files
 from .exported import Exported, whole_export
 from .messages import Merger
 from .segment_file import read_segment, segment_files
@@ -30,10 +29,13 @@ _SEQ_OF = (
 _IS_TAKEN = "SELECT 1 FROM messages WHERE seq = ?"
 
 #: What is not taken from a backup: messages go one by one, and the rest is made of others or was
-#: true of one moment alone: an access token may have been taken away since.
+#: true of one moment alone: an access token may have been taken away since, a lease have gone on.
 _NOT_FROM_BACKUP = {"messages", "sqlite_sequence", "loops", "catalog", "catalog_blocks"}
-_NOT_FROM_BACKUP |= {"access_tokens"}
+_NOT_FROM_BACKUP |= {"access_tokens", "task_claims", "reservations"}
 _NOT_FROM_BACKUP |= {"catalog_state", "export_state"}
+
+#: Of a table that is, the rows that are: a claim that held its job then must not hold it again.
+_ROWS_OF_BACKUP = {"claims": "status <> 'active'"}
 
 #: What is told of with the messages, or is made again of the log without a loss.
 _NOT_TOLD = {"messages", "sqlite_sequence", "catalog", "catalog_blocks", "catalog_state"}
@@ -63,7 +65,8 @@ class DatabaseMaker:
             BusUnusable: the damaged file is of another ackbus.
         """
         with closing(NewFile(path)) as new:
-            found = read_into(new, *damaged_files(self._layout))
+            file = self._layout.database
+            found = read_into(new, file, file + "-wal")
             self.lossy = {name for name, table in found.tables.items() if not table.is_whole}
             catalog = ("catalog", "catalog_blocks", "catalog_state")
             self.lacks_catalog = not self.lossy.isdisjoint(catalog)
@@ -91,7 +94,8 @@ class DatabaseMaker:
         for name, table in self._tables.items():
             if found.tables[name].is_whole or name in _NOT_FROM_BACKUP:
                 continue
-            rows = self._backup.database.rows(f"SELECT {', '.join(table.columns)} FROM {name}")
+            columns, which = ", ".join(table.columns), _ROWS_OF_BACKUP.get(name, "TRUE")
+            rows = self._backup.database.rows(f"SELECT {columns} FROM {name} WHERE {which}")
             filled[name] = sum(new.add_row(table, row) for row in rows)
         return filled
 
@@ -134,11 +138,11 @@ class DatabaseMaker:
         names = sorted(self.lossy - _NOT_TOLD)
         if names:
             counts = {name: new.count(name) for name in names if not name.endswith("_state")}
-            told = [f"{count:,} of {name}" for name, count in counts.items() if count]
-            told += [
-                f"{n:,} of {name} as the backup had them"
-                for name, n in filled.items()
-                if n and name in counts
+            told = [
+                f"{count:,} of {name}"
+                + (f" ({filled[name]:,} as the backup had them)" if filled.get(name) else "")
+                for name, count in counts.items()
+                if count
             ]
             lost = f"others, if there were any, of {', '.join(names)}"
             yield Mended("tables", f"rows: {', '.join(told) or 'none'}", lost)

@@ -22,10 +22,19 @@ from ...schema import (
     is_of_other_version,
     keep_out_of_git,
     other_version,
-    refuse_links,
-    refuse_network_filesystem,
+    refuse_place,
+    without_file,
 )
-from .alone import alone, damaged_files, put_in_place
+from .alone import (
+    ASIDE,
+    READY,
+    alone,
+    finish,
+    forget_ready,
+    put_in_place,
+    refuse_others,
+    unfinished,
+)
 from .archive import is_well, mend_archive
 from .backups import newest_backup, open_backup
 from .beside import mend_blobs, mend_export, mend_search
@@ -74,13 +83,18 @@ def repair_bus(
     """
     layout = Layout(directory)
     _refuse_nothing(layout)
-    refuse_links(layout.directory)  # else a whole bus with one would pass for a damaged one
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    found = os.fspath(backup) if backup is not None else newest_backup(layout)
+    if (died := _died(layout)) is not None:
+        yield from _with_file_of(layout, died, dry_run)
+        if dry_run:
+            return
+    found, passed_over = newest_backup(layout) if backup is None else (os.fspath(backup), [])
     with _opened(found) as saved:
         if _needs_new_file(layout):
+            for why in passed_over:
+                yield Mended("backup", f"was passed over: {why}")
             if saved is not None:
-                yield Mended("backup", f"what is lost was looked for in {found}")
+                yield Mended("backup", f"{found} was asked for what is lost")
             yield from _with_new_file(layout, saved, stamp, dry_run, mend)
             if dry_run:
                 return
@@ -98,10 +112,9 @@ def _beside(bus: Bus, saved: Bus | None, stamp: str, dry_run: bool) -> Iterator[
 
 def _refuse_nothing(layout: Layout) -> None:
     if os.path.isdir(layout.directory):  # what a bus can't be opened for, and a new file won't mend
-        refuse_links(layout.directory)
-        refuse_network_filesystem(layout.directory)
-    copies = (*damaged_files(layout), layout.jsonl) if os.path.isdir(layout.directory) else ()
-    if not any(map(os.path.exists, copies)):
+        refuse_place(layout)
+    is_something = any(map(os.path.exists, (layout.database, layout.jsonl)))
+    if not is_something and not without_file(layout) and not _died(layout):
         raise BusNotFound(f"nothing of a bus is in {layout.directory}; there is nothing to repair")
 
 
@@ -138,6 +151,20 @@ def _has_wrong_entries(bus: Bus) -> bool:
     return not all(is_well(bus, segment) for segment in whole)
 
 
+def _died(layout: Layout) -> str | None:
+    return unfinished(layout) if os.path.isdir(layout.directory) else None
+
+
+def _with_file_of(layout: Layout, died: str, dry_run: bool) -> Iterator[Mended]:
+    """Put the new file of a repair that died in its place."""
+    if not dry_run:
+        with alone(layout):
+            refuse_others(layout.database + ASIDE + died)
+            finish(layout, died)
+    told = f"the message {REPAIRED} in it tells what was saved, and what was not"
+    yield Mended("file", f"the new bus.db of a repair that died is in its place; {told}")
+
+
 def _with_new_file(
     layout: Layout,
     saved: Bus | None,
@@ -145,7 +172,7 @@ def _with_new_file(
     dry_run: bool,
     mend: Mend,
 ) -> Iterator[Mended]:
-    with alone(layout), _workshop(layout) as workshop:
+    with _held(layout, dry_run), _workshop(layout, dry_run) as workshop:
         maker = DatabaseMaker(layout, saved)
         try:
             told = list(maker.make(workshop.database))
@@ -156,6 +183,7 @@ def _with_new_file(
             told += _beside(bus, saved, stamp, dry_run)
             if maker.lacks_catalog:
                 bus.catalog.recount(bus.log)
+            told += _chain(bus, maker.lossy)
             told += mend(bus, maker.lossy)
             if told:
                 _tell_the_log(bus, told)
@@ -170,17 +198,41 @@ def _with_new_file(
     yield Mended("file", f"a new bus.db is in its place, checked from end to end{kept}")
 
 
+def _chain(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
+    """Leave a chain off that has lost links: made anew, it would vouch for what it never saw."""
+    if "chain" in lossy and bus.chain.is_on():
+        bus.chain.switch_off()
+        yield Mended(
+            "chain",
+            "is switched off; 'bus chain on' goes on with it",
+            "what it had shown until now",
+        )
+
+
 @contextmanager
-def _workshop(layout: Layout) -> Iterator[Layout]:
-    """Give a bus directory for the new file."""
-    keep_out_of_git(layout, f"{_WORKSHOP}/")
-    keep_out_of_git(layout, "*.damaged-*")
+def _held(layout: Layout, dry_run: bool) -> Iterator[None]:
+    """Be alone with the bus; a dry run, which puts nothing in its place, only looks for others."""
+    if dry_run:
+        refuse_others(layout.database)
+        yield
+    else:
+        with alone(layout):
+            yield
+
+
+@contextmanager
+def _workshop(layout: Layout, dry_run: bool) -> Iterator[Layout]:
+    """Give a bus directory for the new file; of a dry run nothing is left."""
+    if not dry_run:
+        for name in (f"{_WORKSHOP}/", f"*{ASIDE}*", f"*{READY}*"):
+            keep_out_of_git(layout, name)
+        forget_ready(layout)
+        for folder in (layout.blobs, layout.archive):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
     workshop = Layout(os.path.join(layout.directory, _WORKSHOP))
     shutil.rmtree(workshop.directory, ignore_errors=True)  # of a process that died here
     os.makedirs(workshop.directory, mode=0o700)
     try:
-        for folder in (layout.blobs, layout.archive):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
         yield workshop
     finally:
         shutil.rmtree(workshop.directory, ignore_errors=True)
@@ -208,5 +260,5 @@ def _check(bus: Bus) -> None:
     for finding in examine(checks_of_file(bus.database, full=True)):
         if finding.state == "bad":
             raise BusUnusable(
-                f"the new file is not whole ({finding.check}: {finding.text}); nothing was changed"
+                f"the new file is not whole ({finding.check}: {finding.text}); bus.db is as it was"
             )

@@ -70,9 +70,21 @@ def read_into(new: NewFile, database: str, log: str) -> Recovered:
             found[table.name] = TableFound(added, refused, is_whole)
         there = (seq for seq, _ in salvage.rows("messages"))
         lost = {} if found["messages"].is_whole else lost_messages(salvage, there)
-        counters = all(found[name].is_whole for name in ("sqlite_sequence", "fencing"))
-        is_newest = counters and not pages.log.is_empty and _is_whole(pages)
-        return Recovered(found, lost, is_newest, salvage.strangers)
+        return Recovered(found, lost, _is_newest(pages, found), salvage.strangers)
+
+
+def _is_newest(pages: Pages, found: dict[str, TableFound]) -> bool:
+    """Whether the last commits are there: where rows are lost, the numbers and a log must show it.
+
+    Without a log a file is as it was left by a program that ended well, or its log was removed.
+    Where every row is there, it is taken for the one, as SQLite takes it.
+    """
+    if not _is_whole(pages):
+        return False
+    if all(table.is_whole for table in found.values()):
+        return True
+    counters = all(found[name].is_whole for name in ("sqlite_sequence", "fencing"))
+    return counters and not pages.log.is_empty
 
 
 def _pages(database: str, log: str, tables: dict[str, Table]) -> Pages:

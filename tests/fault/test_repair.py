@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -9,15 +11,16 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ackbus import Bus, Draft, Exporter, Queue
-from ackbus.export import Archiver, back_up, repair_bus
-from ackbus.schema import BusUnusable, Mended
+from ackbus import Bus, Draft, Exporter, Inbox, Queue
+from ackbus.export import Archiver, back_up, checks, repair_bus
+from ackbus.schema import BusUnusable, LeaseLost, Mended
 from ackbus.schema.recovery import Pages
 from ackbus.schema.recovery.records import TABLE_LEAF, page_of, row_at
 from ackbus.server import Scope, Tokens
-from ackbus.subscribers import mend
+from ackbus.subscribers import ClaimLost, mend
 
 from ..migration.old_files import FIXTURES, restore
+from .conftest import SmallDisk
 from .corruption import doctor, page_of_table
 
 
@@ -80,6 +83,21 @@ def test_a_link_in_the_directory_is_no_damage(bus: Bus, bus_dir: Path) -> None:
     with pytest.raises(BusUnusable, match="symbolic link"):
         repaired(bus_dir)
     assert not list(bus_dir.glob("*.damaged-*"))
+    assert "--repair" not in str(doctor(bus_dir).records)
+
+
+def test_a_place_that_is_mounted_read_only_is_no_damage(small_disk: SmallDisk) -> None:
+    directory = small_disk.path / "bus"
+    with closing(Bus.init(directory)) as bus:
+        publish(bus, 3)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk.path)], check=True)
+    with pytest.raises(BusUnusable, match="mounted read-only"):
+        repaired(directory)
+    found = doctor(directory)
+    assert "mounted read-only" in found.bad["directory"]
+    assert "mounted read-only" in found.bad["file"]
+    told = str(found.records)
+    assert ("--repair" in told, "chmod" in told) == (False, False)
 
 
 def test_an_export_that_is_behind_is_no_damage(bus: Bus, bus_dir: Path) -> None:
@@ -112,6 +130,20 @@ def test_no_message_comes_from_a_backup_of_another_bus(
     assert said_by(bus_dir) == {"new"}
 
 
+def test_a_damaged_backup_is_passed_over_and_named(bus: Bus, bus_dir: Path) -> None:
+    publish(bus, 300)
+    good, harmed = bus_dir.parent / "good", bus_dir.parent / "harmed"
+    back_up(bus, good)
+    back_up(bus, harmed)
+    move_log_into_file(bus)
+    bus.close()
+    zero_page_with(harmed, b"ann 150")
+    zero_page_with(bus_dir, b"ann 150")
+    told = [each.text for each in repaired(bus_dir) if each.part == "backup"]
+    assert ("passed over" in told[0], str(harmed) in told[0]) == (True, True)
+    assert told[1] == f"{good} was asked for what is lost"
+
+
 def test_a_token_that_was_taken_away_stays_away(bus: Bus, bus_dir: Path) -> None:
     tokens = Tokens(bus.database)
     tokens.create("leaked", [Scope.MESSAGES_RO])
@@ -125,6 +157,38 @@ def test_a_token_that_was_taken_away_stays_away(bus: Bus, bus_dir: Path) -> None
     assert any("access_tokens" in each.lost for each in repaired(bus_dir))
     with closing(Bus.open(bus_dir)) as after:
         assert Tokens(after.database).all() == []
+
+
+@pytest.mark.parametrize("table", ["task_claims", "reservations", "claims"])
+def test_who_held_something_at_a_backup_does_not_hold_it_again(
+    bus: Bus, bus_dir: Path, table: str
+) -> None:
+    """Promise 6: it was given to another since, whose row is lost."""
+    queue = Queue.create(bus, "work", "note")
+    publish(bus, 1)
+    lease = bus.leases.acquire("deploy", "ann")
+    assert lease is not None
+    (reservation,) = bus.reservations.reserve(["src"], "ann").reservations
+    (claim,) = queue.claim("one")
+    back_up(bus, bus_dir.parent / "copy")
+    bus.leases.release(lease)
+    bus.reservations.release(reservation.token, "ann")
+    queue.release(claim)
+    assert bus.leases.acquire("deploy", "bob")
+    bus.reservations.reserve(["src"], "bob")
+    queue.claim("two")
+    move_log_into_file(bus)
+    bus.close()
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek(page_of_table(bus_dir, table))
+        file.write(bytes(4096))
+    assert any(table in each.lost for each in repaired(bus_dir))
+    with closing(Bus.open(bus_dir)) as after:
+        with pytest.raises(LeaseLost):
+            after.leases.renew(lease)
+        assert all(each.agent != "ann" for each in after.reservations.list())
+        with pytest.raises(ClaimLost):
+            Queue.open(after, "work").complete(claim)
 
 
 def test_tables_of_other_programs_are_named_as_lost(bus: Bus, bus_dir: Path) -> None:
@@ -151,6 +215,60 @@ def test_an_exported_line_with_a_seq_that_is_none(
             path.unlink()
     assert repaired(bus_dir)
     assert doctor(bus_dir, "--full").bad == {}
+
+
+def test_a_file_without_a_log_whose_rows_are_all_there_has_lost_nothing(
+    bus: Bus, bus_dir: Path
+) -> None:
+    """The last program to end moves a long log into the file, and removes it."""
+    publish(bus, 300)
+    move_log_into_file(bus)
+    bus.close()
+    for name in ("bus.db-wal", "bus.db-shm"):
+        (bus_dir / name).unlink(missing_ok=True)
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek(page_of_table(bus_dir, "idx_messages_to_seq"))
+        file.write(bytes(4096))
+    told = repaired(bus_dir)
+    assert told
+    assert [each.lost for each in told if each.lost] == []
+    with closing(Bus.open(bus_dir)) as after:
+        assert after.log.newest_seq() == 301  # it tells of the repair
+
+
+def test_the_doctor_counts_what_is_to_be_exported_not_the_numbers_left_out(
+    bus: Bus, bus_dir: Path
+) -> None:
+    publish(bus, 300)
+    Exporter(bus).export_once()
+    move_log_into_file(bus)
+    bus.close()
+    (bus_dir / "bus.db-wal").unlink(missing_ok=True)
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek(page_of_table(bus_dir, "fencing"))
+        file.write(bytes(4096))
+    repaired(bus_dir)
+    with closing(Bus.open(bus_dir)) as after:
+        assert after.publish("note", from_agent="ann").seq > 1_000_000
+        assert "is 2 messages behind" in checks(after, full=False)["export"]().text
+
+
+def test_an_export_is_written_anew_in_little_memory(bus: Bus, bus_dir: Path) -> None:
+    """However long the log is: the lines themselves would be as much as all of it."""
+    bus.publish_many([Draft("note", f"{n} " + "x" * 4000, from_agent="ann") for n in range(8000)])
+    Exporter(bus).export_once()
+    bus.close()
+    with (bus_dir / "bus.jsonl").open("r+b") as file:
+        file.seek(9000)
+        file.write(b"\xff" * 10)
+    tracemalloc.start()
+    try:
+        told = repaired(bus_dir)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert any("1 lines that the log has not" in each.text for each in told)
+    assert peak < 20_000_000
 
 
 # Several at once ---------------------------------------------------------------------------------
@@ -284,14 +402,46 @@ def test_messages_that_only_the_export_has_come_back_beside_a_damaged_segment(
     assert doctor(harmed, "--full").bad == {}
 
 
+def test_what_could_not_be_written_is_not_told_as_saved(bus: Bus, bus_dir: Path) -> None:
+    publish(bus, 300)
+    Exporter(bus).export_once()
+    with Archiver(bus) as archiver:
+        archiver.archive(100)
+    bus.close()
+    (bus_dir / "bus.jsonl").unlink()
+    (segment,) = (bus_dir / "archive").glob("*.zst")
+    segment.write_bytes(os.urandom(segment.stat().st_size))
+    told = {each.part: each for each in repaired(bus_dir)}
+    assert "can't be written" not in told["bus.jsonl"].text
+    assert "a new one can't be written" in told["bus.jsonl"].lost
+    assert "0 of 100 messages" in told[f"archive/{segment.name}"].text
+
+
+def test_a_chain_that_has_lost_links_does_not_begin_anew_by_itself(bus: Bus, bus_dir: Path) -> None:
+    """It would vouch for messages as they are now, whatever became of them."""
+    bus.chain.switch_on()
+    publish(bus, 3)
+    bus.chain.catch_up()
+    move_log_into_file(bus)
+    bus.close()
+    with (bus_dir / "bus.db").open("r+b") as file:
+        file.seek(page_of_table(bus_dir, "chain"))
+        file.write(bytes(4096))
+    assert any(each.part == "chain" and each.lost for each in repaired(bus_dir))
+    with closing(Bus.open(bus_dir)) as after:
+        publish(after, 1)
+        assert (after.chain.is_on(), after.chain.head()) == (False, None)
+
+
 class Killed(BaseException):
     """Stands for the end of the process."""
 
 
+@pytest.mark.parametrize("step", [1, 2, 3])
 def test_what_only_the_log_has_survives_two_killed_repairs(
-    bus: Bus, bus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bus: Bus, bus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    """The file is set aside and the repair dies; its log is, and the next dies."""
+    """The new file is ready, the old one set aside, or its log is, and the repair dies, twice."""
     publish(bus, 2000)
     move_log_into_file(bus)
     publish(bus, 50, "late")
@@ -300,20 +450,47 @@ def test_what_only_the_log_has_survives_two_killed_repairs(
     (harmed / "bus.db-shm").unlink()
     zero_page_with(harmed, b"ann 150")
 
-    def and_die(rename: Callable[[str, str], None]) -> Callable[[str, str], None]:
+    def and_die(rename: Callable[[str, str], None], after: int) -> Callable[[str, str], None]:
+        done = 0
+
         def renamed(source: str, target: str) -> None:
+            nonlocal done
             rename(source, target)
-            raise Killed
+            done += 1
+            if done == after:
+                raise Killed
 
         return renamed
 
-    for stamp in ("20260101-000000", "20260101-000001"):
+    for stamp, after in (("20260101-000000", step), ("20260101-000001", 1)):
         with monkeypatch.context() as patch:
-            patch.setattr(os, "rename", and_die(os.rename))
+            patch.setattr(os, "rename", and_die(os.rename, after))
             patch.setattr("time.strftime", lambda *_, stamp=stamp: stamp)
             with pytest.raises(Killed):
                 repaired(harmed)
     repaired(harmed)
     assert said_by(harmed) == {"ann", "late"}
-    with closing(Bus.open(harmed)) as after:
-        assert sum(message.from_agent == "late" for message in after.log.read()) == 50
+    assert not list(harmed.glob("*.repaired-*"))
+    with closing(Bus.open(harmed)) as after_all:
+        assert sum(message.from_agent == "late" for message in after_all.log.read()) == 50
+
+
+def test_what_an_earlier_repair_set_aside_is_no_source(bus: Bus, bus_dir: Path) -> None:
+    """Promise 3: the bus went on since then, and its newest backup knows more of it."""
+    publish(bus, 300)
+    move_log_into_file(bus)
+    bus.close()
+    zero_page_with(bus_dir, b"ann 150")
+    repaired(bus_dir)
+    with closing(Bus.open(bus_dir)) as after:
+        publish(after, 50, "late")
+        Inbox(after, "bob").ack(100)
+        back_up(after, bus_dir.parent / "copy")
+    for path in bus_dir.glob("bus.db*"):
+        if "damaged" not in path.name:
+            path.unlink()
+    (bus_dir / "bus.db-wal").touch()
+    repaired(bus_dir)
+    assert said_by(bus_dir) >= {"ann", "late"}
+    with closing(Bus.open(bus_dir)) as after:
+        assert Inbox(after, "bob").position == 100
