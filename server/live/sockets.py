@@ -7,6 +7,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import anyio
+from anyio.lowlevel import checkpoint
 from fastapi import APIRouter, Query, WebSocket, WebSocketDisconnect
 
 from ...bus import Bus, Wanted
@@ -71,6 +72,7 @@ async def _send_all(socket: WebSocket, client: Client, begin: int, wanted: Wante
 async def _send(socket: WebSocket, batch: Batch) -> None:
     for text in batch.texts:
         await socket.send_text(text)
+        await checkpoint()  # else nobody hears, before all is written, that the client is gone
 
 
 async def _cancel_when_gone(socket: WebSocket, scope: anyio.CancelScope) -> None:

@@ -250,7 +250,7 @@ def test_the_doctor_counts_what_is_to_be_exported_not_the_numbers_left_out(
     repaired(bus_dir)
     with closing(Bus.open(bus_dir)) as after:
         assert after.publish("note", from_agent="ann").seq > 1_000_000
-        assert "is 2 messages behind" in checks(after, full=False)["export"]().text
+        assert "is 2 behind" in checks(after, full=False)["export"]().text
 
 
 def test_an_export_is_written_anew_in_little_memory(bus: Bus, bus_dir: Path) -> None:

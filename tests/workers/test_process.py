@@ -1,6 +1,7 @@
 """One command, run: real ones, and all the ways in which they can misbehave."""
 
 import contextlib
+import gc
 import os
 import pty
 import resource
@@ -64,6 +65,7 @@ pytestmark = pytest.mark.usefixtures("no_descriptor_leaks")
 
 @pytest.fixture
 def no_descriptor_leaks() -> Iterator[None]:
+    gc.collect()  # of what earlier tests left
     before = descriptors()
     yield
     assert descriptors() == before
