@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from itertools import count, islice
 from pathlib import Path
 from types import TracebackType
+from zlib import crc32
 
 from generator import AGENTS, agent, conversation, drafts, texts
 
@@ -189,10 +190,11 @@ def _pretend_exported(bus: Bus) -> None:
     """Let the exporter take the log for exported: the last line stands for all of them."""
     newest = bus.log.newest(1)[0]
     path = Path(bus.layout.jsonl)
-    path.write_bytes(newest.to_line() + b"\n")
+    line = newest.to_line() + b"\n"
+    path.write_bytes(line)
     stamp = stamp_of(str(path))
     assert stamp is not None
-    Position(bus.database).set(newest.seq, stamp)
+    Position(bus.database).set(newest.seq, stamp, crc32(line))
 
 
 def archive(site: Site) -> Act:
