@@ -78,6 +78,19 @@ def create_app(
     app.state.hang_up = lambda client: None  # a server that can sets this
     app.state.metrics = Metrics(bus)
     app.state.readiness = Readiness(bus)
+    _add_middleware(app, hosts, origins, max_blob_bytes)
+    handle_problems(app)
+    for router in (*PAGE_ROUTERS, health, metrics, *ROUTERS, *LIVE_ROUTERS):
+        app.include_router(router)
+    mcp.add_to(app)
+    _document_problems(app)
+    return app
+
+
+def _add_middleware(
+    app: FastAPI, hosts: Collection[str] | None, origins: Collection[str], max_blob_bytes: int
+) -> None:
+    """Put around the application what every request passes; the last that is added comes first."""
     if origins:
         app.add_middleware(
             CORSMiddleware,
@@ -89,12 +102,6 @@ def create_app(
     app.add_middleware(BodyLimit, max_blob_bytes=max_blob_bytes)
     app.add_middleware(OwnOrigins, hosts=hosts, origins=origins)
     app.add_middleware(Measured, metrics=app.state.metrics)
-    handle_problems(app)
-    for router in (*PAGE_ROUTERS, health, metrics, *ROUTERS, *LIVE_ROUTERS):
-        app.include_router(router)
-    mcp.add_to(app)
-    _document_problems(app)
-    return app
 
 
 def _telemetry() -> TelemetryConfig:
