@@ -61,7 +61,7 @@ class Sight:
         at_ms: when, in epoch milliseconds.
         newest_seq: how far its log reaches.
         per_s: how many messages came each second of late; None at the first look.
-        agents: those that were seen most lately first.
+        agents: those that were seen most lately, the latest first.
         queues: by name.
         messages: the newest, oldest of them first, and what their lines are made of.
     """
@@ -147,7 +147,7 @@ class Watcher:
         return (newest - before) / (now - then) if now > then else None
 
     def _agents(self) -> list[AgentSight]:
-        """Return those that beat or acknowledge, the liveliest first.
+        """Return those that beat or acknowledge, the one seen last first.
 
         Who only ever sent is left out: counting those takes a walk through what has come.
         """
@@ -155,8 +155,8 @@ class Watcher:
         seen_ms = {name: at_ms for name, (_, at_ms) in Cursors(self._bus.database).seen().items()}
         for name, beat in beats.items():
             seen_ms[name] = max(seen_ms.get(name, 0), beat.ts_ms)
-        lately = sorted(seen_ms, key=lambda name: -seen_ms[name])[:_AGENTS]
-        return [AgentSight(name, beats.get(name), self._unread(name)) for name in sorted(lately)]
+        lately = sorted(seen_ms, key=lambda name: (-seen_ms[name], name))[:_AGENTS]
+        return [AgentSight(name, beats.get(name), self._unread(name)) for name in lately]
 
     def _unread(self, name: str) -> int | None:
         try:

@@ -33,8 +33,8 @@ def picture(sight: Sight, height: int) -> RenderableType:
     queues = sight.queue_rows()
     rows = _shares(height - _FRAME_LINES, [len(agents), len(queues)])
     parts: list[RenderableType] = [_line(sight.headline(), "bold")]
-    parts += _part("agents", AGENT_HEADINGS, agents, rows[0])
-    parts += _part("queues", QUEUE_HEADINGS, queues, rows[1])
+    parts += _part("agents", "latest", AGENT_HEADINGS, agents, rows[0])
+    parts += _part("queues", "first", QUEUE_HEADINGS, queues, rows[1])
     used = 3 + sum(2 + count if count else 1 for count in rows)
     left = max(0, height - used)
     newest = sight.messages[-left:] if left else []
@@ -56,11 +56,14 @@ def _shares(lines: int, wanted: Sequence[int]) -> list[int]:
 
 
 def _part(
-    what: str, headings: Sequence[str], rows: Sequence[Sequence[object]], count: int
+    what: str, which: str, headings: Sequence[str], rows: Sequence[Sequence[object]], count: int
 ) -> list[RenderableType]:
+    """Return a table of the first rows, by name, so that they keep their places as things go on."""
     if not count:
         return [_line(f"{len(rows) or 'no'} {what}", "dim")]
-    return [Text(""), fitted_table(headings, output.cells_of(rows[:count]))]
+    shown = sorted(rows[:count], key=lambda row: str(row[0]))
+    above = f"{what}: the {which} {count}" if count < len(rows) else ""
+    return [_line(above, "dim"), fitted_table(headings, output.cells_of(shown))]
 
 
 def _line(text: str, style: str) -> Text:

@@ -150,6 +150,21 @@ def test_picture_fits_any_terminal(size: tuple[int, int], busy: Bus) -> None:
     assert len(captured.get().splitlines()) <= lines
 
 
+def test_agents_seen_last_are_shown_where_not_all_have_room(busy: Bus) -> None:
+    for number in range(40):
+        busy.heartbeats.beat(f"agent-{number:02}")
+    began_ms = busy.database.now_ms()
+    wait_until(lambda: busy.database.now_ms() > began_ms)
+    busy.heartbeats.beat("agent-39")
+    console = Console(width=100, height=24, force_terminal=True)
+    with console.capture() as captured:
+        console.print(picture(Watcher(busy).look(), 24))
+    shown = re.findall(r"agent-\d\d", captured.get())
+    assert f"agents: the latest {len(shown)}" in captured.get()
+    assert "agent-39" in shown
+    assert shown == sorted(shown)
+
+
 def test_rate_is_of_the_last_seconds(busy: Bus) -> None:
     watcher = Watcher(busy)
     assert watcher.look().per_s is None
