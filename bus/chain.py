@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from itertools import islice
 
 from ..schema import MAX_SEQ, pages
 from .statements import SQL
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 #: What stands before the first message.
 GENESIS = bytes(32)
 
-#: How many messages one transaction takes in: a few tens of milliseconds.
-STEP_MESSAGES = 4096
+#: How much one transaction takes in, whichever is reached first: a few tens of milliseconds.
+STEP_MESSAGES, STEP_BYTES = 4096, 4 * 1024 * 1024
 
 #: How many links a reader holds at a time.
 _PAGE_LINKS = 4096
@@ -89,8 +88,8 @@ class Chain:
         head = self.head()
         return max(0, self._log.newest_seq() - (head.seq if head else 0))
 
-    def extend(self, at_most: int = STEP_MESSAGES) -> bool:
-        """Take in what came since, up to so many messages; False when there is nothing.
+    def extend(self, at_least: int = 0) -> bool:
+        """Take in what came since: a step, or more if so many are asked for; False when nothing is.
 
         Raises:
             SegmentMissing: what is next is archived, and can't be read.
@@ -98,10 +97,16 @@ class Chain:
         with self._database.write() as connection:
             head = self.head() or Link(0, GENESIS)
             digest = head.digest
-            links = []
-            for message in islice(self._log.read(after_seq=head.seq), at_most):
-                digest = digest_of(digest, message.to_line())
+            links: list[tuple[int, bytes]] = []
+            size = 0
+            for message in self._log.read(after_seq=head.seq):
+                line = message.to_line()
+                digest = digest_of(digest, line)
                 links.append((message.seq, digest))
+                size += len(line)
+                is_step = len(links) >= STEP_MESSAGES or size >= STEP_BYTES
+                if is_step and len(links) >= at_least:
+                    break
             connection.executemany(SQL["add_link"], links)
         return bool(links)
 

@@ -80,11 +80,11 @@ class Log:
         self._appender.look_again()
 
     def _extend_chain(self, appended: int) -> None:
-        from .chain import STEP_MESSAGES, Chain  # only where it is switched on
+        from .chain import Chain  # only where it is switched on
 
         with suppress(SegmentMissing):  # nobody is to wait for it: 'bus verify' tells
             # No less than was appended: else it would fall further behind with each large batch.
-            Chain(self._database, self).extend(max(STEP_MESSAGES, appended))
+            Chain(self._database, self).extend(at_least=appended)
 
     def get(self, id: str) -> Message | None:
         """Return the message with this id, or None.

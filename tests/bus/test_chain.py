@@ -8,7 +8,7 @@ import pytest
 
 from ackbus import Bus, Draft
 from ackbus.bus import Chain, Link, Problem, Verification
-from ackbus.bus.chain import STEP_MESSAGES
+from ackbus.bus.chain import STEP_BYTES, STEP_MESSAGES
 from ackbus.export import Archiver, Exporter, import_jsonl
 
 from ..programs import raw_sql, run_program
@@ -105,6 +105,16 @@ def test_history_is_chained_in_steps(bus: Bus) -> None:
     bus.chain.catch_up(told.append)
     assert told == [STEP_MESSAGES + 6]
     assert problems(bus) == []
+
+
+def test_step_over_large_messages_is_of_fewer(bus: Bus) -> None:
+    large = Draft("t", "x" * 4000, from_agent="a")
+    bus.publish_many([large] * 2000)
+    bus.chain.switch_on()
+    bus.publish("t", from_agent="a")
+    assert 2001 - bus.chain.behind() == pytest.approx(STEP_BYTES / 4100, rel=0.1)
+    bus.publish_many([large] * 1500)
+    assert bus.chain.behind() == pytest.approx(2001 - STEP_BYTES / 4100, rel=0.1)  # no further
 
 
 def test_chain_keeps_up_with_batches_larger_than_a_step(chained: Bus) -> None:
