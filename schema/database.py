@@ -28,7 +28,7 @@ from .layout import (
     Layout,
     refuse_links,
     refuse_network_filesystem,
-    without_file,
+    remains_of_bus,
 )
 from .place import Place
 from .sqlite import check_sqlite_version, translate
@@ -321,7 +321,7 @@ def no_bus(layout: Layout) -> BusNotFound:
     inside = os.path.join(layout.directory, BUS_DIRECTORY)
     if os.path.exists(Layout(inside).database):
         return BusNotFound(f"no bus in {layout.directory}; did you mean {inside}?")
-    remains = without_file(layout)
+    remains = remains_of_bus(layout)
     return BusNotFound(remains or f"no bus in {layout.directory}; make one with 'bus init'")
 
 

@@ -93,7 +93,7 @@ def find_bus(start: str | os.PathLike[str] | None = None) -> str:
         if os.path.exists(os.path.join(folder, BUS_DIRECTORY, "bus.db")):
             return os.path.join(folder, BUS_DIRECTORY)
     for folder in _searched_from(origin):
-        if remains := without_file(Layout(os.path.join(folder, BUS_DIRECTORY))):
+        if remains := remains_of_bus(Layout(os.path.join(folder, BUS_DIRECTORY))):
             raise BusNotFound(remains)
     raise BusNotFound(f"no bus in {origin} or above it; make one with 'bus init'")
 
@@ -112,6 +112,20 @@ def without_file(layout: Layout) -> str | None:
     return (
         f"bus.db is missing or empty in {layout.directory}, and of that bus {' and '.join(left)}"
         " is there; put bus.db back, or 'bus doctor --repair'; for a new bus, move that away"
+    )
+
+
+def remains_of_bus(layout: Layout) -> str | None:
+    """Return what to say where a bus has lost its file, or only its export is; None where neither.
+
+    A clone of git brings the export alone: there a new bus is as right as the old one.
+    """
+    if (remains := without_file(layout)) or not os.path.exists(layout.jsonl):
+        return remains
+    export = os.path.basename(layout.jsonl)
+    return (
+        f"no bus in {layout.directory}, only its {export}; make a new one with 'bus init', or the"
+        " old one again with 'bus doctor --repair'"
     )
 
 

@@ -13,7 +13,7 @@ from .layout import (
     Layout,
     filesystem_kind,
     refuse_network_filesystem,
-    without_file,
+    remains_of_bus,
 )
 from .lock_holders import Holder, holders, is_known, writers
 from .trouble import is_mounted_read_only
@@ -64,7 +64,7 @@ def _directory(layout: Layout) -> Finding:
     inside = os.path.join(where, BUS_DIRECTORY)
     if os.path.exists(Layout(inside).database):
         return bad(f"no bus in {where}", f"did you mean {inside}?")
-    if remains := without_file(layout):
+    if remains := remains_of_bus(layout):
         text, _, advice = remains.partition("; ")
         return bad(text, advice)
     return bad(f"no bus in {where}", "make one with 'bus init', or put a backup there")

@@ -141,6 +141,18 @@ def test_directory_without_a_bus_is_not_made_one(tmp_path: Path) -> None:
     assert (tmp_path / "bus.db").stat().st_size == 0
 
 
+def test_export_without_a_bus_tells_both_ways(tmp_path: Path) -> None:
+    """A clone of git has the export alone, and so has a bus that lost its file."""
+    directory = tmp_path / ".worker-state"
+    directory.mkdir()
+    (directory / "bus.jsonl").touch()
+    both = f"no bus in {directory}, only its bus.jsonl; .*'bus init', .*--repair'"
+    for look in (lambda: Bus.open(directory), lambda: find_bus(tmp_path)):
+        with pytest.raises(BusNotFound, match=both):
+            look()
+    Bus.init(directory).close()
+
+
 def test_newer_schema_is_refused(bus_dir: Path) -> None:
     """M-20: with both versions named, and nothing migrated in silence."""
     connect(bus_dir).execute("UPDATE meta SET value = '999' WHERE key = 'schema_version'")
