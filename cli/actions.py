@@ -48,18 +48,23 @@ def open_bus(directory: str | None, user: bool) -> Bus:
 
 def find(directory: str | None, user: bool) -> tuple[str, str]:
     """Return the directory of the bus, and by what it is found."""
-    if directory is not None and user:
-        raise InvalidInput("give --dir or --user, not both")
-    if directory is not None:
-        return os.path.abspath(directory), "--dir"
-    if user:
-        return user_bus(), "--user"
+    if (named := named_by(directory, user)) is not None:
+        return named, "--user" if user else "--dir"
     found = find_bus()
     if os.environ.get(BUS_DIR_VARIABLE):
         return found, BUS_DIR_VARIABLE
     holder = os.path.dirname(found)
     is_above = os.path.commonpath([holder, os.getcwd()]) == holder
     return found, _UPWARDS if is_above else BY_MAIN_TREE
+
+
+def named_by(directory: str | None, user: bool) -> str | None:
+    """Return the directory that --dir or --user name, or None."""
+    if directory is not None and user:
+        raise InvalidInput("give --dir or --user, not both")
+    if user:
+        return user_bus()
+    return None if directory is None else os.path.abspath(directory)
 
 
 def sender(name: str | None, option: str = "--from", act: str = "sends") -> str:

@@ -12,7 +12,7 @@ from ..schema import InvalidInput, format_ts
 from ..subscribers import Cursors, Inbox
 from . import actions, output
 from .commands import Commands
-from .options import Agent, Directory, Json, User, Verbose
+from .options import HERE, Agent, Json, Place
 
 commands = Commands()
 
@@ -21,15 +21,13 @@ _MAX_COUNTED = 1000
 
 
 @commands.command("agents", example="bus agents")
-def agents(
-    json: Json = False, directory: Directory = None, user: User = False, verbose: Verbose = False
-) -> int:
+def agents(json: Json = False, place: Place = HERE) -> int:
     """List the agents that the bus knows.
 
     Those that ever sent, acknowledged, or beat their heart. Unread messages are counted up to
     1,000. Exit code 4 when there are none.
     """
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         beats = {beat.agent: beat for beat in bus.heartbeats.list()}
         cursors = Cursors(bus.database).positions()
         records = [
@@ -102,9 +100,7 @@ def heartbeat(
             show_default=False,
         ),
     ] = None,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Beat an agent's heart.
 
@@ -113,7 +109,7 @@ def heartbeat(
     from .sidecar import Sidecar
 
     pid = pid or os.getppid()
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         if every is None:
             bus.heartbeats.beat(agent, status, task=task, progress=progress, pid=pid)
         else:

@@ -11,7 +11,7 @@ import typer
 from ..schema import InvalidInput, format_ts
 from . import actions, output
 from .commands import Commands
-from .options import MAX_SEQ, Directory, Json, User, Verbose
+from .options import HERE, MAX_SEQ, Json, Place
 from .progress import progress
 
 TYPE_CHECKING = False
@@ -55,9 +55,7 @@ def archive(
     idle_after: IdleAfter = "7d",
     dry_run: DryRun = False,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Move old messages out of the bus, into compressed files beside it.
 
@@ -71,7 +69,7 @@ def archive(
     if before is not None and older_than is not None:
         raise InvalidInput("give --before or --older-than, not both")
     idle_s = actions.seconds(idle_after, "--idle-after")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         if before is None:
             wanted = _last_older(bus, actions.seconds(older_than or _OLDER_THAN, "--older-than"))
         else:
@@ -146,16 +144,14 @@ def segments(
         bool, typer.Option("--verify", help="Read them all, and check them against their sums.")
     ] = False,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """List the files of the archive, and whether each is there and as long as it was.
 
     Exit code 4 when there are none, 1 when the state of one is not ok: missing, unreadable or
     altered. Bytes that changed in place only --verify finds.
     """
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         found = bus.archive.segments()
         records = [_record(bus, segment, verify) for segment in found]
     if json:
@@ -188,9 +184,7 @@ def _record(bus: Bus, segment: Segment, verify: bool) -> dict[str, object]:
 @commands.command("maintain", example="bus maintain")
 def maintain(
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Tidy the files of the bus, in steps so short that publishers hardly notice.
 
@@ -202,7 +196,7 @@ def maintain(
     from ..bus import Maintenance
     from ..subscribers import Deliveries
 
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         upkeep = Maintenance(bus)
         blobs, blob_bytes = bus.collect_blobs()
         forgotten = Deliveries(bus.database).forget_finished()

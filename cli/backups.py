@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from . import actions, output
+from . import output
 from .commands import Commands
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place
 from .progress import progress
 
 TYPE_CHECKING = False
@@ -24,16 +24,14 @@ _NAMED = 3
 
 @commands.command("backup", example="bus backup ../bus-of-today")
 def backup(
-    place: Annotated[
+    to: Annotated[
         str, typer.Argument(metavar="DIR", help="The directory to make; nothing may be there.")
     ],
     force: Annotated[
         bool, typer.Option("--force", help="Take the place of an earlier backup.")
     ] = False,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Copy the whole bus into a new directory, while others use it, and check the copy.
 
@@ -43,11 +41,8 @@ def backup(
     """
     from ..export import back_up, bytes_to_copy
 
-    with (
-        actions.open_bus(directory, user) as bus,
-        progress("copying", bytes_to_copy(bus)) as move,
-    ):
-        made = back_up(bus, place, replace=force, on_progress=move)
+    with place.open() as bus, progress("copying", bytes_to_copy(bus)) as move:
+        made = back_up(bus, to, replace=force, on_progress=move)
     if json:
         output.json_line(asdict(made))
     else:

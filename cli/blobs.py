@@ -12,7 +12,7 @@ from ..bus import COLLECT_AFTER_S, Bus
 from ..schema import AckbusError, BlobAltered, BlobMissing, InvalidInput, NotFound
 from . import actions, output
 from .commands import Commands
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place
 from .payloads import STDIN, open_input, reason
 from .progress import progress
 
@@ -28,12 +28,10 @@ def put(
         str, typer.Argument(metavar="FILE", help="What to store; - reads stdin.")
     ] = STDIN,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Store bytes of any size, and print their name."""
-    with actions.open_bus(directory, user) as bus, closing(open_input(file)) as content:
+    with place.open() as bus, closing(open_input(file)) as content:
         ref = bus.blobs.put(content)
         size = bus.blobs.size(ref)
     if json:
@@ -52,12 +50,10 @@ def get(
             "--output", "-o", metavar="FILE", help="Where to. Default: stdout.", show_default=False
         ),
     ] = None,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Print a blob's bytes, checked against its name."""
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         if to is None and sys.stdout.isatty():
             raise InvalidInput("a blob may hold anything; name a FILE with -o, or use a pipe")
         if to is None:
@@ -81,16 +77,14 @@ def verify(
         typer.Argument(metavar="[REF]...", help="Default: all of them.", show_default=False),
     ] = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Check blobs against their names.
 
     Exit code 1 when one is altered or can't be read, 4 when one is missing.
     """
     worst: AckbusError | None = None
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         chosen = refs or sorted(bus.blobs)
         with progress("verifying", len(chosen)) as move:
             for count, ref in enumerate(chosen, 1):
@@ -136,13 +130,11 @@ def gc(
     ] = f"{COLLECT_AFTER_S / 3600:g}h",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Collect the blobs that no message names, and that nobody has put or read for long."""
     age_s = actions.seconds(older_than, "--older-than")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         count, size = (
             _would_collect(bus, age_s) if dry_run else (bus.collect_blobs(older_than_s=age_s))
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 import typer
@@ -104,6 +105,7 @@ def _with_plain_parameters(function: Callable[..., int]) -> Callable[..., int]:
     return call
 
 
+@cache  # most commands have the options of their place
 def _fields(kind: type[Any]) -> list[inspect.Parameter]:
     """Return the fields of a set of options as parameters."""
     hints = get_type_hints(kind, include_extras=True)

@@ -17,7 +17,7 @@ from . import actions, output
 from .commands import Commands
 from .messages import since_time
 from .metadata import META, parse_meta
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place
 from .payloads import STDIN, payload_of
 from .publishing import Content, Meta, PriorityName, WaitForRoom
 
@@ -77,9 +77,7 @@ def ask(
     timeout: Timeout = None,
     meta: Meta = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Publish a request, wait for the first answer in its conversation, and print that.
 
@@ -96,7 +94,7 @@ def ask(
     timeout_s = None if timeout is None else actions.seconds(timeout, "--timeout")
     sender = actions.sender(content.from_agent)
     payload = payload_of(_or_stdin(content), content.data, content.file, None)
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         sent = Request.publish(
             bus,
             type,
@@ -131,9 +129,7 @@ def show_answer(
         typer.Option("--first", help="Of several answers the first, as bus request; not the last."),
     ] = False,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Say whether a request has been answered, and how, without waiting.
 
@@ -143,7 +139,7 @@ def show_answer(
     """
     from ..subscribers import check
 
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         answer = check(bus, conversation, which="first" if first else "last", **vars(answers))
         if json:
             output.json_line(_record(answer))
@@ -168,9 +164,7 @@ def notify(
             "Later looks tell of all that came after the one before.",
         ),
     ] = "1h",
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Tell a person of answers to requests, of each conversation once.
 
@@ -187,7 +181,7 @@ def notify(
         raise InvalidInput("--every must be more than 0")
     tell = told_by(os.environ)
     output.show_logs()
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         notices = Notices(bus)
         while True:
             try:

@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from .. import subscribers  # loads what a command needs of it when it runs
-from . import actions
 from .commands import Commands
 from .job_choice import Choice, Filter, Seq, named
 from .job_views import code_of_list, jobs_named, print_job, print_jobs
-from .options import Directory, Json, OfQueue, User, Verbose
+from .options import HERE, Json, OfQueue, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,16 +30,14 @@ _DEAD, _LIST = "dead", "bus dead list"
 def show_list(
     wanted: Filter,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """List dead letters and why they failed, by queue.
 
     With --since only those that died since then. Exit code 4 when there are none, 1 when a queue
     can't take in more of the log.
     """
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         found = list(wanted.find(bus, (_DEAD,)))
         count = print_jobs(bus, (job for _, jobs in found for job in jobs), json)
         return code_of_list(count, (queue for queue, _ in found))
@@ -51,15 +48,13 @@ def show(
     seq: Seq,
     queue: OfQueue = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Print a dead letter, every attempt at it, and its message.
 
     Exit code 4 when it is none.
     """
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         ((found, wanted),) = jobs_named(bus, [seq], queue, _DEAD)
         print_job(bus, found, wanted, json)
     return 0
@@ -69,9 +64,7 @@ def show(
 def requeue(
     choice: Choice,
     everything: All = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Let dead letters be tried again, from the first attempt.
 
@@ -79,7 +72,7 @@ def requeue(
     there are none.
     """
     choice.check(_LIST, is_all=everything)
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         return choice.act(
             bus,
             _chosen(bus, choice),
@@ -92,9 +85,7 @@ def requeue(
 def drop(
     choice: Choice,
     everything: All = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Give dead letters up; they end as cancelled, and stay on record.
 
@@ -102,7 +93,7 @@ def drop(
     there are none.
     """
     choice.check(_LIST, is_all=everything)
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         return choice.act(
             bus,
             _chosen(bus, choice),

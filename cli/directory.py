@@ -13,31 +13,27 @@ from ..schema import (
     BUS_DIR_VARIABLE,
     BUS_DIRECTORY,
     BusNotFound,
-    InvalidInput,
     Refused,
     create,
     find_bus,
     upgrade,
-    user_bus,
 )
 from . import output
-from .actions import BY_MAIN_TREE, find, open_bus
+from .actions import BY_MAIN_TREE
 from .commands import Commands
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Directory, Json, Place, Verbose
 
 commands = Commands()
 
 
 @commands.command("init", example="bus init")
-def init(
-    directory: Directory = None, user: User = False, json: Json = False, verbose: Verbose = False
-) -> int:
+def init(json: Json = False, place: Place = HERE) -> int:
     """Make a bus, unless there is one.
 
     It is made in --dir, in $BUS_DIR, or in .worker-state/ of the working directory. A linked work
     tree of git uses the bus of its main one; exit code 3 there.
     """
-    named = _named(directory, user) or os.environ.get(BUS_DIR_VARIABLE)
+    named = place.named() or os.environ.get(BUS_DIR_VARIABLE)
     if not named:
         _refuse_beside_main_tree()
     made = create(named or BUS_DIRECTORY)
@@ -53,7 +49,7 @@ def init(
 def _refuse_beside_main_tree() -> None:
     """Refuse to make a bus where commands use that of the main work tree, unless it is named."""
     try:
-        found, found_by = find(None, False)
+        found, found_by = HERE.find()
     except BusNotFound:
         return
     if found_by == BY_MAIN_TREE:
@@ -64,15 +60,13 @@ def _refuse_beside_main_tree() -> None:
 
 
 @commands.command("upgrade", example="bus upgrade")
-def upgrade_bus(
-    directory: Directory = None, user: User = False, json: Json = False, verbose: Verbose = False
-) -> int:
+def upgrade_bus(json: Json = False, place: Place = HERE) -> int:
     """Bring a bus that an older ackbus made up to this version.
 
     Safe while programs use the bus: they wait for it. The file as it was stays beside it, as
     bus.db.v1 after version 1. There is no way back but that copy.
     """
-    named = _named(directory, user)
+    named = place.named()
     done = upgrade(find_bus() if named is None else named)
     if json:
         record = {"from_version": done.from_version, "version": done.version, "backup": done.backup}
@@ -87,20 +81,11 @@ def upgrade_bus(
     return 0
 
 
-def _named(directory: str | None, user: bool) -> str | None:
-    """Return the directory that the options name, or None."""
-    if directory is not None and user:
-        raise InvalidInput("give --dir or --user, not both")
-    return user_bus() if user else directory
-
-
 @commands.command("where", example='cd "$(bus where)"')
-def where(
-    directory: Directory = None, user: User = False, json: Json = False, verbose: Verbose = False
-) -> int:
+def where(json: Json = False, place: Place = HERE) -> int:
     """Print the directory of the bus that commands use here; with -v or --json also why."""
-    found, found_by = find(directory, user)
-    with open_bus(directory, user):  # there is one, and it can be used
+    found, found_by = place.find()
+    with place.open():  # there is one, and it can be used
         output.detail(f"it was found by {found_by}")
     if json:
         output.json_line({"dir": found, "found_by": found_by})
@@ -110,14 +95,12 @@ def where(
 
 
 @commands.command("stats", example="bus stats --json")
-def stats(
-    directory: Directory = None, user: User = False, json: Json = False, verbose: Verbose = False
-) -> int:
+def stats(json: Json = False, place: Place = HERE) -> int:
     """Print how much is in the bus.
 
     Messages by type and sender, sizes of files and blobs, how far the export is behind.
     """
-    with open_bus(directory, user) as bus:
+    with place.open() as bus:
         record = _stats(bus)
     if json:
         output.json_line(record)

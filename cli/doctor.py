@@ -33,9 +33,9 @@ from ..schema import (
     refuse_place,
     without_file,
 )
-from . import actions, hints, output
+from . import hints, output
 from .commands import Commands
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,9 +75,7 @@ def doctor(
         bool, typer.Option("--dry-run", help="With --repair: tell what it would do.")
     ] = False,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Examine the bus, and print a line for each thing: ok, warn or bad, and what to do.
 
@@ -91,11 +89,11 @@ def doctor(
     if repair:
         from .repairing import repair as repair_bus
 
-        return repair_bus(directory, user, backup, dry_run, json)
+        return repair_bus(place, backup, dry_run, json)
     if backup is not None or dry_run:
         raise InvalidInput("--from and --dry-run belong to --repair")
     is_bad = False
-    for finding in _findings(directory, user, full):
+    for finding in _findings(place, full):
         is_bad = is_bad or finding.state == "bad"
         if json:
             output.json_line({"check": finding.check, **asdict(finding)})
@@ -106,10 +104,10 @@ def doctor(
     return 1 if is_bad else 0
 
 
-def _findings(directory: str | None, user: bool, full: bool) -> Iterator[Finding]:
+def _findings(place: Place, full: bool) -> Iterator[Finding]:
     yield from examine({"versions": _versions})
     try:
-        where, found_by = actions.find(directory, user)
+        where, found_by = place.find()
     except AckbusError as error:
         yield Finding("bad", str(error), "name another with --dir", "bus")
         return

@@ -14,9 +14,9 @@ import typer
 from ..bus import Bus
 from ..export import Exporter, FieldMap, ImportReport, exported_files, import_jsonl
 from ..schema import InvalidInput, NotFound, Refused
-from . import actions, output
+from . import output
 from .commands import Commands
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place
 from .payloads import open_input
 from .progress import progress
 
@@ -51,9 +51,7 @@ def export(
         ),
     ] = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Bring bus.jsonl up to the log.
 
@@ -63,7 +61,7 @@ def export(
     if sum((follow, rebuild, rotate is not None)) > 1:
         raise InvalidInput("give one of --follow, --rebuild and --rotate")
     limit = None if rotate is None else _rotate_bytes(rotate)
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         exporter = Exporter(bus)
         if follow:
             output.show_logs()
@@ -111,9 +109,7 @@ def import_(
         ),
     ] = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Publish the lines of a file that the log lacks.
 
@@ -121,7 +117,7 @@ def import_(
     then the exit code is 3.
     """
     fields = _fields(field_map or ())
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         names = [file] if file is not None else exported_files(bus.layout.jsonl)
         if not names:
             raise NotFound(f"{bus.layout.jsonl} is not there; name a FILE")

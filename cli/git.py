@@ -12,7 +12,7 @@ from ..schema import BUS_DIR_VARIABLE, InvalidInput, Refused, TypePattern
 from . import actions, output
 from .commands import Commands
 from .git_lines import readable
-from .options import TYPE_HELP, Directory, Json, OfAgent, User, Verbose
+from .options import HERE, TYPE_HELP, Json, OfAgent, Place, Verbose
 from .own_path import own_path
 
 commands = Commands()
@@ -58,9 +58,7 @@ def setup_git(
     ] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take it all out again.")] = False,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Teach git to show, merge and keep bus.jsonl by message.
 
@@ -70,7 +68,7 @@ def setup_git(
     """
     if check and remove:
         raise InvalidInput("give --check or --remove, not both")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         drivers = git.Drivers(bus.layout, own_path())
     if check:
         lines = drivers.missing()

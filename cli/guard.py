@@ -12,7 +12,7 @@ from ..schema import BUS_DIRECTORY
 from . import actions, guard_check, output
 from .commands import Commands
 from .guard_check import BLOCK, WARN, check_mode, open_bus
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place, Verbose
 
 commands = Commands()
 guard = commands.group("guard", help="Git hooks that look after the reservations of others.")
@@ -32,9 +32,7 @@ def install(
         ),
     ] = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Put a pre-commit and a pre-push hook into the git repository. Safe to repeat.
 
@@ -43,7 +41,7 @@ def install(
     if mode is not None:
         check_mode(mode, BLOCK, WARN)
     tree = git.WorkTree.around(os.getcwd())
-    with open_bus(tree, directory, user) as bus:
+    with open_bus(tree, place.directory, place.user) as bus:
         bus_dir = bus.layout.directory
     is_found = any(_leads_to(root, bus_dir) for root in (tree.root, tree.main_root))
     hooks = git.GuardHooks(tree)
@@ -89,16 +87,16 @@ def check(
         typer.Option(metavar="A", help="Who edits. Default: $BUS_AGENT.", show_default=False),
     ] = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Compare the staged files with the reservations of others, as the hooks do.
 
     Both names of a rename count, and what is deleted. Exit code 3 for a conflict, 0 where it only
     warns.
     """
-    return guard_check.check(mode, push, agent=agent, json=json, directory=directory, user=user)
+    return guard_check.check(
+        mode, push, agent=agent, json=json, directory=place.directory, user=place.user
+    )
 
 
 def _leads_to(folder: str, bus_dir: str) -> bool:

@@ -11,7 +11,7 @@ from ..schema import InvalidInput, format_ts
 from ..subscribers import MAX_DELIVERIES, POLL_LIMIT, Deliveries, Inbox, Parked
 from . import actions, output
 from .commands import Commands
-from .options import MAX_SEQ, TYPE_HELP, Agent, Directory, Json, User, Verbose, Wait
+from .options import HERE, MAX_SEQ, TYPE_HELP, Agent, Json, Place, Wait
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,16 +93,20 @@ def poll(
     type: PolledType = None,
     wait: Wait = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Print what waits for an agent.
 
     This moves nothing: acknowledge with bus ack. Exit code 4 when nothing waits.
     """
     return actions.poll(
-        agent, limit=limit, type=type, wait=wait, json=json, directory=directory, user=user
+        agent,
+        limit=limit,
+        type=type,
+        wait=wait,
+        json=json,
+        directory=place.directory,
+        user=place.user,
     )
 
 
@@ -111,30 +115,26 @@ def ack(
     agent: Agent,
     seq: Annotated[int, typer.Argument(metavar="SEQ", help="The last seq that is done.")],
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Acknowledge a message and all before it.
 
     That includes messages which poll --type left out.
     """
-    return actions.ack(agent, seq, json=json, directory=directory, user=user)
+    return actions.ack(agent, seq, json=json, directory=place.directory, user=place.user)
 
 
 @commands.command("inbox", example="bus inbox worker-1")
 def inbox(
     agent: Agent,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Print where an agent stands.
 
     Its cursor, how many messages are unread (counted up to 1,000) and parked, and the next ones.
     """
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         box = Inbox(bus, agent)
         unread, cursor, failed = box.unread(_MAX_COUNTED + 1), box.position, len(box.parked())
         if json:
@@ -155,15 +155,13 @@ def list_parked(
         typer.Argument(metavar="AGENT", help="Whose. Default: everybody's.", show_default=False),
     ] = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """List parked messages and why they failed.
 
     Exit code 4 when there are none.
     """
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         found = Deliveries(bus.database).parked(agent)
     if json:
         for item in found:
@@ -188,16 +186,14 @@ def _record(item: Parked) -> dict[str, object]:
 def requeue(
     agent: Agent,
     chosen: Chosen,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Deliver parked messages again: all of those named, or none.
 
     Exit code 4 when one is not parked.
     """
     chosen.check()
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         box = Inbox(bus, agent)
         return chosen.act(box, box.requeue)
 
@@ -206,16 +202,14 @@ def requeue(
 def drop(
     agent: Agent,
     chosen: Chosen,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Give parked messages up for this agent: all of those named, or none.
 
     They stay in the log. Exit code 4 when one is not parked.
     """
     chosen.check()
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         box = Inbox(bus, agent)
         return chosen.act(box, box.drop)
 
@@ -229,9 +223,7 @@ def listen(
     no_session: NoSession = False,
     max_deliveries: MaxDeliveries = MAX_DELIVERIES,
     retry_pause: RetryPause = "1s",
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Run a command for each message.
 
@@ -249,7 +241,7 @@ def listen(
     retry_pause_s = actions.seconds(retry_pause, "--retry-pause")
     if not retry_pause_s:
         raise InvalidInput("--retry-pause must be more than 0")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         box = ListenersInbox(
             bus,
             agent,

@@ -9,11 +9,10 @@ import typer
 
 from .. import subscribers  # loads what a command needs of it when it runs
 from ..schema import InvalidInput
-from . import actions
 from .commands import Commands
 from .job_choice import Choice, Seq, Seqs, named
 from .job_views import code_of_list, jobs_named, print_job, print_jobs, queues_named
-from .options import Directory, Json, OfQueue, User, Verbose
+from .options import HERE, Json, OfQueue, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,9 +52,7 @@ def show_list(
     state: State = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 50,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """List jobs, the newest first.
 
@@ -64,7 +61,7 @@ def show_list(
     key (held). Exit code 4 when there are none, 1 when a queue can't take in more of the log.
     """
     states = state or []
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         queues = queues_named(bus, queue)
         found = [job for each in queues for job in subscribers.list_jobs(each, states, limit)]
         if set(states) != {"queued"}:
@@ -77,16 +74,14 @@ def show(
     seq: Seq,
     queue: OfQueue = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Print a job, every attempt at it, and its message.
 
     An attempt is terminal when it is over, live_active while its worker has it, expired_active
     when the lease has run out and the next worker to look will take the job.
     """
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         ((found, wanted),) = jobs_named(bus, [seq], queue)
         print_job(bus, found, wanted, json)
     return 0
@@ -102,9 +97,7 @@ class BadlyEnded(Choice):
 @job.command("retry", example="bus job retry --queue reviews --state failed --since 2h --dry-run")
 def retry(
     choice: BadlyEnded,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Let jobs that did not succeed be tried again, from the first attempt.
 
@@ -116,7 +109,7 @@ def retry(
     if not set(states) <= set(_ENDED_BADLY):
         raise InvalidInput(f"--state must be {', '.join(_ENDED_BADLY[:-1])} or {_ENDED_BADLY[-1]}")
     choice.check("bus job list", is_filtered=bool(states))
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         if choice.seqs:
             return choice.act(bus, named(bus, choice.seqs, choice.queue), _retry, "retried")
         chosen = choice.find(bus, states or _ENDED_BADLY)
@@ -133,16 +126,14 @@ def cancel(
     seqs: Seqs,
     queue: OfQueue = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Give jobs up: all named, or none.
 
     A worker that is at one loses its claim. The messages stay in the log.
     """
     choice = Choice(seqs=seqs, queue=queue, json=json)
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         return choice.act(bus, named(bus, seqs, queue), _cancel, "cancelled")
 
 

@@ -12,7 +12,7 @@ from ..schema import AckbusError, Refused, TimedOut, format_ts
 from ..subscribers import Pace
 from . import actions, output
 from .commands import Commands
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place
 
 commands = Commands()
 lease = commands.group("lease", help="Named exclusive rights that expire.")
@@ -45,9 +45,7 @@ def acquire(
     ttl: Ttl = "60",
     wait: Wait = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Take a lease, and print it with its fencing token.
 
@@ -56,7 +54,7 @@ def acquire(
     holder = _holding(holder)
     wait_s = 0.0 if wait is None else actions.seconds(wait, "--wait")
     ttl_s = actions.seconds(ttl, "--ttl")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         granted = _acquire(bus, name, holder, ttl_s, wait_s)
         held, now_ms = None if granted else bus.leases.get(name), bus.database.now_ms()
     if granted:
@@ -99,9 +97,7 @@ def renew(
     holder: Holder = None,
     ttl: Ttl = "60",
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Let a lease last longer, from now.
 
@@ -109,7 +105,7 @@ def renew(
     """
     held = Lease(name, _holding(holder), token, 0, 0)
     ttl_s = actions.seconds(ttl, "--ttl")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         _print(bus.leases.renew(held, ttl_s=ttl_s), json)
     return 0
 
@@ -119,29 +115,25 @@ def release(
     name: Name,
     token: Token,
     holder: Holder = None,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Give a lease back.
 
     Exit code 3 when it is not held with this token any more.
     """
     held = Lease(name, _holding(holder), token, 0, 0)
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         bus.leases.release(held)
     return 0
 
 
 @lease.command("list", example="bus lease list --json")
-def list_leases(
-    json: Json = False, directory: Directory = None, user: User = False, verbose: Verbose = False
-) -> int:
+def list_leases(json: Json = False, place: Place = HERE) -> int:
     """List the leases that are held now.
 
     Exit code 4 when there are none.
     """
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         held = bus.leases.list()
     records = [
         {

@@ -10,7 +10,7 @@ from .. import subscribers  # loads what a command needs of it when it runs
 from ..schema import InvalidInput
 from . import actions, output
 from .commands import Commands
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,14 +34,12 @@ OfInbox = Annotated[
 
 
 @limit.command("list", example="bus limit list")
-def show_list(
-    json: Json = False, directory: Directory = None, user: User = False, verbose: Verbose = False
-) -> int:
+def show_list(json: Json = False, place: Place = HERE) -> int:
     """List the limits, and how many messages wait there now.
 
     Exit code 4 when there are none.
     """
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         records = [_record(each) for each in bus.limits.list()]
     if json:
         for record in records:
@@ -58,9 +56,7 @@ def set_limit(
     queue: OfQueue = None,
     inbox: OfInbox = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Limit how many messages may wait in a queue or an inbox.
 
@@ -68,7 +64,7 @@ def set_limit(
     stays. Prints nothing unless asked for JSON.
     """
     kind, name = _place(queue, inbox)
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         if kind == "queue":
             subscribers.JobControl(subscribers.Queue.open(bus, name)).limit(count)
         else:
@@ -85,16 +81,14 @@ def set_limit(
 def clear(
     queue: OfQueue = None,
     inbox: OfInbox = None,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Remove a limit.
 
     Exit code 4 when there is none.
     """
     kind, name = _place(queue, inbox)
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         bus.limits.clear(kind, name)
     return 0
 

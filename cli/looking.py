@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from . import actions, output
+from . import output
 from .commands import Commands
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place
 
 commands = Commands()
 
@@ -18,9 +18,7 @@ commands = Commands()
 def top(
     once: Annotated[bool, typer.Option("--once", help="Print how things are, and end.")] = False,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Show agents, queues and the newest messages, live. The key q ends it.
 
@@ -29,7 +27,7 @@ def top(
     """
     from .top import show_once, watch
 
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         is_seen = output.is_terminal() and os.environ.get("TERM") != "dumb"
         if once or not (json or is_seen):
             show_once(bus, json=json)

@@ -21,17 +21,7 @@ from ..schema import (
 )
 from . import actions, output
 from .commands import Commands
-from .options import (
-    MAX_SEQ,
-    Directory,
-    Json,
-    OfAgent,
-    OfConversation,
-    Since,
-    TypePattern,
-    User,
-    Verbose,
-)
+from .options import HERE, MAX_SEQ, Json, OfAgent, OfConversation, Place, Since, TypePattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,9 +49,7 @@ def replay(
     type: TypePattern = None,
     follow: Follow = False,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Print the log from a seq on.
 
@@ -71,7 +59,7 @@ def replay(
         raise InvalidInput("give --to or --follow, not both")
     if last is not None and last < first:
         raise InvalidInput(f"--to {last} lies before --from {first}")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         if follow:
             found = bus.follow(from_seq=first, type=type)
             output.messages(found, bus.blobs, json=json, form=Message.to_line, live=True)
@@ -105,14 +93,12 @@ def read(
         typer.Option(metavar="N", min=1, help="At most so many, the oldest.", show_default=False),
     ] = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Print the messages that fit every option, in order."""
     from itertools import islice
 
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         found = bus.read(
             type=type,
             conversation=conversation and conversation_named(bus, conversation),
@@ -126,12 +112,10 @@ def read(
 def show(
     key: Annotated[str, typer.Argument(metavar="ID|SEQ", help="The id or the seq of a message.")],
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Print one message in full. A number is taken as a seq, and if there is none, as an id."""
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         message = _find(bus, key)
         if json:
             output.json_line(message.to_json())
@@ -148,12 +132,10 @@ def tail(
     follow: Follow = False,
     type: TypePattern = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Print the newest messages, oldest of them first."""
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         seen = bus.log.newest_seq()
         newest = bus.log.newest(lines, type=type)
         count = output.messages(newest, bus.blobs, json=json, live=follow)

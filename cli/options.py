@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from ..schema import MAX_SEQ as MAX_SEQ
-from . import hints, output
+from . import actions, hints, output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus import Bus
 
 
 def _be_verbose(on: bool) -> bool:
@@ -51,6 +56,32 @@ Verbose = Annotated[
         is_eager=True,
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """The options of every command that uses a bus: which one, and how much to say."""
+
+    directory: Directory = None
+    user: User = False
+    verbose: Verbose = False
+
+    def open(self) -> Bus:
+        """Open the bus."""
+        return actions.open_bus(self.directory, self.user)
+
+    def find(self) -> tuple[str, str]:
+        """Return the directory of the bus, and by what it is found."""
+        return actions.find(self.directory, self.user)
+
+    def named(self) -> str | None:
+        """Return the directory that the options name, or None."""
+        return actions.named_by(self.directory, self.user)
+
+
+#: What a command's parameter has where no option names a place; Python wants a default there.
+HERE = Place()
+
 Agent = Annotated[str, typer.Argument(metavar="AGENT", help="The name of the agent.")]
 #: What every `--type` means.
 TYPE_HELP = "Only messages of this type; * stands for one part, a last > for the rest."

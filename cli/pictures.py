@@ -8,10 +8,10 @@ import typer
 
 from ..bus import Bus
 from ..schema import AckbusError, InvalidInput, NotFound
-from . import actions, output
+from . import output
 from .commands import Commands
 from .messages import since_time
-from .options import MAX_SEQ, Directory, Json, OfAgent, Since, User, Verbose
+from .options import HERE, MAX_SEQ, Json, OfAgent, Place, Since
 from .payloads import reason
 from .progress import progress
 
@@ -72,9 +72,7 @@ def graph(
     limit: GraphLimit = None,
     to: Output = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Draw a conversation as a sequence diagram, or who talks to whom.
 
@@ -87,7 +85,7 @@ def graph(
         raise InvalidInput("give --json or --svg, not both")
     if key is None and not agents:
         raise InvalidInput("which conversation? Give its id, or a message's of it, or --agents")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         conversation = None if key is None else _conversation(bus, key)
         messages = _messages(bus, conversation=conversation, since=since)
         found: Found
@@ -118,9 +116,7 @@ def timeline(
     ] = _TIMELINE_MESSAGES,
     to: Output = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Draw, as SVG, when which agents were there and what they sent each other.
 
@@ -132,7 +128,7 @@ def timeline(
 
     if last is not None and last < first:
         raise InvalidInput(f"--to {last} lies before --from {first}")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         messages = _messages(bus, since=since, first=first, last=last, agent=agent)
         traffic = pictures.Traffic.of(messages, bus.blobs, limit=limit)
         beats = bus.heartbeats.list() if last is None else []

@@ -12,7 +12,7 @@ from . import actions
 from .bulk import publish_lines
 from .commands import Commands
 from .message_headers import message_headers
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place
 from .payloads import STDIN
 
 commands = Commands()
@@ -157,9 +157,7 @@ def publish(
     wait: WaitForRoom = None,
     jsonl: Jsonl = False,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Publish a message and print its id.
 
@@ -169,7 +167,7 @@ def publish(
         sender = message.from_agent
         if message != Publication(from_agent=sender) or wait is not None:
             raise InvalidInput("--jsonl goes with FILE, --from, --strict and --json only")
-        with actions.open_bus(directory, user) as bus:
+        with place.open() as bus:
             return publish_lines(bus, type or STDIN, sender=sender, strict=strict, json=json)
     if type is None:
         raise InvalidInput("give the TYPE of the message; see 'bus publish --help'")
@@ -179,6 +177,6 @@ def publish(
         strict=strict,
         wait_s=0.0 if wait is None else actions.seconds(wait, "--wait"),
         json=json,
-        directory=directory,
-        user=user,
+        directory=place.directory,
+        user=place.user,
     )

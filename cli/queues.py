@@ -11,7 +11,7 @@ from ..schema import InvalidInput
 from . import actions, output
 from .commands import Commands
 from .job_views import code_of_list, queues_named
-from .options import Directory, Json, QueueName, User, Verbose
+from .options import HERE, Json, Place, QueueName
 from .policy_options import PolicyOptions, make_queue
 from .queue_views import (
     list_table,
@@ -49,9 +49,7 @@ def list_queues(
     watch: Watch = False,
     every: Every = "1s",
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """List the queues, and how much waits in each.
 
@@ -60,7 +58,7 @@ def list_queues(
     part of the archive that is lost. Exit code 4 when there are none, 1 when one is stuck.
     """
     window_s = actions.seconds(window, "--window")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
 
         def look() -> list[QueueStats]:
             queues = [subscribers.Queue(bus, info) for info in subscribers.Queues(bus).list()]
@@ -81,9 +79,7 @@ def show(
     watch: Watch = False,
     every: Every = "1s",
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Print how a queue is doing.
 
@@ -92,7 +88,7 @@ def show(
     code 1 when it is stuck.
     """
     window_s = actions.seconds(window, "--window")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         opened = subscribers.Queue.open(bus, name)
 
         def look() -> list[QueueStats]:
@@ -133,9 +129,7 @@ def create(
     *,
     policy: PolicyOptions,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Make a queue, unless it is there.
 
@@ -143,7 +137,7 @@ def create(
     began stays as it is: a --start that comes too late is told on stderr.
     """
     rules = policy.rules()
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         is_there = name in (info.name for info in subscribers.Queues(bus).list())
         made = make_queue(bus, name, type, rules, _start(start))
     if is_there and start is not None:
@@ -157,9 +151,7 @@ def set_policy(
     name: QueueName,
     policy: PolicyOptions,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Change the policy of a queue.
 
@@ -169,7 +161,7 @@ def set_policy(
     rules = policy.rules()
     if not rules:
         raise InvalidInput("give at least one rule; see 'bus queue set --help'")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         info = subscribers.Queues(bus).set_policy(name, **rules)
     _print(info, json)
     return 0
@@ -179,15 +171,13 @@ def set_policy(
 def pause(
     name: QueueName,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Let nothing more be claimed from a queue.
 
     What runs goes on, and what comes waits. Prints nothing unless asked for JSON.
     """
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         subscribers.Queues(bus).pause(name)
         _print_if_json(bus, name, json)
     return 0
@@ -197,15 +187,13 @@ def pause(
 def resume(
     name: QueueName,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Let a paused queue be claimed from again.
 
     Prints nothing unless asked for JSON.
     """
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         subscribers.Queues(bus).resume(name)
         _print_if_json(bus, name, json)
     return 0
@@ -215,9 +203,7 @@ def resume(
 def purge(
     name: QueueName,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Cancel all that waits in a queue, and print how much that was.
 
@@ -225,7 +211,7 @@ def purge(
     the queue is stuck: then more may come.
     """
     output.show_logs()
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         (found,) = queues_named(bus, name)
         count = subscribers.JobControl(found).purge()
     if json:
@@ -239,16 +225,14 @@ def purge(
 def skip(
     name: QueueName,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Let a stuck queue go on without messages that are lost with a part of the archive.
 
     It takes in all that can be read, and prints what it left out. What is put back later does not
     come into this queue any more. Exit code 4 when it is not stuck.
     """
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         skipped = subscribers.JobControl(subscribers.Queue.open(bus, name)).skip()
     for first, last in skipped:
         if json:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from .. import export, subscribers
 from ..schema import BUS_DIRECTORY, BusNotFound
-from . import actions, output
+from . import output
 from .progress import waiting
 
 TYPE_CHECKING = False
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..schema import Mended
+    from .options import Place
 
 
-def repair(directory: str | None, user: bool, backup: str | None, dry_run: bool, json: bool) -> int:
+def repair(place: Place, backup: str | None, dry_run: bool, json: bool) -> int:
     """Repair the bus, print a line for each part that was not whole, and return the exit code."""
-    where = _place(directory, user)
+    where = _directory(place)
     is_lossy = False
     count = 0
     parts = export.repair_bus(where, backup=backup, dry_run=dry_run, mend=subscribers.mend)
@@ -49,15 +50,15 @@ def watched(parts: Iterator[Mended]) -> Iterator[Mended]:
         yield part
 
 
-def _place(directory: str | None, user: bool) -> str:
+def _directory(place: Place) -> str:
     """Return where the bus is, or was: a file that is missing can't be found."""
-    if directory is None and not user:
+    if place.named() is None:
         with suppress(BusNotFound):
-            return actions.find(None, False)[0]
+            return place.find()[0]
         near = os.path.join(os.getcwd(), BUS_DIRECTORY)
         if os.path.isdir(near):
             return near
-    return actions.find(directory, user)[0]
+    return place.find()[0]
 
 
 def _print(mended: Mended) -> None:

@@ -10,7 +10,7 @@ import typer
 from ..schema import InvalidInput, Refused, format_ts
 from . import actions, output
 from .commands import Commands
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place
 from .reservation_records import conflict_record, describe, record_of
 
 TYPE_CHECKING = False
@@ -80,9 +80,7 @@ def reserve(
     reason: Reason = None,
     agent: Who = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Reserve files for editing: all of PATHS, or none.
 
@@ -94,7 +92,7 @@ def reserve(
     if shared and exclusive:
         raise InvalidInput("give --shared or --exclusive, not both")
     editor, ttl_s = _editor(agent), actions.seconds(ttl, "--ttl")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         root = project_root(bus.layout.directory)
         wanted = [each for path in paths for each in paths_from_root(path, root)]
         found = bus.reservations.reserve(wanted, editor, shared=shared, ttl_s=ttl_s, reason=reason)
@@ -148,9 +146,7 @@ def show_list(
         ),
     ] = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """List the reservations that hold now; the word 'list' may be left out.
 
@@ -158,7 +154,7 @@ def show_list(
     """
     from ..bus import paths_from_root, project_root
 
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         wanted: list[str | None] = [None]
         if path is not None:
             wanted = [*paths_from_root(path, project_root(bus.layout.directory))]
@@ -178,16 +174,14 @@ def renew(
     ttl: Ttl = "1h",
     agent: Who = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Let reservations last longer, from now: all that are named, or none.
 
     Exit code 3 when the agent does not have one of them any more.
     """
     editor, ttl_s = _editor(agent), actions.seconds(ttl, "--ttl")
-    with actions.open_bus(directory, user) as bus, bus.transaction():
+    with place.open() as bus, bus.transaction():
         renewed = [
             bus.reservations.renew(token, editor, ttl_s=ttl_s) for token in chosen.of(bus, editor)
         ]
@@ -203,16 +197,14 @@ def renew(
 def release(
     chosen: Chosen,
     agent: Who = None,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Give reservations back: all that are named, or none.
 
     Exit code 3 when the agent does not have one of them any more.
     """
     editor = _editor(agent)
-    with actions.open_bus(directory, user) as bus, bus.transaction():
+    with place.open() as bus, bus.transaction():
         for token in chosen.of(bus, editor):
             bus.reservations.release(token, editor)
     return 0

@@ -10,7 +10,7 @@ import typer
 from . import actions, output
 from .commands import Commands
 from .messages import conversation_named, since_time
-from .options import Directory, Json, OfAgent, OfConversation, Since, TypePattern, User, Verbose
+from .options import HERE, Json, OfAgent, OfConversation, Place, Since, TypePattern
 from .progress import progress
 
 TYPE_CHECKING = False
@@ -41,9 +41,7 @@ def search(
     since: Since = None,
     limit: Limit = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Print the messages whose payloads have all these words, those that fit best first.
 
@@ -54,7 +52,7 @@ def search(
     from ..bus import SEARCH_LIMIT, Search
 
     output.show_logs()
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         finder = Search(bus)
         behind = finder.behind()
         indexed = bus.log.newest_seq() - behind

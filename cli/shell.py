@@ -9,7 +9,7 @@ import typer
 from . import output
 from . import prompt as action
 from .commands import Commands
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place, Verbose
 
 commands = Commands()
 completion = commands.group("completion", help="Let the shell complete commands, options, names.")
@@ -25,16 +25,16 @@ def prompt(
         str, typer.Option(metavar="TEXT", help="What to print; {} stands for the number.")
     ] = "{}",
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Print how many messages wait for an agent, for a shell's prompt.
 
     Prints nothing when none do, when there is no bus, and in any trouble, and ends with 0; -v says
     why. Counted up to 1,000. It starts in about two bare Pythons.
     """
-    return action.prompt(agent, format=format, json=json, directory=directory, user=user)
+    return action.prompt(
+        agent, format=format, json=json, directory=place.directory, user=place.user
+    )
 
 
 @completion.command("bash", example='eval "$(bus completion bash)"')

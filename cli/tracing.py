@@ -12,7 +12,7 @@ from ..subscribers import claim_record, job_record
 from . import actions, output
 from .commands import Commands
 from .messages import conversation_named, print_in_full
-from .options import Directory, Json, OfConversation, User, Verbose
+from .options import HERE, Json, OfConversation, Place
 from .trace_view import branches
 
 TYPE_CHECKING = False
@@ -36,9 +36,7 @@ def trace(
         ),
     ],
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Print all that a message belongs to, as a tree: from any id the whole chain.
 
@@ -47,7 +45,7 @@ def trace(
     """
     from ..subscribers import Trace
 
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         found = Trace.of(bus, key)
         now_ms = bus.database.now_ms()
         if json:
@@ -68,9 +66,7 @@ def inspect(
     ] = None,
     conversation: OfConversation = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Print a message with what became of it in every queue, and every claim there was on it.
 
@@ -82,7 +78,7 @@ def inspect(
 
     if key is not None and conversation is not None:
         raise InvalidInput("give ID or --conversation, not both")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         if key is None:
             named = conversation and conversation_named(bus, conversation)
             count = output.messages(bus.read(conversation=named), bus.blobs, json=json)

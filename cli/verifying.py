@@ -11,10 +11,10 @@ import typer
 
 from .. import bus as room  # loads what a command needs of it when it runs
 from ..schema import AckbusError, InvalidInput, NotFound
-from . import actions, output
+from . import output
 from .commands import Commands
 from .keys import KeysDirectory
-from .options import MAX_SEQ, Directory, Json, User, Verbose
+from .options import HERE, MAX_SEQ, Json, Place
 from .progress import progress
 
 TYPE_CHECKING = False
@@ -29,15 +29,13 @@ _SHOWN = 100
 
 
 @chain.command("on", example="bus chain on")
-def switch_on(
-    json: Json = False, directory: Directory = None, user: User = False, verbose: Verbose = False
-) -> int:
+def switch_on(json: Json = False, place: Place = HERE) -> int:
     """Chain the log from its first message on, and all that is appended from now on.
 
     Programs that run extend the chain within a minute; what other programs append is taken in by
     the next that does, or by 'bus verify'.
     """
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         bus.chain.switch_on()
         _catch_up(bus.chain)
         _print_status(bus.chain, json)
@@ -45,26 +43,22 @@ def switch_on(
 
 
 @chain.command("off", example="bus chain off")
-def switch_off(
-    json: Json = False, directory: Directory = None, user: User = False, verbose: Verbose = False
-) -> int:
+def switch_off(json: Json = False, place: Place = HERE) -> int:
     """Stop extending the chain. What is in it stays, and can be verified."""
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         bus.chain.switch_off()
         _print_status(bus.chain, json)
     return 0
 
 
 @chain.command("status", example="bus chain status --json")
-def status(
-    json: Json = False, directory: Directory = None, user: User = False, verbose: Verbose = False
-) -> int:
+def status(json: Json = False, place: Place = HERE) -> int:
     """Print whether the log is chained, the head of the chain, and how far behind it is.
 
     Keep the head, SEQ:DIGEST, where nobody who can write the bus can change it, as in git: with it
     'bus verify --expect' shows any change up to there.
     """
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         _print_status(bus.chain, json)
     return 0
 
@@ -114,9 +108,7 @@ def verify(
     ] = 1,
     keys: KeysDirectory = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Check that the log is what its senders signed, and what was chained.
 
@@ -130,7 +122,7 @@ def verify(
             "give --signatures or --chain, and neither to check both; --expect is about the chain,"
             " --strict about signatures"
         )
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         if not signatures and bus.chain.is_on():
             with suppress(AckbusError):  # whoever can't write can read what is there
                 _catch_up(bus.chain)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from . import actions, output
+from . import output
 from .commands import Commands
 from .hosting import Running, check_command
-from .options import Directory, User, Verbose
+from .options import HERE, Place
 from .policy_options import RetryOptions
 from .worker_options import WorkerOptions
 
@@ -27,9 +27,7 @@ def run(
     command: Command,
     wanted: WorkerOptions,
     policy: RetryOptions,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Work on the messages of a type: run a command for each.
 
@@ -52,7 +50,7 @@ def run(
     """
     rules = policy.rules()
     check_command(command[0])
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         queue = wanted.open_queue(bus, rules)
         worker = wanted.worker(bus, queue)
         work = wanted.work(bus, command, worker.group)
