@@ -7,6 +7,7 @@ import warnings
 from ..blobs import BlobStore
 from ..schema import (
     ABSENT,
+    EVERYONE,
     Database,
     Draft,
     Priority,
@@ -177,7 +178,8 @@ class Bus:
             IdConflict: the id is taken by a message with other content.
             UnknownParent: `in_reply_to` is not in the log.
             BlobMissing: `payload_ref` is not in the blob store.
-            UnknownRecipient: `strict`, and the bus has never seen `to_agent`.
+            UnknownRecipient: the bus has never seen `to_agent`, and `strict`, or the name is a
+                word for everyone.
             LimitReached: a queue or an inbox that it is for is full; nothing was stored.
             BusBusy: other writers kept the bus for too long; nothing was stored.
         """
@@ -223,10 +225,11 @@ class Bus:
         return publish_when_there_is_room(lambda: self.log.append(drafts), wait_s)
 
     def _check_recipient(self, recipient: str, strict: bool) -> None:
-        stranger = self.agents.stranger(recipient, repeat=strict)
+        is_refused = strict or recipient in EVERYONE  # else it would lie where nobody looks
+        stranger = self.agents.stranger(recipient, repeat=is_refused)
         if stranger is None:
             return
-        if strict:
+        if is_refused:
             raise stranger
         # Attributed to whoever called publish or publish_many.
         warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=4)

@@ -11,6 +11,7 @@ from .database import (
     refuse_place,
 )
 from .errors import (
+    EVERYONE,
     AckbusError,
     AckPastEnd,
     BlobAltered,
@@ -129,6 +130,7 @@ __all__ = [
     "BUSY_TIMEOUT_MS",
     "BUS_DIRECTORY",
     "BUS_DIR_VARIABLE",
+    "EVERYONE",
     "INLINE_PAYLOAD_BYTES",
     "KEYS_DIR_VARIABLE",
     "MAX_AGENT_CHARS",

@@ -110,8 +110,12 @@ class UnknownParent(Refused):
     """The message that is to be answered is not in the log."""
 
 
+#: What stands for every agent where messages are shown, and what other tools take for it.
+EVERYONE = ("all", "*")
+
+
 class UnknownRecipient(Refused):
-    """Strict publishing named an agent that the bus has never seen.
+    """An agent was named that the bus has never seen, by strict publishing or by a word for all.
 
     Attributes:
         agent: the name that was given.
@@ -121,6 +125,8 @@ class UnknownRecipient(Refused):
     def __init__(self, agent: str, nearest: list[str]) -> None:
         self.agent, self.nearest = agent, nearest
         hint = f"; did you mean {', '.join(nearest)}?" if nearest else ""
+        if agent in EVERYONE:
+            hint = "; to reach everyone, name no recipient"
         super().__init__(f"the bus has never seen an agent {agent!r}{hint}")
 
 

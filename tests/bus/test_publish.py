@@ -226,6 +226,17 @@ def test_warning_names_the_line_that_published(bus: Bus) -> None:
     assert [warning.filename for warning in caught] == [__file__]
 
 
+@pytest.mark.parametrize("word", ["all", "*"])
+def test_word_for_everyone_is_no_recipient(word: str, bus: Bus) -> None:
+    """It would lie in an inbox at which nobody looks, and read as a broadcast in every list."""
+    for _ in range(2):
+        with pytest.raises(UnknownRecipient, match="to reach everyone, name no recipient"):
+            publish(bus, to_agent=word)
+    assert bus.log.newest_seq() == 0
+    bus.heartbeats.beat(word)
+    publish(bus, to_agent=word)
+
+
 def test_stranger_is_refused_when_strict(bus: Bus) -> None:
     """PITFALLS 14: each time, and nothing is stored."""
     for _ in range(2):
