@@ -79,7 +79,7 @@ def _group_with(default: str) -> type[TyperGroup]:
 def _with_plain_parameters(function: Callable[..., int]) -> Callable[..., int]:
     """Return a function that has the fields of the sets of options for parameters."""
     hints = get_type_hints(function, include_extras=True)
-    sets: dict[str, type[Any]] = {
+    sets: dict[str, Any] = {
         name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)
     }
     if not sets:

@@ -41,13 +41,14 @@ def show_table(found: list[QueueStats]) -> tuple[Sequence[str], list[Sequence[ob
     success = "-" if stats.success_rate is None else f"{stats.success_rate:.2%}"
     window = duration(round(stats.window_s * 1000))
     oldest = f", the oldest for {duration(stats.oldest_wait_ms)}" if stats.waiting else ""
+    longest = f", the longest for {duration(stats.longest_run_ms)}" if stats.running else ""
     rows: list[Sequence[object]] = [
         ("type", stats.info.pattern),
         ("state", state_of(stats)),
         ("waiting", f"{stats.waiting:,}{oldest}"),
         ("delayed", f"{stats.delayed:,}"),
         ("held", f"{stats.held:,}"),
-        ("running", f"{stats.running:,}"),
+        ("running", f"{stats.running:,}{longest}"),
         (
             "ended badly",
             f"{stats.failed:,} failed, {stats.timed_out:,} timed out, {stats.dead:,} dead",

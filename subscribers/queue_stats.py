@@ -83,6 +83,7 @@ class QueueStats:
         running: jobs that are claimed.
         failed, timed_out, dead: jobs that ended so, ever, and were not requeued or dropped.
         oldest_wait_ms: how long the oldest job waits that a worker could take; None without one.
+        longest_run_ms: how long the job runs that has run for longest; None where none runs.
         window_s: how far back the rest looks.
         covered_s: the part of it that the rate is over: since the queue was made, or since the
             oldest attempt that counts.
@@ -107,6 +108,7 @@ class QueueStats:
     timed_out: int
     dead: int
     oldest_wait_ms: int | None
+    longest_run_ms: int | None
     window_s: float
     covered_s: float
     ended: int
@@ -150,7 +152,8 @@ class QueueStats:
         now_ms = database.now_ms()
         jobs = Jobs(database)
         counts = jobs.counts(info)
-        since_ms = jobs.oldest_available_ms(info, now_ms)
+        waits_since_ms = jobs.oldest_available_ms(info, now_ms)
+        runs_since_ms = database.value(VIEWS["oldest_active_claim"], (info.id,))
         newest = database.rows(VIEWS["newest_attempts"], (info.id, _MAX_WALKED, MAX_SAMPLE))
         begin_ms = now_ms - round(window_s * 1000)
         ended = [row for row in newest if row[0] != ACTIVE and row[3] >= begin_ms]
@@ -166,10 +169,15 @@ class QueueStats:
             failed=counts.get(states.FAILED, 0),
             timed_out=counts.get(states.TIMED_OUT, 0),
             dead=counts.get(states.DEAD, 0),
-            oldest_wait_ms=None if since_ms is None else max(0, now_ms - since_ms),
+            oldest_wait_ms=_age_ms(waits_since_ms, now_ms),
+            longest_run_ms=_age_ms(runs_since_ms, now_ms),
             window_s=window_s,
             **_of_attempts(ended, covered_ms / 1000),
         )
+
+
+def _age_ms(since_ms: int | None, now_ms: int) -> int | None:
+    return None if since_ms is None else max(0, now_ms - since_ms)
 
 
 def _reaches_back_to(info: QueueInfo, newest: list[Attempt]) -> int:

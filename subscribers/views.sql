@@ -54,6 +54,11 @@ SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
         WHERE queue_id = ?1 AND status = 'active')
  ORDER BY jobs.seq DESC LIMIT ?2;
 
+-- name: oldest_active_claim
+-- Since when the claim stands that has been active for longest.
+SELECT min(claimed_at_ms) FROM claims INDEXED BY idx_claims_one_active
+ WHERE queue_id = ?1 AND status = 'active';
+
 -- name: jobs_newest_queued
 SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
  WHERE queue_id = ?1 AND jobs.seq IN (

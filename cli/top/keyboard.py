@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import termios
 import threading
@@ -22,18 +23,29 @@ def keys(pressed: Callable[[str], None]) -> Iterator[None]:
         return
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
-    reader = threading.Thread(target=_read, args=(descriptor, pressed), daemon=True)
+    until, end = os.pipe()
+    reader = threading.Thread(target=_read, args=(descriptor, until, pressed), daemon=True)
     try:
-        tty.setcbreak(descriptor)  # Ctrl-C goes on to be one
+        tty.setcbreak(descriptor)  # Ctrl-C and Ctrl-Z go on to be what they are
         reader.start()
         yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        os.close(end)  # the reader hears it, so that no key of what comes next is lost to it
+        reader.join()
+        os.close(until)
 
 
-def _read(descriptor: int, pressed: Callable[[str], None]) -> None:
-    try:
-        while key := os.read(descriptor, 1):
-            pressed(key.decode(errors="replace"))
-    except OSError:  # the terminal has gone
-        pressed("q")
+def _read(descriptor: int, until: int, pressed: Callable[[str], None]) -> None:
+    while True:
+        ready, _, _ = select.select([descriptor, until], [], [])
+        if until in ready:
+            return
+        try:
+            key = os.read(descriptor, 1)
+        except OSError:
+            key = b""
+        if not key:  # the terminal has gone
+            pressed("q")
+            return
+        pressed(key.decode(errors="replace"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from ...bus import Bus
+from ...bus import Bus, Listener
 from .. import output
 from .sight import AGENT_HEADINGS, QUEUE_HEADINGS, Sight, Watcher
 
@@ -34,25 +35,39 @@ def show_once(bus: Bus, *, json: bool) -> None:
 
 
 def watch(bus: Bus, *, json: bool) -> None:
-    """Show the bus until a key, Ctrl-C or SIGTERM ends it."""
-    with _drawing(json=json) as draw, bus.listen() as listener:
-        stop = threading.Event()
-
-        def end(*_: object) -> None:
-            stop.set()
-            listener.wake()
-
-        def pressed(key: str) -> None:
-            if key in "qQ":
-                end()
-
+    """Show the bus until a key, Ctrl-C or SIGTERM ends it; after Ctrl-Z it goes on with `fg`."""
+    with bus.listen() as listener:
         watcher = Watcher(bus)
-        with _signals(end, listener.wake), _keys(pressed, json=json):
-            while not stop.is_set():
-                draw(watcher.look())
-                stop.wait(_LEAST_S)  # many messages are one picture
-                if not stop.is_set():
-                    listener.wait(_MOST_S - _LEAST_S)
+        while _is_set_aside(watcher, listener, json=json):
+            os.kill(os.getpid(), signal.SIGSTOP)  # the terminal is as it was by now
+
+
+def _is_set_aside(watcher: Watcher, listener: Listener, *, json: bool) -> bool:
+    """Show the bus until it is to end, or to be set aside; return whether it is the latter."""
+    stop, aside = threading.Event(), threading.Event()
+
+    def end(*_: object) -> None:
+        stop.set()
+        listener.wake()
+
+    def set_aside(*_: object) -> None:
+        aside.set()
+        end()
+
+    def pressed(key: str) -> None:
+        if key in "qQ":
+            end()
+
+    handlers = {signal.SIGTERM: end, signal.SIGWINCH: lambda *_: listener.wake()}
+    if not json:
+        handlers[signal.SIGTSTP] = set_aside
+    with _drawing(json=json) as draw, _signals(handlers), _keys(pressed, json=json):
+        while not stop.is_set():
+            draw(watcher.look())
+            stop.wait(_LEAST_S)  # many messages are one picture
+            if not stop.is_set():
+                listener.wait(_MOST_S - _LEAST_S)
+    return aside.is_set()
 
 
 @contextmanager
@@ -83,12 +98,9 @@ def _keys(pressed: Callable[[str], None], *, json: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _signals(end: Callable[..., None], wake: Callable[[], None]) -> Iterator[None]:
-    """End well at SIGTERM, which would leave the terminal as it is; draw anew at another size."""
-    before = {
-        signal.SIGTERM: signal.signal(signal.SIGTERM, end),
-        signal.SIGWINCH: signal.signal(signal.SIGWINCH, lambda *_: wake()),
-    }
+def _signals(handlers: Mapping[signal.Signals, Callable[..., None]]) -> Iterator[None]:
+    """Handle signals: by themselves some would leave the terminal as it is while it is drawn on."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:

@@ -22,7 +22,9 @@ _AGENTS, _MESSAGES = 50, 50
 _RATE_S, _QUEUES_S = 10.0, 60.0
 
 AGENT_HEADINGS = ("agent", "liveness", "status", "unread", "age", "task")
-QUEUE_HEADINGS = ("queue", "state", "waiting", "delayed", "running", "dead", "oldest", "rate")
+QUEUE_HEADINGS = (
+    *("queue", "state", "waiting", "oldest", "delayed", "running", "longest", "dead", "rate"),
+)
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,10 @@ class Sight:
         """Return the queues as rows of the table."""
         return [
             (
-                *(stats.info.name, state_of(stats), stats.waiting, stats.delayed, stats.running),
-                *(stats.dead, duration(stats.oldest_wait_ms), rate(stats.rate_per_s)),
+                *(stats.info.name, state_of(stats)),
+                *(stats.waiting, duration(stats.oldest_wait_ms), stats.delayed),
+                *(stats.running, duration(stats.longest_run_ms), stats.dead),
+                rate(stats.rate_per_s),
             )
             for stats in self.queues
         ]
@@ -95,7 +99,8 @@ class Sight:
         queues = [
             {"queue": stats.info.name, "state": state_of(stats)}
             | {name: getattr(stats, name) for name in ("waiting", "delayed", "running", "dead")}
-            | {"oldest_wait_ms": stats.oldest_wait_ms, "rate_per_s": round(stats.rate_per_s, 3)}
+            | {name: getattr(stats, name) for name in ("oldest_wait_ms", "longest_run_ms")}
+            | {"rate_per_s": round(stats.rate_per_s, 3)}
             for stats in self.queues
         ]
         messages = [

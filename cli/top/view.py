@@ -9,15 +9,23 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from ...schema import format_ts
 from .. import output
 from ..terminal import console, fitted_table, message_line
 from .sight import AGENT_HEADINGS, QUEUE_HEADINGS, Sight
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..output import Parts
+
 #: The lines that are always there: the first, the last, and an empty one above each part.
 _FRAME_LINES = 5
 
-#: How many rows a table may have where there is little room.
-_LEAST_ROWS = 3
+#: The characters of a timestamp that are its date, and those after it that are hours to seconds.
+_DATE, _CLOCK = len("2026-01-10"), len("14:00:00")
+
+#: How many messages are shown at least, where there is room for anything but the tables.
+_LEAST_MESSAGES = 3
 
 
 @contextmanager
@@ -38,21 +46,26 @@ def picture(sight: Sight, height: int) -> RenderableType:
     used = 3 + sum(2 + count if count else 1 for count in rows)
     left = max(0, height - used)
     newest = sight.messages[-left:] if left else []
-    parts += [Text(""), *(_cut(message_line(shown)) for _, shown in newest)]
+    today = format_ts(sight.at_ms)[:_DATE]
+    parts += [Text(""), *(_cut(message_line(_shortened(shown, today))) for _, shown in newest)]
     parts += [_line("q ends", "dim")]
     return Group(*parts[: max(1, height)])
 
 
 def _shares(lines: int, wanted: Sequence[int]) -> list[int]:
-    """Return how many rows each table gets: all, or as many as leave half to the messages."""
-    most = max(_LEAST_ROWS, lines // (2 * len(wanted)) - 1)
-    room = max(0, lines)
-    shares = []
-    for count in wanted:
-        share = min(count, most, max(0, room - 1))
-        shares.append(share)
-        room -= share + 1 if share else 0
-    return shares
+    """Return how many rows each table gets, of lines that also hold their headings and messages.
+
+    All that it wants, as far as a third of the lines is left to messages. What a table does not
+    need of its part, the other may have.
+    """
+    room = max(0, lines - max(_LEAST_MESSAGES, lines // 3))
+    shares = dict.fromkeys(range(len(wanted)), 0)
+    for left, table in enumerate(sorted(shares, key=lambda table: wanted[table])):
+        share = min(wanted[table], room // (len(wanted) - left) - 1)
+        if share > 0:
+            shares[table] = share
+            room -= share + 1
+    return list(shares.values())
 
 
 def _part(
@@ -64,6 +77,13 @@ def _part(
     shown = sorted(rows[:count], key=lambda row: str(row[0]))
     above = f"{what}: the {which} {count}" if count < len(rows) else ""
     return [_line(above, "dim"), fitted_table(headings, output.cells_of(shown))]
+
+
+def _shortened(parts: Parts, today: str) -> Parts:
+    """Leave of the time what there is to know: when it was today, or on which day it was."""
+    seq, ts, route, type, payload = parts
+    shown = ts[_DATE + 1 :][:_CLOCK] if ts.startswith(today) else ts[:_DATE]
+    return seq, shown, route, type, payload
 
 
 def _line(text: str, style: str) -> Text:

@@ -58,6 +58,7 @@ class QueueStatsRecord(QueueRecord):
     timed_out: int
     dead: int
     oldest_wait_ms: int | None
+    longest_run_ms: int | None
     window_s: float
     covered_s: float
     ended: int

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ackbus import Bus, Inbox, Queue
+from ackbus import Bus, Inbox, Queue, QueueStats
 from ackbus.cli.top.sight import Watcher
 from ackbus.cli.top.view import picture
 
@@ -136,6 +136,34 @@ def test_signal_leaves_the_terminal_as_it_was(
     top.process.send_signal(number)
     assert top.ended() == code
     assert is_as_before(top)
+
+
+def test_top_gives_the_terminal_back_until_it_goes_on(top: Terminal) -> None:
+    """Ctrl-Z, then fg: the keys work as before."""
+    top.wait_for("q ends")
+    top.process.send_signal(signal.SIGTSTP)  # what Ctrl-Z sends
+    wait_until(lambda: is_as_before(top) if top.read() else False)
+    wait_until(lambda: state_of(top.process.pid) == "T")
+    top.shown = ""
+    top.process.send_signal(signal.SIGCONT)
+    top.wait_for("q ends")
+    top.type("q")
+    assert top.ended() == 0
+    assert is_as_before(top)
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+def test_job_that_runs_for_long_is_seen(busy: Bus, run_bus: RunBus) -> None:
+    queue = Queue.open(busy, "reviews")
+    assert queue.claim("reviewer") is not None
+    wait_until(lambda: QueueStats.of(queue).longest_run_ms)
+    stats = json.loads(run_bus("top", "--once", "--json").out)["queues"][0]
+    assert (stats["running"], stats["waiting"]) == (1, 0)
+    assert stats["longest_run_ms"] > 0
+    assert "the longest for" in run_bus("queue", "show", "reviews").out
 
 
 @pytest.mark.parametrize("size", [(1, 20), (5, 30), (8, 40), (24, 80), (60, 200)])
