@@ -8,6 +8,7 @@ from ..schema import (
     AckbusError,
     AckPastEnd,
     Draft,
+    InvalidInput,
     Message,
     SecondLoopWarning,
     TypePattern,
@@ -178,14 +179,17 @@ class Inbox:
     def complete(self, message: Message, *replies: Draft) -> list[Receipt] | None:
         """Acknowledge a message and publish what came of it, in one transaction, once.
 
-        However often the message is delivered, the replies are published one time.
+        All before it is acknowledged too, as by `ack`: complete messages in order. However often
+        the message is delivered, the replies are published one time.
 
         Returns:
             The receipts of the replies, or None when the agent had completed the message before.
 
         Raises:
-            As for `Bus.publish`; then nothing is acknowledged either.
+            InvalidInput: the message is for another agent.
+            AckbusError: as for `Bus.publish`; then nothing is acknowledged either.
         """
+        self._refuse_what_is_for_others(message)
         with self.bus.transaction():
             first = self._deliveries.finish(self.agent, message.id)
             receipts = self.bus.publish_many(replies) if first else None
@@ -199,11 +203,17 @@ class Inbox:
     def fail(self, message: Message, error: str) -> bool:
         """Note that handling a message failed; after `max_deliveries` failures it is parked.
 
-        What the agent has acknowledged counts as done, whatever came after that.
+        What the agent has acknowledged counts as done, whatever came after that. A message is
+        parked when none waits before it, as the cursor can't pass one and not the other: who
+        fails over several out of order is told False until those before are acknowledged.
 
         Returns:
             Whether it is parked now, and the cursor past it.
+
+        Raises:
+            InvalidInput: the message is for another agent.
         """
+        self._refuse_what_is_for_others(message)
         return self._count(message, error, self.max_deliveries)
 
     def _count(self, message: Message, error: str, max_failures: int) -> bool:
@@ -211,11 +221,20 @@ class Inbox:
             if self._is_acknowledged(message):
                 return False
             attempts = self._deliveries.count_failure(self.agent, message.seq, error)
-            if attempts < max_failures:
+            if attempts < max_failures or self._waits_before(message):
                 return False
             self._deliveries.park(self.agent, message.seq)
             self._cursors.advance(self.agent, message.seq)
         return True
+
+    def _waits_before(self, message: Message) -> bool:
+        return any(first.seq < message.seq for first in self.poll(limit=1))
+
+    def _refuse_what_is_for_others(self, message: Message) -> None:
+        if message.to_agent not in (None, self.agent):
+            raise InvalidInput(
+                f"message {message.seq} is for {message.to_agent!a}, not for {self.agent!a}"
+            )
 
     def parked(self) -> list[Parked]:
         """Return the agent's parked messages, in order."""

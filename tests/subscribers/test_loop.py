@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, Inbox, Listener, Message, NotFound, Pace, SecondLoopWarning
+from ackbus import (
+    Bus,
+    Draft,
+    Inbox,
+    InvalidInput,
+    Listener,
+    Message,
+    NotFound,
+    Pace,
+    SecondLoopWarning,
+)
 from ackbus.subscribers import MAX_DELIVERIES
 from ackbus.subscribers import rules as rules_module
 
@@ -139,6 +149,30 @@ def test_attempts_are_counted_for_each_requeued_message(bus: Bus) -> None:
     handler = Handler()
     inbox.run(handler, drain=True)
     assert handler.seen == [(1, 1), (2, 2), (4, 2)]
+
+
+def test_message_that_fails_out_of_order_is_parked_in_its_turn(bus: Bus) -> None:
+    """Promise 5: the cursor passes nothing that was neither acknowledged nor parked."""
+    first, second, third = (bus.publish("t", n, from_agent="lead", to_agent="a") for n in range(3))
+    inbox = Inbox(bus, "a")
+    last = inbox.poll()[-1]
+    assert [inbox.fail(last, "boom") for _ in range(MAX_DELIVERIES + 1)] == [False] * 6
+    assert [message.seq for message in inbox.poll()] == [first.seq, second.seq, third.seq]
+    inbox.ack(first.seq)
+    assert not inbox.fail(last, "boom")
+    inbox.ack(second.seq)
+    assert inbox.fail(last, "boom")
+    assert (inbox.poll(), [parked.seq for parked in inbox.parked()]) == ([], [third.seq])
+
+
+def test_message_for_another_is_neither_failed_nor_completed(bus: Bus) -> None:
+    bus.publish("t", from_agent="lead", to_agent="b")
+    (message,) = Inbox(bus, "b").poll()
+    inbox = Inbox(bus, "a")
+    for act in (lambda: inbox.fail(message, "boom"), lambda: inbox.complete(message)):
+        with pytest.raises(InvalidInput, match="message 1 is for 'b', not for 'a'"):
+            act()
+    assert inbox.position == 0
 
 
 def test_requeued_message_that_fails_again_is_parked_again(bus: Bus) -> None:
