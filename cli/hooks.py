@@ -115,9 +115,10 @@ ANSWERS: dict[str, dict[str, Callable[[str], dict[str, Any]]]] = {
         "tool": lambda text: {"additional_context": text},
         "stop": lambda text: {"followup_message": text},
     },
+    # Copilot looks for it at the top in its command line, and one level down in VS Code.
     "copilot": {
-        **_LIKE_CLAUDE,
-        # VS Code looks in the one place, the Copilot CLI in the other.
+        "start": lambda text: {"additionalContext": text, **_context("SessionStart")(text)},
+        "tool": lambda text: {"additionalContext": text, **_context("PostToolUse")(text)},
         "stop": lambda text: {
             **_blocked(text),
             "hookSpecificOutput": {"hookEventName": "Stop", **_blocked(text)},

@@ -47,8 +47,9 @@ STOPS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
 def text_of(answer: dict[str, Any]) -> str:
     """What an answer tells the agent, in whichever form."""
     texts = [answer.get(key) for key in ("reason", "additional_context", "followup_message")]
+    texts.append(answer.get("additionalContext"))
     texts.append(answer.get("hookSpecificOutput", {}).get("additionalContext"))
-    (text,) = [text for text in texts if text is not None]
+    (text,) = {text for text in texts if text is not None}
     return str(text)
 
 
@@ -111,6 +112,7 @@ def test_answers_have_the_form_that_the_program_wants(bus: Bus, run_bus: RunBus)
     assert keys("gemini", "stop") == (["decision", "reason"], None, "deny")
     assert keys("cursor", "start") == (["additional_context"], None, None)
     assert keys("cursor", "stop") == (["followup_message"], None, None)
+    assert keys("copilot", "start") == (["additionalContext", *told], "SessionStart", None)
     assert keys("copilot", "stop") == (
         ["decision", "hookSpecificOutput", "reason"],
         "Stop",
