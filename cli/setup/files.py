@@ -28,14 +28,17 @@ class ConfigFile:
     Attributes:
         path: where it is.
         edits: what is put in, in order.
-        is_json: whether it is JSON, which is laid out for people where it is not there yet.
         besides: what a new one must have besides, as members of its JSON.
     """
 
     path: str
     edits: Sequence[Edit]
-    is_json: bool = False
     besides: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it is JSON, which is laid out for people where it is not there yet."""
+        return self.path.endswith((".json", ".jsonc"))
 
     def read(self) -> str | None:
         """Return what is in it, or None when it is not there."""

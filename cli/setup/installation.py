@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...schema import AckbusError
-from .edits import Edit, Section, TomlServer
+from .edits import Edit, Section
 from .files import Change, ConfigFile
 from .programs import PROGRAMS, path_of
 
@@ -47,21 +47,7 @@ class Installation:
 
     def files(self) -> list[ConfigFile]:
         """Return the files that it takes."""
-        program = PROGRAMS[self.name]
-        edits: dict[str, list[Edit]] = {}
-        place = self._path(program.person if self.is_global else program.project)
-        edits[place] = [program.server([self.bus, "mcp", *self._common()])]
-        besides = {}
-        if program.hooks is not None:
-            hooks = program.hooks
-            path = self._path(hooks.person if self.is_global else hooks.project)
-            edits.setdefault(path, []).extend(hooks.edits(self.name, [self.bus, *self._common()]))
-            besides[path] = hooks.besides
-        files = [
-            ConfigFile(path, each, not isinstance(each[0], TomlServer), besides.get(path, {}))
-            for path, each in edits.items()
-        ]
-        return files if self.is_global else [*files, self._pointer()]
+        return self._configuration() + ([] if self.is_global else [self._pointer()])
 
     def additions(self) -> list[Change]:
         """Return what putting it in changes."""
@@ -69,33 +55,35 @@ class Installation:
 
     def removals(self) -> list[Change]:
         """Return what taking it out changes; the pointer stays where another program needs it."""
-        files = self.files()
-        if not self.is_global and self._others():
-            files = [file for file in files if file != self._pointer()]
+        files = self._configuration() if self._others() else self.files()
         return _changes([(file, file.without) for file in files])
 
-    def _path(self, place: str) -> str:
-        return path_of(place, self.root)
-
-    def _common(self) -> list[str]:
-        return ["--agent", self.agent, *self.options]
+    def _configuration(self) -> list[ConfigFile]:
+        edits: dict[str, list[Edit]] = {}
+        besides: dict[str, dict[str, object]] = {}
+        for part in PROGRAMS[self.name].parts:
+            path = path_of(part.person if self.is_global else part.project, self.root)
+            command = [self.bus, "--agent", self.agent, *self.options]
+            edits.setdefault(path, []).extend(part.edits(self.name, command))
+            besides.setdefault(path, {}).update(part.besides)
+        return [ConfigFile(path, each, besides[path]) for path, each in edits.items()]
 
     def _pointer(self) -> ConfigFile:
         return ConfigFile(os.path.join(self.root, "AGENTS.md"), [Section(_POINTER)])
 
     def _others(self) -> bool:
         """Whether another program is set up in this project."""
-        for name, program in PROGRAMS.items():
-            path = self._path(program.project)
-            if name == self.name or not path.startswith(os.path.join(self.root, "")):
-                continue
-            server = ConfigFile(path, [program.server([self.bus, "mcp"])])
-            try:
-                text = server.read()
-                if text and server.edits[0].take(text) != text:
-                    return True
-            except AckbusError:  # whatever it is, it is not ours to understand
-                continue
+        others = [replace(self, name=name) for name in PROGRAMS if name != self.name]
+        files = [file for other in others for file in other._configuration()]
+        inside = os.path.join(self.root, "")
+        return any(file.path.startswith(inside) and _is_set_up(file) for file in files)
+
+
+def _is_set_up(file: ConfigFile) -> bool:
+    try:
+        text = file.read()
+        return text is not None and file.without(text) != text
+    except (AckbusError, OSError):  # whatever it is, it is not ours to understand
         return False
 
 

@@ -205,6 +205,38 @@ def test_new_files_are_made_and_removed(name: str, is_global: bool, root: Path) 
     assert contents(root.parent) == {}
 
 
+#: The variable that moves what is a person's, and the files that are there then.
+MOVED = [
+    ("claude", "CLAUDE_CONFIG_DIR", [".claude.json", "settings.json"]),
+    ("codex", "CODEX_HOME", ["config.toml", "hooks.json"]),
+    ("gemini", "GEMINI_CLI_HOME", [".gemini/settings.json"]),
+    ("opencode", "XDG_CONFIG_HOME", ["opencode/opencode.json"]),
+    ("copilot", "COPILOT_HOME", ["hooks/ackbus.json", "mcp-config.json"]),
+]
+
+
+@pytest.mark.parametrize(("name", "variable", "files"), MOVED)
+def test_variable_of_the_program_moves_what_is_a_persons(
+    name: str, variable: str, files: list[str], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = root.parent / "moved"
+    monkeypatch.setenv(variable, str(moved))
+    apply(installation(name, root.parent / "home", is_global=True).additions())
+    assert sorted(contents(moved)) == files
+    assert apply(installation(name, root).additions())
+    assert sorted(contents(moved)) == files
+
+
+def test_copilot_is_told_twice_of_the_server(root: Path) -> None:
+    """Its command line reads no file of VS Code, and the other way round."""
+    apply(installation("copilot", root).additions())
+    in_code = json.loads((root / ".vscode" / "mcp.json").read_text())["servers"]
+    alone = json.loads((root / ".github" / "mcp.json").read_text())["mcpServers"]
+    server = {"command": BUS, "args": ["mcp", "--agent", "me", "--dir", "/a b/.worker-state"]}
+    assert in_code == {"ackbus": {"type": "stdio", **server}}
+    assert alone == {"ackbus": {"type": "local", **server, "tools": ["*"]}}
+
+
 def test_older_entry_is_renewed_and_what_people_added_stays(root: Path) -> None:
     apply(installation("gemini", root, bus="/old/bin/bus", agent="old").additions())
     path = root / ".gemini" / "settings.json"
