@@ -12,7 +12,7 @@ BUILD_LEFTOVERS := build/lib build/bdist.* ackbus.egg-info
 ASIDE   := -path bench -o -path build -o -path docs -o -path tests \
              -o -name '*.egg-info' -o -name __pycache__
 SOURCES := pyproject.toml $(shell find * \( $(ASIDE) \) -prune -o \
-             \( -type d -o -name '*.py' -o -name '*.sql' -o -name py.typed -o -path '*/static/*' \) -print)
+             \( -type d -o -name '*.py' -o -name '*.js' -o -name '*.sql' -o -name py.typed -o -path '*/static/*' \) -print)
 
 # Most tests wait for processes. Those of one file stay together: they share what is slow to make.
 SIDE_BY_SIDE := --numprocesses=auto --maxprocesses=4
