@@ -110,6 +110,7 @@ ANSWERS: dict[str, dict[str, Callable[[str], dict[str, Any]]]] = {
         "tool": _context("AfterTool"),
         "stop": lambda text: {"decision": "deny", "reason": text},
     },
+    "opencode": dict.fromkeys(EVENTS, lambda text: {"text": text}),
     "cursor": {
         "start": lambda text: {"additional_context": text},
         "tool": lambda text: {"additional_context": text},

@@ -81,9 +81,16 @@ class ConfigFile:
 
 @dataclass(frozen=True)
 class Change:
-    """What is to become of a file; None stands for no file."""
+    """What is to become of a file; None stands for no file.
+
+    Attributes:
+        path: the file.
+        root: the folder within which folders go that are empty then.
+        before, after: what is in it.
+    """
 
     path: str
+    root: str
     before: str | None
     after: str | None
 
@@ -111,10 +118,15 @@ class Change:
         target = os.path.realpath(self.path)  # a link stays a link
         if self.after is None:
             os.unlink(target)
-            with suppress(OSError):  # it has other files
-                os.rmdir(os.path.dirname(target))
+            self._remove_empty_folders(os.path.dirname(self.path))
         else:
             _replace(target, self.after)
+
+    def _remove_empty_folders(self, folder: str) -> None:
+        with suppress(OSError):  # it has other files
+            while folder.startswith(os.path.join(self.root, "")):
+                os.rmdir(folder)
+                folder = os.path.dirname(folder)
 
 
 def _replace(path: str, text: str) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .edits import ENTRY, Edit, JsonHook, JsonServer, TomlServer, hook_command, hook_mark
+from .plugin import PluginFile
 
 #: Our words for what happens in an agent, in the order in which it does.
 EVENTS = ("start", "tool", "stop")
@@ -81,6 +82,15 @@ class Hooks(Part):
             )
             for event, name in zip(EVENTS, self.events, strict=True)
         ]
+
+
+@dataclass(frozen=True)
+class Plugin(Part):
+    """A plugin, which a program has instead of hooks: the file is ours as a whole."""
+
+    def edits(self, program: str, command: list[str]) -> list[Edit]:
+        """Return what is put in: the plugin, running one command at each event."""
+        return [PluginFile.running(command)]
 
 
 @dataclass(frozen=True)
@@ -231,6 +241,10 @@ PROGRAMS = {
                 "${XDG_CONFIG_HOME:-.config}/opencode/opencode.json",
                 ("mcp",),
                 _local,
+            ),
+            Plugin(
+                ".opencode/plugins/ackbus.js",
+                "${XDG_CONFIG_HOME:-.config}/opencode/plugins/ackbus.js",
             ),
         ),
     ),

@@ -37,16 +37,19 @@ STOPS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
         {"hook_event_name": "stop", "status": "completed", "loop_count": 0},
         {"hook_event_name": "stop", "status": "completed", "loop_count": 1},
     ),
+    "opencode": ({}, {"stop_hook_active": True}),  # of our own plugin
     "copilot": (
-        {"hookEventName": "Stop", "stop_hook_active": False},
-        {"hookEventName": "Stop", "stop_hook_active": True},
+        {"hook_event_name": "Stop", "stop_hook_active": False},
+        {"hook_event_name": "Stop", "stop_hook_active": True},
     ),
 }
 
 
 def text_of(answer: dict[str, Any]) -> str:
     """What an answer tells the agent, in whichever form."""
-    texts = [answer.get(key) for key in ("reason", "additional_context", "followup_message")]
+    texts = [
+        answer.get(key) for key in ("text", "reason", "additional_context", "followup_message")
+    ]
     texts.append(answer.get("additionalContext"))
     texts.append(answer.get("hookSpecificOutput", {}).get("additionalContext"))
     (text,) = {text for text in texts if text is not None}
@@ -191,7 +194,7 @@ TROUBLE = [
     ("stop", "claude", "--agent", "me", "--nope"),
     ("nothing", "claude", "--agent", "me"),
     ("stop", "nobody", "--agent", "me"),
-    ("stop", "opencode", "--agent", "me"),
+    ("stop", "windsurf", "--agent", "me"),
 ]
 
 

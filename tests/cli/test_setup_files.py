@@ -203,6 +203,7 @@ def test_new_files_are_made_and_removed(name: str, is_global: bool, root: Path) 
     assert {oct(os.stat(path).st_mode & 0o777) for path in made} == {"0o600"}
     apply(setup.removals())
     assert contents(root.parent) == {}
+    assert list(Path(setup.root).rglob("*")) == []
 
 
 #: The variable that moves what is a person's, and the files that are there then.
@@ -210,7 +211,7 @@ MOVED = [
     ("claude", "CLAUDE_CONFIG_DIR", [".claude.json", "settings.json"]),
     ("codex", "CODEX_HOME", ["config.toml", "hooks.json"]),
     ("gemini", "GEMINI_CLI_HOME", [".gemini/settings.json"]),
-    ("opencode", "XDG_CONFIG_HOME", ["opencode/opencode.json"]),
+    ("opencode", "XDG_CONFIG_HOME", ["opencode/opencode.json", "opencode/plugins/ackbus.js"]),
     ("copilot", "COPILOT_HOME", ["hooks/ackbus.json", "mcp-config.json"]),
 ]
 
@@ -270,6 +271,20 @@ def test_older_table_is_renewed_in_its_place(root: Path) -> None:
     assert "# other" in path.read_text()
 
 
+def test_older_plugin_is_renewed(root: Path) -> None:
+    setup = installation("opencode", root)
+    path = root / ".opencode" / "plugins" / "ackbus.js"
+    apply(installation("opencode", root, bus="/old/bin/bus").additions())
+    path.write_text(path.read_text().replace("hook.stdin.end", "// hook.stdin.end"))
+    apply(setup.additions())
+    text = path.read_text()
+    assert f'= ["{BUS}", "--agent", "me", "--dir", "/a b/.worker-state"]\n' in text
+    assert "// hook.stdin.end" not in text
+    assert apply(setup.additions()) == []
+    apply(setup.removals())
+    assert contents(root) == {}
+
+
 def test_hook_that_shares_a_group_leaves_the_other(root: Path) -> None:
     setup = installation("claude", root)
     apply(setup.additions())
@@ -297,6 +312,7 @@ BROKEN = [
     ("codex", ".codex/config.toml", "a = "),
     ("codex", ".codex/config.toml", "mcp_servers = {x = {}}\n"),
     ("codex", ".codex/config.toml", "mcp_servers = 1\n"),
+    ("opencode", ".opencode/plugins/ackbus.js", "export const Mine = async () => ({})\n"),
     ("claude", "AGENTS.md", "<!-- ackbus:begin -->\nmine\n"),
     ("claude", "AGENTS.md", "<!-- ackbus:end -->\n<!-- ackbus:begin -->\n"),
 ]
@@ -308,7 +324,7 @@ def test_file_that_is_not_understood_is_refused_and_left(
 ) -> None:
     """Issue 7, item 7: nothing is changed, in no other file either."""
     path = root / file
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     before = contents(root)
     with pytest.raises((InvalidInput, Refused)) as refused:
