@@ -41,16 +41,18 @@ export const AckbusPlugin = async ({ client, directory }) => {
     },
 
     event: async ({ event: { type, properties } }) => {
-      const session = sessions.get(properties.sessionID)
+      const id = properties.sessionID ?? properties.info?.sessionID
+      const session = sessions.get(id)
       if (!session) return
-      if (type === "session.error") session.isEnded = true // by somebody, or by a failure
+      const error = properties.info?.error ?? properties.error // by a failure, or by somebody
+      if (error) session.isEnded = true
       if (type !== "session.idle" || session.isEnded) return
       const text = await ask("stop", { stop_hook_active: session.goesOn })
       session.goesOn = Boolean(text)
       if (!text) return
       const { agent, model } = session
       const body = { agent, model, parts: [{ type: "text", text }] }
-      await client.session.prompt({ path: { id: properties.sessionID }, body })
+      await client.session.prompt({ path: { id }, body })
     },
   }
 }
