@@ -64,7 +64,7 @@ def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="") as file:
             return file.read()
     except (FileNotFoundError, UnicodeDecodeError):
         return ""

@@ -20,6 +20,12 @@ T = TypeVar("T")
 #: The mode of a file that was not there: it is nobody else's business which programs run.
 _MODE = 0o600
 
+#: The bits of a mode by which anybody may write.
+_WRITABLE = 0o222
+
+#: What some editors put before a text; no reader of JSON or TOML takes it for a part of that.
+_BYTE_ORDER_MARK = "\ufeff"
+
 
 @dataclass(frozen=True)
 class ConfigFile:
@@ -52,31 +58,37 @@ class ConfigFile:
 
     def with_all(self, text: str | None) -> str:
         """Return the text with all that is put in; None: the file is not there."""
-        made = text or ("{}" if self.is_json else "")
+        mark, there = _split(text or "")
+        made = there or ("{}" if self.is_json else "")
         for edit in self.edits:
             made = self._explained(edit.put, made)
-        if not text and self.is_json:
+        if not there and self.is_json:
             made = json.dumps(json.loads(made) | self.besides, indent=2, ensure_ascii=False)
-        return f"{made}\n" if text is None else made
+        return f"{made}\n" if text is None else mark + made
 
     def without(self, text: str | None) -> str | None:
         """Return the text without it; None when nothing was there before."""
         if not text:
             return text
-        there = replace(self, edits=[self._explained(e.found_in, text) for e in self.edits])
-        if text == there.with_all(None):
-            return None
-        if text == there.with_all(""):
-            return ""
+        mark, left = _split(text)
+        there = replace(self, edits=[self._explained(e.found_in, left) for e in self.edits])
+        for before in (None, ""):
+            if text == there.with_all(before):
+                return before
         for edit in reversed(there.edits):
-            text = self._explained(edit.take, text)
-        return text
+            left = self._explained(edit.take, left)
+        return mark + left
 
     def _explained(self, change: Callable[[str], T], text: str) -> T:
         try:
             return change(text)
         except AckbusError as error:
             raise type(error)(f"{self.path}: {error}; the file is left as it is") from error
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return the byte order mark, if there is one, and the text behind it."""
+    return text[: text.startswith(_BYTE_ORDER_MARK)], text.removeprefix(_BYTE_ORDER_MARK)
 
 
 @dataclass(frozen=True)
@@ -106,6 +118,15 @@ class Change:
         before, after = ((text or "").splitlines() for text in (self.before, self.after))
         old, new = (os.devnull if text is None else self.path for text in (self.before, self.after))
         return list(difflib.unified_diff(before, after, old, new, lineterm=""))
+
+    def check_allowed(self) -> None:
+        """Refuse to change a file that is read-only: replacing it would be allowed by its folder.
+
+        Raises:
+            Refused: it is one.
+        """
+        if self.before is not None and not os.stat(self.path).st_mode & _WRITABLE:
+            raise Refused(f"{self.path} is read-only; it is left as it is")
 
     def apply(self) -> None:
         """Put the new text in the place of the old, unless somebody was quicker.

@@ -65,7 +65,10 @@ class Installation:
     def _changes(self, wanted: list[tuple[ConfigFile, Edited]]) -> list[Change]:
         texts = [(file.path, file.read(), edited) for file, edited in wanted]
         changes = [Change(path, self.root, text, edited(text)) for path, text, edited in texts]
-        return [change for change in changes if change.after != change.before]
+        changes = [change for change in changes if change.after != change.before]
+        for change in changes:
+            change.check_allowed()
+        return changes
 
     def _configuration(self) -> list[ConfigFile]:
         edits: dict[str, list[Edit]] = {}

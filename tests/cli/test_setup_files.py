@@ -36,6 +36,7 @@ JSON_FILES = {
     "trailing commas": '{\n  "mcp": {\n    "x": {}, // x\n  },\n  "l": [1, 2,],\n}\n',
     "strings that look like JSON": '{\n  "a{[\\"": "// \\u00e9 }],",\n  "b\\\\": ""\n}\n',
     "no ASCII": '{\n  "grüße": "你好 \U0001f68c",\n  "mcpServers": {"é": {}}\n}\n',
+    "a byte order mark": '\ufeff{"a": 1}\r\n',
     "other hooks": (
         '{\n  "hooks": {\n    "Stop": [\n      {\n        "hooks": [\n'
         '          {"type": "command", "command": "say done"}\n        ]\n      }\n    ],\n'
@@ -45,6 +46,7 @@ JSON_FILES = {
 
 TOML_FILES = {
     "nothing in it": "",
+    "a byte order mark": "\ufeffa = 1\n",
     "comments": '# mine\na = "o"  # b\n\n[mcp_servers.x]\nc = "x" # [mcp_servers.ackbus]\n',
     "no end of line": "[a]\nb = 1",
     "empty lines at the end": "a = 1\n\n\n",
@@ -93,6 +95,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def commented(text: str) -> Any:
     """The value of JSON that may have comments, read by other means than ours."""
+    text = text.removeprefix("\ufeff")
     lines = ("".join(_without_comments(text))).replace(",]", "]")
     return json.loads(lines)
 
@@ -163,10 +166,12 @@ def test_toml_is_merged_once_and_given_back(text: str, root: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(text.encode())
     apply(setup.additions())
-    now = tomllib.loads(path.read_bytes().decode())
+    now = tomllib.loads(path.read_bytes().decode().removeprefix("\ufeff"))
     words = ["mcp", "--agent", "me", "--dir", "/a b/.worker-state"]
     assert now["mcp_servers"].pop("ackbus") == {"command": BUS, "args": words}
-    assert {key: value for key, value in now.items() if value} == tomllib.loads(text)
+    assert {key: value for key, value in now.items() if value} == tomllib.loads(
+        text.lstrip("\ufeff")
+    )
     assert apply(setup.additions()) == []
     apply(setup.removals())
     assert path.read_bytes() == text.encode()
@@ -338,6 +343,16 @@ def test_file_that_is_no_utf8_is_refused(root: Path) -> None:
     (root / "opencode.json").write_bytes(b'{"a": "\xff"}')
     with pytest.raises(AckbusError, match=r"opencode\.json.*UTF-8"):
         installation("opencode", root).additions()
+
+
+def test_file_that_is_read_only_is_refused_before_anything_is_changed(root: Path) -> None:
+    """Its folder would let us replace it; who made it read-only did not want that."""
+    path = root / "AGENTS.md"
+    path.write_text("mine")
+    path.chmod(0o444)
+    with pytest.raises(Refused, match=r"AGENTS\.md is read-only"):
+        apply(installation("claude", root).additions())
+    assert contents(root) == {"AGENTS.md": b"mine"}
 
 
 def test_mode_and_link_of_a_file_stay(root: Path) -> None:
