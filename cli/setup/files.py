@@ -23,7 +23,7 @@ _MODE = 0o600
 #: The bits of a mode by which anybody may write.
 _WRITABLE = 0o222
 
-#: What some editors put before a text; no reader of JSON or TOML takes it for a part of that.
+#: What some editors put before a text. Most of the programs skip it; the grammars don't know it.
 _BYTE_ORDER_MARK = "\ufeff"
 
 
