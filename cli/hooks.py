@@ -43,8 +43,8 @@ def hook(
     if directory is not None and user:
         raise InvalidInput("give --dir or --user, not both")
     told = _told()
-    if event == "stop" and _has_gone_on(told):
-        return 0
+    if told.get("agent_id") or (event == "stop" and _has_gone_on(told)):
+        return 0  # a sub-agent has no mail of its own, and would keep it from the agent
     found = user_bus() if user else directory if directory is not None else find_bus()
     text = EVENTS[event](agent, found)
     if text:

@@ -185,6 +185,14 @@ def test_agent_that_was_ended_stays_ended(status: str, bus: Bus, run_bus: RunBus
     assert agent.hears("stop", {"status": status, "loop_count": 0}) == ""
 
 
+def test_mail_waits_for_the_agent_while_a_sub_agent_works(bus: Bus, run_bus: RunBus) -> None:
+    """Claude Code and Codex run the hooks of a sub-agent's tools, too, and name it."""
+    bus.publish("t", "hi", from_agent="a", to_agent="me")
+    agent = Agent(run_bus)
+    assert agent.hears("tool", {"agent_id": "a1b2", "tool_name": "Bash"}) == ""
+    assert "| hi" in agent.hears("tool", {"tool_name": "Agent"})
+
+
 TROUBLE = [
     ("stop", "claude", "--agent", "me", "--dir", "nowhere"),
     ("stop", "claude", "--agent", "me", "--dir", "damaged"),
