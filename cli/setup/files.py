@@ -132,16 +132,19 @@ class Change:
         """Put the new text in the place of the old, unless somebody was quicker.
 
         Raises:
-            Refused: the file has changed since it was read.
+            Refused: the file has changed since it was read, or can't be written.
         """
         if ConfigFile(self.path, ()).read() != self.before:
             raise Refused(f"{self.path} has just been changed by another program; try again")
         target = os.path.realpath(self.path)  # a link stays a link
-        if self.after is None:
-            os.unlink(target)
-            self._remove_empty_folders(os.path.dirname(self.path))
-        else:
-            _replace(target, self.after)
+        try:
+            if self.after is None:
+                os.unlink(target)
+                self._remove_empty_folders(os.path.dirname(self.path))
+            else:
+                _replace(target, self.after)
+        except OSError as error:
+            raise Refused(f"{self.path} can't be written: {error.strerror}") from error
 
     def _remove_empty_folders(self, folder: str) -> None:
         with suppress(OSError):  # it has other files

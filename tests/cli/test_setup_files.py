@@ -355,6 +355,13 @@ def test_file_that_is_read_only_is_refused_before_anything_is_changed(root: Path
     assert contents(root) == {"AGENTS.md": b"mine"}
 
 
+def test_file_that_cannot_be_written_is_named(root: Path) -> None:
+    """And not the one beside it that was to take its place."""
+    (root / ".mcp.json").symlink_to("/proc/nowhere/mcp.json")
+    with pytest.raises(Refused, match=r"project/\.mcp\.json can't be written: "):
+        apply(installation("claude", root).additions())
+
+
 def test_mode_and_link_of_a_file_stay(root: Path) -> None:
     real = root / "dotfiles.json"
     real.write_text("{}")
