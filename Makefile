@@ -12,7 +12,7 @@ BUILD_LEFTOVERS := build/lib build/bdist.* ackbus.egg-info
 ASIDE   := -path bench -o -path build -o -path docs -o -path tests \
              -o -name '*.egg-info' -o -name __pycache__
 SOURCES := pyproject.toml $(shell find * \( $(ASIDE) \) -prune -o \
-             \( -type d -o -name '*.py' -o -name '*.sql' -o -name py.typed -o -path '*/static/*' \) -print)
+             \( -type d -o -name '*.py' -o -name '*.js' -o -name '*.sql' -o -name py.typed -o -path '*/static/*' \) -print)
 
 # Most tests wait for processes. Those of one file stay together: they share what is slow to make.
 SIDE_BY_SIDE := --numprocesses=auto --maxprocesses=4
@@ -25,7 +25,7 @@ SHELL := bash
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format lint types snippets powerloss fuzz torture soak corruption \
-        bench bench-smoke bench-report servers fmt venv venv-editable clean
+        bench bench-smoke bench-report servers programs fmt venv venv-editable clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,15 @@ servers:
 	  { [ $$(id -u) = 0 ] && apt-get install --quiet=2 --yes --no-install-recommends $$server; } || \
 	  echo "no $$server, and it can't be installed here: the benchmarks leave it out" >&2; \
 	done
+
+# Of npm, in the versions that docs/how-to/set-up-agents.md names: a newer one may want another form.
+PROGRAMS := @anthropic-ai/claude-code@2.1.197 @openai/codex@0.169.0 @google/gemini-cli@0.61.0 \
+            @github/copilot@1.0.102 opencode-ai@1.18.33
+
+programs: venv  ## drive the programs that `bus setup` sets up, before a scripted model
+	npm install --prefix $(VENV)/programs --no-audit --no-fund --loglevel=error $(PROGRAMS)
+	ACKBUS_PROGRAMS=$(CURDIR)/$(VENV)/programs/node_modules/.bin \
+	  $(BIN)/pytest --verbose tests/real_programs
 
 fmt: venv  ## format the code, sort its imports, repair what ruff can repair
 	$(BIN)/ruff check --fix-only

@@ -74,7 +74,7 @@ def _define(name: str) -> None:
             return _check(installation, directory, user, json)
         return _change(installation, act, json)
 
-    delivery = "and hooks that hand over mail" if PROGRAMS[name].hooks else "which has no hooks"
+    delivery = "and hooks that hand over mail" if PROGRAMS[name].delivers else "but no hooks"
     command.__name__ = f"setup_{name}"
     command.__doc__ = f"""Set up {title}: the MCP server of this bus, {delivery}.
 

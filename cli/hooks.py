@@ -43,8 +43,8 @@ def hook(
     if directory is not None and user:
         raise InvalidInput("give --dir or --user, not both")
     told = _told()
-    if event == "stop" and _has_gone_on(told):
-        return 0
+    if told.get("agent_id") or (event == "stop" and _has_gone_on(told)):
+        return 0  # a sub-agent has no mail of its own, and would keep it from the agent
     found = user_bus() if user else directory if directory is not None else find_bus()
     text = EVENTS[event](agent, found)
     if text:
@@ -110,14 +110,16 @@ ANSWERS: dict[str, dict[str, Callable[[str], dict[str, Any]]]] = {
         "tool": _context("AfterTool"),
         "stop": lambda text: {"decision": "deny", "reason": text},
     },
+    "opencode": dict.fromkeys(EVENTS, lambda text: {"text": text}),
     "cursor": {
         "start": lambda text: {"additional_context": text},
         "tool": lambda text: {"additional_context": text},
         "stop": lambda text: {"followup_message": text},
     },
+    # Copilot looks for it at the top in its command line, and one level down in VS Code.
     "copilot": {
-        **_LIKE_CLAUDE,
-        # VS Code looks in the one place, the Copilot CLI in the other.
+        "start": lambda text: {"additionalContext": text, **_context("SessionStart")(text)},
+        "tool": lambda text: {"additionalContext": text, **_context("PostToolUse")(text)},
         "stop": lambda text: {
             **_blocked(text),
             "hookSpecificOutput": {"hookEventName": "Stop", **_blocked(text)},

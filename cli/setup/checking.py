@@ -17,6 +17,7 @@ from . import json_edits
 from .edits import JsonHook, JsonServer, TomlServer, words_of
 from .installation import Installation
 from .mcp_probe import ProbeFailed, call_tool
+from .plugin import PluginFile
 
 #: The other end of a probe. No agent has it, so nobody is disturbed.
 PROBE_AGENT = "ackbus-check"
@@ -55,13 +56,15 @@ def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
         for edit in file.edits:
             if isinstance(edit, (JsonServer, TomlServer)):
                 yield _server(edit, text, installation, bus)
+            elif isinstance(edit, PluginFile):
+                yield _hook(edit.hook_in(text, "stop"), installation, bus)
             elif isinstance(edit, JsonHook) and edit.mark.split()[1] == "stop":
-                yield _hook(edit, text, installation, bus)
+                yield _hook(_hook_command(edit, text), installation, bus)
 
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="") as file:
             return file.read()
     except (FileNotFoundError, UnicodeDecodeError):
         return ""
@@ -121,8 +124,7 @@ def _configured(edit: JsonServer | TomlServer, text: str) -> Any:
 # hooks ---------------------------------------------------------------------------------------
 
 
-def _hook(edit: JsonHook, text: str, installation: Installation, bus: Bus) -> Finding:
-    command = _hook_command(edit, text)
+def _hook(command: str | None, installation: Installation, bus: Bus) -> Finding:
     if command is None:
         return Finding("hook", False, "no hook is configured")
     inbox = Inbox(bus, installation.agent, own_broadcasts=False)

@@ -20,6 +20,12 @@ T = TypeVar("T")
 #: The mode of a file that was not there: it is nobody else's business which programs run.
 _MODE = 0o600
 
+#: The bits of a mode by which anybody may write.
+_WRITABLE = 0o222
+
+#: What some editors put before a text. Most of the programs skip it; the grammars don't know it.
+_BYTE_ORDER_MARK = "\ufeff"
+
 
 @dataclass(frozen=True)
 class ConfigFile:
@@ -28,14 +34,17 @@ class ConfigFile:
     Attributes:
         path: where it is.
         edits: what is put in, in order.
-        is_json: whether it is JSON, which is laid out for people where it is not there yet.
         besides: what a new one must have besides, as members of its JSON.
     """
 
     path: str
     edits: Sequence[Edit]
-    is_json: bool = False
     besides: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it is JSON, which is laid out for people where it is not there yet."""
+        return self.path.endswith((".json", ".jsonc"))
 
     def read(self) -> str | None:
         """Return what is in it, or None when it is not there."""
@@ -49,25 +58,26 @@ class ConfigFile:
 
     def with_all(self, text: str | None) -> str:
         """Return the text with all that is put in; None: the file is not there."""
-        made = text or ("{}" if self.is_json else "")
+        mark, there = _split(text or "")
+        made = there or ("{}" if self.is_json else "")
         for edit in self.edits:
             made = self._explained(edit.put, made)
-        if not text and self.is_json:
+        if not there and self.is_json:
             made = json.dumps(json.loads(made) | self.besides, indent=2, ensure_ascii=False)
-        return f"{made}\n" if text is None else made
+        return f"{made}\n" if text is None else mark + made
 
     def without(self, text: str | None) -> str | None:
         """Return the text without it; None when nothing was there before."""
         if not text:
             return text
-        there = replace(self, edits=[self._explained(e.found_in, text) for e in self.edits])
-        if text == there.with_all(None):
-            return None
-        if text == there.with_all(""):
-            return ""
+        mark, left = _split(text)
+        there = replace(self, edits=[self._explained(e.found_in, left) for e in self.edits])
+        for before in (None, ""):
+            if text == there.with_all(before):
+                return before
         for edit in reversed(there.edits):
-            text = self._explained(edit.take, text)
-        return text
+            left = self._explained(edit.take, left)
+        return mark + left
 
     def _explained(self, change: Callable[[str], T], text: str) -> T:
         try:
@@ -76,11 +86,23 @@ class ConfigFile:
             raise type(error)(f"{self.path}: {error}; the file is left as it is") from error
 
 
+def _split(text: str) -> tuple[str, str]:
+    """Return the byte order mark, if there is one, and the text behind it."""
+    return text[: text.startswith(_BYTE_ORDER_MARK)], text.removeprefix(_BYTE_ORDER_MARK)
+
+
 @dataclass(frozen=True)
 class Change:
-    """What is to become of a file; None stands for no file."""
+    """What is to become of a file; None stands for no file.
+
+    Attributes:
+        path: the file.
+        root: the folder within which folders go that are empty then.
+        before, after: what is in it.
+    """
 
     path: str
+    root: str
     before: str | None
     after: str | None
 
@@ -97,21 +119,38 @@ class Change:
         old, new = (os.devnull if text is None else self.path for text in (self.before, self.after))
         return list(difflib.unified_diff(before, after, old, new, lineterm=""))
 
+    def check_allowed(self) -> None:
+        """Refuse to change a file that is read-only: replacing it would be allowed by its folder.
+
+        Raises:
+            Refused: it is one.
+        """
+        if self.before is not None and not os.stat(self.path).st_mode & _WRITABLE:
+            raise Refused(f"{self.path} is read-only; it is left as it is")
+
     def apply(self) -> None:
         """Put the new text in the place of the old, unless somebody was quicker.
 
         Raises:
-            Refused: the file has changed since it was read.
+            Refused: the file has changed since it was read, or can't be written.
         """
         if ConfigFile(self.path, ()).read() != self.before:
             raise Refused(f"{self.path} has just been changed by another program; try again")
         target = os.path.realpath(self.path)  # a link stays a link
-        if self.after is None:
-            os.unlink(target)
-            with suppress(OSError):  # it has other files
-                os.rmdir(os.path.dirname(target))
-        else:
-            _replace(target, self.after)
+        try:
+            if self.after is None:
+                os.unlink(target)
+                self._remove_empty_folders(os.path.dirname(self.path))
+            else:
+                _replace(target, self.after)
+        except OSError as error:
+            raise Refused(f"{self.path} can't be written: {error.strerror}") from error
+
+    def _remove_empty_folders(self, folder: str) -> None:
+        with suppress(OSError):  # it has other files
+            while folder.startswith(os.path.join(self.root, "")):
+                os.rmdir(folder)
+                folder = os.path.dirname(folder)
 
 
 def _replace(path: str, text: str) -> None:

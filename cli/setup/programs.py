@@ -1,17 +1,20 @@
 """The programs that can be set up: where each keeps its configuration, and in which form.
 
-A folder of a project is named from its root, one of the person from the home directory.
+A file of a project is named from its root; one of a person as a shell would, since some programs
+let a variable name the folder.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .edits import ENTRY, Edit, JsonHook, JsonServer, TomlServer, hook_command, hook_mark
+from .plugin import PluginFile
 
 #: Our words for what happens in an agent, in the order in which it does.
 EVENTS = ("start", "tool", "stop")
@@ -19,26 +22,55 @@ EVENTS = ("start", "tool", "stop")
 #: How long a program waits for a hook, in seconds. One takes a twentieth of a second.
 _TIMEOUT_S = 10
 
-#: Returns a hook as a program wants it, of a command.
-HookForm = Callable[[str], dict[str, Any]]
-
 
 @dataclass(frozen=True)
-class Hooks:
-    """How a program is told of hooks.
+class Part:
+    """One file of a program, and what it is told there.
 
     Attributes:
         project, person: the file, for a project and for all of a person's.
-        events: what the program calls our three events.
-        form: how a hook is written.
-        besides: what a new file must have besides.
     """
 
     project: str
     person: str
+
+    @property
+    def besides(self) -> Mapping[str, object]:
+        """What a new file must have besides."""
+        return {}
+
+    def edits(self, program: str, command: list[str]) -> list[Edit]:
+        """Return what is put in, of the command `bus` with the options for agent and bus."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Servers(Part):
+    """MCP servers: where they are in the file, and how one is written there."""
+
+    within: tuple[str, ...]
+    entry: Callable[[list[str]], dict[str, Any]]
+
+    def edits(self, program: str, command: list[str]) -> list[Edit]:
+        """Return what is put in: our server."""
+        entry = self.entry([command[0], "mcp", *command[1:]])
+        if self.project.endswith(".toml"):
+            return [TomlServer(self.within[0], entry)]
+        return [JsonServer(self.within, entry)]
+
+
+@dataclass(frozen=True)
+class Hooks(Part):
+    """Hooks: what the program calls our three events, and how a hook is written."""
+
     events: tuple[str, str, str]
-    form: HookForm
-    besides: Mapping[str, object] = field(default_factory=dict)
+    form: Callable[[str], dict[str, Any]]
+    is_versioned: bool = False
+
+    @property
+    def besides(self) -> Mapping[str, object]:
+        """What a new file must have besides."""
+        return {"version": 1} if self.is_versioned else {}
 
     def edits(self, program: str, command: list[str]) -> list[Edit]:
         """Return what is put in: a hook for each event, all running one command."""
@@ -53,31 +85,32 @@ class Hooks:
 
 
 @dataclass(frozen=True)
+class Plugin(Part):
+    """A plugin, which a program has instead of hooks: the file is ours as a whole."""
+
+    def edits(self, program: str, command: list[str]) -> list[Edit]:
+        """Return what is put in: the plugin, running one command at each event."""
+        return [PluginFile.running(command)]
+
+
+@dataclass(frozen=True)
 class Program:
     """A program whose agents may use the bus.
 
     Attributes:
         title: its name, for people.
-        project, person: the file that names MCP servers, for a project and for all of a person's.
-        within: the path to the servers in it.
-        entry: how it is told of one.
-        hooks: how it is told of hooks, or None when it has none that can hand mail over.
+        parts: how it is told of the server, and of hooks where it has some that can hand mail over.
         note: what a person has still to do, or to know.
     """
 
     title: str
-    project: str
-    person: str
-    within: tuple[str, ...]
-    entry: Callable[[list[str]], dict[str, Any]]
-    hooks: Hooks | None = None
+    parts: tuple[Part, ...]
     note: str = ""
 
-    def server(self, command: list[str]) -> Edit:
-        """Return what tells it of our server."""
-        if self.project.endswith(".toml"):
-            return TomlServer(self.within[0], self.entry(command))
-        return JsonServer(self.within, self.entry(command))
+    @property
+    def delivers(self) -> bool:
+        """Whether mail is handed over to its agents."""
+        return any(not isinstance(part, Servers) for part in self.parts)
 
 
 def _plain(command: list[str]) -> dict[str, Any]:
@@ -109,106 +142,131 @@ def _bare(command: str) -> dict[str, Any]:
     return {"command": command, "timeout": _TIMEOUT_S}
 
 
-def _code_folder() -> str:
-    """Return where VS Code keeps what is a person's."""
-    return "Library/Application Support/Code" if sys.platform == "darwin" else ".config/Code"
+def _with_all_tools(command: list[str]) -> dict[str, Any]:
+    return {"type": "local", **_plain(command), "tools": ["*"]}
 
 
-_VERSIONED = {"version": 1}
+_CODE = "Library/Application Support" if sys.platform == "darwin" else "${XDG_CONFIG_HOME:-.config}"
 
 PROGRAMS = {
     "claude": Program(
         "Claude Code",
-        ".mcp.json",
-        ".claude.json",
-        ("mcpServers",),
-        _typed,
-        Hooks(
-            ".claude/settings.json",
-            ".claude/settings.json",
-            ("SessionStart", "PostToolUse", "Stop"),
-            _group,
+        (
+            Servers(".mcp.json", "${CLAUDE_CONFIG_DIR:-.}/.claude.json", ("mcpServers",), _typed),
+            Hooks(
+                ".claude/settings.json",
+                "${CLAUDE_CONFIG_DIR:-.claude}/settings.json",
+                ("SessionStart", "PostToolUse", "Stop"),
+                _group,
+            ),
         ),
-        "Claude Code asks once whether it may use the server of .mcp.json",
+        "Claude Code asks once whether it may use the server of a project's .mcp.json",
     ),
     "codex": Program(
         "Codex",
-        ".codex/config.toml",
-        ".codex/config.toml",
-        ("mcp_servers",),
-        _plain,
-        Hooks(
-            ".codex/hooks.json",
-            ".codex/hooks.json",
-            ("SessionStart", "PostToolUse", "Stop"),
-            _group,
+        (
+            Servers(
+                ".codex/config.toml",
+                "${CODEX_HOME:-.codex}/config.toml",
+                ("mcp_servers",),
+                _plain,
+            ),
+            Hooks(
+                ".codex/hooks.json",
+                "${CODEX_HOME:-.codex}/hooks.json",
+                ("SessionStart", "PostToolUse", "Stop"),
+                _group,
+            ),
         ),
         "Codex reads a project's .codex where the project is trusted; review the hooks by /hooks",
     ),
     "gemini": Program(
         "Gemini CLI",
-        ".gemini/settings.json",
-        ".gemini/settings.json",
-        ("mcpServers",),
-        _plain,
-        Hooks(
-            ".gemini/settings.json",
-            ".gemini/settings.json",
-            ("SessionStart", "AfterTool", "AfterAgent"),
-            _named_group,
+        (
+            Servers(
+                ".gemini/settings.json",
+                "${GEMINI_CLI_HOME:-.}/.gemini/settings.json",
+                ("mcpServers",),
+                _plain,
+            ),
+            Hooks(
+                ".gemini/settings.json",
+                "${GEMINI_CLI_HOME:-.}/.gemini/settings.json",
+                ("SessionStart", "AfterTool", "AfterAgent"),
+                _named_group,
+            ),
         ),
+        "Gemini CLI starts servers and hooks only in folders that it was told to trust",
     ),
     "cursor": Program(
         "Cursor",
-        ".cursor/mcp.json",
-        ".cursor/mcp.json",
-        ("mcpServers",),
-        _plain,
-        Hooks(
-            ".cursor/hooks.json",
-            ".cursor/hooks.json",
-            ("sessionStart", "postToolUse", "stop"),
-            _bare,
-            _VERSIONED,
+        (
+            Servers(".cursor/mcp.json", ".cursor/mcp.json", ("mcpServers",), _plain),
+            Hooks(
+                ".cursor/hooks.json",
+                ".cursor/hooks.json",
+                ("sessionStart", "postToolUse", "stop"),
+                _bare,
+                is_versioned=True,
+            ),
         ),
         "Cursor lists the server in its settings, where it may have to be switched on",
     ),
     "copilot": Program(
-        "GitHub Copilot in VS Code",
-        ".vscode/mcp.json",
-        f"{_code_folder()}/User/mcp.json",
-        ("servers",),
-        _typed,
-        Hooks(
-            ".github/hooks/ackbus.json",
-            ".copilot/hooks/ackbus.json",
-            ("SessionStart", "PostToolUse", "Stop"),
-            _flat,
-            _VERSIONED,
+        "GitHub Copilot, in VS Code and as a command",
+        (
+            Servers(".vscode/mcp.json", f"{_CODE}/Code/User/mcp.json", ("servers",), _typed),
+            Servers(
+                ".github/mcp.json",
+                "${COPILOT_HOME:-.copilot}/mcp-config.json",
+                ("mcpServers",),
+                _with_all_tools,
+            ),
+            Hooks(
+                ".github/hooks/ackbus.json",
+                "${COPILOT_HOME:-.copilot}/hooks/ackbus.json",
+                ("SessionStart", "PostToolUse", "Stop"),
+                _flat,
+                is_versioned=True,
+            ),
         ),
-        "VS Code asks once whether it may start the server",
+        "Copilot asks whether it may trust the folder; it reads Claude Code's files, too, and"
+        " prefers them: set up one of the two in a folder",
     ),
     "opencode": Program(
         "opencode",
-        "opencode.json",
-        ".config/opencode/opencode.json",
-        ("mcp",),
-        _local,
+        (
+            Servers(
+                "opencode.json",
+                "${XDG_CONFIG_HOME:-.config}/opencode/opencode.json",
+                ("mcp",),
+                _local,
+            ),
+            Plugin(
+                ".opencode/plugins/ackbus.js",
+                "${XDG_CONFIG_HOME:-.config}/opencode/plugins/ackbus.js",
+            ),
+        ),
     ),
     "windsurf": Program(
         "Windsurf",
-        "~/.codeium/windsurf/mcp_config.json",
-        ".codeium/windsurf/mcp_config.json",
-        ("mcpServers",),
-        _plain,
-        note="Windsurf has one server list for all projects: the entry is for this bus now",
+        (
+            Servers(
+                "~/.codeium/windsurf/mcp_config.json",
+                ".codeium/windsurf/mcp_config.json",
+                ("mcpServers",),
+                _plain,
+            ),
+        ),
+        "Windsurf has one list of servers for all projects, and so one entry of ours",
     ),
 }
 
 
 def path_of(place: str, folder: str) -> str:
     """Return the path of a file in a folder; with `.jsonc` for `.json` where that is there."""
-    path = os.path.join(folder, os.path.expanduser(place))
+    named = re.sub(r"^\$\{(\w+):-([^}]*)\}", lambda of: os.environ.get(of[1]) or of[2], place)
+    path = os.path.normpath(os.path.join(folder, os.path.expanduser(named)))
     alternative = f"{path}c"
     if place.endswith("opencode.json") and not os.path.exists(path) and os.path.exists(alternative):
         return alternative

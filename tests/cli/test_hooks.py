@@ -37,18 +37,22 @@ STOPS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
         {"hook_event_name": "stop", "status": "completed", "loop_count": 0},
         {"hook_event_name": "stop", "status": "completed", "loop_count": 1},
     ),
+    "opencode": ({}, {"stop_hook_active": True}),  # of our own plugin
     "copilot": (
-        {"hookEventName": "Stop", "stop_hook_active": False},
-        {"hookEventName": "Stop", "stop_hook_active": True},
+        {"hook_event_name": "Stop", "stop_hook_active": False},
+        {"hook_event_name": "Stop", "stop_hook_active": True},
     ),
 }
 
 
 def text_of(answer: dict[str, Any]) -> str:
     """What an answer tells the agent, in whichever form."""
-    texts = [answer.get(key) for key in ("reason", "additional_context", "followup_message")]
+    texts = [
+        answer.get(key) for key in ("text", "reason", "additional_context", "followup_message")
+    ]
+    texts.append(answer.get("additionalContext"))
     texts.append(answer.get("hookSpecificOutput", {}).get("additionalContext"))
-    (text,) = [text for text in texts if text is not None]
+    (text,) = {text for text in texts if text is not None}
     return str(text)
 
 
@@ -111,6 +115,7 @@ def test_answers_have_the_form_that_the_program_wants(bus: Bus, run_bus: RunBus)
     assert keys("gemini", "stop") == (["decision", "reason"], None, "deny")
     assert keys("cursor", "start") == (["additional_context"], None, None)
     assert keys("cursor", "stop") == (["followup_message"], None, None)
+    assert keys("copilot", "start") == (["additionalContext", *told], "SessionStart", None)
     assert keys("copilot", "stop") == (
         ["decision", "hookSpecificOutput", "reason"],
         "Stop",
@@ -180,6 +185,14 @@ def test_agent_that_was_ended_stays_ended(status: str, bus: Bus, run_bus: RunBus
     assert agent.hears("stop", {"status": status, "loop_count": 0}) == ""
 
 
+def test_mail_waits_for_the_agent_while_a_sub_agent_works(bus: Bus, run_bus: RunBus) -> None:
+    """Claude Code and Codex run the hooks of a sub-agent's tools, too, and name it."""
+    bus.publish("t", "hi", from_agent="a", to_agent="me")
+    agent = Agent(run_bus)
+    assert agent.hears("tool", {"agent_id": "a1b2", "tool_name": "Bash"}) == ""
+    assert "| hi" in agent.hears("tool", {"tool_name": "Agent"})
+
+
 TROUBLE = [
     ("stop", "claude", "--agent", "me", "--dir", "nowhere"),
     ("stop", "claude", "--agent", "me", "--dir", "damaged"),
@@ -189,7 +202,7 @@ TROUBLE = [
     ("stop", "claude", "--agent", "me", "--nope"),
     ("nothing", "claude", "--agent", "me"),
     ("stop", "nobody", "--agent", "me"),
-    ("stop", "opencode", "--agent", "me"),
+    ("stop", "windsurf", "--agent", "me"),
 ]
 
 

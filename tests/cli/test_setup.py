@@ -109,6 +109,14 @@ def test_global_goes_into_the_home_directory(
     assert [path for path in home.rglob("*") if path.is_file()] == []
 
 
+def test_check_tries_the_hook_of_a_plugin(bus: Bus, project: Path, run_bus: RunBus) -> None:
+    run_bus("setup", "opencode")
+    assert "ok  hook: a message arrived in " in run_bus("setup", "opencode", "--check").out
+    path = project / ".opencode" / "plugins" / "ackbus.js"
+    path.write_text(path.read_text().replace(str(BUS), "/nowhere/bus"))
+    assert "bad hook: exit status 127" in run_bus("setup", "opencode", "--check").out
+
+
 def test_global_hooks_find_the_bus_of_the_project(bus: Bus, run_bus: RunBus) -> None:
     run_bus("setup", "cursor", "--global")
     done = run_bus("setup", "cursor", "--global", "--check")

@@ -36,6 +36,7 @@ JSON_FILES = {
     "trailing commas": '{\n  "mcp": {\n    "x": {}, // x\n  },\n  "l": [1, 2,],\n}\n',
     "strings that look like JSON": '{\n  "a{[\\"": "// \\u00e9 }],",\n  "b\\\\": ""\n}\n',
     "no ASCII": '{\n  "grüße": "你好 \U0001f68c",\n  "mcpServers": {"é": {}}\n}\n',
+    "a byte order mark": '\ufeff{"a": 1}\r\n',
     "other hooks": (
         '{\n  "hooks": {\n    "Stop": [\n      {\n        "hooks": [\n'
         '          {"type": "command", "command": "say done"}\n        ]\n      }\n    ],\n'
@@ -45,6 +46,7 @@ JSON_FILES = {
 
 TOML_FILES = {
     "nothing in it": "",
+    "a byte order mark": "\ufeffa = 1\n",
     "comments": '# mine\na = "o"  # b\n\n[mcp_servers.x]\nc = "x" # [mcp_servers.ackbus]\n',
     "no end of line": "[a]\nb = 1",
     "empty lines at the end": "a = 1\n\n\n",
@@ -93,6 +95,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def commented(text: str) -> Any:
     """The value of JSON that may have comments, read by other means than ours."""
+    text = text.removeprefix("\ufeff")
     lines = ("".join(_without_comments(text))).replace(",]", "]")
     return json.loads(lines)
 
@@ -163,10 +166,12 @@ def test_toml_is_merged_once_and_given_back(text: str, root: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(text.encode())
     apply(setup.additions())
-    now = tomllib.loads(path.read_bytes().decode())
+    now = tomllib.loads(path.read_bytes().decode().removeprefix("\ufeff"))
     words = ["mcp", "--agent", "me", "--dir", "/a b/.worker-state"]
     assert now["mcp_servers"].pop("ackbus") == {"command": BUS, "args": words}
-    assert {key: value for key, value in now.items() if value} == tomllib.loads(text)
+    assert {key: value for key, value in now.items() if value} == tomllib.loads(
+        text.lstrip("\ufeff")
+    )
     assert apply(setup.additions()) == []
     apply(setup.removals())
     assert path.read_bytes() == text.encode()
@@ -203,6 +208,39 @@ def test_new_files_are_made_and_removed(name: str, is_global: bool, root: Path) 
     assert {oct(os.stat(path).st_mode & 0o777) for path in made} == {"0o600"}
     apply(setup.removals())
     assert contents(root.parent) == {}
+    assert list(Path(setup.root).rglob("*")) == []
+
+
+#: The variable that moves what is a person's, and the files that are there then.
+MOVED = [
+    ("claude", "CLAUDE_CONFIG_DIR", [".claude.json", "settings.json"]),
+    ("codex", "CODEX_HOME", ["config.toml", "hooks.json"]),
+    ("gemini", "GEMINI_CLI_HOME", [".gemini/settings.json"]),
+    ("opencode", "XDG_CONFIG_HOME", ["opencode/opencode.json", "opencode/plugins/ackbus.js"]),
+    ("copilot", "COPILOT_HOME", ["hooks/ackbus.json", "mcp-config.json"]),
+]
+
+
+@pytest.mark.parametrize(("name", "variable", "files"), MOVED)
+def test_variable_of_the_program_moves_what_is_a_persons(
+    name: str, variable: str, files: list[str], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = root.parent / "moved"
+    monkeypatch.setenv(variable, str(moved))
+    apply(installation(name, root.parent / "home", is_global=True).additions())
+    assert sorted(contents(moved)) == files
+    assert apply(installation(name, root).additions())
+    assert sorted(contents(moved)) == files
+
+
+def test_copilot_is_told_twice_of_the_server(root: Path) -> None:
+    """Its command line reads no file of VS Code, and the other way round."""
+    apply(installation("copilot", root).additions())
+    in_code = json.loads((root / ".vscode" / "mcp.json").read_text())["servers"]
+    alone = json.loads((root / ".github" / "mcp.json").read_text())["mcpServers"]
+    server = {"command": BUS, "args": ["mcp", "--agent", "me", "--dir", "/a b/.worker-state"]}
+    assert in_code == {"ackbus": {"type": "stdio", **server}}
+    assert alone == {"ackbus": {"type": "local", **server, "tools": ["*"]}}
 
 
 def test_older_entry_is_renewed_and_what_people_added_stays(root: Path) -> None:
@@ -238,6 +276,20 @@ def test_older_table_is_renewed_in_its_place(root: Path) -> None:
     assert "# other" in path.read_text()
 
 
+def test_older_plugin_is_renewed(root: Path) -> None:
+    setup = installation("opencode", root)
+    path = root / ".opencode" / "plugins" / "ackbus.js"
+    apply(installation("opencode", root, bus="/old/bin/bus").additions())
+    path.write_text(path.read_text().replace("hook.stdin.end", "// hook.stdin.end"))
+    apply(setup.additions())
+    text = path.read_text()
+    assert f'= ["{BUS}", "--agent", "me", "--dir", "/a b/.worker-state"]\n' in text
+    assert "// hook.stdin.end" not in text
+    assert apply(setup.additions()) == []
+    apply(setup.removals())
+    assert contents(root) == {}
+
+
 def test_hook_that_shares_a_group_leaves_the_other(root: Path) -> None:
     setup = installation("claude", root)
     apply(setup.additions())
@@ -265,6 +317,7 @@ BROKEN = [
     ("codex", ".codex/config.toml", "a = "),
     ("codex", ".codex/config.toml", "mcp_servers = {x = {}}\n"),
     ("codex", ".codex/config.toml", "mcp_servers = 1\n"),
+    ("opencode", ".opencode/plugins/ackbus.js", "export const Mine = async () => ({})\n"),
     ("claude", "AGENTS.md", "<!-- ackbus:begin -->\nmine\n"),
     ("claude", "AGENTS.md", "<!-- ackbus:end -->\n<!-- ackbus:begin -->\n"),
 ]
@@ -276,7 +329,7 @@ def test_file_that_is_not_understood_is_refused_and_left(
 ) -> None:
     """Issue 7, item 7: nothing is changed, in no other file either."""
     path = root / file
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     before = contents(root)
     with pytest.raises((InvalidInput, Refused)) as refused:
@@ -290,6 +343,23 @@ def test_file_that_is_no_utf8_is_refused(root: Path) -> None:
     (root / "opencode.json").write_bytes(b'{"a": "\xff"}')
     with pytest.raises(AckbusError, match=r"opencode\.json.*UTF-8"):
         installation("opencode", root).additions()
+
+
+def test_file_that_is_read_only_is_refused_before_anything_is_changed(root: Path) -> None:
+    """Its folder would let us replace it; who made it read-only did not want that."""
+    path = root / "AGENTS.md"
+    path.write_text("mine")
+    path.chmod(0o444)
+    with pytest.raises(Refused, match=r"AGENTS\.md is read-only"):
+        apply(installation("claude", root).additions())
+    assert contents(root) == {"AGENTS.md": b"mine"}
+
+
+def test_file_that_cannot_be_written_is_named(root: Path) -> None:
+    """And not the one beside it that was to take its place."""
+    (root / ".mcp.json").symlink_to("/proc/nowhere/mcp.json")
+    with pytest.raises(Refused, match=r"project/\.mcp\.json can't be written: "):
+        apply(installation("claude", root).additions())
 
 
 def test_mode_and_link_of_a_file_stay(root: Path) -> None:

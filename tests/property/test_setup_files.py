@@ -19,7 +19,7 @@ EDITS += [
     )
     for event, name in (("start", "SessionStart"), ("tool", "PostToolUse"), ("stop", "Stop"))
 ]
-FILE = ConfigFile("x.json", EDITS, is_json=True)
+FILE = ConfigFile("x.json", EDITS)
 
 SPACE = st.sampled_from(["", "", " ", "\n", "\n  ", "\r\n\t", ' // c, "}\n ', "/* , { */", "\n\n"])
 SCALAR = st.sampled_from(["1", '"a"', "true", "null", '"x // y"', "-1.5e3", r'"\u00e9\""', '"{"'])

@@ -1,0 +1,58 @@
+// Hands mail of the message bus (ackbus) over to the agents of opencode.
+// `bus setup opencode` made this file and renews it; with --remove it takes it away.
+
+import { execFile } from "node:child_process"
+
+const [bus, ...options] = COMMAND
+
+export const AckbusPlugin = async ({ client, directory }) => {
+  const sessions = new Map() // what was said last in each, by id; sub-agents have no mail
+
+  // Returns what `bus hook` says to an event: a text, or nothing; in trouble it says nothing.
+  const ask = (event, told = {}) =>
+    new Promise((resolve) => {
+      const words = ["hook", event, "opencode", ...options]
+      const hook = execFile(bus, words, { cwd: directory, timeout: 10_000 }, (error, said) =>
+        resolve(error || !said ? undefined : JSON.parse(said).text),
+      )
+      hook.stdin.on("error", () => {}) // it may have ended before it read
+      hook.stdin.end(JSON.stringify(told))
+    })
+
+  const isSubAgent = async (id) => (await client.session.get({ path: { id } })).data?.parentID
+
+  return {
+    "chat.message": async ({ sessionID }, { message, parts }) => {
+      const { agent, model } = message
+      const known = sessions.get(sessionID)
+      if (!known && (await isSubAgent(sessionID))) return
+      sessions.set(sessionID, { ...known, agent, model, isEnded: false })
+      const text = known ? undefined : await ask("start")
+      if (!text) return
+      const id = `${parts.at(-1).id}_ackbus` // parts are in the order of their ids
+      parts.push({ id, sessionID, messageID: message.id, type: "text", text, synthetic: true })
+    },
+
+    "tool.execute.after": async ({ sessionID }, result) => {
+      const text = sessions.has(sessionID) ? await ask("tool") : undefined
+      if (!text) return
+      if (result.content) result.content.push({ type: "text", text }) // of an MCP server
+      else result.output += `\n\n${text}`
+    },
+
+    event: async ({ event: { type, properties } }) => {
+      const id = properties.sessionID ?? properties.info?.sessionID
+      const session = sessions.get(id)
+      if (!session) return
+      const error = properties.info?.error ?? properties.error // by a failure, or by somebody
+      if (error) session.isEnded = true
+      if (type !== "session.idle" || session.isEnded) return
+      const text = await ask("stop", { stop_hook_active: session.goesOn })
+      session.goesOn = Boolean(text)
+      if (!text) return
+      const { agent, model } = session
+      const body = { agent, model, parts: [{ type: "text", text }] }
+      await client.session.prompt({ path: { id }, body })
+    },
+  }
+}

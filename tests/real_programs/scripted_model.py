@@ -1,0 +1,187 @@
+"""A scripted stand-in for the models behind coding agents, in each form in which they are asked.
+
+It calls the tool `bus_inbox` where that is offered, once in a conversation; else it says that it is
+done. What it was asked is kept: there one sees what reaches a model's context.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+#: The tool that is called, by the end of its name: programs put the server's name before it.
+TOOL = "bus_inbox"
+
+#: How the call is known again in later requests.
+CALL = "call_of_the_inbox"
+
+SAID = "I am done."
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that a request offers; Codex keeps those of a server in a namespace."""
+
+    name: str
+    namespace: str | None
+
+
+class ScriptedModel:
+    """A server on this machine.
+
+    Attributes:
+        url: where it is.
+        asked: the requests that offered the tool, in order: what the agent's own loop sent.
+        before_call: called before the tool is.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.asked: list[Json] = []
+        self.before_call: Callable[[], None] = lambda: None
+        self._lock = threading.Lock()  # programs ask for titles meanwhile
+
+    def answer(self, path: str, request: Json) -> str:
+        """Return the answer to a request: a stream of server-sent events."""
+        tool = _offered(request.get("tools") or [])
+        if tool is not None:
+            with self._lock:
+                self.asked.append(request)
+                if CALL in json.dumps(request):
+                    tool = None
+                else:
+                    self.before_call()
+        form = next(form for end, form in _FORMS.items() if end in path)
+        return "".join(_event(event) for event in form(tool))
+
+
+def _offered(tools: list[Json], namespace: str | None = None) -> Tool | None:
+    for tool in tools:
+        inside = tool.get("functionDeclarations") or tool.get("tools")
+        if inside:
+            found = _offered(inside, tool.get("name"))
+        else:
+            name = str(tool.get("function", tool).get("name"))
+            found = Tool(name, namespace) if name.endswith(TOOL) else None
+        if found:
+            return found
+    return None
+
+
+def _event(event: Json) -> str:
+    name = f"event: {event['type']}\n" if "type" in event else ""
+    return f"{name}data: {json.dumps(event)}\n\n"
+
+
+# forms ---------------------------------------------------------------------------------------
+
+
+def _messages(tool: Tool | None) -> list[Json]:
+    """Anthropic's Messages API."""
+    block: Json = {"type": "text", "text": ""}
+    delta: Json = {"type": "text_delta", "text": SAID}
+    if tool is not None:
+        block = {"type": "tool_use", "id": CALL, "name": tool.name, "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": "{}"}
+    begun: Json = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "scripted",
+        "content": [],
+        "stop_reason": None,
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+    ended = {"stop_reason": "tool_use" if tool else "end_turn", "stop_sequence": None}
+    return [
+        {"type": "message_start", "message": begun},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": ended, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    ]
+
+
+def _responses(tool: Tool | None) -> list[Json]:
+    """OpenAI's Responses API."""
+    said = [{"type": "output_text", "text": SAID, "annotations": []}]
+    item: Json = {"type": "message", "id": "msg_1", "role": "assistant", "content": said}
+    if tool is not None:
+        called = {"call_id": CALL, "name": tool.name, "namespace": tool.namespace}
+        item = {"type": "function_call", "id": "fc_1", "arguments": "{}", **called}
+    usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    response = {"id": "resp_1", "output": [item], "usage": usage}
+    return [
+        {"type": "response.created", "response": {"id": "resp_1"}},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": response},
+    ]
+
+
+def _completions(tool: Tool | None) -> list[Json]:
+    """OpenAI's Chat Completions API."""
+    delta: Json = {"role": "assistant", "content": SAID}
+    if tool is not None:
+        function = {"name": tool.name, "arguments": "{}"}
+        call = {"index": 0, "id": CALL, "type": "function", "function": function}
+        delta = {"role": "assistant", "tool_calls": [call]}
+    about = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
+    last = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if tool else "stop"}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    return [
+        {**about, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+        {**about, "choices": [last], "usage": usage},
+    ]
+
+
+def _gemini(tool: Tool | None) -> list[Json]:
+    """Google's Gemini API."""
+    part: Json = {"text": SAID}
+    if tool is not None:
+        part = {"functionCall": {"id": CALL, "name": tool.name, "args": {}}}
+    content = {"role": "model", "parts": [part]}
+    usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
+    candidate = {"content": content, "finishReason": "STOP", "index": 0}
+    return [{"candidates": [candidate], "usageMetadata": usage}]
+
+
+#: By what a path has in it.
+_FORMS: dict[str, Callable[[Tool | None], list[Json]]] = {
+    "/messages": _messages,
+    "/responses": _responses,
+    "/chat/completions": _completions,
+    ":streamGenerateContent": _gemini,
+}
+
+
+# server --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def scripted_model() -> Iterator[ScriptedModel]:
+    """Serve a scripted model, on a port of its own, as long as the context lasts."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = model.answer(self.path, request).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Be silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        model = ScriptedModel(f"http://127.0.0.1:{server.server_port}")
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield model
+        server.shutdown()
