@@ -6,14 +6,13 @@ import socket
 import sqlite3
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from ackbus import Bus, Draft
 from ackbus.schema import TypePattern, UnknownRecipientWarning
@@ -22,7 +21,7 @@ from ackbus.subscribers import Inbox, Jobs, Queue
 
 from ..conftest import wait_until
 from . import scene
-from .browsing import CHROMIUM, chromium, troubles_of
+from .browsing import CHROMIUM, Visit, rows, wait_for_live
 from .conftest import serving
 
 pytestmark = pytest.mark.skipif(
@@ -39,15 +38,6 @@ VIEWS = (
 
 #: More elements than this has no view of the timeline, however long the log is.
 MAX_ELEMENTS = 1200
-
-Visit = Callable[..., Page]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One browser for all tests; each has pages of its own."""
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -70,31 +60,6 @@ def url(shared: Bus, conversation: str) -> Iterator[str]:
     """Where the shared bus is served."""
     with serving(Path(shared.layout.directory)) as url:
         yield url
-
-
-@pytest.fixture
-def visit(browser: Browser) -> Iterator[Visit]:
-    """Opens pages; the test fails when anything went wrong on one."""
-    with ExitStack() as stack:
-        heard = []
-
-        def open_page(address: str, **options: Any) -> Page:
-            page = stack.enter_context(browser.new_context(**options)).new_page()
-            heard.append(troubles_of(page))
-            page.goto(address)
-            return page
-
-        yield open_page
-        assert [trouble for troubles in heard for trouble in troubles] == []
-
-
-def rows(page: Page) -> Locator:
-    """The rows of a list that can be seen, or are next to those."""
-    return page.locator(".list .row:not([hidden])")
-
-
-def wait_for_live(page: Page) -> None:
-    expect(page.locator(".link")).to_have_text("live")
 
 
 def test_timeline_shows_messages_as_another_process_publishes_them(
