@@ -3,6 +3,7 @@
 import * as bus from "../bus.js";
 import { detail } from "../detail.js";
 import { h } from "../dom.js";
+import { follow } from "../follow.js";
 import { conversationOf, count } from "../format.js";
 import { attempt } from "../notice.js";
 import { address } from "../route.js";
@@ -25,14 +26,13 @@ class Conversation {
   constructor(live, id) {
     this.id = id;
     this.title = h("h1.cut", { title: id }, "Conversation ", h("code", {}, id));
-    this.earlier = h("button", { type: "button", hidden: true, onclick: () => attempt(() => this.#load()) }, "Earlier");
+    this.earlier = h("button", { type: "button", hidden: true, onclick: () => attempt(() => this.#readEarlier()) }, "Earlier");
     this.counted = h("span.muted");
-    this.drawing = h("div.sequence", { tabindex: 0, "aria-label": "The conversation" });
+    this.drawing = h("div.sequence", { role: "listbox", tabindex: 0, "aria-label": "The messages, drawn as a sequence" });
     this.split = h("div.split", {}, this.drawing);
     const bar = h("div.bar", {}, this.title, this.counted, this.earlier,
       h("a", { href: address("timeline", "", { conversation: id }) }, "As a list"));
-    const onMessages = ({ detail }) => this.#take(detail);
-    live.addEventListener("messages", onMessages);
+    const leave = follow(live, () => this.#read(), (messages) => this.#take(messages));
     const resized = new ResizeObserver(() => this.#draw());
     resized.observe(this.drawing);
     this.view = {
@@ -40,21 +40,32 @@ class Conversation {
       keys: (key) => this.#key(key),
       close: () => {
         this.#isOver = true;
-        live.removeEventListener("messages", onMessages);
+        leave();
         resized.disconnect();
       },
     };
-    attempt(() => this.#load());
   }
 
-  async #load() {
-    const before = this.#messages[0]?.seq;
+  async #read() {
+    this.#messages = await this.#page({});
+    this.#draw(true);
+  }
+
+  /** Puts earlier ones above; what is being looked at stays where it is. */
+  async #readEarlier() {
+    const before = this.#messages[0].seq;
+    const found = await this.#page({ before });
+    if (this.#isOver || this.#messages[0].seq !== before) return;
+    this.#messages = found.concat(this.#messages);
+    const fromEnd = this.drawing.scrollHeight - this.drawing.scrollTop;
+    this.#drawNow();
+    this.drawing.scrollTop = this.drawing.scrollHeight - fromEnd;
+  }
+
+  async #page({ before }) {
     const found = await bus.newest({ conversation: this.id, before, limit: PAGE });
-    // What came live meanwhile is there already.
-    const first = this.#messages[0]?.seq ?? Infinity;
-    this.#messages = found.filter(({ seq }) => seq < first).concat(this.#messages);
     this.earlier.hidden = found.length < PAGE;
-    this.#draw(before === undefined);
+    return found;
   }
 
   #take(messages) {
@@ -102,10 +113,17 @@ class Conversation {
     for (const step of this.drawing.querySelectorAll(".step")) {
       const isThis = step.dataset.seq === String(message.seq);
       step.setAttribute("aria-selected", isThis);
-      if (isThis) step.scrollIntoView({ block: "nearest", inline: "nearest" });
+      if (isThis) this.#reveal(step);
     }
     this.split.replaceChildren(this.drawing, detail(message, () => this.#shut()));
     this.split.classList.add("open");
+  }
+
+  /** Brings a step into sight, also where there are more agents than there is room for. */
+  #reveal(step) {
+    this.drawing.setAttribute("aria-activedescendant", step.id);
+    step.scrollIntoView({ block: "nearest", inline: "nearest" });
+    step.querySelector(".arrow").scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
   #shut() {

@@ -4,6 +4,7 @@ import * as bus from "../bus.js";
 import { detail } from "../detail.js";
 import { h } from "../dom.js";
 import { fits } from "../filters.js";
+import { follow } from "../follow.js";
 import { conversationOf, count } from "../format.js";
 import { makeRow, showRow } from "../message-row.js";
 import { tellProblem } from "../notice.js";
@@ -21,8 +22,6 @@ export function timeline({ live, parameters }) {
 class Timeline {
   #isLoading = false;
   #isComplete = false;
-  #hasFailed = false;
-  #waiting = [];   // what came live while the first page was read
   #unseen = 0;
 
   constructor(live, parameters) {
@@ -39,19 +38,8 @@ class Timeline {
     this.lists = h("div.lists", {}, this.list.element, this.more, this.empty);
     this.split = h("div.split", {}, this.lists);
     this.list.element.addEventListener("scroll", () => this.#countUnseen(0));
-    const onMessages = (event) => this.#take(event.detail);
-    const onAnother = () => this.#begin();
-    const onState = ({ detail }) => detail === "live" && this.#hasFailed && this.#begin();
-    const listeners = { messages: onMessages, "another-log": onAnother, state: onState };
-    for (const [name, listener] of Object.entries(listeners)) live.addEventListener(name, listener);
-    this.view = {
-      element: h("div.view", {}, this.#bar(), this.split),
-      keys: (key) => this.#key(key),
-      close: () => {
-        for (const [name, listener] of Object.entries(listeners)) live.removeEventListener(name, listener);
-      },
-    };
-    this.#begin();
+    const close = follow(live, () => this.#begin(), (messages) => this.#take(messages));
+    this.view = { element: h("div.view", {}, this.#bar(), this.split), keys: (key) => this.#key(key), close };
   }
 
   #bar() {
@@ -69,21 +57,13 @@ class Timeline {
   }
 
   async #begin() {
-    this.#waiting = [];
     this.#isLoading = true;
     this.#isComplete = false;
     try {
-      const items = this.filters.q ? await this.#search() : await this.#page({});
-      this.list.replace(items);
-      this.#hasFailed = false;
-    } catch (error) {
-      this.#hasFailed = true;  // once there is a connection again, it begins again
-      tellProblem(error);
+      this.list.replace(this.filters.q ? await this.#search() : await this.#page({}));
+    } finally {
+      this.#isLoading = false;
     }
-    this.#isLoading = false;
-    const waiting = this.#waiting;
-    this.#waiting = null;
-    if (!this.#hasFailed) this.#add(waiting);
   }
 
   async #search() {
@@ -103,8 +83,10 @@ class Timeline {
   async #loadOlder() {
     if (this.#isLoading || this.#isComplete || !this.list.length) return;
     this.#isLoading = true;
+    const { oldest } = this.list;
     try {
-      this.list.addOlder(await this.#page({ before: this.list.oldest.message.seq }));
+      const items = await this.#page({ before: oldest.message.seq });
+      if (this.list.oldest === oldest) this.list.addOlder(items);
     } catch (error) {
       tellProblem(error);
     }
@@ -112,16 +94,10 @@ class Timeline {
   }
 
   #take(messages) {
-    if (this.filters.q) return;
-    const wanted = messages.filter((message) => fits(this.filters, message));
-    if (this.#waiting) this.#waiting.push(...wanted);
-    else this.#add(wanted);
-  }
-
-  #add(messages) {
     const last = this.list.newest?.message.seq ?? 0;
-    const items = messages.filter(({ seq }) => seq > last || this.filters.q).map((message) => ({ message, fresh: true }));
+    const fresh = this.filters.q ? [] : messages.filter((each) => each.seq > last && fits(this.filters, each));
     const isAway = !this.list.isAtTop;
+    const items = fresh.map((message) => ({ message, fresh: true }));
     if (items.length && this.list.addNewer(items, { keep: KEEP })) this.#isComplete = false;
     this.#countUnseen(isAway ? items.length : 0);
     this.empty.hidden = this.list.length > 0;
