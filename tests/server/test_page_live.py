@@ -161,3 +161,39 @@ def listeners_of_stream(page: Page, devtools: CDPSession) -> int:
         if each["name"].isdigit()
     ]
     return len(devtools.send("DOMDebugger.getEventListeners", {"objectId": stream})["listeners"])
+
+
+def test_each_new_row_is_lit_once(visit: Visit, url: str, one_bus: Bus) -> None:
+    page = visit(url)
+    wait_for_live(page)
+    page.evaluate("""() => {
+      window.lit = [];
+      addEventListener("animationstart", ({ target }) => {
+        window.lit.push(Number(target.querySelector(".seq").textContent));
+      });
+    }""")
+    seqs = [one_bus.publish("new", from_agent="lead").seq for _ in range(3)]
+    wait_until(lambda: sorted(page.evaluate("window.lit")) == seqs)
+    seqs.append(one_bus.publish("newer", from_agent="lead").seq)
+    wait_until(lambda: sorted(page.evaluate("window.lit")) == seqs)
+
+
+def test_list_stays_bounded_while_what_comes_is_not_looked_at(
+    visit: Visit, url: str, one_bus: Bus
+) -> None:
+    page = visit(f"{url}/#/timeline?type=unseen")
+    wait_for_live(page)
+    one_bus.publish_many([Draft("unseen", from_agent="lead")] * 100)
+    new = page.get_by_role("button", name="new")
+    page.locator(".list .row[aria-setsize='100']").first.wait_for()
+    page.locator(".list").evaluate("list => list.scrollTo(0, 1500)")
+    for sent in range(7000, 42_001, 7000):
+        receipts = one_bus.publish_many([Draft("unseen", from_agent="lead")] * 7000)
+        expect(new).to_have_text(f"{sent:,} new", timeout=10_000)
+    assert int(rows(page).first.get_attribute("aria-setsize") or 0) < 30_000
+    new.click()
+    newest = page.locator(".list .row[aria-posinset='1']")
+    expect(newest.locator(".seq")).to_have_text(str(receipts[-1].seq))
+    expect(new).to_be_hidden()
+    receipt = one_bus.publish("unseen", from_agent="lead")
+    expect(newest.locator(".seq")).to_have_text(str(receipt.seq))

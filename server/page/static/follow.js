@@ -8,7 +8,7 @@ import { tellProblem } from "./notice.js";
  * @param {Live} live - the stream
  * @param {() => Promise<void>} read - reads and shows what there is, and nothing that was before
  * @param {(messages: object[]) => void} take - shows what comes; some may have been read already
- * @returns {() => void} ends it
+ * @returns {{ again: () => void, stop: () => void }} reads again; ends it
  */
 export function follow(live, read, take) {
   const over = new AbortController();
@@ -36,5 +36,5 @@ export function follow(live, read, take) {
   hear("anew", begin);
   hear("state", (state) => state === "live" && hasFailed && begin());
   begin();
-  return () => over.abort();
+  return { again: begin, stop: () => over.abort() };
 }

@@ -45,7 +45,7 @@ export class Live extends EventTarget {
 
   async #follow(stop, onOpen) {
     const last = (await newest({ limit: 1 })).at(-1)?.seq ?? 0;
-    if (last - this.#cursor > FAR_BEHIND) this.#beginAnew();
+    if (this.#cursor !== null && last - this.#cursor > FAR_BEHIND) this.#beginAnew();
     this.#cursor ??= last;
     const response = await request(`/v1/events?after=${this.#cursor}`, { signal: stop.signal });
     onOpen();

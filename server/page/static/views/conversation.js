@@ -32,7 +32,7 @@ class Conversation {
     this.split = h("div.split", {}, this.drawing);
     const bar = h("div.bar", {}, this.title, this.counted, this.earlier,
       h("a", { href: address("timeline", "", { conversation: id }) }, "As a list"));
-    const leave = follow(live, () => this.#read(), (messages) => this.#take(messages));
+    const following = follow(live, () => this.#read(), (messages) => this.#take(messages));
     const resized = new ResizeObserver(() => this.#draw());
     resized.observe(this.drawing);
     this.view = {
@@ -40,7 +40,7 @@ class Conversation {
       keys: (key) => this.#key(key),
       close: () => {
         this.#isOver = true;
-        leave();
+        following.stop();
         resized.disconnect();
       },
     };

@@ -34,7 +34,7 @@ export function conversations({ live }) {
   const element = h("div.view", {},
     h("div.bar", {}, h("h1", {}, "Conversations"), h("span.muted", {}, `of the newest ${count(LOOKED_AT)} messages and what comes`)),
     h("div.page", {}, h("section.panel", {}, table.element)));
-  return { element, keys: tableKeys(element), close: follow(live, read, take) };
+  return { element, keys: tableKeys(element), close: follow(live, read, take).stop };
 }
 
 const COLUMNS = [

@@ -12,7 +12,8 @@ import { address } from "../route.js";
 import { VirtualList } from "../virtual-list.js";
 
 const PAGE = 200;
-// What came live is let go beyond this, while the newest are looked at; it can be loaded again.
+// What came live is let go beyond this: the oldest while the newest are looked at, else the newest
+// themselves. Both can be loaded again.
 const KEEP = 20_000;
 
 export function timeline({ live, parameters }) {
@@ -23,6 +24,7 @@ class Timeline {
   #isLoading = false;
   #isComplete = false;
   #unseen = 0;
+  #isBehind = false;  // so many came unseen that they are not kept
 
   constructor(live, parameters) {
     this.filters = parameters;
@@ -38,8 +40,8 @@ class Timeline {
     this.lists = h("div.lists", {}, this.list.element, this.more, this.empty);
     this.split = h("div.split", {}, this.lists);
     this.list.element.addEventListener("scroll", () => this.#countUnseen(0));
-    const close = follow(live, () => this.#begin(), (messages) => this.#take(messages));
-    this.view = { element: h("div.view", {}, this.#bar(), this.split), keys: (key) => this.#key(key), close };
+    this.following = follow(live, () => this.#begin(), (messages) => this.#take(messages));
+    this.view = { element: h("div.view", {}, this.#bar(), this.split), keys: (key) => this.#key(key), close: this.following.stop };
   }
 
   #bar() {
@@ -59,6 +61,7 @@ class Timeline {
   async #begin() {
     this.#isLoading = true;
     this.#isComplete = false;
+    this.#isBehind = false;
     try {
       this.list.replace(this.filters.q ? await this.#search() : await this.#page({}));
     } finally {
@@ -97,15 +100,17 @@ class Timeline {
     const last = this.list.newest?.message.seq ?? 0;
     const fresh = this.filters.q ? [] : messages.filter((each) => each.seq > last && fits(this.filters, each));
     const isAway = !this.list.isAtTop;
-    const items = fresh.map((message) => ({ message, fresh: true }));
+    this.#isBehind ||= isAway && this.#unseen > KEEP;
+    const items = this.#isBehind ? [] : fresh.map((message) => ({ message, fresh: true }));
     if (items.length && this.list.addNewer(items, { keep: KEEP })) this.#isComplete = false;
-    this.#countUnseen(isAway ? items.length : 0);
+    this.#countUnseen(isAway ? fresh.length : 0);
     this.empty.hidden = this.list.length > 0;
     this.empty.textContent = Object.keys(this.filters).length ? "Nothing fits." : "No message yet. They appear here as they are published.";
   }
 
   #countUnseen(more) {
     this.#unseen = this.list.isAtTop ? 0 : this.#unseen + more;
+    if (this.#isBehind && !this.#unseen) this.following.again();
     this.more.hidden = !this.#unseen;
     this.more.textContent = `${count(this.#unseen)} new`;
   }
