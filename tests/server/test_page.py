@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from ackbus import Bus, Draft
 from ackbus.schema import TypePattern, UnknownRecipientWarning
@@ -195,6 +195,43 @@ def test_person_writes_a_message(visit: Visit, url: str, shared: Bus) -> None:
     assert asked is not None
     assert (message.from_agent, message.to_agent) == ("ada", "reviewer")
     assert (message.payload, message.in_reply_to) == ({"go": True}, asked.id)
+
+
+def test_message_whose_answer_was_lost_is_sent_again_or_changed(
+    visit: Visit, url: str, shared: Bus
+) -> None:
+    def lose_answer(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    page = visit(f"{url}/#/compose")
+    publish = page.get_by_role("button", name="Publish")
+    last = shared.log.newest_seq()
+    for is_changed, seq in ((False, last + 1), (True, last + 3)):
+        page.route("**/v1/messages", lose_answer, times=1)
+        page.get_by_label("Payload").fill("as it was")
+        publish.click()
+        expect(page.locator(".notice")).to_be_visible()
+        if is_changed:
+            page.get_by_label("Payload").fill("changed")
+        publish.click()
+        expect(page.locator(".said")).to_contain_text(f"Published as {seq}")
+        page.reload()
+
+
+def test_numbers_stay_as_they_are_written(visit: Visit, url: str, shared: Bus) -> None:
+    """Pitfall 21: JavaScript rounds integers above 2^53."""
+    number = 12345678901234567890
+    page = visit(f"{url}/#/compose")
+    page.get_by_label("Payload").fill(f'{{"id": {number}, "n": 1}}')
+    page.get_by_role("button", name="Publish").click()
+    expect(page.locator(".said")).to_contain_text("Published as")
+    (message,) = shared.log.newest(1)
+    assert message.payload == {"id": number, "n": 1}
+    page.goto(f"{url}/#/timeline")
+    expect(rows(page).first).to_contain_text(f"id: {number}")
+    rows(page).first.click()
+    expect(page.locator(".detail .payload")).to_contain_text(f'"id": {number}')
 
 
 def test_blob_is_shown_and_what_is_long_is_folded(visit: Visit, url: str, shared: Bus) -> None:

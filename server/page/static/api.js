@@ -1,5 +1,6 @@
 // Asking the server. An error is a Problem with the words of the server.
 
+import { parse } from "./json.js";
 import { keepToken, token } from "./token.js";
 import { askForToken } from "./token-dialog.js";
 
@@ -38,7 +39,8 @@ async function detailOf(response) {
 
 /** The JSON at a path; parameters that are empty are left out. */
 export async function get(path, parameters = {}, options = {}) {
-  return (await request(path + query(parameters), options)).json();
+  const response = await request(path + query(parameters), options);
+  return parse(await response.text());
 }
 
 /** Sends JSON, and returns the JSON of the answer, if it has any. */

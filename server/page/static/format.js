@@ -1,5 +1,7 @@
 // How values read: times, ages, counts, and payloads in one line.
 
+import { isExact } from "./json.js";
+
 const CLOCK = new Intl.DateTimeFormat(undefined, {
   hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 2, hourCycle: "h23",
 });
@@ -43,7 +45,7 @@ export function oneLine(message) {
   if (message.payload_ref) return message.payload_ref;
   const { payload } = message;
   if (payload === undefined) return "";
-  const isObject = typeof payload === "object" && payload !== null && !Array.isArray(payload);
+  const isObject = typeof payload === "object" && payload !== null && !Array.isArray(payload) && !isExact(payload);
   const text = isObject
     ? Object.entries(payload).map(([key, value]) => `${key}: ${inLine(value)}`).join("  ·  ")
     : inLine(payload);

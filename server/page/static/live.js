@@ -6,6 +6,7 @@
 
 import { request } from "./api.js";
 import { newest } from "./bus.js";
+import { parse } from "./json.js";
 import { batches } from "./sse.js";
 
 const FIRST_PAUSE_MS = 500;
@@ -54,7 +55,7 @@ export class Live extends EventTarget {
     for await (const batch of batches(response.body)) {
       clearTimeout(watchdog);
       watchdog = setTimeout(() => stop.abort(), SILENCE_MS);
-      const fresh = batch.map((data) => JSON.parse(data)).filter(({ seq }) => seq > this.#cursor);
+      const fresh = batch.map((data) => parse(data)).filter(({ seq }) => seq > this.#cursor);
       if (fresh.length) this.#hand(fresh);
     }
   }
