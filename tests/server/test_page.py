@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from ackbus import Bus, Draft
 from ackbus.schema import TypePattern, UnknownRecipientWarning
@@ -415,3 +415,36 @@ def test_token_in_the_address_is_taken_out_of_it(visit: Visit, bus: Bus, bus_dir
         expect(rows(page)).to_have_count(1)
         assert page.url == f"{url}/"
         assert page.evaluate("history.length") <= 2
+
+
+def test_token_that_one_tab_has_is_told_to_the_others(
+    browser: Browser, bus: Bus, bus_dir: Path
+) -> None:
+    bus.publish("secret", from_agent="lead")
+    tokens = Tokens(bus.database)
+    token = tokens.create("me", [Scope.MESSAGES_RO])
+    with serving(bus_dir) as url, browser.new_context() as context:
+        first, second = context.new_page(), context.new_page()
+        for page in (first, second):
+            page.goto(url)
+            expect(page.get_by_role("dialog")).to_be_visible()
+        # Where the page is open, a pasted address is no new page: only what is behind its # is new.
+        first.evaluate("token => { location.hash = `token=${token}` }", token)
+        third = context.new_page()
+        third.goto(url)
+        for page in (first, second, third):
+            expect(rows(page)).to_have_count(1)
+            expect(page.get_by_role("dialog")).to_have_count(0)
+        assert token not in first.url
+        tokens.remove("me")
+        for page in (first, second):
+            page.reload()
+            expect(page.get_by_role("dialog")).to_contain_text("nobody has this token")
+
+
+def test_each_view_has_a_title(visit: Visit, url: str) -> None:
+    page = visit(url)
+    titles = {"timeline": "Timeline", "conversation": "Conversations", "queue/review": "review"}
+    for view, title in titles.items():
+        page.goto(f"{url}/#/{view}")
+        expect(page).to_have_title(f"{title} – ackbus")

@@ -4,7 +4,7 @@ import * as bus from "../bus.js";
 import { h } from "../dom.js";
 import { conversationOf } from "../format.js";
 import { parse } from "../json.js";
-import { attempt } from "../notice.js";
+import { attempt, hush } from "../notice.js";
 import { address } from "../route.js";
 
 const NAME = "ackbus.name";
@@ -70,6 +70,7 @@ class Compose {
     const draft = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ""));
     if (payload !== "") draft.payload = isJson(payload) ? parse(payload) : payload;
     this.said.textContent = "";
+    hush();
     const receipt = await bus.publish({ ...draft, id: this.#id });
     localStorage.setItem(NAME, fields.from);
     const conversation = draft.correlation_id ?? receipt.id;
