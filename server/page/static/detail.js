@@ -15,7 +15,7 @@ import { address } from "./route.js";
 export function detail(message, onClose) {
   const conversation = conversationOf(message);
   const body = h("div");
-  const panel = h("section.detail", { "aria-label": `Message ${message.seq}` },
+  const panel = h("section.detail", { tabindex: -1, "aria-label": `Message ${message.seq}` },
     h("header", {},
       h("h2", {}, message.type),
       h("button.quiet", { type: "button", onclick: onClose, "aria-label": "Close" }, "✕")),

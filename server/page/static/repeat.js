@@ -1,5 +1,6 @@
 // Doing something again and again while the page can be seen: for what no stream tells of.
 
+import { Problem } from "./api.js";
 import { tellProblem } from "./notice.js";
 
 const EVERY_MS = 2000;
@@ -28,7 +29,8 @@ export function repeat(act) {
       told = null;
     } catch (error) {
       // That there is no connection is said in the bar; the same trouble is told one time.
-      if (!isOver && error.status && error.message !== told) tellProblem(error);
+      if (!(error instanceof Problem)) console.error(error);
+      else if (!isOver && error.status && error.message !== told) tellProblem(error);
       told = error.message;
     }
   };

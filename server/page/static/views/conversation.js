@@ -8,6 +8,7 @@ import { conversationOf, count } from "../format.js";
 import { attempt } from "../notice.js";
 import { address } from "../route.js";
 import { sequence } from "../sequence.js";
+import { Split } from "../split.js";
 
 const PAGE = 200;
 // What came live is let go beyond this, while its end is looked at; it can be loaded again.
@@ -29,14 +30,14 @@ class Conversation {
     this.earlier = h("button", { type: "button", hidden: true, onclick: () => attempt(() => this.#readEarlier()) }, "Earlier");
     this.counted = h("span.muted");
     this.drawing = h("div.sequence", { role: "listbox", tabindex: 0, "aria-label": "The messages, drawn as a sequence" });
-    this.split = h("div.split", {}, this.drawing);
+    this.split = new Split(this.drawing);
     const bar = h("div.bar", {}, this.title, this.counted, this.earlier,
       h("a", { href: address("timeline", "", { conversation: id }) }, "As a list"));
     const following = follow(live, () => this.#read(), (messages) => this.#take(messages));
     const resized = new ResizeObserver(() => this.#draw());
     resized.observe(this.drawing);
     this.view = {
-      element: h("div.view", {}, bar, this.split),
+      element: h("div.view", {}, bar, this.split.element),
       keys: (key) => this.#key(key),
       close: () => {
         this.#isOver = true;
@@ -115,8 +116,7 @@ class Conversation {
       step.setAttribute("aria-selected", isThis);
       if (isThis) this.#reveal(step);
     }
-    this.split.replaceChildren(this.drawing, detail(message, () => this.#shut()));
-    this.split.classList.add("open");
+    this.split.open(detail(message, () => this.#shut()));
   }
 
   /** Brings a step into sight, also where there are more agents than there is room for. */
@@ -127,8 +127,7 @@ class Conversation {
   }
 
   #shut() {
-    this.split.replaceChildren(this.drawing);
-    this.split.classList.remove("open");
+    this.split.shut();
     this.drawing.focus();
   }
 

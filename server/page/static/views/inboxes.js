@@ -34,8 +34,8 @@ export function inbox({ live, subject }) {
     ["parked, ago", ({ parked_at }) => since(parked_at), "nowrap"],
     ["error", ({ error }) => error],
     ["", (record) => h("div.actions", {},
-      h("button", { type: "button", "data-stop": record.seq, onclick: () => attempt(() => requeue(record)) }, "Deliver again"),
-      h("button.quiet", { type: "button", onclick: () => attempt(() => drop(record)) }, "Drop"))],
+      h("button", { type: "button", "aria-label": `Deliver again: ${record.seq}`, "data-stop": record.seq, onclick: () => attempt(() => requeue(record)) }, "Deliver again"),
+      h("button.quiet", { type: "button", "aria-label": `Drop ${record.seq}`, onclick: () => attempt(() => drop(record)) }, "Drop"))],
   ], "Nothing is parked.");
   const mail = new Table("Messages that wait", [
     ["seq", ({ seq }) => seq, "number"],

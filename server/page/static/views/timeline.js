@@ -9,6 +9,7 @@ import { conversationOf, count } from "../format.js";
 import { makeRow, showRow } from "../message-row.js";
 import { tellProblem } from "../notice.js";
 import { address } from "../route.js";
+import { Split } from "../split.js";
 import { VirtualList } from "../virtual-list.js";
 
 const PAGE = 200;
@@ -38,10 +39,10 @@ class Timeline {
     this.more = h("button.more.primary", { type: "button", hidden: true, onclick: () => this.#toTop() });
     this.empty = h("p.empty", { hidden: true });
     this.lists = h("div.lists", {}, this.list.element, this.more, this.empty);
-    this.split = h("div.split", {}, this.lists);
+    this.split = new Split(this.lists);
     this.list.element.addEventListener("scroll", () => this.#countUnseen(0));
     this.following = follow(live, () => this.#begin(), (messages) => this.#take(messages));
-    this.view = { element: h("div.view", {}, this.#bar(), this.split), keys: (key) => this.#key(key), close: this.following.stop };
+    this.view = { element: h("div.view", {}, this.#bar(), this.split.element), keys: (key) => this.#key(key), close: this.following.stop };
   }
 
   #bar() {
@@ -121,14 +122,11 @@ class Timeline {
   }
 
   #open(message) {
-    const panel = detail(message, () => this.#shut());
-    this.split.replaceChildren(this.lists, panel);
-    this.split.classList.add("open");
+    this.split.open(detail(message, () => this.#shut()));
   }
 
   #shut() {
-    this.split.replaceChildren(this.lists);
-    this.split.classList.remove("open");
+    this.split.shut();
     this.list.element.focus();
   }
 
