@@ -326,6 +326,25 @@ def test_files_of_the_page_are_held_to_a_strict_policy(url: str) -> None:
     assert httpx.get(url, headers=known).status_code == 304
 
 
+def test_times_have_a_line_in_each_language_and_time_zone(
+    visit: Visit, url: str, conversation: str
+) -> None:
+    """Also those of another day, which have a date; on the narrow diagram the minute is enough."""
+    wide = visit(url, locale="de-DE", timezone_id="Pacific/Kiritimati")
+    wide.clock.set_fixed_time("2100-01-01")
+    wide.goto(f"{url}/#/timeline?type=plan.*")
+    times = wide.locator(".row .time")
+    expect(times.first).to_have_text(re.compile(r"^\d+\. \w+\.? \d\d:\d\d$"))
+    assert wide.evaluate(
+        "[...document.querySelectorAll('.row:not([hidden]) .time')].every((each) =>"
+        " each.scrollWidth <= each.clientWidth && each.clientHeight < 24)"
+    )
+    narrow = visit(url, viewport={"width": 390, "height": 800})
+    narrow.clock.set_fixed_time("2100-01-01")
+    narrow.goto(f"{url}/#/conversation/{conversation}")
+    expect(narrow.locator(".stamp").first).to_have_text(re.compile(r"^\d\d:\d\d$"))
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_view_is_wider_than_a_telephone(visit: Visit, url: str, scheme: str) -> None:
     page = visit(url, viewport={"width": 360, "height": 700}, color_scheme=scheme)

@@ -1,9 +1,9 @@
 // A conversation as a sequence diagram: a line for each agent, an arrow for each message.
 
 import { h, hue, s } from "./dom.js";
-import { clock } from "./format.js";
+import { clock, minute } from "./format.js";
 
-const LEFT = 92;
+const LEFT = 108;
 // Where there is little room, times have no seconds.
 const NARROW = 500;
 const NARROW_LEFT = 50;
@@ -64,7 +64,7 @@ function step(message, at, { x, column, whole, isNarrow, isSelected, onSelect })
     onclick: () => onSelect(message),
   },
   s("rect.hit", { x: 0, y: at * STEP + 4, width: whole, height: STEP }),
-  s("text.stamp", { x: isNarrow ? 8 : 14, y: y + 4 }, clock(message.ts).slice(0, isNarrow ? 5 : 12)),
+  s("text.stamp", { x: isNarrow ? 8 : 14, y: y + 4 }, isNarrow ? minute(message.ts) : clock(message.ts)),
   from === to ? loop(from, y) : arrow(from, to, y, message.in_reply_to),
   label(message.type, from, to, y, column));
 }

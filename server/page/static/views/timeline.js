@@ -55,6 +55,7 @@ class Timeline {
     field("q", "Search payloads", "search"), field("type", "Type, like task.*"),
     field("agent", "Agent"), field("conversation", "Conversation"),
     h("button", {}, "Show"),
+    this.filters.q ? h("span.muted", {}, "best first; new ones don't appear") : null,
     Object.keys(this.filters).length ? h("a", { href: address("timeline") }, "Clear") : null);
     return form;
   }
@@ -63,9 +64,11 @@ class Timeline {
     this.#isLoading = true;
     this.#isComplete = false;
     this.#isBehind = false;
+    this.#tell(this.filters.q ? "Searching …" : "");
     try {
       this.list.replace(this.filters.q ? await this.#search() : await this.#page({}));
     } finally {
+      this.#tell("");
       this.#isLoading = false;
     }
   }
@@ -105,8 +108,13 @@ class Timeline {
     const items = this.#isBehind ? [] : fresh.map((message) => ({ message, fresh: true }));
     if (items.length && this.list.addNewer(items, { keep: KEEP })) this.#isComplete = false;
     this.#countUnseen(isAway ? fresh.length : 0);
-    this.empty.hidden = this.list.length > 0;
-    this.empty.textContent = Object.keys(this.filters).length ? "Nothing fits." : "No message yet. They appear here as they are published.";
+    const none = Object.keys(this.filters).length ? "Nothing fits." : "No message yet. They appear here as they are published.";
+    this.#tell(this.list.length ? "" : none);
+  }
+
+  #tell(text) {
+    this.empty.hidden = !text;
+    this.empty.textContent = text;
   }
 
   #countUnseen(more) {
