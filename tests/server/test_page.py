@@ -484,6 +484,18 @@ def test_token_that_one_tab_has_is_told_to_the_others(
             expect(page.get_by_role("dialog")).to_contain_text("nobody has this token")
 
 
+def test_what_may_not_be_read_is_not_said_to_be_empty(
+    visit: Visit, bus: Bus, bus_dir: Path
+) -> None:
+    bus.leases.acquire("release", "lead", ttl_s=600)
+    token = Tokens(bus.database).create("me", [Scope.MESSAGES_RO])
+    with serving(bus_dir) as url:
+        page = visit(f"{url}/#token={token}")
+        page.goto(f"{url}/#/holds")
+        expect(page.locator(".notice")).to_contain_text("work:ro")
+        expect(page.get_by_text("Nobody holds a lease.")).to_be_hidden()
+
+
 def test_each_view_has_a_title(visit: Visit, url: str) -> None:
     page = visit(url)
     titles = {"timeline": "Timeline", "conversation": "Conversations", "queue/review": "review"}

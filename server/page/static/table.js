@@ -15,8 +15,8 @@ export class Table {
   constructor(label, columns, empty) {
     this.columns = columns;
     this.body = h("tbody");
-    this.empty = h("p.empty", {}, empty);
-    const heads = columns.map(([title, , kind]) => h(kind ? `th.${kind}` : "th", { scope: "col" }, title));
+    this.empty = h("p.empty", { hidden: true }, empty);  // until it is known
+    const heads = columns.map(([title, , kind]) => h(`${title ? "th" : "td"}${kind ? `.${kind}` : ""}`, { scope: title ? "col" : null }, title));
     this.table = h("table", { "aria-label": label }, h("thead", {}, h("tr", {}, heads)), this.body);
     this.element = h("div.scroll", { tabindex: -1 }, this.table, this.empty);
     this.table.hidden = true;

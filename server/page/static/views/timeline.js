@@ -42,7 +42,8 @@ class Timeline {
     this.split = new Split(this.lists);
     this.list.element.addEventListener("scroll", () => this.#countUnseen(0));
     this.following = follow(live, () => this.#begin(), (messages) => this.#take(messages));
-    this.view = { element: h("div.view", {}, this.#bar(), this.split.element), keys: (key) => this.#key(key), close: this.following.stop };
+    const element = h("div.view", {}, h("h1.unseen", {}, "Timeline"), this.#bar(), this.split.element);
+    this.view = { element, keys: (key) => this.#key(key), close: this.following.stop };
   }
 
   #bar() {
