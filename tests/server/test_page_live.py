@@ -1,5 +1,6 @@
 """How the page keeps up: nothing is missed, whatever happens to it and to its connection."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,3 +198,22 @@ def test_list_stays_bounded_while_what_comes_is_not_looked_at(
     expect(new).to_be_hidden()
     receipt = one_bus.publish("unseen", from_agent="lead")
     expect(newest.locator(".seq")).to_have_text(str(receipt.seq))
+
+
+def test_busy_bus_is_asked_for_its_inboxes_a_few_times_a_second(
+    visit: Visit, bus: Bus, bus_dir: Path
+) -> None:
+    asked: list[str] = []
+    bus.publish("hello", from_agent="coder")
+    bus.publish("first", from_agent="lead", to_agent="coder")
+    with serving(bus_dir) as url:
+        page = visit(f"{url}/#/inboxes")
+        wait_for_live(page)
+        unread = page.get_by_role("row").filter(has_text="coder").get_by_role("cell").nth(1)
+        expect(unread).to_have_text("2")
+        page.on("request", lambda request: asked.append(request.url))
+        began = time.monotonic()
+        for _ in range(300):
+            bus.publish("next", from_agent="lead", to_agent="coder")
+        expect(unread).to_have_text("302")
+        assert 0 < len(asked) <= (time.monotonic() - began) / 0.25 + 2
