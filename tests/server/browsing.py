@@ -1,13 +1,24 @@
 """A real browser, for the tests of the page and for its pictures."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Dialog,
+    Locator,
+    Page,
+    expect,
+    sync_playwright,
+)
 
 #: Debian's browser; None where there is none.
 CHROMIUM = shutil.which("chromium")
+
+#: Opens an address in a browser context of its own, which takes options.
+Visit = Callable[..., Page]
 
 
 @contextmanager
@@ -37,3 +48,13 @@ def troubles_of(page: Page) -> list[str]:
     page.on("console", hear)
     page.on("dialog", dismiss)
     return troubles
+
+
+def rows(page: Page) -> Locator:
+    """The rows of a list that can be seen, or are next to those."""
+    return page.locator(".list .row:not([hidden])")
+
+
+def wait_for_live(page: Page) -> None:
+    """Wait until what is published appears at once."""
+    expect(page.locator(".link")).to_have_text("live")

@@ -14,6 +14,12 @@ import pytest
 
 from ackbus import Bus
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from .browsing import Visit
+
 BUS = Path(sysconfig.get_path("scripts"), "bus")
 
 Serve = Callable[..., httpx.Client]
@@ -82,3 +88,30 @@ def one_client(one_bus: Bus) -> Iterator[httpx.Client]:
     directory = Path(one_bus.layout.directory)
     with serving(directory) as url, httpx.Client(base_url=url, timeout=20) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """One browser for the tests of a module; each has pages of its own."""
+    from .browsing import chromium
+
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def visit(browser: "Browser") -> "Iterator[Visit]":
+    """Opens pages; the test fails when anything went wrong on one."""
+    from .browsing import troubles_of
+
+    with ExitStack() as stack:
+        heard = []
+
+        def open_page(address: str, **options: Any) -> "Page":
+            page = stack.enter_context(browser.new_context(**options)).new_page()
+            heard.append(troubles_of(page))
+            page.goto(address)
+            return page
+
+        yield open_page
+        assert [trouble for troubles in heard for trouble in troubles] == []

@@ -6,14 +6,13 @@ import socket
 import sqlite3
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from ackbus import Bus, Draft
 from ackbus.schema import TypePattern, UnknownRecipientWarning
@@ -22,7 +21,7 @@ from ackbus.subscribers import Inbox, Jobs, Queue
 
 from ..conftest import wait_until
 from . import scene
-from .browsing import CHROMIUM, chromium, troubles_of
+from .browsing import CHROMIUM, Visit, rows, wait_for_live
 from .conftest import serving
 
 pytestmark = pytest.mark.skipif(
@@ -39,15 +38,6 @@ VIEWS = (
 
 #: More elements than this has no view of the timeline, however long the log is.
 MAX_ELEMENTS = 1200
-
-Visit = Callable[..., Page]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One browser for all tests; each has pages of its own."""
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -70,31 +60,6 @@ def url(shared: Bus, conversation: str) -> Iterator[str]:
     """Where the shared bus is served."""
     with serving(Path(shared.layout.directory)) as url:
         yield url
-
-
-@pytest.fixture
-def visit(browser: Browser) -> Iterator[Visit]:
-    """Opens pages; the test fails when anything went wrong on one."""
-    with ExitStack() as stack:
-        heard = []
-
-        def open_page(address: str, **options: Any) -> Page:
-            page = stack.enter_context(browser.new_context(**options)).new_page()
-            heard.append(troubles_of(page))
-            page.goto(address)
-            return page
-
-        yield open_page
-        assert [trouble for troubles in heard for trouble in troubles] == []
-
-
-def rows(page: Page) -> Locator:
-    """The rows of a list that can be seen, or are next to those."""
-    return page.locator(".list .row:not([hidden])")
-
-
-def wait_for_live(page: Page) -> None:
-    expect(page.locator(".link")).to_have_text("live")
 
 
 def test_timeline_shows_messages_as_another_process_publishes_them(
@@ -194,6 +159,29 @@ def test_dead_letter_is_requeued(visit: Visit, url: str, shared: Bus) -> None:
     assert Jobs(shared.database).get(queue.info, seq).state == "queued"
 
 
+def test_focus_stays_while_the_records_around_it_change(
+    visit: Visit, url: str, shared: Bus
+) -> None:
+    page = visit(f"{url}/#/queue/build")
+    queue = Queue.open(shared, "build")
+    jobs = page.get_by_role("table", name="Jobs").get_by_role("row")
+    waiting = page.get_by_role("link", name="waiting")
+    for focused in (jobs.last.get_by_role("button"), waiting):
+        focused.focus()
+        before = jobs.count()
+        shared.publish("build.request", from_agent="lead")
+        expect(jobs).to_have_count(before + 1)
+        expect(focused).to_be_focused()
+    claim = queue.claim("builder-2", limit=1)[0]
+    page.get_by_role("button", name=f"Job {claim.message.seq}").click()
+    expect(page.locator(".attempt")).to_contain_text("builder-2")
+    expect(page.locator(".attempt")).to_contain_text("active")
+    queue.complete(claim)
+    expect(page.locator(".attempt")).to_contain_text("completed")
+    page.get_by_role("button", name="Close").click()
+    expect(page.get_by_role("button", name=f"Job {claim.message.seq}")).to_be_focused()
+
+
 def test_parked_message_is_delivered_again(visit: Visit, url: str, shared: Bus) -> None:
     page = visit(f"{url}/#/inbox/lead")
     page.get_by_role("button", name="Deliver again").click()
@@ -230,6 +218,43 @@ def test_person_writes_a_message(visit: Visit, url: str, shared: Bus) -> None:
     assert asked is not None
     assert (message.from_agent, message.to_agent) == ("ada", "reviewer")
     assert (message.payload, message.in_reply_to) == ({"go": True}, asked.id)
+
+
+def test_message_whose_answer_was_lost_is_sent_again_or_changed(
+    visit: Visit, url: str, shared: Bus
+) -> None:
+    def lose_answer(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    page = visit(f"{url}/#/compose")
+    publish = page.get_by_role("button", name="Publish")
+    last = shared.log.newest_seq()
+    for is_changed, seq in ((False, last + 1), (True, last + 3)):
+        page.route("**/v1/messages", lose_answer, times=1)
+        page.get_by_label("Payload").fill("as it was")
+        publish.click()
+        expect(page.locator(".notice")).to_be_visible()
+        if is_changed:
+            page.get_by_label("Payload").fill("changed")
+        publish.click()
+        expect(page.locator(".said")).to_contain_text(f"Published as {seq}")
+        page.reload()
+
+
+def test_integers_stay_as_they_are_written(visit: Visit, url: str, shared: Bus) -> None:
+    """Pitfall 21: JavaScript rounds integers above 2^53."""
+    number = 12345678901234567890
+    page = visit(f"{url}/#/compose")
+    page.get_by_label("Payload").fill(f'{{"id": {number}, "n": 1.0}}')
+    page.get_by_role("button", name="Publish").click()
+    expect(page.locator(".said")).to_contain_text("Published as")
+    (message,) = shared.log.newest(1)
+    assert message.payload == {"id": number, "n": 1.0}
+    page.goto(f"{url}/#/timeline")
+    expect(rows(page).first).to_contain_text(f"id: {number}")
+    rows(page).first.click()
+    expect(page.locator(".detail .payload")).to_contain_text(f'"id": {number}')
 
 
 def test_blob_is_shown_and_what_is_long_is_folded(visit: Visit, url: str, shared: Bus) -> None:
@@ -299,6 +324,25 @@ def test_files_of_the_page_are_held_to_a_strict_policy(url: str) -> None:
     assert httpx.get(f"{url}/page/..%2f..%2fapp.py").status_code == 404
     known = {"If-None-Match": answer.headers["ETag"]}
     assert httpx.get(url, headers=known).status_code == 304
+
+
+def test_times_have_a_line_in_each_language_and_time_zone(
+    visit: Visit, url: str, conversation: str
+) -> None:
+    """Also those of another day, which have a date; on the narrow diagram the minute is enough."""
+    wide = visit(url, locale="de-DE", timezone_id="Pacific/Kiritimati")
+    wide.clock.set_fixed_time("2100-01-01")
+    wide.goto(f"{url}/#/timeline?type=plan.*")
+    times = wide.locator(".row .time")
+    expect(times.first).to_have_text(re.compile(r"^\d+\. \w+\.? \d\d:\d\d$"))
+    assert wide.evaluate(
+        "[...document.querySelectorAll('.row:not([hidden]) .time')].every((each) =>"
+        " each.scrollWidth <= each.clientWidth && each.clientHeight < 24)"
+    )
+    narrow = visit(url, viewport={"width": 390, "height": 800})
+    narrow.clock.set_fixed_time("2100-01-01")
+    narrow.goto(f"{url}/#/conversation/{conversation}")
+    expect(narrow.locator(".stamp").first).to_have_text(re.compile(r"^\d\d:\d\d$"))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -413,3 +457,48 @@ def test_token_in_the_address_is_taken_out_of_it(visit: Visit, bus: Bus, bus_dir
         expect(rows(page)).to_have_count(1)
         assert page.url == f"{url}/"
         assert page.evaluate("history.length") <= 2
+
+
+def test_token_that_one_tab_has_is_told_to_the_others(
+    browser: Browser, bus: Bus, bus_dir: Path
+) -> None:
+    bus.publish("secret", from_agent="lead")
+    tokens = Tokens(bus.database)
+    token = tokens.create("me", [Scope.MESSAGES_RO])
+    with serving(bus_dir) as url, browser.new_context() as context:
+        first, second = context.new_page(), context.new_page()
+        for page in (first, second):
+            page.goto(url)
+            expect(page.get_by_role("dialog")).to_be_visible()
+        # Where the page is open, a pasted address is no new page: only what is behind its # is new.
+        first.evaluate("token => { location.hash = `token=${token}` }", token)
+        third = context.new_page()
+        third.goto(url)
+        for page in (first, second, third):
+            expect(rows(page)).to_have_count(1)
+            expect(page.get_by_role("dialog")).to_have_count(0)
+        assert token not in first.url
+        tokens.remove("me")
+        for page in (first, second):
+            page.reload()
+            expect(page.get_by_role("dialog")).to_contain_text("nobody has this token")
+
+
+def test_what_may_not_be_read_is_not_said_to_be_empty(
+    visit: Visit, bus: Bus, bus_dir: Path
+) -> None:
+    bus.leases.acquire("release", "lead", ttl_s=600)
+    token = Tokens(bus.database).create("me", [Scope.MESSAGES_RO])
+    with serving(bus_dir) as url:
+        page = visit(f"{url}/#token={token}")
+        page.goto(f"{url}/#/holds")
+        expect(page.locator(".notice")).to_contain_text("work:ro")
+        expect(page.get_by_text("Nobody holds a lease.")).to_be_hidden()
+
+
+def test_each_view_has_a_title(visit: Visit, url: str) -> None:
+    page = visit(url)
+    titles = {"timeline": "Timeline", "conversation": "Conversations", "queue/review": "review"}
+    for view, title in titles.items():
+        page.goto(f"{url}/#/{view}")
+        expect(page).to_have_title(re.compile(f"^{title} "))

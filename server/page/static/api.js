@@ -1,6 +1,7 @@
 // Asking the server. An error is a Problem with the words of the server.
 
-import { keepToken, token } from "./token.js";
+import { parse } from "./json.js";
+import { forgetToken, token } from "./token.js";
 import { askForToken } from "./token-dialog.js";
 
 export class Problem extends Error {
@@ -16,16 +17,21 @@ export async function request(path, options = {}) {
     const shown = token();
     const headers = { ...options.headers };
     if (shown) headers.Authorization = `Bearer ${shown}`;
-    const response = await fetch(path, { ...options, headers, cache: "no-store" });
+    const response = await fetch(path, { ...options, headers, cache: "no-store" }).catch(unreachable);
     if (response.ok) return response;
     const detail = await detailOf(response);
     if (response.status !== 401) throw new Problem(response.status, detail);
     // Another request may have asked for it meanwhile.
     if (token() === shown) {
-      keepToken(null);
-      await askForToken(shown ? detail : null);
+      forgetToken();
+      await askForToken(shown, detail);
     }
   }
+}
+
+/** Each browser has words of its own for this. */
+function unreachable(error) {
+  throw error.name === "AbortError" ? error : new Problem(0, "the server can't be reached");
 }
 
 async function detailOf(response) {
@@ -38,7 +44,8 @@ async function detailOf(response) {
 
 /** The JSON at a path; parameters that are empty are left out. */
 export async function get(path, parameters = {}, options = {}) {
-  return (await request(path + query(parameters), options)).json();
+  const response = await request(path + query(parameters), options);
+  return parse(await response.text());
 }
 
 /** Sends JSON, and returns the JSON of the answer, if it has any. */

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 
 /** Asks; resolves to whether the person wants it. */
 export function confirmed(question, verb) {
-  const dialog = h("dialog", {}, h("form", { method: "dialog" },
+  const dialog = h("dialog", { "aria-label": question }, h("form", { method: "dialog" },
     h("p", {}, question),
     h("div.actions", {},
       h("button.primary", { value: "yes" }, verb),

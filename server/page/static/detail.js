@@ -2,7 +2,7 @@
 
 import * as bus from "./bus.js";
 import { agent, h } from "./dom.js";
-import { conversationOf, count, moment } from "./format.js";
+import { conversationOf, moment } from "./format.js";
 import { jsonView } from "./json-view.js";
 import { attempt } from "./notice.js";
 import { address } from "./route.js";
@@ -14,8 +14,8 @@ import { address } from "./route.js";
  */
 export function detail(message, onClose) {
   const conversation = conversationOf(message);
-  const body = h("div");
-  const panel = h("section.detail", { "aria-label": `Message ${message.seq}` },
+  const body = h("div.value");
+  const panel = h("section.detail", { tabindex: -1, "aria-label": `Message ${message.seq}` },
     h("header", {},
       h("h2", {}, message.type),
       h("button.quiet", { type: "button", onclick: onClose, "aria-label": "Close" }, "✕")),
@@ -31,7 +31,7 @@ export function detail(message, onClose) {
 
 function facts(message, conversation) {
   const rows = [
-    ["seq", count(message.seq)],
+    ["seq", message.seq],
     ["time", moment(message.ts)],
     ["from", agent(message.from)],
     ["to", message.to == null ? "everyone" : agent(message.to)],
@@ -70,4 +70,3 @@ function blobLine(ref) {
   return h("p.actions", {}, h("code.cut", { title: ref }, ref),
     h("button", { type: "button", onclick: () => attempt(save) }, "Save the blob"));
 }
-

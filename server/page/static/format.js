@@ -1,10 +1,15 @@
 // How values read: times, ages, counts, and payloads in one line.
 
+import { isExact } from "./json.js";
+
 const CLOCK = new Intl.DateTimeFormat(undefined, {
   hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 2, hourCycle: "h23",
 });
 const DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
-const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
+const FULL = new Intl.DateTimeFormat(undefined, {
+  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
+  fractionalSecondDigits: 3, hourCycle: "h23", timeZoneName: "short",
+});
 const COUNT = new Intl.NumberFormat();
 
 const MAX_LINE = 300;
@@ -13,10 +18,16 @@ const MAX_LINE = 300;
 export function clock(ts) {
   const at = new Date(ts);
   if (Number.isNaN(at.getTime())) return String(ts);
-  return at.toDateString() === new Date().toDateString() ? CLOCK.format(at) : `${DAY.format(at)} ${CLOCK.format(at).slice(0, 5)}`;
+  return at.toDateString() === new Date().toDateString() ? CLOCK.format(at) : `${DAY.format(at)} ${minute(ts)}`;
 }
 
-/** A stamp in full. */
+/** The hour and the minute of a stamp. */
+export function minute(ts) {
+  const at = new Date(ts);
+  return Number.isNaN(at.getTime()) ? "" : CLOCK.format(at).slice(0, 5);
+}
+
+/** A stamp in full, with the time zone of who looks. */
 export function moment(ts) {
   const at = new Date(ts);
   return Number.isNaN(at.getTime()) ? String(ts) : FULL.format(at);
@@ -43,7 +54,7 @@ export function oneLine(message) {
   if (message.payload_ref) return message.payload_ref;
   const { payload } = message;
   if (payload === undefined) return "";
-  const isObject = typeof payload === "object" && payload !== null && !Array.isArray(payload);
+  const isObject = typeof payload === "object" && payload !== null && !Array.isArray(payload) && !isExact(payload);
   const text = isObject
     ? Object.entries(payload).map(([key, value]) => `${key}: ${inLine(value)}`).join("  ·  ")
     : inLine(payload);

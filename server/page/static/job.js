@@ -11,7 +11,7 @@ const KINDS = { completed: ".good", failed: ".bad", timed_out: ".warn", lost: ".
 /** A panel that shows a job. */
 export function jobPanel(job, onClose) {
   const { message } = job;
-  return h("section.detail", { "aria-label": `Job ${job.seq}` },
+  return h("section.detail", { tabindex: -1, "aria-label": `Job ${job.seq}` },
     h("header", {}, h("h2", {}, `Job ${job.seq}`),
       h("button.quiet", { type: "button", onclick: onClose, "aria-label": "Close" }, "✕")),
     h("dl.facts", {},

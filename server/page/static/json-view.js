@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { visible } from "./format.js";
+import { isExact } from "./json.js";
 
 const OPEN_LEVELS = 3;
 // A part with more entries is folded at first, and shown so many at a time.
@@ -16,6 +17,7 @@ export function jsonView(value) {
 function node(value, level) {
   if (typeof value === "string") return h("span.string", {}, visible(JSON.stringify(value)));
   if (typeof value === "number") return h("span.figure", {}, value);
+  if (isExact(value)) return h("span.figure", {}, value.rawJSON);
   if (value === null || typeof value === "boolean") return h("span.figure", {}, String(value));
   const isArray = Array.isArray(value);
   const brackets = isArray ? "[]" : "{}";

@@ -22,6 +22,8 @@ const KEYS = [
 export function listenToKeys(act) {
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    // What is long and has the focus is scrolled with the arrows.
+    if (/^(Arrow|Home)/.test(event.key) && event.target.closest(".detail")) return;
     const isWriting = event.target.closest("input, textarea, select");
     if (isWriting && event.key !== "Escape") return;
     if (isWriting) event.target.blur();

@@ -45,11 +45,11 @@ function show() {
   hush();
   shown = make({ live, subject, parameters });
   main.replaceChildren(shown.element);
-  document.title = `${subject || title} – ackbus`;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.view === (title.of ?? name)) mark(link);
     else link.removeAttribute("aria-current");
   }
+  document.title = `${subject || document.querySelector("nav [aria-current]").textContent} – ackbus`;
 }
 
 function mark(link) {
@@ -85,7 +85,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });
-addEventListener("hashchange", show);
+addEventListener("hashchange", () => takeTokenFromAddress() ? location.reload() : show());
 live.addEventListener("state", showState);
 listenToKeys(act);
 show();

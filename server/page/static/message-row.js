@@ -5,12 +5,14 @@ import { clock, oneLine } from "./format.js";
 
 /** An empty row. */
 export function makeRow() {
-  return h("div.row");
+  return h("div.row", { onanimationend: ({ currentTarget }) => currentTarget.classList.remove("fresh") });
 }
 
-/** Shows a message in a row; `found` has where a search found it. */
-export function showRow(row, { message, found, fresh }) {
-  row.classList.toggle("fresh", Boolean(fresh));
+/** Shows a message in a row; `found` has where a search found it. One is fresh a single time. */
+export function showRow(row, item) {
+  const { message, found } = item;
+  row.classList.toggle("fresh", Boolean(item.fresh));
+  item.fresh = false;
   const to = message.to == null ? h("span.muted", {}, "all") : agent(message.to);
   row.replaceChildren(
     h("span.seq", {}, message.seq),

@@ -1,8 +1,11 @@
 // Doing something again and again while the page can be seen: for what no stream tells of.
 
+import { Problem } from "./api.js";
 import { tellProblem } from "./notice.js";
 
 const EVERY_MS = 2000;
+// A busy bus would have it done a hundred times a second.
+const SOON_MS = 250;
 
 /**
  * Does something at once and then every two seconds, one at a time.
@@ -13,14 +16,24 @@ export function repeat(act) {
   let timer = 0;
   let isOver = false;
   let isRunning = false;
+  let isWanted = false;
   let told = null;
   const run = async () => {
-    clearTimeout(timer);
-    if (isOver || isRunning) return;
+    if (isOver) return;
     isRunning = true;
+    isWanted = false;
     if (!document.hidden) await once();
     isRunning = false;
-    if (!isOver) timer = setTimeout(run, EVERY_MS);
+    plan();
+  };
+  const plan = () => {
+    clearTimeout(timer);
+    if (!isOver && !isRunning) timer = setTimeout(run, isWanted ? SOON_MS : EVERY_MS);
+  };
+  const soon = () => {
+    if (isWanted) return;
+    isWanted = true;
+    plan();
   };
   const once = async () => {
     try {
@@ -28,10 +41,11 @@ export function repeat(act) {
       told = null;
     } catch (error) {
       // That there is no connection is said in the bar; the same trouble is told one time.
-      if (!isOver && error.status && error.message !== told) tellProblem(error);
+      if (!(error instanceof Problem)) console.error(error);
+      else if (!isOver && error.status && error.message !== told) tellProblem(error);
       told = error.message;
     }
   };
   run();
-  return { soon: run, stop: () => ((isOver = true), clearTimeout(timer)) };
+  return { soon, stop: () => ((isOver = true), clearTimeout(timer)) };
 }

@@ -1,9 +1,9 @@
 // A conversation as a sequence diagram: a line for each agent, an arrow for each message.
 
 import { h, hue, s } from "./dom.js";
-import { clock } from "./format.js";
+import { clock, minute } from "./format.js";
 
-const LEFT = 92;
+const LEFT = 108;
 // Where there is little room, times have no seconds.
 const NARROW = 500;
 const NARROW_LEFT = 50;
@@ -35,8 +35,7 @@ export function sequence(messages, { width, selected, onSelect }) {
   const lives = names.map((name) => s("line.life", { x1: x.get(name), x2: x.get(name), y1: 0, y2: height }));
   const steps = messages.map((message, at) =>
     step(message, at, { x, column, whole, isNarrow, isSelected: message.seq === selected, onSelect }));
-  const label = `Sequence diagram: ${messages.length} messages between ${names.join(", ")}`;
-  const body = s("svg", { ...size(height), role: "listbox", "aria-label": label }, lives, steps);
+  const body = s("svg", { ...size(height), role: "presentation" }, lives, steps);
   return [h("div.heads", {}, heads), body];
 }
 
@@ -61,11 +60,11 @@ function step(message, at, { x, column, whole, isNarrow, isSelected, onSelect })
   const classes = /(^|\.)(failed|error|dead)$/.test(message.type) ? ".failed" : "";
   const words = `${message.seq}: ${message.from} to ${message.to ?? EVERYONE}, ${message.type}`;
   return s(`g.step${classes}`, {
-    role: "option", "data-seq": message.seq, "aria-selected": isSelected, "aria-label": words,
+    role: "option", id: `step-${message.seq}`, "data-seq": message.seq, "aria-selected": isSelected, "aria-label": words,
     onclick: () => onSelect(message),
   },
   s("rect.hit", { x: 0, y: at * STEP + 4, width: whole, height: STEP }),
-  s("text.stamp", { x: isNarrow ? 8 : 14, y: y + 4 }, clock(message.ts).slice(0, isNarrow ? 5 : 12)),
+  s("text.stamp", { x: isNarrow ? 8 : 14, y: y + 4 }, isNarrow ? minute(message.ts) : clock(message.ts)),
   from === to ? loop(from, y) : arrow(from, to, y, message.in_reply_to),
   label(message.type, from, to, y, column));
 }

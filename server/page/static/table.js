@@ -1,10 +1,11 @@
 // Tables that are shown again and again: what has not changed is left as it is.
 
 import { h } from "./dom.js";
+import { Focus } from "./focus.js";
 
 /** A table that `show` fills. */
 export class Table {
-  #shown = null;
+  #rows = [];   // what each record says, and its row
 
   /**
    * @param {string} label - what it lists
@@ -14,22 +15,32 @@ export class Table {
   constructor(label, columns, empty) {
     this.columns = columns;
     this.body = h("tbody");
-    this.empty = h("p.empty", {}, empty);
-    const heads = columns.map(([title, , kind]) => h(kind ? `th.${kind}` : "th", { scope: "col" }, title));
+    this.empty = h("p.empty", { hidden: true }, empty);  // until it is known
+    const heads = columns.map(([title, , kind]) => h(`${title ? "th" : "td"}${kind ? `.${kind}` : ""}`, { scope: title ? "col" : null }, title));
     this.table = h("table", { "aria-label": label }, h("thead", {}, h("tr", {}, heads)), this.body);
     this.element = h("div.scroll", { tabindex: -1 }, this.table, this.empty);
     this.table.hidden = true;
   }
 
+  /** Shows records. A row that says the same stays the element it was: it may be clicked just now. */
   show(records) {
-    const now = JSON.stringify(records);
-    if (now === this.#shown) return;
-    this.#shown = now;
-    const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.stop : null;
-    this.body.replaceChildren(...records.map((record) => this.#row(record)));
+    const old = new Map(this.#rows);
+    this.#rows = records.map((record) => {
+      const said = JSON.stringify(record);
+      const row = old.get(said) ?? this.#row(record);
+      old.delete(said);
+      return [said, row];
+    });
+    const focus = new Focus(this.body);
+    for (const gone of old.values()) gone.remove();
+    let next = this.body.firstChild;
+    for (const [, row] of this.#rows) {
+      if (row === next) next = next.nextSibling;
+      else this.body.insertBefore(row, next);
+    }
+    focus.restore();
     this.table.hidden = !records.length;
     this.empty.hidden = records.length > 0;
-    if (focused) this.body.querySelector(`[data-stop="${CSS.escape(focused)}"]`)?.focus();
   }
 
   #row(record) {

@@ -127,34 +127,42 @@ export class VirtualList {
     if (left < 2 * clientHeight + 100) this.options.onEnd();
   }
 
-  /** Each row has the indexes that leave the same rest, so that scrolling changes few of them. */
+  /** A row stays with its item while that is in sight, so that little changes when others come. */
   #drawRows() {
     if (!this.#height) return;
-    const size = this.#rows.length;
     const first = Math.max(0, Math.floor(this.element.scrollTop / this.#height) - SPARE_ROWS);
-    let active = "";
-    for (const [rest, row] of this.#rows.entries()) {
-      const index = first + ((rest - first % size) + size) % size;
-      const item = index < this.#items.length ? this.#item(index) : null;
-      this.#place(row, index, item);
-      if (item !== null && item === this.#selected) active = row.element.id;
-    }
+    const end = Math.min(first + this.#rows.length, this.#items.length);
+    const wanted = new Set();
+    for (let index = first; index < end; index += 1) wanted.add(this.#item(index));
+    const rows = new Map(this.#rows.map((row) => [row.item, row]));
+    const free = this.#rows.filter(({ item }) => !wanted.has(item));
+    this.tall.append(...free.map(({ element }) => element));
+    for (const item of wanted) if (!rows.has(item)) rows.set(item, this.#fill(free.pop(), item));
+    for (const row of free) this.#fill(row, null);
+    let next = this.tall.firstChild;
+    let index = first;
+    for (const item of wanted) next = this.#place(rows.get(item), index++, next);
+    const active = wanted.has(this.#selected) ? rows.get(this.#selected).element.id : "";
     this.element.setAttribute("aria-activedescendant", active);
   }
 
-  #place(row, index, item) {
+  #fill(row, item) {
     row.element.hidden = item === null;
-    if (item === null) {
-      row.item = null;
-      return;
-    }
-    if (row.item !== item) this.options.show(row.element, item);
+    row.item = item;
+    if (item !== null) this.options.show(row.element, item);
+    return row;
+  }
+
+  /** Puts a row to its place, also among the elements: who hears the page hears them in order. */
+  #place(row, index, next) {
     if (row.index !== index) row.element.style.top = `${index * this.#height}px`;
-    row.element.setAttribute("aria-selected", item === this.#selected);
+    row.element.setAttribute("aria-selected", row.item === this.#selected);
     row.element.setAttribute("aria-posinset", index + 1);
     row.element.setAttribute("aria-setsize", this.#items.length);
-    row.item = item;
     row.index = index;
+    if (row.element === next) return next.nextSibling;
+    this.tall.insertBefore(row.element, next);
+    return next;
   }
 
   #reveal(index) {

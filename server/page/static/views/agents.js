@@ -22,12 +22,12 @@ export function agents() {
 const COLUMNS = [
   ["agent", (record) => h("a", { href: address("timeline", "", { agent: record.agent }), "data-stop": record.agent }, agent(record.agent))],
   ["liveness", ({ liveness }) => liveness ? h(`span.tag${KINDS[liveness] ?? ""}`, {}, liveness) : h("span.muted", {}, "no heart")],
+  ["unread", (record) => h("a", { href: address("inbox", record.agent) }, count(record.unread)), "number"],
   ["status", ({ status }) => status ?? ""],
   ["task", ({ task }) => task ?? ""],
   ["progress", ({ progress }) => progress == null ? "" : meter(progress), "nowrap"],
   ["last beat, ago", ({ beat }) => beat ? since(beat) : "", "nowrap"],
   ["pid", ({ pid }) => pid ?? "", "number"],
-  ["unread", (record) => h("a", { href: address("inbox", record.agent) }, count(record.unread)), "number"],
 ];
 
 function meter(part) {

@@ -3,7 +3,8 @@
 import * as bus from "../bus.js";
 import { h } from "../dom.js";
 import { conversationOf } from "../format.js";
-import { attempt } from "../notice.js";
+import { parse } from "../json.js";
+import { attempt, hush } from "../notice.js";
 import { address } from "../route.js";
 
 const NAME = "ackbus.name";
@@ -14,7 +15,7 @@ export function compose({ parameters }) {
 }
 
 class Compose {
-  // The same until the message is stored: sending it again after a broken connection stores no other.
+  // The same until the message is stored or changed: sent again, after a broken connection, it is no other.
   #id = newId();
 
   constructor(parameters) {
@@ -34,7 +35,8 @@ class Compose {
   #form({ to }) {
     const payload = h("textarea", { name: "payload", spellcheck: "true", oninput: () => this.#tellKind() });
     const field = (name, label, more = {}) => h("label", {}, label, h("input", { name, autocomplete: "off", spellcheck: "false", ...more }));
-    return h("form.form", { onsubmit: (event) => (event.preventDefault(), attempt(() => this.#send())) },
+    const onsubmit = (event) => (event.preventDefault(), attempt(() => this.#send()));
+    return h("form.form", { onsubmit, oninput: () => (this.#id = newId()) },
       h("div.pair", {},
         field("from", "From: your name on the bus", { required: true, value: localStorage.getItem(NAME) ?? "human" }),
         field("to", "To: an agent, or empty for everyone", { list: "agents", value: to })),
@@ -66,8 +68,9 @@ class Compose {
   async #send() {
     const { payload, ...fields } = Object.fromEntries(new FormData(this.form));
     const draft = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ""));
-    if (payload !== "") draft.payload = isJson(payload) ? JSON.parse(payload) : payload;
+    if (payload !== "") draft.payload = isJson(payload) ? parse(payload) : payload;
     this.said.textContent = "";
+    hush();
     const receipt = await bus.publish({ ...draft, id: this.#id });
     localStorage.setItem(NAME, fields.from);
     const conversation = draft.correlation_id ?? receipt.id;

@@ -3,14 +3,18 @@
 import * as bus from "../bus.js";
 import { detail } from "../detail.js";
 import { h } from "../dom.js";
+import { follow } from "../follow.js";
 import { conversationOf, count } from "../format.js";
 import { attempt } from "../notice.js";
 import { address } from "../route.js";
 import { sequence } from "../sequence.js";
+import { Split } from "../split.js";
 
 const PAGE = 200;
 // What came live is let go beyond this, while its end is looked at; it can be loaded again.
 const KEEP = 600;
+// To draw some hundreds takes as long as a few frames.
+const DRAW_MS = 250;
 
 export function conversation({ live, subject }) {
   return new Conversation(live, subject).view;
@@ -20,41 +24,52 @@ class Conversation {
   #messages = [];
   #selected = null;
   #isDrawn = true;
+  #drawnAt = -DRAW_MS;
   #isOver = false;
 
   constructor(live, id) {
     this.id = id;
     this.title = h("h1.cut", { title: id }, "Conversation ", h("code", {}, id));
-    this.earlier = h("button", { type: "button", hidden: true, onclick: () => attempt(() => this.#load()) }, "Earlier");
+    this.earlier = h("button", { type: "button", hidden: true, onclick: () => attempt(() => this.#readEarlier()) }, "Earlier");
     this.counted = h("span.muted");
-    this.drawing = h("div.sequence", { tabindex: 0, "aria-label": "The conversation" });
-    this.split = h("div.split", {}, this.drawing);
+    this.drawing = h("div.sequence", { role: "listbox", tabindex: 0, "aria-label": "The messages, drawn as a sequence" });
+    this.split = new Split(this.drawing);
     const bar = h("div.bar", {}, this.title, this.counted, this.earlier,
       h("a", { href: address("timeline", "", { conversation: id }) }, "As a list"));
-    const onMessages = ({ detail }) => this.#take(detail);
-    live.addEventListener("messages", onMessages);
+    const following = follow(live, () => this.#read(), (messages) => this.#take(messages));
     const resized = new ResizeObserver(() => this.#draw());
     resized.observe(this.drawing);
     this.view = {
-      element: h("div.view", {}, bar, this.split),
+      element: h("div.view", {}, bar, this.split.element),
       keys: (key) => this.#key(key),
       close: () => {
         this.#isOver = true;
-        live.removeEventListener("messages", onMessages);
+        following.stop();
         resized.disconnect();
       },
     };
-    attempt(() => this.#load());
   }
 
-  async #load() {
-    const before = this.#messages[0]?.seq;
+  async #read() {
+    this.#messages = await this.#page({});
+    this.#draw(true);
+  }
+
+  /** Puts earlier ones above; what is being looked at stays where it is. */
+  async #readEarlier() {
+    const before = this.#messages[0].seq;
+    const found = await this.#page({ before });
+    if (this.#isOver || this.#messages[0].seq !== before) return;
+    this.#messages = found.concat(this.#messages);
+    const fromEnd = this.drawing.scrollHeight - this.drawing.scrollTop;
+    this.#drawNow();
+    this.drawing.scrollTop = this.drawing.scrollHeight - fromEnd;
+  }
+
+  async #page({ before }) {
     const found = await bus.newest({ conversation: this.id, before, limit: PAGE });
-    // What came live meanwhile is there already.
-    const first = this.#messages[0]?.seq ?? Infinity;
-    this.#messages = found.filter(({ seq }) => seq < first).concat(this.#messages);
     this.earlier.hidden = found.length < PAGE;
-    this.#draw(before === undefined);
+    return found;
   }
 
   #take(messages) {
@@ -75,10 +90,12 @@ class Conversation {
     this.toEnd ||= toEnd;
     if (!this.#isDrawn) return;
     this.#isDrawn = false;
-    requestAnimationFrame(() => {
+    const drawn = () => {
       this.#isDrawn = true;
+      this.#drawnAt = performance.now();
       if (!this.#isOver) this.#drawNow();
-    });
+    };
+    setTimeout(() => requestAnimationFrame(drawn), Math.max(0, this.#drawnAt + DRAW_MS - performance.now()));
   }
 
   #drawNow() {
@@ -102,15 +119,20 @@ class Conversation {
     for (const step of this.drawing.querySelectorAll(".step")) {
       const isThis = step.dataset.seq === String(message.seq);
       step.setAttribute("aria-selected", isThis);
-      if (isThis) step.scrollIntoView({ block: "nearest", inline: "nearest" });
+      if (isThis) this.#reveal(step);
     }
-    this.split.replaceChildren(this.drawing, detail(message, () => this.#shut()));
-    this.split.classList.add("open");
+    this.split.open(detail(message, () => this.#shut()));
+  }
+
+  /** Brings a step into sight, also where there are more agents than there is room for. */
+  #reveal(step) {
+    this.drawing.setAttribute("aria-activedescendant", step.id);
+    step.scrollIntoView({ block: "nearest", inline: "nearest" });
+    step.querySelector(".arrow").scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
   #shut() {
-    this.split.replaceChildren(this.drawing);
-    this.split.classList.remove("open");
+    this.split.shut();
     this.drawing.focus();
   }
 

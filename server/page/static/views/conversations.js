@@ -3,8 +3,8 @@
 import { since } from "../ages.js";
 import * as bus from "../bus.js";
 import { agent, h } from "../dom.js";
+import { follow } from "../follow.js";
 import { conversationOf, count } from "../format.js";
-import { attempt } from "../notice.js";
 import { address } from "../route.js";
 import { Table, tableKeys } from "../table.js";
 
@@ -25,18 +25,16 @@ export function conversations({ live }) {
     for (const message of messages) add(known, message);
     timer ||= setTimeout(show, EVERY_MS);
   };
-  const onMessages = ({ detail }) => take(detail);
-  const begin = async () => {
-    for (const message of await bus.newest({ limit: LOOKED_AT })) add(known, message);
+  const read = async () => {
+    const messages = await bus.newest({ limit: LOOKED_AT });
+    known.clear();
+    for (const message of messages) add(known, message);
     show();
-    live.addEventListener("messages", onMessages);
   };
-  attempt(begin);
   const element = h("div.view", {},
     h("div.bar", {}, h("h1", {}, "Conversations"), h("span.muted", {}, `of the newest ${count(LOOKED_AT)} messages and what comes`)),
     h("div.page", {}, h("section.panel", {}, table.element)));
-  const close = () => (clearTimeout(timer), live.removeEventListener("messages", onMessages));
-  return { element, keys: tableKeys(element), close };
+  return { element, keys: tableKeys(element), close: follow(live, read, take).stop };
 }
 
 const COLUMNS = [

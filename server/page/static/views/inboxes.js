@@ -17,7 +17,7 @@ export function inboxes({ live }) {
   const table = new Table("Inboxes", [
     ["agent", (record) => h("a", { href: address("inbox", record.agent), "data-stop": record.agent }, agent(record.agent))],
     ["unread", ({ unread }) => h(unread ? "b" : "span.muted", {}, unread >= 1000 ? "1,000+" : count(unread)), "number"],
-    ["done up to", ({ cursor }) => count(cursor), "number"],
+    ["done up to", ({ cursor }) => cursor, "number"],
     ["parked", ({ parked }) => parked ? h("span.tag.bad", {}, count(parked)) : h("span.muted", {}, "0"), "number"],
   ], "No inbox yet.");
   const element = h("div.view", {},
@@ -34,8 +34,8 @@ export function inbox({ live, subject }) {
     ["parked, ago", ({ parked_at }) => since(parked_at), "nowrap"],
     ["error", ({ error }) => error],
     ["", (record) => h("div.actions", {},
-      h("button", { type: "button", "data-stop": record.seq, onclick: () => attempt(() => requeue(record)) }, "Deliver again"),
-      h("button.quiet", { type: "button", onclick: () => attempt(() => drop(record)) }, "Drop"))],
+      h("button", { type: "button", "aria-label": `Deliver again: ${record.seq}`, "data-stop": record.seq, onclick: () => attempt(() => requeue(record)) }, "Deliver again"),
+      h("button.quiet", { type: "button", "aria-label": `Drop ${record.seq}`, onclick: () => attempt(() => drop(record)) }, "Drop"))],
   ], "Nothing is parked.");
   const mail = new Table("Messages that wait", [
     ["seq", ({ seq }) => seq, "number"],
@@ -47,7 +47,7 @@ export function inbox({ live, subject }) {
   const cursor = h("span.muted");
   const refresh = async () => {
     const found = await bus.inbox(subject, SHOWN);
-    cursor.textContent = `done up to ${count(found.cursor)}`;
+    cursor.textContent = `done up to ${found.cursor}`;
     mail.show(found.messages);
     parked.show(await bus.parked(subject));
   };

@@ -4,11 +4,13 @@ import { since } from "../ages.js";
 import * as bus from "../bus.js";
 import { confirmed } from "../confirm.js";
 import { h } from "../dom.js";
+import { renew } from "../focus.js";
 import { duration } from "../format.js";
 import { jobPanel } from "../job.js";
 import { attempt, tellDone } from "../notice.js";
 import { repeat } from "../repeat.js";
 import { address } from "../route.js";
+import { Split } from "../split.js";
 import { Table, tableKeys } from "../table.js";
 import { figures, noteStats, plots, WINDOW_S } from "./queues.js";
 
@@ -30,9 +32,10 @@ class QueueView {
     this.page = h("div.page", {},
       h("section.panel", {}, h("header", {}, h("h2", {}, "Now"), this.figures), this.plots),
       h("section.panel", {}, this.#jobsHead(), this.jobs.element));
-    this.split = h("div.split", {}, this.page);
+    this.split = new Split(this.page);
+    this.job = null;
     const element = h("div.view", {},
-      h("div.bar", {}, h("h1", {}, "Queue ", name), h("a", { href: address("queues") }, "All queues")), this.split);
+      h("div.bar", {}, h("h1", {}, "Queue ", name), h("a", { href: address("queues") }, "All queues")), this.split.element);
     this.asking = repeat(() => this.#refresh());
     const tables = tableKeys(element);
     const keys = (key) => key === "Escape" ? (this.#shut(), true) : tables(key);
@@ -70,10 +73,11 @@ class QueueView {
   async #refresh() {
     const stats = await bus.queue(this.name, WINDOW_S);
     noteStats(stats);
-    this.figures.replaceChildren(...figures(stats));
+    renew(this.figures, ...figures(stats));
     this.plots.replaceChildren(...plots(this.name));
     this.listed = await bus.jobs(this.name, { state: this.state, limit: SHOWN });
     this.jobs.show(this.listed);
+    await this.#refreshJob();
   }
 
   async #requeue(seqs) {
@@ -94,13 +98,23 @@ class QueueView {
   }
 
   async #open(seq) {
-    const job = await bus.job(this.name, seq);
-    this.split.replaceChildren(this.page, jobPanel(job, () => this.#shut()));
-    this.split.classList.add("open");
+    this.#show(await bus.job(this.name, seq));
+  }
+
+  async #refreshJob() {
+    const shown = this.job;
+    if (!shown) return;
+    const job = await bus.job(this.name, shown.seq);
+    if (this.job === shown && JSON.stringify(job) !== JSON.stringify(shown)) this.#show(job);
+  }
+
+  #show(job) {
+    this.job = job;
+    this.split.open(jobPanel(job, () => this.#shut()));
   }
 
   #shut() {
-    this.split.replaceChildren(this.page);
-    this.split.classList.remove("open");
+    this.job = null;
+    this.split.shut();
   }
 }

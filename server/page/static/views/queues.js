@@ -2,6 +2,7 @@
 
 import * as bus from "../bus.js";
 import { h } from "../dom.js";
+import { renew } from "../focus.js";
 import { count, duration } from "../format.js";
 import { note, plot } from "../plot.js";
 import { repeat } from "../repeat.js";
@@ -77,7 +78,7 @@ function panel(name) {
   const element = h("section.panel", { "aria-label": `Queue ${name}` },
     h("header", {}, h("h2", {}, link), state), curves);
   const show = (stats) => {
-    state.replaceChildren(...figures(stats));
+    renew(state, ...figures(stats));
     curves.replaceChildren(...plots(name));
   };
   return { element, show };

@@ -4,14 +4,17 @@ import * as bus from "../bus.js";
 import { detail } from "../detail.js";
 import { h } from "../dom.js";
 import { fits } from "../filters.js";
+import { follow } from "../follow.js";
 import { conversationOf, count } from "../format.js";
 import { makeRow, showRow } from "../message-row.js";
 import { tellProblem } from "../notice.js";
 import { address } from "../route.js";
+import { Split } from "../split.js";
 import { VirtualList } from "../virtual-list.js";
 
 const PAGE = 200;
-// What came live is let go beyond this, while the newest are looked at; it can be loaded again.
+// What came live is let go beyond this: the oldest while the newest are looked at, else the newest
+// themselves. Both can be loaded again.
 const KEEP = 20_000;
 
 export function timeline({ live, parameters }) {
@@ -21,9 +24,8 @@ export function timeline({ live, parameters }) {
 class Timeline {
   #isLoading = false;
   #isComplete = false;
-  #hasFailed = false;
-  #waiting = [];   // what came live while the first page was read
   #unseen = 0;
+  #isBehind = false;  // so many came unseen that they are not kept
 
   constructor(live, parameters) {
     this.filters = parameters;
@@ -37,21 +39,11 @@ class Timeline {
     this.more = h("button.more.primary", { type: "button", hidden: true, onclick: () => this.#toTop() });
     this.empty = h("p.empty", { hidden: true });
     this.lists = h("div.lists", {}, this.list.element, this.more, this.empty);
-    this.split = h("div.split", {}, this.lists);
+    this.split = new Split(this.lists);
     this.list.element.addEventListener("scroll", () => this.#countUnseen(0));
-    const onMessages = (event) => this.#take(event.detail);
-    const onAnother = () => this.#begin();
-    const onState = ({ detail }) => detail === "live" && this.#hasFailed && this.#begin();
-    const listeners = { messages: onMessages, "another-log": onAnother, state: onState };
-    for (const [name, listener] of Object.entries(listeners)) live.addEventListener(name, listener);
-    this.view = {
-      element: h("div.view", {}, this.#bar(), this.split),
-      keys: (key) => this.#key(key),
-      close: () => {
-        for (const [name, listener] of Object.entries(listeners)) live.removeEventListener(name, listener);
-      },
-    };
-    this.#begin();
+    this.following = follow(live, () => this.#begin(), (messages) => this.#take(messages));
+    const element = h("div.view", {}, h("h1.unseen", {}, "Timeline"), this.#bar(), this.split.element);
+    this.view = { element, keys: (key) => this.#key(key), close: this.following.stop };
   }
 
   #bar() {
@@ -64,26 +56,22 @@ class Timeline {
     field("q", "Search payloads", "search"), field("type", "Type, like task.*"),
     field("agent", "Agent"), field("conversation", "Conversation"),
     h("button", {}, "Show"),
+    this.filters.q ? h("span.muted", {}, "best first; new ones don't appear") : null,
     Object.keys(this.filters).length ? h("a", { href: address("timeline") }, "Clear") : null);
     return form;
   }
 
   async #begin() {
-    this.#waiting = [];
     this.#isLoading = true;
     this.#isComplete = false;
+    this.#isBehind = false;
+    this.#tell(this.filters.q ? "Searching …" : "");
     try {
-      const items = this.filters.q ? await this.#search() : await this.#page({});
-      this.list.replace(items);
-      this.#hasFailed = false;
-    } catch (error) {
-      this.#hasFailed = true;  // once there is a connection again, it begins again
-      tellProblem(error);
+      this.list.replace(this.filters.q ? await this.#search() : await this.#page({}));
+    } finally {
+      this.#tell("");
+      this.#isLoading = false;
     }
-    this.#isLoading = false;
-    const waiting = this.#waiting;
-    this.#waiting = null;
-    if (!this.#hasFailed) this.#add(waiting);
   }
 
   async #search() {
@@ -103,8 +91,10 @@ class Timeline {
   async #loadOlder() {
     if (this.#isLoading || this.#isComplete || !this.list.length) return;
     this.#isLoading = true;
+    const { oldest } = this.list;
     try {
-      this.list.addOlder(await this.#page({ before: this.list.oldest.message.seq }));
+      const items = await this.#page({ before: oldest.message.seq });
+      if (this.list.oldest === oldest) this.list.addOlder(items);
     } catch (error) {
       tellProblem(error);
     }
@@ -112,24 +102,25 @@ class Timeline {
   }
 
   #take(messages) {
-    if (this.filters.q) return;
-    const wanted = messages.filter((message) => fits(this.filters, message));
-    if (this.#waiting) this.#waiting.push(...wanted);
-    else this.#add(wanted);
+    const last = this.list.newest?.message.seq ?? 0;
+    const fresh = this.filters.q ? [] : messages.filter((each) => each.seq > last && fits(this.filters, each));
+    const isAway = !this.list.isAtTop;
+    this.#isBehind ||= isAway && this.#unseen > KEEP;
+    const items = this.#isBehind ? [] : fresh.map((message) => ({ message, fresh: true }));
+    if (items.length && this.list.addNewer(items, { keep: KEEP })) this.#isComplete = false;
+    this.#countUnseen(isAway ? fresh.length : 0);
+    const none = Object.keys(this.filters).length ? "Nothing fits." : "No message yet. They appear here as they are published.";
+    this.#tell(this.list.length ? "" : none);
   }
 
-  #add(messages) {
-    const last = this.list.newest?.message.seq ?? 0;
-    const items = messages.filter(({ seq }) => seq > last || this.filters.q).map((message) => ({ message, fresh: true }));
-    const isAway = !this.list.isAtTop;
-    if (items.length && this.list.addNewer(items, { keep: KEEP })) this.#isComplete = false;
-    this.#countUnseen(isAway ? items.length : 0);
-    this.empty.hidden = this.list.length > 0;
-    this.empty.textContent = Object.keys(this.filters).length ? "Nothing fits." : "No message yet. They appear here as they are published.";
+  #tell(text) {
+    this.empty.hidden = !text;
+    this.empty.textContent = text;
   }
 
   #countUnseen(more) {
     this.#unseen = this.list.isAtTop ? 0 : this.#unseen + more;
+    if (this.#isBehind && !this.#unseen) this.following.again();
     this.more.hidden = !this.#unseen;
     this.more.textContent = `${count(this.#unseen)} new`;
   }
@@ -140,14 +131,11 @@ class Timeline {
   }
 
   #open(message) {
-    const panel = detail(message, () => this.#shut());
-    this.split.replaceChildren(this.lists, panel);
-    this.split.classList.add("open");
+    this.split.open(detail(message, () => this.#shut()));
   }
 
   #shut() {
-    this.split.replaceChildren(this.lists);
-    this.split.classList.remove("open");
+    this.split.shut();
     this.list.element.focus();
   }
 
