@@ -45,9 +45,9 @@ class History:
                 self._blocks.popitem(last=False)
         try:
             batches = await asyncio.shield(task)  # others wait for it too
-        except Exception:
+        except Exception:  # what can't be read may lie before this client: it needs less
             self._blocks.pop(key, None)
-            raise
+            batches = await self._read(after_seq, key[1])
         for batch in batches:
             if batch.upto > after_seq:
                 return batch.after(after_seq)
