@@ -159,11 +159,10 @@ class Feed:
                     self._hand_over(list(cut(events)))
                     if self._over.wait(_REST_S):
                         return
-            except AckbusError as error:
+                self._listener.wait(RECHECK_S)
+            except AckbusError as error:  # waiting too, where the bus was moved
                 _log.warning("the live feed can't read the bus: %s", error)
                 self._over.wait(_PAUSE_S)
-            else:
-                self._listener.wait(RECHECK_S)
 
     def _hand_over(self, batches: list[Batch]) -> None:
         """Give batches to the event loop, and wait until it has them, or all is over."""

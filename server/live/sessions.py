@@ -13,8 +13,7 @@ from ..api.common import After, MessageReader, MessageWriter, TheBus, new_router
 from ..api.publishing import publish_all
 from ..records import Given, Id, Name, ReceiptRecord
 from .events import STREAM, EventStream, LastEventId, stream_of
-from .sockets import After as SocketAfter
-from .sockets import serve_socket
+from .sockets import Cursor, serve_socket
 
 #: The type of what is said in a session, and who says it unless the client tells.
 _TYPE, _SPEAKER = "message", "client"
@@ -85,6 +84,6 @@ async def speak_in_session(
 
 
 @sockets.websocket("/sessions/{session:path}/ws")
-async def follow_session_by_socket(socket: WebSocket, session: str, after: SocketAfter = 0) -> None:
+async def follow_session_by_socket(socket: WebSocket, session: str) -> None:
     """Follow a conversation over WebSocket; the same as its events."""
-    await serve_socket(socket, after, conversation=session)
+    await serve_socket(socket, Cursor(after=0), conversation=session)
