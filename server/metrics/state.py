@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from threading import Lock
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -40,6 +41,8 @@ class BusState(Collector):
         self._token = self._claims.newest_token()
         self._claimed: Counter[int] = Counter()
         self._retried: Counter[int] = Counter()
+        #: Two that ask at once would both count the same claims.
+        self._counting = Lock()
 
     def collect(self) -> Iterable[Metric]:
         """Yield what there is to know now."""
@@ -100,10 +103,11 @@ class BusState(Collector):
 
     def _attempts(self, queues: Iterable[QueueInfo]) -> Iterator[Metric]:
         """Count the claims since the last time."""
-        self._token, counts = self._claims.count_since(self._token)
-        for queue_id, claimed, retried in counts:
-            self._claimed[queue_id] += claimed
-            self._retried[queue_id] += retried
+        with self._counting:
+            self._token, counts = self._claims.count_since(self._token)
+            for queue_id, claimed, retried in counts:
+                self._claimed[queue_id] += claimed
+                self._retried[queue_id] += retried
         claims = CounterMetricFamily(
             "ackbus_queue_claims", "Claims since the server began.", labels=["queue"]
         )
