@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ...bus import Wanted
 from ...schema import Draft, new_id
-from ..api.common import After, MessageReader, MessageWriter, TheBus, new_router, problems
+from ..api.common import After, MessageReader, MessageWriter, TheBus, TheTrace, new_router, problems
 from ..api.publishing import publish_all
 from ..records import Given, Id, Name, ReceiptRecord
 from .events import STREAM, EventStream, LastEventId, stream_of
@@ -63,7 +63,7 @@ async def follow_session(
 
 @router.post("/sessions/{session:path}/message", status_code=201, responses=problems(409, 413))
 async def speak_in_session(
-    session: SessionId, said: Said, bus: TheBus, writer: MessageWriter
+    session: SessionId, said: Said, bus: TheBus, writer: MessageWriter, trace: TheTrace
 ) -> SaidRecord:
     """Publish what a person says in a conversation: a message of type `message`, in a new turn."""
     writer.act_as(said.from_agent)
@@ -79,7 +79,7 @@ async def speak_in_session(
         correlation_id=session,
         headers={"turn_id": turn_id},
     )
-    (receipt,) = await publish_all(bus, [draft], strict=False, wait_s=0)
+    (receipt,) = await publish_all(bus, [draft], trace)
     return SaidRecord(**receipt.model_dump(), turn_id=turn_id)
 
 

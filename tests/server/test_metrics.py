@@ -1,7 +1,6 @@
 """What Prometheus is told, who is, and what a health check finds."""
 
 import os
-import sqlite3
 import threading
 from pathlib import Path
 
@@ -108,9 +107,8 @@ def test_names_of_any_form_are_labels(one_client: httpx.Client, one_bus: Bus) ->
     """Programs with their own SQL may store any text: it must not end a label, or a line."""
     one_bus.publish("t", from_agent="a")
     names = ['q"uote', "back\\slash\\", "new\nline", '"} 1\nackbus_leases 99', "\u2028"]
-    with sqlite3.connect(one_bus.layout.database) as plain:
-        plain.executemany("INSERT INTO cursors VALUES (?, 1, 1)", [(name,) for name in names])
-    plain.close()
+    for name in names:
+        one_bus.database.rows("INSERT INTO cursors VALUES (?, 1, 1)", (name,))
     found = scrape(one_client)
     assert {("ackbus_inbox_unread", (name,)) for name in names} <= found.keys()
     assert found["ackbus_leases", ()] == 0
