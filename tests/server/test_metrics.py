@@ -1,5 +1,6 @@
 """What Prometheus is told, who is, and what a health check finds."""
 
+import asyncio
 import os
 import threading
 from pathlib import Path
@@ -9,10 +10,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from ackbus import Bus, Draft, Inbox, Queue, Worker
+from ackbus import Bus, BusBusy, Draft, Inbox, Queue, Worker
 from ackbus.server import Scope, Tokens
 from ackbus.server.access import Access
 from ackbus.server.app import create_app
+from ackbus.server.health import Readiness
 from ackbus.server.metrics import Metrics
 
 from ..conftest import RunBus
@@ -203,6 +205,25 @@ def test_health_tells_that_the_bus_cannot_be_written(
         response = one_client.get("/healthz")
     problem(response, 503, "bus-busy")
     assert one_client.get("/healthz").status_code == 200
+
+
+def test_health_is_asked_for_once_however_many_ask(bus: Bus) -> None:
+    """It needs no token: who asks often must not take the threads that others need."""
+    readiness = Readiness(bus)
+
+    async def ask_often() -> tuple[int, list[int | BaseException]]:
+        before = threading.active_count()
+        asking = [asyncio.create_task(readiness.check()) for _ in range(20)]
+        while threading.active_count() == before:
+            await asyncio.sleep(0.001)
+        threads = threading.active_count() - before
+        return threads, await asyncio.gather(*asking, return_exceptions=True)
+
+    with bus.transaction():
+        threads, answers = asyncio.run(ask_often())
+    assert threads == 1
+    assert [type(each) for each in answers] == [BusBusy] * 20
+    assert asyncio.run(readiness.check()) == 0
 
 
 def test_health_tells_of_a_file_that_is_no_database(client: httpx.Client, bus: Bus) -> None:
