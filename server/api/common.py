@@ -64,10 +64,10 @@ async def the_waiting(request: Request) -> Waiting:
 async def the_trace(request: Request) -> dict[str, str]:
     """Return the trace context of a request, for the messages that it publishes.
 
-    Where this process makes spans, there is none: the bus itself stores the span that a message
-    is published under, which is a part of the request's.
+    Where the request is a span of this process, there is none: the bus itself stores the span that
+    a message is published under, which is a part of it.
     """
-    return {} if tracing.is_used() else tracing.given_trace(request.headers)
+    return {} if tracing.current_trace() else tracing.given_trace(request.headers)
 
 
 TheBus = Annotated[Bus, Depends(the_bus)]

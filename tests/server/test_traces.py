@@ -12,7 +12,6 @@ import pytest
 from ackbus import Bus, Draft, Message, Queue, Session, Worker
 
 from ..conftest import RunBus
-from .conftest import Serve
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
@@ -60,15 +59,16 @@ print(json.dumps([json.loads(span.to_json()) for span in exporter.get_finished_s
 
 
 def test_message_takes_the_trace_of_the_request_that_publishes_it(
-    client: httpx.Client, bus: Bus
+    one_client: httpx.Client, one_bus: Bus
 ) -> None:
     """Q-22: and keeps its own, where it has one."""
     given = {"traceparent": PARENT, "tracestate": "vendor=1"}
     own = PARENT.replace("b7", "c7")
+    begin = one_bus.log.newest_seq() + 1
     for headers in (None, {"traceparent": own}, {"mine": 1}):
         body = {"type": "t", "from": "a", "headers": headers}
-        assert client.post("/v1/messages", json=body, headers=given).status_code == 201
-    assert [message.headers for message in bus.read()] == [
+        assert one_client.post("/v1/messages", json=body, headers=given).status_code == 201
+    assert [message.headers for message in one_bus.read(from_seq=begin)] == [
         given,
         {"traceparent": own},
         {"mine": 1, **given},
@@ -88,19 +88,34 @@ def test_message_takes_the_trace_of_the_request_that_publishes_it(
         PARENT.replace("b7ad6b7169203331", "0" * 16),
     ],
 )
-def test_what_is_no_trace_context_is_not_stored(client: httpx.Client, bus: Bus, given: str) -> None:
-    client.post("/v1/messages", json={"type": "t", "from": "a"}, headers={"traceparent": given})
-    assert next(bus.read()).headers == {}
+def test_what_is_no_trace_context_is_not_stored(
+    one_client: httpx.Client, one_bus: Bus, given: str
+) -> None:
+    message = {"type": "t", "from": "a"}
+    stored = one_client.post("/v1/messages", json=message, headers={"traceparent": given})
+    assert next(one_bus.read(from_seq=stored.json()["seq"])).headers == {}
 
 
-def test_trying_again_in_another_span_is_no_conflict(serve: Serve, bus: Bus) -> None:
+def test_trying_again_in_another_span_is_no_conflict(
+    one_client: httpx.Client, one_bus: Bus
+) -> None:
     """Each attempt of a client that is traced has a span of its own."""
-    client = serve()
+    before = one_bus.log.newest_seq()
     body = {"type": "t", "from": "a", "id": "one", "headers": {"mine": 1}}
     for parent, status in ((PARENT, 201), (PARENT.replace("b7", "c7"), 200)):
-        response = client.post("/v1/messages", json=body, headers={"traceparent": parent})
+        response = one_client.post("/v1/messages", json=body, headers={"traceparent": parent})
         assert response.status_code == status
-    assert bus.log.newest_seq() == 1
+    assert one_bus.log.newest_seq() == before + 1
+
+
+def test_process_that_has_the_sdk_and_makes_no_spans_passes_traces_on(bus_dir: Path) -> None:
+    """It is loaded by whoever needs it, and can be switched off by OTEL_SDK_DISABLED."""
+    idle = "trace.set_tracer_provider(provider)\n"
+    assert idle in TRACED
+    command = [sys.executable, "-c", TRACED.replace(idle, ""), str(bus_dir), PARENT]
+    subprocess.run(command, capture_output=True, check=True)
+    with Bus.open(bus_dir) as bus:
+        assert next(bus.read()).headers == {"traceparent": PARENT}
 
 
 DOORS = {
