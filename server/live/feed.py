@@ -103,7 +103,7 @@ class Feed:
             return self._kept_after(after_seq).fitting(wanted)
         if wanted.is_all:
             return await self._history.after(after_seq, self._begins_after)
-        return await self._history.find(after_seq, wanted, _AT_ONCE)
+        return await self._history.find(after_seq, wanted)
 
     def _kept_after(self, after_seq: int) -> Batch:
         start = bisect_right(self._batches, after_seq, key=lambda batch: batch.upto)

@@ -16,6 +16,7 @@ from websockets.sync.client import connect
 from ackbus import Bus, Draft
 from ackbus.bus import Wanted
 from ackbus.server.live import Feed
+from ackbus.server.live.batches import BATCH_BYTES, Batch
 
 from ..conftest import RunBus
 from .conftest import Serve, problem, serving
@@ -216,3 +217,25 @@ def test_client_that_is_ahead_of_the_feed_lets_it_catch_up(bus: Bus) -> None:
         return await asyncio.wait_for(following, 10)
 
     assert asyncio.run(follow_and_publish()) == 2
+
+
+@pytest.mark.parametrize("wanted", [Wanted(), Wanted(type="t")], ids=["all", "filtered"])
+def test_no_client_is_sent_more_at_once_than_a_batch_may_hold(bus: Bus, wanted: Wanted) -> None:
+    """It is what a client that reads nothing costs, and what a slow one must take in time."""
+    bus.publish_many([Draft("t", "x" * 4000, from_agent="a") for _ in range(300)])
+
+    async def follow() -> list[Batch]:
+        feed = Feed(bus)
+        try:
+            found: list[Batch] = []
+            async for batch in feed.stream(0, wanted, keep_alive_s=10):
+                found.append(batch)
+                if batch.upto == 300:
+                    break
+            return found
+        finally:
+            await feed.close()
+
+    batches = asyncio.run(follow())
+    assert [event.seq for batch in batches for event in batch.events] == list(range(1, 301))
+    assert max(batch.size for batch in batches) <= BATCH_BYTES
