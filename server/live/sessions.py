@@ -15,7 +15,7 @@ from ..records import Given, Id, Name, ReceiptRecord
 from .events import STREAM, EventStream, LastEventId, stream_of
 from .sockets import Cursor, serve_socket
 
-#: The type of what is said in a session, and who says it unless the client tells.
+#: The type of what is said in a session, and who says it unless that is known.
 _TYPE, _SPEAKER = "message", "client"
 
 router = new_router("sessions")
@@ -29,7 +29,9 @@ class Said(Given):
 
     text: str = Field(description="The words.")
     intent: Any = Field(None, description="What is wanted, for agents; any JSON value.")
-    from_agent: Name = Field(_SPEAKER, alias="from", description="Who says it.")
+    from_agent: Name | None = Field(
+        None, alias="from", description="Who says it. Left out: the token's agent, or `client`."
+    )
     to_agent: Name | None = Field(None, alias="to", description="Who is to hear it; none: all.")
     id: Id | None = Field(None, description="Saying it again then stores nothing.")
 
@@ -66,14 +68,14 @@ async def speak_in_session(
     session: SessionId, said: Said, bus: TheBus, writer: MessageWriter, trace: TheTrace
 ) -> SaidRecord:
     """Publish what a person says in a conversation: a message of type `message`, in a new turn."""
-    writer.act_as(said.from_agent)
+    speaker = writer.own(said.from_agent) or _SPEAKER
     # Of what is said again, the turn is the same.
     turn_id = said.id or new_id()
     payload = {"text": said.text} | ({} if said.intent is None else {"intent": said.intent})
     draft = Draft(
         _TYPE,
         payload,
-        from_agent=said.from_agent,
+        from_agent=speaker,
         to_agent=said.to_agent,
         id=said.id,
         correlation_id=session,

@@ -65,6 +65,19 @@ def test_sender_cannot_be_forged(client: httpx.Client, tokens: Tokens, bus: Bus)
     assert client.post("/v1/messages", json=MESSAGE, headers=bearer(token)).status_code == 201
 
 
+def test_in_a_session_a_token_speaks_as_its_agent(
+    client: httpx.Client, tokens: Tokens, bus: Bus
+) -> None:
+    for token, speaker in (
+        (tokens.create("a", [RW], agent="a"), "a"),
+        (tokens.create("free", [RW]), "client"),
+    ):
+        path = "/v1/sessions/s/message"
+        said = client.post(path, json={"text": "hello"}, headers=bearer(token))
+        assert said.status_code == 201, said.text
+        assert next(bus.read(from_seq=said.json()["seq"])).from_agent == speaker
+
+
 def test_token_that_was_removed_is_no_good_at_once(client: httpx.Client, tokens: Tokens) -> None:
     token, other = tokens.create("a", [RO]), tokens.create("b", [RO])
     assert client.get("/v1/messages", headers=bearer(token)).status_code == 200
