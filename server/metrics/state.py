@@ -69,10 +69,14 @@ class BusState(Collector):
             f"Messages after an agent's cursor; {MAX_UNREAD:,} stands for more.",
             labels=["agent"],
         )
+        cursors = GaugeMetricFamily(
+            "ackbus_inbox_cursor", "The seq that an agent acknowledged last.", labels=["agent"]
+        )
         latest = sorted(seen, key=lambda agent: seen[agent][1], reverse=True)
         for agent in latest[:MAX_LABELS]:
             unread.add_metric([agent], count_unread(self._bus.database, agent, MAX_UNREAD))
-        yield unread
+            cursors.add_metric([agent], seen[agent][0])
+        yield from (unread, cursors)
         parked = Deliveries(self._bus.database).count_parked(MAX_PARKED)
         yield _gauge("parked", "Messages that failed too often in inboxes.", parked)
 

@@ -60,6 +60,7 @@ def test_metrics_tell_how_the_bus_is_doing(
     expected = {
         ("ackbus_messages_total", ()): 7,
         ("ackbus_inbox_unread", ("reader",)): 5,
+        ("ackbus_inbox_cursor", ("reader",)): 2,
         ("ackbus_inboxes", ()): 1,
         ("ackbus_queues", ()): 1,
         ("ackbus_queue_jobs", ("job", "open")): 1,
