@@ -166,6 +166,10 @@ def test_own_pages_and_allowed_ones_may_ask(serve: Serve) -> None:
     other = client.get("/v1/messages", headers={"Origin": "https://board.example"})
     assert other.headers["Access-Control-Allow-Origin"] == "https://board.example"
     assert "Access-Control-Allow-Origin" not in own.headers
+    for name in ("Authorization", "If-None-Match", "Last-Event-ID", "traceparent", "tracestate"):
+        leave = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": name}
+        asked = client.options("/v1/messages", headers={"Origin": "https://board.example"} | leave)
+        assert asked.status_code == 200, name
 
 
 # The table.
