@@ -63,10 +63,9 @@ class End(Exception):
         return cls(1011, why)
 
     @classmethod
-    def stalled(cls, after_s: float) -> End:
-        """Return the end of a stream whose client did not read for so many seconds."""
-        took = f"what was sent was not read within {after_s:g} s"
-        return cls(1013, f"{took}; go on from your cursor")
+    def for_now(cls, why: str) -> End:
+        """Return the end of a stream that its client may have again in a moment."""
+        return cls(1013, why)
 
 
 class Wire(Protocol):
@@ -134,7 +133,8 @@ class Client:
         with anyio.move_on_after(self._patience.stalled_s) as waiting:
             await self._wire.send(batch)
         if waiting.cancelled_caught:
-            raise End.stalled(self._patience.stalled_s)
+            took = f"what was sent was not read within {self._patience.stalled_s:g} s"
+            raise End.for_now(f"{took}; go on from your cursor")
         self._counts.delivered(len(batch.events))
 
     def _is_let_in(self) -> bool:

@@ -10,9 +10,9 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...bus import Bus, Wanted
-from ...schema import MAX_SEQ, AckbusError
+from ...schema import MAX_SEQ, AckbusError, BusBusy, BusUnusable
 from ..access import allowed
-from ..principals import Scope
+from ..principals import Scope, TooManyRequests
 from .batches import Batch
 from .clients import Client, End, Patience
 from .cursors import begin_after
@@ -66,17 +66,22 @@ async def serve_socket(socket: WebSocket, default: Cursor, **filters: Any) -> No
         wanted = Wanted(**asked.model_dump(exclude={"after"}), **filters)
         begin = begin_after(bus, asked.after, None)
     except (AckbusError, ValidationError) as error:
-        await _Frames(socket).close(End.refused(_why(error)))
+        await _Frames(socket).close(_end(error))
         return
     batches = feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s)
     await Client(socket, "websocket", _Frames(socket)).follow(batches)
 
 
-def _why(error: Exception) -> str:
+def _end(error: AckbusError | ValidationError) -> End:
+    """Return the end of a stream that didn't begin."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return str(error)
+        return End.refused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    if isinstance(error, TooManyRequests):
+        return End.for_now(str(error))
+    if isinstance(error, BusBusy | BusUnusable):
+        return End.failed(str(error))
+    return End.refused(str(error))
 
 
 class _Frames:

@@ -138,6 +138,14 @@ def test_who_asks_too_often_is_told_to_wait(serve: Serve) -> None:
     assert refused.headers["Retry-After"] == "1"
 
 
+def test_websocket_that_asks_too_often_may_come_back(serve: Serve) -> None:
+    client = serve("--max-rate", "0.01")
+    assert client.get("/v1/messages").status_code == 200
+    url = str(client.base_url).replace("http", "ws") + "/v1/ws"
+    with connect(url) as socket, pytest.raises(ConnectionClosedError, match=r"1013.*a second"):
+        socket.recv(timeout=20)
+
+
 def test_address_that_others_reach_needs_a_token(run_bus: RunBus, bus_dir: object) -> None:
     ended = run_bus("serve", "--host", "0.0.0.0", "--port", "0")
     assert (ended.code, ended.out) == (3, "")
