@@ -75,7 +75,9 @@ class Appender:
 
             drafts = list(drafts)
             with tracing.publishing(drafts):
-                return self.append(tracing.traced(drafts), as_history, is_traced=True)
+                return self.append(
+                    tracing.traced(drafts, tracing.current_trace()), as_history, is_traced=True
+                )
         now_ms = self._database.now_ms()
         rows = [draft.prepare(now_ms) for draft in drafts]
         large = [row for row in rows if row.large_payload is not None]

@@ -6,6 +6,7 @@ what is loaded, and never loaded here: who has no use for it pays for one look.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from contextlib import nullcontext
@@ -14,18 +15,20 @@ from ..schema import TRACE_PARENT, TRACE_STATE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from typing import Any
 
+    from opentelemetry.context import Context
     from opentelemetry.trace import Tracer
 
     from ..schema import Draft, Message
 
-_FORM = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+#: What W3C calls valid: no version ff, and no number that is zero.
+_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
-#: The longest `tracestate` that is carried on, in characters: what W3C asks of all.
-_MAX_STATE_CHARS = 512
+#: A `tracestate` that is carried on: printable, and as long as W3C asks of all.
+_STATE = re.compile(r"[ -~]{1,512}")
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
@@ -45,13 +48,33 @@ def current_trace() -> dict[str, str]:
     return carrier
 
 
-def given_trace(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the trace context among headers, names and all; {} when there is none, or no form."""
-    parent, state = headers.get(TRACE_PARENT, ""), headers.get(TRACE_STATE, "")
-    if not _FORM.fullmatch(parent):
+def given_trace(headers: Mapping[str, object]) -> dict[str, str]:
+    """Return the trace context among headers, names and all; {} when there is none that is valid.
+
+    Whoever publishes may write anything into a header.
+    """
+    parent, state = headers.get(TRACE_PARENT), headers.get(TRACE_STATE)
+    if not (isinstance(parent, str) and _PARENT.fullmatch(parent)):
         return {}
     found = {TRACE_PARENT: parent}
-    return found | {TRACE_STATE: state} if 0 < len(state) <= _MAX_STATE_CHARS else found
+    if isinstance(state, str) and _STATE.fullmatch(state):
+        found[TRACE_STATE] = state
+    return found
+
+
+def child_trace(headers: Mapping[str, object]) -> dict[str, str]:
+    """Return the trace context of a step within the trace of some headers: a new span; {} for none.
+
+    Where this process makes spans, and one of the trace is on, it is that span.
+    """
+    found = given_trace(headers)
+    if not found:
+        return {}
+    parent = found[TRACE_PARENT]
+    current = current_trace().get(TRACE_PARENT, "")
+    if current[3:35] != parent[3:35]:
+        current = f"{parent[:36]}{os.urandom(8).hex()}{parent[52:]}"
+    return found | {TRACE_PARENT: current}
 
 
 def publishing(drafts: Sequence[Draft]) -> AbstractContextManager[object]:
@@ -71,11 +94,10 @@ def publishing(drafts: Sequence[Draft]) -> AbstractContextManager[object]:
     )
 
 
-def traced(drafts: Sequence[Draft]) -> list[Draft]:
-    """Return messages with the span that is on in their headers, where they name no other."""
+def traced(drafts: Iterable[Draft], trace: Mapping[str, str]) -> list[Draft]:
+    """Return messages with a trace context in their headers, where they name no other."""
     from copy import copy
 
-    trace = current_trace()
     found = []
     for draft in drafts:
         if trace and TRACE_PARENT not in (draft.headers or {}):
@@ -95,25 +117,54 @@ def handling(message: Message, agent: str) -> AbstractContextManager[object]:
     if not is_used():
         return _NOTHING
     from opentelemetry.trace import SpanKind
+
+    return _tracer().start_as_current_span(
+        f"process {message.type}",
+        _context_of(message),
+        kind=SpanKind.CONSUMER,
+        attributes=_attributes(message, "process", agent),
+    )
+
+
+def claimed(message: Message, queue: str, group: str, at_ms: int) -> None:
+    """Make a span for the claim under which a worker group has taken a message from a queue.
+
+    It is a part of the trace that the message belongs to, beside what is then done about it: that
+    may happen in a process that makes no spans.
+    """
+    if not is_used():
+        return
+    from opentelemetry.trace import SpanKind
+
+    span = _tracer().start_span(
+        f"claim {queue}",
+        _context_of(message),
+        kind=SpanKind.CLIENT,
+        attributes=_attributes(message, "receive", group)
+        | {"ackbus.queue": queue, "ackbus.claim_token": message.token or 0},
+        start_time=at_ms * 1_000_000,
+    )
+    span.end()
+
+
+def _context_of(message: Message) -> Context:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    headers = {name: text for name, text in message.headers.items() if isinstance(text, str)}
-    attributes: dict[str, Any] = {
+    return TraceContextTextMapPropagator().extract(given_trace(message.headers))
+
+
+def _attributes(message: Message, operation: str, group: str) -> dict[str, Any]:
+    """Return what a span says of the message that it is about, by OpenTelemetry's names."""
+    return {
         "messaging.system": "ackbus",
-        "messaging.operation.type": "process",
+        "messaging.operation.type": operation,
         "messaging.destination.name": message.type,
-        "messaging.consumer.group.name": agent,
+        "messaging.consumer.group.name": group,
         "messaging.message.id": message.id,
         "messaging.message.conversation_id": message.conversation,
         "ackbus.seq": message.seq,
         "ackbus.attempt": message.attempt,
     }
-    return _tracer().start_as_current_span(
-        f"process {message.type}",
-        TraceContextTextMapPropagator().extract(headers),
-        kind=SpanKind.CONSUMER,
-        attributes=attributes,
-    )
 
 
 def mark_failed(why: str) -> None:

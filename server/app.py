@@ -28,6 +28,12 @@ from .problems import Problem, handle_problems
 from .threads import bound_threads
 from .waiting import Waiting
 
+#: The headers of requests that operations look at, and that a browser asks leave for.
+_HEADERS_READ = (
+    *("Authorization", "Content-Type", "If-None-Match", "Last-Event-ID"),
+    *("traceparent", "tracestate"),
+)
+
 
 def create_app(
     bus: Bus,
@@ -96,7 +102,7 @@ def _add_middleware(
             CORSMiddleware,
             allow_origins=origins,
             allow_methods=["*"],
-            allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
+            allow_headers=_HEADERS_READ,
             expose_headers=["Location", "ETag"],
         )
     app.add_middleware(BodyLimit, max_blob_bytes=max_blob_bytes)

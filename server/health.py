@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import anyio
@@ -29,7 +30,7 @@ class Health(BaseModel):
 
 
 class Readiness:
-    """Finds out whether a bus can be read and written.
+    """Finds out whether a bus can be read and written. Used from the event loop alone.
 
     Args:
         bus: the bus that is served.
@@ -39,17 +40,30 @@ class Readiness:
         self._directory = bus.layout.directory
         self._path = bus.layout.database
         self._file = _identity(self._path)
+        self._asking: asyncio.Task[int] | None = None
 
-    def check(self) -> int:
-        """Open the bus as a newcomer does, and ask for a place among the writers.
+    async def check(self) -> int:
+        """Ask the store, or wait with those who ask already.
 
-        An open connection goes on with a file that was moved or deleted, so it knows nothing.
+        One question at a time, in a thread beside those of the operations: anybody may ask, as
+        often as they like, and each would wait for its place among the writers.
 
         Returns:
             The newest seq.
 
         Raises:
             AckbusError: the bus can't be read, or not be written.
+        """
+        if self._asking is None or self._asking.done():
+            beside = anyio.CapacityLimiter(1)
+            ask = anyio.to_thread.run_sync(self._ask, abandon_on_cancel=True, limiter=beside)
+            self._asking = asyncio.ensure_future(ask)
+        return await asyncio.shield(self._asking)
+
+    def _ask(self) -> int:
+        """Open the bus as a newcomer does, and ask for a place among the writers.
+
+        An open connection goes on with a file that was moved or deleted, so it knows nothing.
         """
         with Bus.open(self._directory, write_timeout_s=_WRITE_S) as bus:
             if _identity(self._path) != self._file:
@@ -70,6 +84,5 @@ async def healthz(request: Request) -> Health | Response:
     """Whether the bus can be read and written: asks the store, not the process."""
     readiness: Readiness = request.app.state.readiness
     with anyio.move_on_after(_CHECK_S):
-        newest = await anyio.to_thread.run_sync(readiness.check, abandon_on_cancel=True)
-        return Health(ok=True, newest_seq=newest)
+        return Health(ok=True, newest_seq=await readiness.check())
     return problem(503, "timed-out", f"the bus has not answered for {_CHECK_S:g} s")

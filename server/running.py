@@ -111,6 +111,7 @@ def _config(app: FastAPI, patience: Patience) -> uvicorn.Config:
         app,
         log_level="warning",
         server_header=False,
+        proxy_headers=False,  # a client is known by its connection, whatever it says of itself
         timeout_graceful_shutdown=_LAST_S + 1,
         ws_max_size=_HEARD_BYTES,
         ws_per_message_deflate=False,  # compressing for each client would be most of the work

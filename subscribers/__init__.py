@@ -5,7 +5,6 @@ if TYPE_CHECKING:
     from .answers import CONTEXT as CONTEXT
     from .answers import answer_to as answer_to
     from .answers import carried_on as carried_on
-    from .answers import child_trace as child_trace
     from .answers import last_words as last_words
     from .claim_lookup import claim_of as claim_of
     from .claims import Claim as Claim
@@ -148,7 +147,6 @@ __all__ = [
     "answer_to",
     "carried_on",
     "check",
-    "child_trace",
     "find_message",
     "last_words",
     "request",
@@ -215,7 +213,6 @@ _HOMES = {
     "carried_on": "answers",
     "check": "conversations",
     "checks": "health",
-    "child_trace": "answers",
     "claim_of": "claim_lookup",
     "claim_record": "records",
     "count_unread": "unread",

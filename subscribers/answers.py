@@ -7,7 +7,6 @@ its worker is lost, a person gave it up, or it is a duplicate, these are its las
 from __future__ import annotations
 
 import logging
-import secrets
 
 import orjson
 
@@ -15,7 +14,6 @@ from ..bus import tracing
 from ..schema import (
     MAX_AGENT_CHARS,
     MAX_HEADERS_BYTES,
-    TRACE_PARENT,
     TRACE_STATE,
     Draft,
     InvalidInput,
@@ -162,21 +160,4 @@ def carried_on(message: Message) -> dict[str, object]:
     """Return the headers that what follows from a message has too."""
     headers = message.headers
     kept = {name: headers[name] for name in (TRACE_STATE, CONTEXT) if name in headers}
-    parent = child_trace(headers.get(TRACE_PARENT))
-    return kept if parent is None else {TRACE_PARENT: parent, **kept}
-
-
-def child_trace(parent: object) -> str | None:
-    """Return the `traceparent` of a step within a trace: the same trace, a new span.
-
-    Where this process makes spans, and one of the trace is on, it is that span.
-    """
-    if not isinstance(parent, str):
-        return None
-    parts = parent.split("-")
-    if len(parts) < 4 or [len(part) for part in parts[:4]] != [2, 32, 16, 2]:
-        return None  # no W3C trace context: to be dropped
-    current = tracing.current_trace().get(TRACE_PARENT, "")
-    if current[3:35] == parts[1]:
-        return current
-    return f"{parts[0]}-{parts[1]}-{secrets.token_hex(8)}-{parts[3]}"
+    return tracing.child_trace(headers) | kept

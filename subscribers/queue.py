@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from ..bus import tracing
 from ..schema import InvalidInput, check_agent
 from .at_hand import NEWS, AtHand, next_change_ms
 from .claims import Claim, Claims, Outcome
@@ -167,6 +168,8 @@ class Queue:
                 return []
             with self.bus.database.write():
                 taken = self._claim_found(page, found, who, limit, lease_ms, last_words)
+            for claim in taken:
+                tracing.claimed(claim.message, claim.queue, claim.group, claim.claimed_at_ms)
             if taken or found.is_shut or not (found.ready or page is not None):
                 return taken
             # Others were faster, or the page brought nothing that may be claimed now: once more.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..bus import Bus
+from ..bus import Bus, tracing
 from ..schema import ABSENT
 from .inbox import Inbox
 
@@ -73,6 +73,7 @@ class Session:
     ) -> Receipt:
         """Publish an answer to a message's sender, in the same conversation."""
         fields = {"to_agent": message.from_agent, "in_reply_to": message.id, **fields}
+        fields["headers"] = tracing.child_trace(message.headers) | (fields.get("headers") or {})
         return self.publish(type, payload, **fields)
 
     def run(self, handler: Callable[[Message], object], *, drain: bool = False) -> None:

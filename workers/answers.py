@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..bus import tracing
 from ..schema import InvalidInput, check_type
 from ..subscribers import ReplyTypes, answer_to, last_words
 from .work import Result
@@ -44,12 +45,13 @@ class Answers:
         types = ReplyTypes.of(message.type, self._success, self._failure)
         by_status = {"completed": types.success, "timed_out": types.timed_out}
         type = by_status.get(result.outcome.status, types.failure)
+        drafts = tracing.traced(result.drafts, tracing.child_trace(message.headers))
         if type is None or self._is_silent:
-            return [*result.drafts]
+            return drafts
         answer = answer_to(
             message, type, result.payload, sender=self._group, headers=result.headers
         )
-        return [*result.drafts] if answer is None else [*result.drafts, answer]
+        return drafts if answer is None else [*drafts, answer]
 
     def last_words(self, message: Message, state: str, why: str) -> Iterable[Draft]:
         """Return what is to be published when the job is over because its workers were lost."""

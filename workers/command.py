@@ -12,8 +12,9 @@ import re
 
 import orjson
 
+from ..bus import tracing
 from ..schema import BUS_DIR_VARIABLE, TRACE_PARENT, TRACE_STATE, AckbusError, InvalidInput
-from ..subscribers import Outcome, child_trace
+from ..subscribers import Outcome
 from .process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
 from .stop_switch import StopSwitch
 from .work import Result
@@ -113,10 +114,10 @@ class Command:
             "BUS_MAX_ATTEMPTS": str(claim.max_attempts),
             "BUS_CLAIM_TOKEN": str(claim.token),
         }
-        trace = child_trace(headers.get(TRACE_PARENT))
-        if trace is not None:
-            variables[TRACE_PARENT.upper()] = trace
-            variables[TRACE_STATE.upper()] = str(headers.get(TRACE_STATE, ""))
+        trace = tracing.child_trace(headers)
+        if trace:
+            variables[TRACE_PARENT.upper()] = trace[TRACE_PARENT]
+            variables[TRACE_STATE.upper()] = trace.get(TRACE_STATE, "")
         return variables | _meta_variables(headers.get(META))
 
     def _ended_badly(self, end: ProcessEnd) -> Result | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -10,7 +10,7 @@ import orjson
 from fastapi import Path, Response
 from pydantic import BaseModel, Field
 
-from ...bus import Bus
+from ...bus import Bus, tracing
 from ...schema import MAX_SEQ, Message, TypePattern, format_ts
 from ...subscribers import (
     DEFAULT_LEASE_S,
@@ -28,6 +28,7 @@ from ..threads import in_thread
 from .common import (
     QueueName,
     TheBus,
+    TheTrace,
     TheWaiting,
     WaitS,
     WorkReader,
@@ -164,19 +165,19 @@ def renew_claim(
 
 @router.post("/claims/{token}/complete", responses=problems(409, 413))
 def complete_claim(
-    token: ClaimToken, result: ResultGiven, bus: TheBus, worker: WorkWriter
+    token: ClaimToken, result: ResultGiven, bus: TheBus, worker: WorkWriter, trace: TheTrace
 ) -> EndRecord:
     """End a claim with success, and publish what came of it, in one transaction.
 
     A reply goes to the message's sender, in its conversation. It is a conflict when the claim is
     lost: then the result is kept on the claim, and nothing is published.
     """
-    return _end(bus, token, worker, Outcome(result=result.result), result.replies)
+    return _end(bus, token, worker, Outcome(result=result.result), result.replies, trace)
 
 
 @router.post("/claims/{token}/fail", responses=problems(409, 413))
 def fail_claim(
-    token: ClaimToken, failed: FailedGiven, bus: TheBus, worker: WorkWriter
+    token: ClaimToken, failed: FailedGiven, bus: TheBus, worker: WorkWriter, trace: TheTrace
 ) -> EndRecord:
     """End a claim with a failure: the job waits for another attempt, or is over."""
     outcome = Outcome(
@@ -185,7 +186,7 @@ def fail_claim(
         retry=failed.retry,
         retry_after_s=failed.retry_after_s,
     )
-    return _end(bus, token, worker, outcome, failed.replies)
+    return _end(bus, token, worker, outcome, failed.replies, trace)
 
 
 @router.post("/claims/{token}/release", status_code=204, responses=problems(409))
@@ -202,10 +203,15 @@ def _held(bus: Bus, token: int, worker: Principal) -> tuple[Queue, Claim]:
 
 
 def _end(
-    bus: Bus, token: int, worker: Principal, outcome: Outcome, replies: Sequence[ReplyGiven]
+    bus: Bus,
+    token: int,
+    worker: Principal,
+    outcome: Outcome,
+    replies: Sequence[ReplyGiven],
+    trace: Mapping[str, str],
 ) -> EndRecord:
     queue, claim = _held(bus, token, worker)
     message: Message = claim.message
     drafts = [reply.draft(message, claim.group) for reply in replies]
-    receipts = queue.end(claim, outcome, drafts)
+    receipts = queue.end(claim, outcome, tracing.traced(drafts, trace))
     return EndRecord(receipts=[ReceiptRecord.of(receipt, None) for receipt in receipts])

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.routing import APIRoute
 
 from ...bus import Bus, tracing
-from ...schema import MAX_SEQ, TRACE_PARENT, InvalidInput, decode
+from ...schema import MAX_SEQ, InvalidInput, decode
 from ..access import needs
 from ..principals import Principal, Scope
 from ..problems import documented
@@ -61,8 +61,18 @@ async def the_waiting(request: Request) -> Waiting:
     return waiting
 
 
+async def the_trace(request: Request) -> dict[str, str]:
+    """Return the trace context of a request, for the messages that it publishes.
+
+    Where the request is a span of this process, there is none: the bus itself stores the span that
+    a message is published under, which is a part of it.
+    """
+    return {} if tracing.current_trace() else tracing.given_trace(request.headers)
+
+
 TheBus = Annotated[Bus, Depends(the_bus)]
 TheWaiting = Annotated[Waiting, Depends(the_waiting)]
+TheTrace = Annotated[dict[str, str], Depends(the_trace)]
 
 MessageReader = Annotated[Principal, Depends(needs(Scope.MESSAGES_RO))]
 MessageWriter = Annotated[Principal, Depends(needs(Scope.MESSAGES_RW))]
@@ -110,17 +120,3 @@ def json_of(value: object, status: int = 200) -> Response:
 def json_array(items: Iterable[bytes]) -> bytes:
     """Return the array of values that are encoded already."""
     return b"[" + b",".join(items) + b"]"
-
-
-def with_trace(
-    headers: Mapping[str, object] | None, request: Request
-) -> Mapping[str, object] | None:
-    """Return the headers of a message with the trace of the request that publishes it.
-
-    A message that names one keeps it. Where this process makes spans, the bus itself stores the
-    one that it is published under, which is a part of the request's.
-    """
-    trace = {} if tracing.is_used() else tracing.given_trace(request.headers)
-    if not trace or TRACE_PARENT in (headers or {}):
-        return headers
-    return {**(headers or {}), **trace}

@@ -23,6 +23,7 @@ from .common import (
     MessageReader,
     MessageWriter,
     TheBus,
+    TheTrace,
     TheWaiting,
     WaitS,
     json_of,
@@ -167,6 +168,7 @@ async def publish_request(
     asked: RequestGiven,
     bus: TheBus,
     writer: MessageWriter,
+    trace: TheTrace,
     response: Response,
     strict: Annotated[bool, Query(description="Refuse a recipient that was never seen.")] = False,
     wait_s: WaitS = 0,
@@ -178,7 +180,7 @@ async def publish_request(
     writer.act_as(asked.from_agent)
     reply_types = ReplyTypes.of(asked.type, asked.success_type, asked.failure_type)
     reply_types.require(asked.type)
-    (receipt,) = await publish_all(bus, [asked.draft()], strict=strict, wait_s=wait_s)
+    (receipt,) = await publish_all(bus, [asked.draft()], trace, strict=strict, wait_s=wait_s)
     message = await in_thread(partial(bus.get, receipt.seq))
     assert message is not None
     response.headers["Location"] = f"/v1/messages/{receipt.seq}"

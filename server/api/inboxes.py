@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
-from ...bus import Bus
+from ...bus import Bus, tracing
 from ...schema import InvalidInput, Message, NotFound, TypePattern, encode, format_ts
 from ...subscribers import Cursors, Deliveries, Inbox, Parked
 from ..records import Given, MessageList, ReceiptRecord, ReplyGiven, Seq, Seqs
@@ -21,6 +21,7 @@ from .common import (
     MessageWriter,
     OfType,
     TheBus,
+    TheTrace,
     TheWaiting,
     WaitS,
     json_array,
@@ -193,7 +194,7 @@ def acknowledge(
 
 @router.post("/inboxes/{agent:path}/complete", responses=problems(409, 413))
 def complete_message(
-    agent: AgentName, done: CompletionGiven, bus: TheBus, writer: MessageWriter
+    agent: AgentName, done: CompletionGiven, bus: TheBus, writer: MessageWriter, trace: TheTrace
 ) -> CompletionRecord:
     """Acknowledge a message and publish what came of it, in one transaction, once.
 
@@ -202,7 +203,8 @@ def complete_message(
     """
     box = Inbox(bus, writer.act_as(agent))
     message = _message(bus, done.seq)
-    receipts = box.complete(message, *(reply.draft(message, agent) for reply in done.replies))
+    replies = [reply.draft(message, agent) for reply in done.replies]
+    receipts = box.complete(message, *tracing.traced(replies, trace))
     return CompletionRecord(
         agent=agent,
         cursor=box.position,

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Annotated, Any
 
 import orjson
-from fastapi import Header, Query, Request, Response
+from fastapi import Header, Query, Response
 
 from ...bus import Bus
 from ...schema import MAX_SEQ, Message, NotFound
@@ -31,13 +31,13 @@ from .common import (
     OfConversation,
     OfType,
     TheBus,
+    TheTrace,
     WaitS,
     json_array,
     json_of,
     json_response,
     new_router,
     problems,
-    with_trace,
 )
 from .publishing import publish_all
 
@@ -61,7 +61,7 @@ async def publish(
     message: MessageGiven,
     bus: TheBus,
     writer: MessageWriter,
-    request: Request,
+    trace: TheTrace,
     response: Response,
     strict: Strict = False,
     wait_s: WaitS = 0,
@@ -72,9 +72,7 @@ async def publish(
     Where a queue or an inbox that it is for is full, it is refused, also after `wait_s`.
     """
     writer.act_as(message.from_agent)
-    draft = message.draft()
-    draft.headers = with_trace(draft.headers, request)
-    (receipt,) = await publish_all(bus, [draft], strict=strict, wait_s=wait_s)
+    (receipt,) = await publish_all(bus, [message.draft()], trace, strict=strict, wait_s=wait_s)
     if receipt.duplicate:
         response.status_code = 200
     response.headers["Location"] = f"/v1/messages/{receipt.seq}"
@@ -93,6 +91,7 @@ async def publish_batch(
     batch: MessagesGiven,
     bus: TheBus,
     writer: MessageWriter,
+    trace: TheTrace,
     response: Response,
     strict: Strict = False,
     wait_s: WaitS = 0,
@@ -104,7 +103,7 @@ async def publish_batch(
     for message in batch.messages:
         writer.act_as(message.from_agent)
     drafts = [message.draft() for message in batch.messages]
-    receipts = await publish_all(bus, drafts, strict=strict, wait_s=wait_s)
+    receipts = await publish_all(bus, drafts, trace, strict=strict, wait_s=wait_s)
     if all(receipt.duplicate for receipt in receipts):
         response.status_code = 200
     return ReceiptList(receipts=receipts)

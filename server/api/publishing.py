@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from functools import partial
 
 import anyio
 
-from ...bus import Bus
+from ...bus import Bus, tracing
 from ...schema import Draft, LimitReached
 from ..records import ReceiptRecord
 from ..threads import in_thread
@@ -17,13 +18,25 @@ _TRY_EVERY_S = 0.05
 
 
 async def publish_all(
-    bus: Bus, drafts: list[Draft], *, strict: bool, wait_s: float
+    bus: Bus,
+    drafts: list[Draft],
+    trace: Mapping[str, str],
+    *,
+    strict: bool = False,
+    wait_s: float = 0,
 ) -> list[ReceiptRecord]:
     """Publish messages, all or none. Who waits for room holds no thread meanwhile.
+
+    Args:
+        bus, drafts: what is published, and where.
+        trace: the trace context of messages that name none.
+        strict: refuse a recipient that was never seen.
+        wait_s: how long to wait for room, in seconds.
 
     Raises:
         As for `Bus.publish_many`.
     """
+    drafts = tracing.traced(drafts, trace)
     deadline = time.monotonic() + wait_s
     while True:
         try:

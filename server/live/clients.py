@@ -1,15 +1,18 @@
-"""Clients that follow a stream: what they get, how long they may take, and how they are dropped."""
+"""Clients that follow a stream: what they get, how long they may take, and how it ends."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import anyio
 from starlette.requests import HTTPConnection
+from starlette.websockets import WebSocketDisconnect
 
+from ...schema import AckbusError
 from ..access import still_allowed
 from ..principals import Scope
 from .batches import Batch
@@ -37,37 +40,102 @@ class Patience:
     keep_alive_s: float = 15.0
 
 
+class End(Exception):
+    """Why a stream ends: in words, and by the close code of RFC 6455 that stands for it."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+    @classmethod
+    def stopped(cls) -> End:
+        """Return the end of a stream whose server stops."""
+        return cls(1001, "the server stops; go on from your cursor")
+
+    @classmethod
+    def refused(cls, why: str) -> End:
+        """Return the end of a stream that its client may not have, or can't: it is not to retry."""
+        return cls(1008, why)
+
+    @classmethod
+    def failed(cls, why: str) -> End:
+        """Return the end of a stream that the bus can't give."""
+        return cls(1011, why)
+
+    @classmethod
+    def for_now(cls, why: str) -> End:
+        """Return the end of a stream that its client may have again in a moment."""
+        return cls(1013, why)
+
+
+class Wire(Protocol):
+    """How one client is spoken to."""
+
+    async def send(self, batch: Batch) -> None:
+        """Send a batch; return when the system has taken it."""
+
+    async def close(self, end: End) -> None:
+        """Say that the stream ends, and why."""
+
+    async def gone(self) -> None:
+        """Return when the client has gone."""
+
+
 class Client:
-    """One client of a stream. Use it as a context manager while the stream is open.
+    """One client of a stream.
 
     Args:
         connection: over which it came.
         kind: of the stream: `sse` or `websocket`.
+        wire: how it is spoken to.
     """
 
-    def __init__(self, connection: HTTPConnection, kind: str) -> None:
+    def __init__(self, connection: HTTPConnection, kind: str, wire: Wire) -> None:
         self._connection = connection
+        self._wire = wire
         self._asked_at = time.monotonic()
-        #: Why it is dropped, in words.
-        self.reason = ""
         self._address = connection.client
         self._hang_up = connection.app.state.hang_up
         self._patience: Patience = connection.app.state.patience
         self._counts = connection.app.state.metrics.streams(kind)
 
-    async def gets(self, batch: Batch, send: Callable[[], Awaitable[None]]) -> bool:
-        """Send a batch; return False when the client is to be dropped: `reason` says why."""
-        if not self._is_let_in():
-            self.reason = "the token is good no longer"
-            return False
+    async def follow(self, batches: AsyncIterator[Batch]) -> None:
+        """Send batches until the client goes, stalls or may no longer, or the server stops."""
+        self._counts.came()
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._cancel_when_gone, tasks.cancel_scope)
+                try:
+                    await self._send_all(batches)
+                except End as end:
+                    await self._drop(end)
+                except WebSocketDisconnect:
+                    pass  # it went while it was being written to
+                tasks.cancel_scope.cancel()
+        finally:
+            self._counts.went()
+
+    async def _cancel_when_gone(self, scope: anyio.CancelScope) -> None:
+        await self._wire.gone()
+        scope.cancel()
+
+    async def _send_all(self, batches: AsyncIterator[Batch]) -> None:
+        try:
+            async for batch in batches:
+                if not self._is_let_in():
+                    raise End.refused("the token is good no longer")
+                await self._send(batch)
+        except AckbusError as error:
+            raise End.failed(str(error)) from error
+        await self._wire.close(End.stopped())
+
+    async def _send(self, batch: Batch) -> None:
         with anyio.move_on_after(self._patience.stalled_s) as waiting:
-            await send()
+            await self._wire.send(batch)
         if waiting.cancelled_caught:
             took = f"what was sent was not read within {self._patience.stalled_s:g} s"
-            self.reason = f"{took}; go on from your cursor"
-            return False
+            raise End.for_now(f"{took}; go on from your cursor")
         self._counts.delivered(len(batch.events))
-        return True
 
     def _is_let_in(self) -> bool:
         """Whether its token is good, as far as was asked a moment ago."""
@@ -77,20 +145,13 @@ class Client:
             return still_allowed(self._connection, Scope.MESSAGES_RO)
         return True
 
-    async def drop(self, telling: Awaitable[None]) -> None:
+    async def _drop(self, end: End) -> None:
         """Tell the client why, if it reads again soon; else end its connection."""
         self._counts.dropped()
-        _log.warning("dropped %s: %s", self._address, self.reason)
+        _log.warning("dropped %s: %s", self._address, end)
         last_words_s = min(self._patience.stalled_s, _LAST_WORDS_S)
         with anyio.move_on_after(last_words_s) as waiting:
-            await telling
+            await self._wire.close(end)
         if waiting.cancelled_caught:
             self._hang_up(self._address)
             await anyio.sleep(last_words_s)  # the end of the connection ends this
-
-    def __enter__(self) -> Client:
-        self._counts.came()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._counts.went()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Annotated, Any
 
-import anyio
 from fastapi import Header, Request, Response
 from starlette.types import Receive, Scope, Send
 
@@ -22,7 +20,7 @@ from ..api.common import (
     problems,
 )
 from .batches import Batch
-from .clients import Client, Patience
+from .clients import Client, End, Patience
 from .cursors import begin_after
 from .feed import Feed
 
@@ -32,46 +30,48 @@ LastEventId = Annotated[str | None, Header(description="Wins over `after`.")]
 
 
 class EventStream(Response):
-    """A response that lasts until its client goes, stalls, or the server stops.
+    """A response that lasts until its client goes, or is dropped, or the server stops.
 
     A client that goes on asks with the id of the last event that it has, and misses nothing.
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, client: Client, batches: AsyncIterator[Batch]) -> None:
+    def __init__(self, request: Request, batches: AsyncIterator[Batch]) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["Content-Length"]
-        self._client = client
+        self._request = request
         self._batches = batches
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        with self._client:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
-                await self._send_all(send)
-                tasks.cancel_scope.cancel()
-
-    async def _send_all(self, send: Send) -> None:
         await send(_body(b"retry: 1000\n\n"))
-        async for batch in self._batches:
-            if not await self._client.gets(batch, partial(send, _body(batch.sse))):
-                why = f": dropped: {self._client.reason}\n\n".encode()
-                await self._client.drop(send(_body(why, more=False)))
-                return
-        await send(_body(b"", more=False))
+        await Client(self._request, "sse", _Events(receive, send)).follow(self._batches)
+
+
+class _Events:
+    """The wire of a client that gets server-sent events."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+
+    async def send(self, batch: Batch) -> None:
+        await self._send(_body(batch.sse))
+
+    async def close(self, end: End) -> None:
+        """Say it in a comment, which is for people: a browser's client only comes back."""
+        reason = " ".join(str(end).splitlines())
+        await self._send(_body(f": ended: {reason}\n\n".encode(), more=False))
+
+    async def gone(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            continue
 
 
 def _body(data: bytes, *, more: bool = True) -> dict[str, Any]:
     return {"type": "http.response.body", "body": data, "more_body": more}
-
-
-async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        continue
-    scope.cancel()
 
 
 STREAM: dict[int | str, dict[str, Any]] = {
@@ -108,4 +108,4 @@ def stream_of(
     begin = begin_after(bus, after, last_event_id)
     patience: Patience = request.app.state.patience
     batches = feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s)
-    return EventStream(Client(request, "sse"), batches)
+    return EventStream(request, batches)

@@ -103,7 +103,7 @@ class Feed:
             return self._kept_after(after_seq).fitting(wanted)
         if wanted.is_all:
             return await self._history.after(after_seq, self._begins_after)
-        return await self._history.find(after_seq, wanted, _AT_ONCE)
+        return await self._history.find(after_seq, wanted)
 
     def _kept_after(self, after_seq: int) -> Batch:
         start = bisect_right(self._batches, after_seq, key=lambda batch: batch.upto)
@@ -159,11 +159,10 @@ class Feed:
                     self._hand_over(list(cut(events)))
                     if self._over.wait(_REST_S):
                         return
-            except AckbusError as error:
+                self._listener.wait(RECHECK_S)
+            except AckbusError as error:  # waiting too, where the bus was moved
                 _log.warning("the live feed can't read the bus: %s", error)
                 self._over.wait(_PAUSE_S)
-            else:
-                self._listener.wait(RECHECK_S)
 
     def _hand_over(self, batches: list[Batch]) -> None:
         """Give batches to the event loop, and wait until it has them, or all is over."""

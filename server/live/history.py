@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from functools import partial
-from itertools import islice
 
 import anyio
 import anyio.to_thread
@@ -45,17 +44,17 @@ class History:
                 self._blocks.popitem(last=False)
         try:
             batches = await asyncio.shield(task)  # others wait for it too
-        except Exception:
+        except Exception:  # what can't be read may lie before this client: it needs less
             self._blocks.pop(key, None)
-            raise
+            batches = await self._read(after_seq, key[1])
         for batch in batches:
             if batch.upto > after_seq:
                 return batch.after(after_seq)
         return Batch((), upto=key[1])
 
-    async def find(self, after_seq: int, wanted: Wanted, count: int) -> Batch:
-        """Return up to so many messages after a seq that are wanted."""
-        find = partial(self._find, after_seq, wanted, count)
+    async def find(self, after_seq: int, wanted: Wanted) -> Batch:
+        """Return what comes next after a seq of what is wanted, as much as is sent at once."""
+        find = partial(self._find, after_seq, wanted)
         return await anyio.to_thread.run_sync(find, limiter=self._readers)
 
     async def _read(self, after_seq: int, upto_seq: int) -> list[Batch]:
@@ -66,9 +65,8 @@ class History:
         messages = self._bus.log.read(after_seq=after_seq, upto_seq=upto_seq)
         return list(cut(map(Event, messages)))
 
-    def _find(self, after_seq: int, wanted: Wanted, count: int) -> Batch:
+    def _find(self, after_seq: int, wanted: Wanted) -> Batch:
         newest = self._bus.log.newest_seq()
         found = self._bus.log.find(wanted, after_seq=after_seq, upto_seq=newest)
-        events = [Event(message) for message in islice(found, count)]
-        upto = events[-1].seq if len(events) == count else max(after_seq, newest)
-        return Batch(events, upto)
+        nothing = Batch((), upto=max(after_seq, newest))
+        return next(cut(map(Event, found)), nothing)

@@ -9,14 +9,13 @@ from pydantic import Field
 
 from ...bus import Wanted
 from ...schema import Draft, new_id
-from ..api.common import After, MessageReader, MessageWriter, TheBus, new_router, problems
+from ..api.common import After, MessageReader, MessageWriter, TheBus, TheTrace, new_router, problems
 from ..api.publishing import publish_all
 from ..records import Given, Id, Name, ReceiptRecord
 from .events import STREAM, EventStream, LastEventId, stream_of
-from .sockets import After as SocketAfter
-from .sockets import serve_socket
+from .sockets import Cursor, serve_socket
 
-#: The type of what is said in a session, and who says it unless the client tells.
+#: The type of what is said in a session, and who says it unless that is known.
 _TYPE, _SPEAKER = "message", "client"
 
 router = new_router("sessions")
@@ -30,7 +29,9 @@ class Said(Given):
 
     text: str = Field(description="The words.")
     intent: Any = Field(None, description="What is wanted, for agents; any JSON value.")
-    from_agent: Name = Field(_SPEAKER, alias="from", description="Who says it.")
+    from_agent: Name | None = Field(
+        None, alias="from", description="Who says it. Left out: the token's agent, or `client`."
+    )
     to_agent: Name | None = Field(None, alias="to", description="Who is to hear it; none: all.")
     id: Id | None = Field(None, description="Saying it again then stores nothing.")
 
@@ -64,27 +65,27 @@ async def follow_session(
 
 @router.post("/sessions/{session:path}/message", status_code=201, responses=problems(409, 413))
 async def speak_in_session(
-    session: SessionId, said: Said, bus: TheBus, writer: MessageWriter
+    session: SessionId, said: Said, bus: TheBus, writer: MessageWriter, trace: TheTrace
 ) -> SaidRecord:
     """Publish what a person says in a conversation: a message of type `message`, in a new turn."""
-    writer.act_as(said.from_agent)
+    speaker = writer.own(said.from_agent) or _SPEAKER
     # Of what is said again, the turn is the same.
     turn_id = said.id or new_id()
     payload = {"text": said.text} | ({} if said.intent is None else {"intent": said.intent})
     draft = Draft(
         _TYPE,
         payload,
-        from_agent=said.from_agent,
+        from_agent=speaker,
         to_agent=said.to_agent,
         id=said.id,
         correlation_id=session,
         headers={"turn_id": turn_id},
     )
-    (receipt,) = await publish_all(bus, [draft], strict=False, wait_s=0)
+    (receipt,) = await publish_all(bus, [draft], trace)
     return SaidRecord(**receipt.model_dump(), turn_id=turn_id)
 
 
 @sockets.websocket("/sessions/{session:path}/ws")
-async def follow_session_by_socket(socket: WebSocket, session: str, after: SocketAfter = 0) -> None:
+async def follow_session_by_socket(socket: WebSocket, session: str) -> None:
     """Follow a conversation over WebSocket; the same as its events."""
-    await serve_socket(socket, after, conversation=session)
+    await serve_socket(socket, Cursor(after=0), conversation=session)

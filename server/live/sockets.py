@@ -3,81 +3,103 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 from typing import Annotated, Any
 
-import anyio
 from anyio.lowlevel import checkpoint
-from fastapi import APIRouter, Query, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...bus import Bus, Wanted
-from ...schema import MAX_SEQ, AckbusError
+from ...schema import MAX_SEQ, AckbusError, BusBusy, BusUnusable
 from ..access import allowed
-from ..principals import Scope
+from ..principals import Scope, TooManyRequests
 from .batches import Batch
-from .clients import Client, Patience
+from .clients import Client, End, Patience
 from .cursors import begin_after
 from .feed import Feed
 
-# Close codes of RFC 6455, and what they mean here.
-_GOING_AWAY, _POLICY, _TRY_AGAIN_LATER = 1001, 1008, 1013
-
-After = Annotated[int | None, Query(ge=0, le=MAX_SEQ)]
+#: The longest reason that a close frame has room for, in bytes.
+_MAX_REASON_BYTES = 123
 
 router = APIRouter(prefix="/v1")
 
+_Text = Annotated[str, Field(min_length=1)]
+
+
+class Cursor(BaseModel):
+    """From where on a client wants messages. Nothing that it asks for is ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: Annotated[int, Field(ge=0, le=MAX_SEQ)] | None = None
+
+
+class _Choice(Cursor):
+    """Which messages it wants: the parameters of `/v1/events`."""
+
+    type: _Text | None = None
+    agent: _Text | None = None
+    conversation: _Text | None = None
+
 
 @router.websocket("/ws")
-async def follow(
-    socket: WebSocket,
-    after: After = None,
-    type: str | None = None,
-    agent: str | None = None,
-    conversation: str | None = None,
-) -> None:
+async def follow(socket: WebSocket) -> None:
     """Follow the messages; what the client sends is not read. Parameters as for `/v1/events`."""
-    await serve_socket(socket, after, type=type, agent=agent, conversation=conversation)
+    await serve_socket(socket, _Choice())
 
 
-async def serve_socket(socket: WebSocket, after: int | None, **filters: Any) -> None:
-    """Send what fits the filters, until the client goes, stalls, or the server stops."""
-    await socket.accept()
+async def serve_socket(socket: WebSocket, default: Cursor, **filters: Any) -> None:
+    """Send what a client wants until it goes, or is dropped, or the server stops.
+
+    Args:
+        socket: which is not yet accepted.
+        default: its parameters, and what is meant by those that it leaves out.
+        filters: what it is bound to besides.
+    """
+    await socket.accept()  # a browser hears no reason before
     bus: Bus = socket.app.state.bus
-    try:
-        allowed(socket, Scope.MESSAGES_RO)
-        wanted = Wanted(**filters)
-        begin = begin_after(bus, after, None)
-    except AckbusError as error:
-        await socket.close(_POLICY, str(error)[:120])
-        return
-    with Client(socket, "websocket") as client:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_cancel_when_gone, socket, tasks.cancel_scope)
-            with suppress(WebSocketDisconnect):  # it went while it was being written to
-                await _send_all(socket, client, begin, wanted)
-            tasks.cancel_scope.cancel()
-
-
-async def _send_all(socket: WebSocket, client: Client, begin: int, wanted: Wanted) -> None:
-    """Send until the end, and say why it came."""
     feed: Feed = socket.app.state.feed
     patience: Patience = socket.app.state.patience
-    async for batch in feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s):
-        if not await client.gets(batch, partial(_send, socket, batch)):
-            await client.drop(socket.close(_TRY_AGAIN_LATER, client.reason))
-            return
-    await socket.close(_GOING_AWAY, "the server stops; go on from your cursor")
-
-
-async def _send(socket: WebSocket, batch: Batch) -> None:
-    for text in batch.texts:
-        await socket.send_text(text)
-        await checkpoint()  # else nobody hears, before all is written, that the client is gone
-
-
-async def _cancel_when_gone(socket: WebSocket, scope: anyio.CancelScope) -> None:
     try:
-        while True:
-            await socket.receive()  # nothing that a client sends is asked for
-    except (WebSocketDisconnect, RuntimeError):
-        scope.cancel()
+        allowed(socket, Scope.MESSAGES_RO)
+        asked = type(default).model_validate(default.model_dump() | dict(socket.query_params))
+        wanted = Wanted(**asked.model_dump(exclude={"after"}), **filters)
+        begin = begin_after(bus, asked.after, None)
+    except (AckbusError, ValidationError) as error:
+        await _Frames(socket).close(_end(error))
+        return
+    batches = feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s)
+    await Client(socket, "websocket", _Frames(socket)).follow(batches)
+
+
+def _end(error: AckbusError | ValidationError) -> End:
+    """Return the end of a stream that didn't begin."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return End.refused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    if isinstance(error, TooManyRequests):
+        return End.for_now(str(error))
+    if isinstance(error, BusBusy | BusUnusable):
+        return End.failed(str(error))
+    return End.refused(str(error))
+
+
+class _Frames:
+    """The wire of a client that gets frames."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+
+    async def send(self, batch: Batch) -> None:
+        for text in batch.texts:
+            await self._socket.send_text(text)
+            await checkpoint()  # else nobody hears, before all is written, that the client is gone
+
+    async def close(self, end: End) -> None:
+        reason = str(end).encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
+        await self._socket.close(end.code, reason)
+
+    async def gone(self) -> None:
+        with suppress(WebSocketDisconnect, RuntimeError):
+            while True:
+                await self._socket.receive()  # nothing that a client sends is asked for

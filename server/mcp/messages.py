@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from ...bus import Bus
+from ...bus import Bus, tracing
 from ...schema import ABSENT, Draft, InvalidInput, parse_priority
 from .common import (
     Body,
@@ -64,6 +64,7 @@ def _send(session: Session, given: Send) -> Reply:
         in_reply_to=parent.id if parent else None,
         priority=parse_priority(given.priority),
         id=given.id,
+        headers=tracing.child_trace(parent.headers) if parent else None,
     )
     receipt = bus.log.append([draft])[0]
     stored = bus.get(receipt.seq)

@@ -42,7 +42,7 @@ class Metrics:
         )
         self._dropped = Counter(
             "ackbus_stream_dropped",
-            "Clients that were dropped, because they did not read.",
+            "Clients that were dropped: the server's log says why.",
             ("kind",),
             registry=registry,
         )

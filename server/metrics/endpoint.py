@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from ..access import needs
 from ..principals import Principal, Scope
 from ..problems import documented
 from .counters import Metrics
-
-#: The text format, of which every Prometheus knows this version.
-_MEDIA_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
 router = APIRouter(tags=["health"])
 
@@ -30,4 +28,6 @@ Reader = Annotated[Principal, Depends(needs(Scope.WORK_RO))]
 def metrics(request: Request, _: Reader) -> Response:
     """Tell how the bus is doing, and what this server did, as Prometheus reads it."""
     found: Metrics = request.app.state.metrics
-    return Response(found.text(), headers={"Cache-Control": "no-store"}, media_type=_MEDIA_TYPE)
+    return Response(
+        found.text(), headers={"Cache-Control": "no-store"}, media_type=CONTENT_TYPE_PLAIN_0_0_4
+    )

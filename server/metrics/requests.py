@@ -31,16 +31,24 @@ class Measured:
             await self._app(scope, receive, send)
             return
         begin = time.perf_counter()
+        is_answered = False
 
         async def watched(message: Message) -> None:
+            nonlocal is_answered
             if message["type"] == "http.response.start":
-                self._count(scope, message["status"], time.perf_counter() - begin)
+                is_answered = True
+                self._count(scope, message["status"], begin)
             await send(message)
 
-        await self._app(scope, receive, watched)
+        try:
+            await self._app(scope, receive, watched)
+        except Exception:
+            if not is_answered:  # what answers for a defect stands outside of this
+                self._count(scope, 500, begin)
+            raise
 
-    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+    def _count(self, scope: Scope, status: int, begin: float) -> None:
         route = getattr(scope.get("route"), "path", _OTHER)
         method = scope["method"] if scope["method"] in _METHODS else _OTHER
         self._metrics.requests.labels(method, route, status).inc()
-        self._metrics.request_seconds.labels(route).observe(seconds)
+        self._metrics.request_seconds.labels(route).observe(time.perf_counter() - begin)

@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from threading import Lock
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -40,6 +41,8 @@ class BusState(Collector):
         self._token = self._claims.newest_token()
         self._claimed: Counter[int] = Counter()
         self._retried: Counter[int] = Counter()
+        #: Two that ask at once would both count the same claims.
+        self._counting = Lock()
 
     def collect(self) -> Iterable[Metric]:
         """Yield what there is to know now."""
@@ -66,10 +69,14 @@ class BusState(Collector):
             f"Messages after an agent's cursor; {MAX_UNREAD:,} stands for more.",
             labels=["agent"],
         )
+        cursors = GaugeMetricFamily(
+            "ackbus_inbox_cursor", "The seq that an agent acknowledged last.", labels=["agent"]
+        )
         latest = sorted(seen, key=lambda agent: seen[agent][1], reverse=True)
         for agent in latest[:MAX_LABELS]:
             unread.add_metric([agent], count_unread(self._bus.database, agent, MAX_UNREAD))
-        yield unread
+            cursors.add_metric([agent], seen[agent][0])
+        yield from (unread, cursors)
         parked = Deliveries(self._bus.database).count_parked(MAX_PARKED)
         yield _gauge("parked", "Messages that failed too often in inboxes.", parked)
 
@@ -100,10 +107,11 @@ class BusState(Collector):
 
     def _attempts(self, queues: Iterable[QueueInfo]) -> Iterator[Metric]:
         """Count the claims since the last time."""
-        self._token, counts = self._claims.count_since(self._token)
-        for queue_id, claimed, retried in counts:
-            self._claimed[queue_id] += claimed
-            self._retried[queue_id] += retried
+        with self._counting:
+            self._token, counts = self._claims.count_since(self._token)
+            for queue_id, claimed, retried in counts:
+                self._claimed[queue_id] += claimed
+                self._retried[queue_id] += retried
         claims = CounterMetricFamily(
             "ackbus_queue_claims", "Claims since the server began.", labels=["queue"]
         )

@@ -10,12 +10,15 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
 from ackbus import Bus, Draft
 from ackbus.bus import Wanted
 from ackbus.server.live import Feed
+from ackbus.server.live.batches import BATCH_BYTES, Batch
 
+from ..conftest import RunBus
 from .conftest import Serve, problem, serving
 
 
@@ -105,6 +108,58 @@ def test_stream_from_beyond_the_end_is_refused(client: httpx.Client) -> None:
     assert "newest is 0" in problem(client.get("/v1/events?after=9"), 409, "after-the-end")
 
 
+def refusal(client: httpx.Client, path: str) -> tuple[int, str]:
+    """The code and the reason with which a WebSocket is closed at once."""
+    url = str(client.base_url).replace("http", "ws") + path
+    with connect(url) as socket, pytest.raises(ConnectionClosedError) as closed:
+        socket.recv(timeout=20)
+    assert closed.value.rcvd is not None
+    return closed.value.rcvd.code, closed.value.rcvd.reason
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("after=9", "the newest is 0"),
+        ("after=-1", "after: "),
+        ("after=x", "after: "),
+        ("afer=1", "afer: "),
+        ("agent=", "agent: "),
+        ("type=.", "no"),
+        (f"type=.{'ä' * 100}", "ä"),
+    ],
+)
+def test_websocket_ignores_nothing_that_it_is_asked_for(
+    one_client: httpx.Client, query: str, told: str
+) -> None:
+    """A slip would follow another log than was meant, and nobody would be told."""
+    code, reason = refusal(one_client, f"/v1/ws?{query}")
+    assert code == 1008
+    assert told in reason
+
+
+def test_websocket_of_a_session_takes_no_filters(one_client: httpx.Client) -> None:
+    code, reason = refusal(one_client, "/v1/sessions/s/ws?type=t")
+    assert (code, reason.partition(":")[0]) == (1008, "type")
+
+
+def test_stream_that_needs_a_lost_part_of_the_archive_ends_and_says_so(
+    serve: Serve, bus: Bus, bus_dir: Path, run_bus: RunBus
+) -> None:
+    bus.publish_many([Draft("t", n, from_agent="a") for n in range(3)])
+    run_bus("archive", "--before", "3")
+    (segment,) = (bus_dir / "archive").iterdir()
+    segment.unlink()
+    client = serve()
+    for filters in ("", "&agent=a"):
+        with client.stream("GET", f"/v1/events?after=0{filters}") as response:
+            *_, said, _ = response.iter_lines()
+        assert said.startswith(": ended: messages 1 to 2 are in ")
+        assert refusal(client, f"/v1/ws?after=0{filters}")[0] == 1011
+    with client.stream("GET", "/v1/events?after=2") as response:
+        assert next(events(response))[0] == 3
+
+
 @pytest.mark.parametrize("id", ["x", "-1", "9" * 30, "\u0661"])
 def test_last_event_id_that_is_none_of_ours_is_refused(client: httpx.Client, id: str) -> None:
     response = client.get("/v1/events", headers={"Last-Event-ID": id.encode()})
@@ -162,3 +217,25 @@ def test_client_that_is_ahead_of_the_feed_lets_it_catch_up(bus: Bus) -> None:
         return await asyncio.wait_for(following, 10)
 
     assert asyncio.run(follow_and_publish()) == 2
+
+
+@pytest.mark.parametrize("wanted", [Wanted(), Wanted(type="t")], ids=["all", "filtered"])
+def test_no_client_is_sent_more_at_once_than_a_batch_may_hold(bus: Bus, wanted: Wanted) -> None:
+    """It is what a client that reads nothing costs, and what a slow one must take in time."""
+    bus.publish_many([Draft("t", "x" * 4000, from_agent="a") for _ in range(300)])
+
+    async def follow() -> list[Batch]:
+        feed = Feed(bus)
+        try:
+            found: list[Batch] = []
+            async for batch in feed.stream(0, wanted, keep_alive_s=10):
+                found.append(batch)
+                if batch.upto == 300:
+                    break
+            return found
+        finally:
+            await feed.close()
+
+    batches = asyncio.run(follow())
+    assert [event.seq for batch in batches for event in batch.events] == list(range(1, 301))
+    assert max(batch.size for batch in batches) <= BATCH_BYTES

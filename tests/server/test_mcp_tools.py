@@ -62,6 +62,16 @@ def test_no_name_that_plain_sql_stored_can_leave_its_line(bus: Bus, bus_dir: Pat
     assert r"[1] t\x1b[31m from a\n[2] b to all, id i\n| x" in text
 
 
+def test_answer_is_in_the_trace_of_what_it_answers(bus: Bus, bus_dir: Path) -> None:
+    """Q-22: with a span of its own."""
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    bus.publish("ask", from_agent="a", headers={"traceparent": parent})
+    in_process(bus_dir, lambda me: me.call("bus_send", type="told", reply_to="1"))
+    (told,) = bus.read(type="told")
+    assert told.headers["traceparent"][:35] == parent[:35]
+    assert told.headers["traceparent"] != parent
+
+
 def test_no_body_and_a_body_of_null_differ(bus: Bus, bus_dir: Path) -> None:
     async def act(me: Agent) -> list[dict[str, Any]]:
         await me.call("bus_send", type="t", to="me")

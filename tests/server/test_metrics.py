@@ -1,14 +1,21 @@
 """What Prometheus is told, who is, and what a health check finds."""
 
+import asyncio
 import os
+import threading
 from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
 
-from ackbus import Bus, Draft, Inbox, Queue, Worker
+from ackbus import Bus, BusBusy, Draft, Inbox, Queue, Worker
 from ackbus.server import Scope, Tokens
+from ackbus.server.access import Access
+from ackbus.server.app import create_app
+from ackbus.server.health import Readiness
+from ackbus.server.metrics import Metrics
 
 from ..conftest import RunBus
 from .conftest import Serve, problem
@@ -53,6 +60,7 @@ def test_metrics_tell_how_the_bus_is_doing(
     expected = {
         ("ackbus_messages_total", ()): 7,
         ("ackbus_inbox_unread", ("reader",)): 5,
+        ("ackbus_inbox_cursor", ("reader",)): 2,
         ("ackbus_inboxes", ()): 1,
         ("ackbus_queues", ()): 1,
         ("ackbus_queue_jobs", ("job", "open")): 1,
@@ -72,39 +80,99 @@ def test_metrics_tell_how_the_bus_is_doing(
     assert scrape(client)["ackbus_export_behind", ()] == 0
 
 
-def test_metrics_tell_what_the_server_did(client: httpx.Client, bus: Bus) -> None:
+def test_metrics_tell_what_the_server_did(one_client: httpx.Client) -> None:
     for _ in range(3):
-        client.post("/v1/messages", json={"type": "t", "from": "a"})
-    client.post("/v1/messages", json={})
-    found = scrape(client)
+        one_client.post("/v1/messages", json={"type": "t", "from": "a"})
+    one_client.post("/v1/messages", json={})
+    found = scrape(one_client)
     route = "/v1/messages"
     assert found["ackbus_http_requests_total", ("POST", route, "201")] == 3
     assert found["ackbus_http_requests_total", ("POST", route, "422")] == 1
     assert found["ackbus_http_request_seconds_count", (route,)] == 4
 
 
-def test_what_clients_make_up_makes_no_labels(client: httpx.Client) -> None:
-    client.get("/v1/messages/1")
+def test_what_clients_make_up_makes_no_labels(one_client: httpx.Client) -> None:
+    def labels() -> set[tuple[str, ...]]:
+        return {
+            labels for name, labels in scrape(one_client) if name == "ackbus_http_requests_total"
+        }
+
+    before = labels()
     for n in range(20):
-        client.get(f"/v1/messages/{n}")
-        client.get(f"/nothing/{n}")
-        client.request(f"VERB{n}", "/healthz")
-    scrape(client)
-    found = [labels for name, labels in scrape(client) if name == "ackbus_http_requests_total"]
+        one_client.get(f"/v1/messages/{n}")
+        one_client.get(f"/nothing/{n}")
+        one_client.request(f"VERB{n}", "/healthz")
+    found = labels() - before
     assert len(found) <= 5, found
 
 
-def test_agents_and_queues_that_have_labels_are_bounded(client: httpx.Client, bus: Bus) -> None:
-    bus.publish("t", from_agent="a")
-    with bus.transaction():
+def test_names_of_any_form_are_labels(one_client: httpx.Client, one_bus: Bus) -> None:
+    """Programs with their own SQL may store any text: it must not end a label, or a line."""
+    one_bus.publish("t", from_agent="a")
+    names = ['q"uote', "back\\slash\\", "new\nline", '"} 1\nackbus_leases 99', "\u2028"]
+    for name in names:
+        one_bus.database.rows("INSERT INTO cursors VALUES (?, 1, 1)", (name,))
+    found = scrape(one_client)
+    assert {("ackbus_inbox_unread", (name,)) for name in names} <= found.keys()
+    assert found["ackbus_leases", ()] == 0
+
+
+def test_agents_and_queues_that_have_labels_are_bounded(
+    one_client: httpx.Client, one_bus: Bus
+) -> None:
+    before = scrape(one_client)
+    one_bus.publish("t", from_agent="a")
+    with one_bus.transaction():
         for n in range(120):
-            Inbox(bus, f"agent-{n}").ack(1)
-            bus.heartbeats.beat(f"agent-{n}")
-            Queue.create(bus, f"queue-{n}", pattern="t")
-    found = scrape(client)
+            Inbox(one_bus, f"agent-{n}").ack(1)
+            one_bus.heartbeats.beat(f"agent-{n}")
+            Queue.create(one_bus, f"queue-{n}", pattern="t")
+    found = scrape(one_client)
     for name in ("ackbus_inbox_unread", "ackbus_heartbeat_age_seconds", "ackbus_queue_behind"):
         assert len([labels for key, labels in found if key == name]) == 100
-    assert found["ackbus_inboxes", ()] == found["ackbus_queues", ()] == 120
+    for name in ("ackbus_inboxes", "ackbus_queues"):
+        assert found[name, ()] == before[name, ()] + 120
+
+
+def test_claims_are_counted_once_whoever_asks_at_the_same_time(bus: Bus) -> None:
+    """Two servers of Prometheus that watch the same bus come at the same moment, for ever."""
+    rounds, at_once, jobs = 24, 8, 500
+    queue = Queue.create(bus, "job")
+    metrics = Metrics(bus)
+    begin, end = threading.Barrier(at_once + 1), threading.Barrier(at_once + 1)
+
+    def ask() -> None:
+        for _ in range(rounds):
+            begin.wait(20)
+            metrics.text()
+            end.wait(20)
+
+    threads = [threading.Thread(target=ask) for _ in range(at_once)]
+    for thread in threads:
+        thread.start()
+    for _ in range(rounds):
+        bus.publish_many([Draft("job", n, from_agent="a") for n in range(jobs)])
+        assert len(queue.claim("w", limit=jobs)) == jobs
+        begin.wait(20)
+        end.wait(20)
+    for thread in threads:
+        thread.join()
+    counted = f'ackbus_queue_claims_total{{queue="job"}} {rounds * jobs}.0'
+    assert counted in metrics.text().decode()
+
+
+def test_defects_are_counted_too(bus: Bus) -> None:
+    """What answers for them stands outside of all else."""
+    app = create_app(bus, Access(bus))
+
+    @app.get("/v1/defect")
+    def fail() -> None:
+        raise RuntimeError("a defect")
+
+    with TestClient(app, raise_server_exceptions=False) as client:
+        assert client.get("/v1/defect").status_code == 500
+        counted = 'ackbus_http_requests_total{method="GET",route="/v1/defect",status="500"} 1.0'
+        assert counted in client.get("/metrics").text
 
 
 def test_metrics_need_a_token_that_may_look_at_work(serve: Serve, bus: Bus) -> None:
@@ -131,11 +199,34 @@ def test_health_tells_that_the_bus_was_moved_away(client: httpx.Client, bus_dir:
     assert client.get("/healthz").json() == {"ok": True, "newest_seq": 0}
 
 
-def test_health_tells_that_the_bus_cannot_be_written(client: httpx.Client, bus: Bus) -> None:
-    with bus.transaction():
-        response = client.get("/healthz")
+def test_health_tells_that_the_bus_cannot_be_written(
+    one_client: httpx.Client, one_bus: Bus
+) -> None:
+    with one_bus.transaction():
+        response = one_client.get("/healthz")
     problem(response, 503, "bus-busy")
-    assert client.get("/healthz").status_code == 200
+    assert one_client.get("/healthz").status_code == 200
+
+
+def test_health_is_asked_for_once_however_many_ask(bus: Bus) -> None:
+    """It needs no token: who asks often must not take the threads that others need."""
+    readiness = Readiness(bus)
+
+    def threads() -> int:
+        return sum("AnyIO" in thread.name for thread in threading.enumerate())
+
+    async def ask_often() -> tuple[int, list[int | BaseException]]:
+        asking = [asyncio.create_task(readiness.check()) for _ in range(20)]
+        while not threads():
+            await asyncio.sleep(0.001)
+        return threads(), await asyncio.gather(*asking, return_exceptions=True)
+
+    assert threads() == 0
+    with bus.transaction():
+        asked_by, answers = asyncio.run(ask_often())
+    assert asked_by == 1
+    assert [type(each) for each in answers] == [BusBusy] * 20
+    assert asyncio.run(readiness.check()) == 0
 
 
 def test_health_tells_of_a_file_that_is_no_database(client: httpx.Client, bus: Bus) -> None:

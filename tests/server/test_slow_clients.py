@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import httpx
@@ -60,13 +60,14 @@ class Server:
         found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
         return 0.0 if found is None else float(found[1])
 
-    def ask(self, path: str) -> socket.socket:
+    def ask(self, path: str, *headers: str) -> socket.socket:
         """A client with a small buffer that has asked for a stream, and read nothing."""
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
         client.settimeout(20)
         client.connect(("127.0.0.1", self.port))
-        client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        head = "\r\n".join([f"GET {path} HTTP/1.1", "Host: localhost", *headers])
+        client.sendall(f"{head}\r\n\r\n".encode())
         return client
 
 
@@ -108,6 +109,22 @@ def test_client_that_never_reads_is_dropped_and_can_go_on(server: Server) -> Non
                 break
     assert seqs(rest) == list(range(len(whole) + 1, MUCH + 1))
     assert "was not read within 1 s; go on from your cursor" in server.errors
+    assert "ASGI" not in server.errors
+
+
+def test_client_that_gives_another_address_as_its_own_is_cut_off_too(server: Server) -> None:
+    """It could keep its connection for ever, and so the descriptors of the server."""
+    clients = 'ackbus_stream_clients{kind="sse"}'
+    wait_until(lambda: server.metric(clients) == 0)
+    before = server.metric("process_open_fds")
+    with ExitStack() as stack:
+        for _ in range(60):
+            lying = server.ask("/v1/events?after=0", "X-Forwarded-For: 192.0.2.1")
+            stack.enter_context(closing(lying))
+        wait_until(lambda: server.metric(clients) > 0)
+        wait_until(lambda: server.metric(clients) == 0)
+        # Threads that answer requests may have opened the bus meanwhile.
+        wait_until(lambda: server.metric("process_open_fds") < before + 60)
     assert "ASGI" not in server.errors
 
 

@@ -65,6 +65,19 @@ def test_sender_cannot_be_forged(client: httpx.Client, tokens: Tokens, bus: Bus)
     assert client.post("/v1/messages", json=MESSAGE, headers=bearer(token)).status_code == 201
 
 
+def test_in_a_session_a_token_speaks_as_its_agent(
+    client: httpx.Client, tokens: Tokens, bus: Bus
+) -> None:
+    for token, speaker in (
+        (tokens.create("a", [RW], agent="a"), "a"),
+        (tokens.create("free", [RW]), "client"),
+    ):
+        path = "/v1/sessions/s/message"
+        said = client.post(path, json={"text": "hello"}, headers=bearer(token))
+        assert said.status_code == 201, said.text
+        assert next(bus.read(from_seq=said.json()["seq"])).from_agent == speaker
+
+
 def test_token_that_was_removed_is_no_good_at_once(client: httpx.Client, tokens: Tokens) -> None:
     token, other = tokens.create("a", [RO]), tokens.create("b", [RO])
     assert client.get("/v1/messages", headers=bearer(token)).status_code == 200
@@ -103,8 +116,8 @@ def test_stream_ends_with_its_token(client: httpx.Client, tokens: Tokens, bus: B
             said.append(line)
             if line == "" or line.startswith("data"):  # one for each that came, until it ends
                 bus.publish("t", from_agent="a")
-        assert ": dropped: the token is good no longer" in said
-        with pytest.raises(ConnectionClosedError, match="good no longer"):
+        assert ": ended: the token is good no longer" in said
+        with pytest.raises(ConnectionClosedError, match=r"1008.*good no longer"):
             deque(socket, maxlen=0)
 
 
@@ -123,6 +136,14 @@ def test_who_asks_too_often_is_told_to_wait(serve: Serve) -> None:
     )
     problem(refused, 429, "too-many-requests")
     assert refused.headers["Retry-After"] == "1"
+
+
+def test_websocket_that_asks_too_often_may_come_back(serve: Serve) -> None:
+    client = serve("--max-rate", "0.01")
+    assert client.get("/v1/messages").status_code == 200
+    url = str(client.base_url).replace("http", "ws") + "/v1/ws"
+    with connect(url) as socket, pytest.raises(ConnectionClosedError, match=r"1013.*a second"):
+        socket.recv(timeout=20)
 
 
 def test_address_that_others_reach_needs_a_token(run_bus: RunBus, bus_dir: object) -> None:
@@ -153,6 +174,10 @@ def test_own_pages_and_allowed_ones_may_ask(serve: Serve) -> None:
     other = client.get("/v1/messages", headers={"Origin": "https://board.example"})
     assert other.headers["Access-Control-Allow-Origin"] == "https://board.example"
     assert "Access-Control-Allow-Origin" not in own.headers
+    for name in ("Authorization", "If-None-Match", "Last-Event-ID", "traceparent", "tracestate"):
+        leave = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": name}
+        asked = client.options("/v1/messages", headers={"Origin": "https://board.example"} | leave)
+        assert asked.status_code == 200, name
 
 
 # The table.

@@ -4,14 +4,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from ackbus import Bus
+from ackbus import Bus, Draft, Message, Queue, Session, Worker
 
 from ..conftest import RunBus
-from .conftest import Serve
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
@@ -59,15 +59,16 @@ print(json.dumps([json.loads(span.to_json()) for span in exporter.get_finished_s
 
 
 def test_message_takes_the_trace_of_the_request_that_publishes_it(
-    client: httpx.Client, bus: Bus
+    one_client: httpx.Client, one_bus: Bus
 ) -> None:
     """Q-22: and keeps its own, where it has one."""
     given = {"traceparent": PARENT, "tracestate": "vendor=1"}
     own = PARENT.replace("b7", "c7")
+    begin = one_bus.log.newest_seq() + 1
     for headers in (None, {"traceparent": own}, {"mine": 1}):
         body = {"type": "t", "from": "a", "headers": headers}
-        assert client.post("/v1/messages", json=body, headers=given).status_code == 201
-    assert [message.headers for message in bus.read()] == [
+        assert one_client.post("/v1/messages", json=body, headers=given).status_code == 201
+    assert [message.headers for message in one_bus.read(from_seq=begin)] == [
         given,
         {"traceparent": own},
         {"mine": 1, **given},
@@ -75,21 +76,105 @@ def test_message_takes_the_trace_of_the_request_that_publishes_it(
 
 
 @pytest.mark.parametrize(
-    "given", ["", "00-zz", PARENT.upper(), f"{PARENT}-more", "00-" + "x" * 32 + "-" + "y" * 16]
+    "given",
+    [
+        "",
+        "00-zz",
+        PARENT.upper(),
+        f"{PARENT}-more",
+        "00-" + "x" * 32 + "-" + "y" * 16,
+        PARENT.replace("00-", "ff-", 1),
+        PARENT.replace(TRACE, "0" * 32),
+        PARENT.replace("b7ad6b7169203331", "0" * 16),
+    ],
 )
-def test_what_is_no_trace_context_is_not_stored(client: httpx.Client, bus: Bus, given: str) -> None:
-    client.post("/v1/messages", json={"type": "t", "from": "a"}, headers={"traceparent": given})
-    assert next(bus.read()).headers == {}
+def test_what_is_no_trace_context_is_not_stored(
+    one_client: httpx.Client, one_bus: Bus, given: str
+) -> None:
+    message = {"type": "t", "from": "a"}
+    stored = one_client.post("/v1/messages", json=message, headers={"traceparent": given})
+    assert next(one_bus.read(from_seq=stored.json()["seq"])).headers == {}
 
 
-def test_trying_again_in_another_span_is_no_conflict(serve: Serve, bus: Bus) -> None:
+def test_trying_again_in_another_span_is_no_conflict(
+    one_client: httpx.Client, one_bus: Bus
+) -> None:
     """Each attempt of a client that is traced has a span of its own."""
-    client = serve()
+    before = one_bus.log.newest_seq()
     body = {"type": "t", "from": "a", "id": "one", "headers": {"mine": 1}}
     for parent, status in ((PARENT, 201), (PARENT.replace("b7", "c7"), 200)):
-        response = client.post("/v1/messages", json=body, headers={"traceparent": parent})
+        response = one_client.post("/v1/messages", json=body, headers={"traceparent": parent})
         assert response.status_code == status
-    assert bus.log.newest_seq() == 1
+    assert one_bus.log.newest_seq() == before + 1
+
+
+def test_process_that_has_the_sdk_and_makes_no_spans_passes_traces_on(bus_dir: Path) -> None:
+    """It is loaded by whoever needs it, and can be switched off by OTEL_SDK_DISABLED."""
+    idle = "trace.set_tracer_provider(provider)\n"
+    assert idle in TRACED
+    command = [sys.executable, "-c", TRACED.replace(idle, ""), str(bus_dir), PARENT]
+    subprocess.run(command, capture_output=True, check=True)
+    with Bus.open(bus_dir) as bus:
+        assert next(bus.read()).headers == {"traceparent": PARENT}
+
+
+DOORS = {
+    "/v1/messages/batch": {"messages": [{"type": "t", "from": "a"}, {"type": "t", "from": "a"}]},
+    "/v1/requests": {"type": "t.request", "from": "a"},
+    "/v1/sessions/s/message": {"text": "hello"},
+    "/v1/claims/1/complete": {"replies": [{"type": "t"}]},
+    "/v1/claims/1/fail": {"error": "no", "retry": False, "replies": [{"type": "t"}]},
+    "/v1/inboxes/b/complete": {"seq": 1, "replies": [{"type": "t"}]},
+}
+
+
+@pytest.mark.parametrize(("path", "body"), DOORS.items(), ids=DOORS)
+def test_whatever_is_published_over_http_is_in_the_trace_of_its_request(
+    one_client: httpx.Client, one_bus: Bus, path: str, body: dict[str, Any]
+) -> None:
+    """Q-22: where what it follows from has no trace of its own."""
+    asked = one_bus.publish("job", from_agent="a")
+    queue = Queue.create(one_bus, "job")
+    (claim,) = queue.claim("w")
+    path = path.replace("claims/1", f"claims/{claim.token}")
+    if "seq" in body:
+        body = body | {"seq": asked.seq}
+    given = {"traceparent": PARENT, "tracestate": "vendor=1"}
+    assert one_client.post(path, json=body, headers=given).status_code in (200, 201)
+    published = list(one_bus.read(from_seq=asked.seq + 1))
+    assert published
+    for message in published:
+        assert given.items() <= message.headers.items()
+
+
+def trace_of(message: Message) -> tuple[str, bool]:
+    """The trace of a message, and whether its span is its own."""
+    parent = str(message.headers["traceparent"])
+    return parent[3:35], parent != PARENT
+
+
+def test_drafts_of_a_worker_are_in_the_trace_of_its_job(bus: Bus) -> None:
+    """Issue 7: carried from publish through claim to follow-up; a draft may name another."""
+    bus.publish("job", from_agent="a", headers={"traceparent": PARENT})
+    own = {"traceparent": PARENT.replace("0af", "0bf")}
+
+    def handle(message: Message) -> list[Draft]:
+        return [Draft("next", from_agent="w"), Draft("other", from_agent="w", headers=own)]
+
+    Worker(bus, "job").run(handle, once=True)
+    follow_up, other = bus.read(from_seq=2)
+    assert trace_of(follow_up) == (TRACE, True)
+    assert other.headers == own
+
+
+def test_replies_of_agents_are_in_the_trace_of_what_they_answer(bus: Bus) -> None:
+    bus.publish("ask", from_agent="a", headers={"traceparent": PARENT})
+    message = next(bus.read())
+    with Session(bus, "b") as session:
+        session.reply(message, "told", headers={"mine": 1})
+    (told,) = bus.read(type="told")
+    assert trace_of(told) == (TRACE, True)
+    assert told.headers["mine"] == 1
 
 
 def test_command_publishes_in_the_trace_that_it_was_started_in(run_bus: RunBus, bus: Bus) -> None:
@@ -108,6 +193,7 @@ def test_request_publication_and_handling_are_spans_of_one_trace(bus_dir: Path) 
     by_id = {span["context"]["span_id"]: span["name"] for span in spans}
     above = {name: by_id.get(span["parent_id"]) for name, span in ours.items()}
     assert above["publish job.request"] == "POST /v1/messages"
+    assert above["claim job.request"] == "publish job.request"
     assert above["process job.request"] == "publish job.request"
     assert above["publish job.seen"] == "process job.request"
     assert above["process job.seen"] == "publish job.seen"
@@ -116,3 +202,4 @@ def test_request_publication_and_handling_are_spans_of_one_trace(bus_dir: Path) 
         assert ours[name]["context"]["trace_id"] == f"0x{TRACE}", name
     assert ours["process job.request"]["status"]["status_code"] == "ERROR"
     assert ours["process job.seen"]["kind"] == "SpanKind.CONSUMER"
+    assert ours["claim job.request"]["attributes"]["ackbus.claim_token"] == 1

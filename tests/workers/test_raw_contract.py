@@ -365,7 +365,17 @@ def test_trace_goes_through_every_hop(bus: Bus) -> None:
     assert {trace[52:] for trace in traces} == {"-01"}
 
 
-@pytest.mark.parametrize("parent", ["nonsense", "00-short-b7ad6b7169203331-01", 5, None])
+def test_trace_state_that_is_none_is_not_told_to_the_command(bus: Bus) -> None:
+    """What somebody wrote into a header must not keep the command from starting."""
+    ask(bus, "go", headers={"traceparent": TRACE, "tracestate": "a\0b"})
+    work(bus, 'printf "%s %s" "${TRACEPARENT%-*-*}" "[$TRACESTATE]"')
+    assert answer(bus).payload == f"{TRACE[:35]} []"
+
+
+@pytest.mark.parametrize(
+    "parent",
+    ["nonsense", "00-short-b7ad6b7169203331-01", TRACE.replace("0", "\0"), 5, None],
+)
 def test_header_that_is_no_trace_context_is_dropped(bus: Bus, parent: object) -> None:
     ask(bus, "go", headers={"traceparent": parent})
     work(bus, 'printf "%s" "${TRACEPARENT-none}"')
