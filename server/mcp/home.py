@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ...bus import Bus, Heart
+from ...bus import Bus, Hearts
 from ...schema import BusNotFound
 
 #: How long the heart of an agent beats that makes no call any more, in seconds: as long as the
@@ -27,8 +27,8 @@ class Home:
         self._lock = threading.Lock()
         self._bus: Bus | None = None
         self._file: tuple[int, int] | None = None
-        # The heart of each agent, and when it made its last call, by the monotonic clock.
-        self._hearts: dict[str, Heart] = {}
+        self._hearts: Hearts | None = None
+        # When each agent whose heart beats made its last call, by the monotonic clock.
         self._called: dict[str, float] = {}
 
     def bus(self) -> Bus:
@@ -50,18 +50,23 @@ class Home:
 
     def is_held(self, agent: str) -> bool:
         """Whether this process beats for an agent."""
-        return agent in self._hearts
+        return agent in self._called
 
-    def beat(self, agent: str) -> Heart:
-        """Let the heart of an agent beat, from now on by itself."""
+    def beat(self, agent: str, *, task: str | None = None) -> None:
+        """Let the heart of an agent beat, from now on by itself; say what it is at, if that is new.
+
+        Raises:
+            InvalidInput: that is no name, or no task.
+        """
         bus = self.bus()
         with self._lock:
+            if self._hearts is None:
+                self._hearts = Hearts(bus.database)
+            if task is not None:
+                self._hearts.beat(agent, "working", task=task)
+            elif agent not in self._called:
+                self._hearts.beat(agent)
             self._called[agent] = time.monotonic()
-            heart = self._hearts.get(agent)
-            if heart is None:
-                heart = self._hearts[agent] = bus.heart(agent)
-                heart.start()
-        return heart
 
     def rest(self, idle_s: float = IDLE_S) -> None:
         """Stop the hearts of the agents that have made no call for so long."""
@@ -69,7 +74,8 @@ class Home:
         with self._lock:
             for agent in [each for each, at in self._called.items() if at <= before]:
                 del self._called[agent]
-                self._hearts.pop(agent).stop()
+                if self._hearts is not None:
+                    self._hearts.rest(agent)
 
     def close(self) -> None:
         """Stop all hearts and close the bus; a later call opens it again."""
@@ -77,9 +83,9 @@ class Home:
             self._close()
 
     def _close(self) -> None:
-        for heart in self._hearts.values():
-            heart.stop()
-        self._hearts.clear()
+        if self._hearts is not None:
+            self._hearts.stop()
+        self._hearts = None
         self._called.clear()
         if self._bus is not None:
             self._bus.close()

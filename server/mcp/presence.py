@@ -67,9 +67,7 @@ def _join(session: Session, given: Join) -> Reply:
     bus = session.bus
     name = session.join(given.name)
     warning = None if session.home.is_held(name) else _held_elsewhere(bus.heartbeats.get(name))
-    heart = session.home.beat(name)
-    if given.task is not None:
-        heart.update("working", task=given.task)
+    session.home.beat(name, task=given.task)
     standing = _standing(bus, name, warning)
     return Reply(standing, standing.text())
 

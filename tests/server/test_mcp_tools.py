@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import shutil
+import threading
 import time
 import unicodedata
 from pathlib import Path
@@ -15,6 +16,7 @@ from mcp import MCPError
 from ackbus import Bus, Inbox, Queue
 from ackbus.bus import SegmentMissing
 from ackbus.export import Archiver
+from ackbus.schema import InvalidInput
 from ackbus.server.mcp.errors import explain
 from ackbus.server.mcp.home import Home
 from ackbus.server.mcp.pages import MAX_CHARS
@@ -22,6 +24,7 @@ from ackbus.server.mcp.profiles import FULL
 from ackbus.server.mcp.tools import tools_of
 from ackbus.subscribers import QueueStuck, Retention
 
+from ..conftest import wait_until
 from .mcp_clients import Agent, in_process, text_of
 
 #: Bodies that try to look like something else, or to reach a terminal.
@@ -365,11 +368,35 @@ def test_heart_rests_when_its_agent_makes_no_call(bus: Bus, bus_dir: Path) -> No
         assert home.is_held("me")
         home.rest(idle_s=0)
         assert not home.is_held("me")
+        wait_until(lambda: [each.status for each in bus.heartbeats.list()] == ["stopped"])
     finally:
         home.close()
-    beat = bus.heartbeats.get("me")
-    assert beat is not None
-    assert beat.status == "stopped"
+
+
+def test_name_that_is_none_has_no_heart(bus_dir: Path) -> None:
+    """What looks for idle hearts would come upon it, and end the door for everybody."""
+    home = Home(lambda: Bus.open(bus_dir))
+    try:
+        with pytest.raises(InvalidInput):
+            home.beat("a\nb")
+        assert not home.is_held("a\nb")
+        home.rest(idle_s=0)
+    finally:
+        home.close()
+
+
+def test_names_cost_no_thread_each(bus: Bus, bus_dir: Path) -> None:
+    """Over HTTP a client may call under any names, one after the other."""
+    home = Home(lambda: Bus.open(bus_dir))
+    before = threading.active_count()
+    try:
+        for number in range(50):
+            home.beat(f"agent-{number}")
+        wait_until(lambda: len(bus.heartbeats.list()) == 50)
+        assert threading.active_count() == before + 1
+    finally:
+        home.close()
+    assert {each.status for each in bus.heartbeats.list()} == {"stopped"}
 
 
 # What it costs an agent to know the tools -----------------------------------------------------
