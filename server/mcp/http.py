@@ -24,7 +24,6 @@ from .home import IDLE_S, Home
 from .profiles import DEFAULT, PROFILES
 from .protocol import Protocol
 from .session import Session
-from .tools import tools_of
 
 #: How often it is looked who has made no call for long, in seconds.
 _SWEEP_S = 60.0
@@ -52,23 +51,19 @@ class HttpDoor:
         self._security = TransportSecurityMiddleware(_OF_THIS_MACHINE)
         # The session of each client that speaks a protocol with sessions, and its last call.
         self._sessions: dict[str, tuple[Session, float]] = {}
-        self._managers = {
-            profile: StreamableHTTPSessionManager(
-                Protocol(tools_of(profile), self._session_of, _check).server(),
-                json_response=True,
-                session_idle_timeout=IDLE_S,
-                max_request_body_size=max_body_bytes,
-            )
-            for profile in PROFILES
-        }
+        self._manager = StreamableHTTPSessionManager(
+            Protocol(self._session_of, _profile_of, _check).server(),
+            json_response=True,
+            session_idle_timeout=IDLE_S,
+            max_request_body_size=max_body_bytes,
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Answer requests inside the block."""
         async with AsyncExitStack() as stack:
             stack.callback(self._home.close)
-            for manager in self._managers.values():
-                await stack.enter_async_context(manager.run())
+            await stack.enter_async_context(self._manager.run())
             tasks = await stack.enter_async_context(anyio.create_task_group())
             tasks.start_soon(self._sweep)
             yield
@@ -91,11 +86,12 @@ class HttpDoor:
         profile = request.query_params.get("profile", DEFAULT)
         if profile not in PROFILES:
             raise InvalidInput(f"profile must be {' or '.join(PROFILES)}, not {profile[:40]!a}")
+        request.state.profile = profile
         request.state.principal = principal
         # The SDK lets nobody into a session that began under another name.
         of = AccessToken(token="", client_id=principal.name, scopes=[])
         connection["user"] = AuthenticatedUser(of)
-        await self._managers[profile].handle_request(connection, receive, send)
+        await self._manager.handle_request(connection, receive, send)
 
     def _session_of(self, context: Any) -> Session:
         request: Request = context.request
@@ -119,6 +115,11 @@ class HttpDoor:
             for id in [id for id, (_, at) in self._sessions.items() if at <= before]:
                 del self._sessions[id]
             await anyio.to_thread.run_sync(self._home.rest)
+
+
+def _profile_of(context: Any) -> str:
+    profile: str = context.request.state.profile
+    return profile
 
 
 def _check(context: Any, scope: str) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import dropwhile
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from ...bus import Bus
 from ...schema import Message, TypePattern
-from ...subscribers import Inbox, Pace
-from .common import Limit, Next, Page, Wait, counted, unread_of
+from ...subscribers import Inbox
+from .common import Limit, Next, Page, Wait, counted, unread_of, wait_for
 from .frames import FramedMessage
 from .pages import PAGE, Cursor, page
 from .session import Session
@@ -48,9 +46,7 @@ def _inbox(session: Session, given: Read) -> Reply:
     def look() -> tuple[list[FramedMessage], str | None]:
         return page(waiting(inbox, begin, pattern), begin, given.limit)
 
-    found, cursor = look()
-    if not found and given.wait_s:
-        found, cursor = _wait(bus, look, given.wait_s)
+    found, cursor = wait_for(bus, look, lambda seen: seen[0], given.wait_s)
     unread = unread_of(bus, agent)
     record = InboxPage(messages=found, next_cursor=cursor, unread=unread)
     if not found:
@@ -60,20 +56,6 @@ def _inbox(session: Session, given: Read) -> Reply:
     acks = ", ".join(f"bus_ack(seq={seq})" for seq in dict.fromkeys(ends))
     head = f"{counted(unread)} unread for {agent}. When these are handled: {acks}."
     return Reply(record, record.text(head))
-
-
-def _wait(
-    bus: Bus, look: Callable[[], tuple[list[FramedMessage], str | None]], wait_s: float
-) -> tuple[list[FramedMessage], str | None]:
-    """Look again whenever the bell rings, and now and then, until there is something."""
-    deadline, pace = time.monotonic() + wait_s, Pace()
-    with bus.listen() as listener:  # before the look: what comes after it is heard
-        while True:
-            found, cursor = look()
-            left = deadline - time.monotonic()
-            if found or left <= 0:
-                return found, cursor
-            listener.wait(min(pace.next(), left))
 
 
 def waiting(inbox: Inbox, begin: Cursor, pattern: TypePattern | None) -> Iterator[Message]:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from ...schema import ABSENT, TimedOut
+from ...schema import ABSENT
 from ...subscribers import Answer, Request, check
-from .common import Body, Conversation, Wait, conversation_of, stranger
+from .common import Body, Conversation, Wait, conversation_of, stranger, wait_for
 from .frames import NOTICE, FramedMessage, shown
 from .pages import alone
 from .session import Session
@@ -48,10 +48,7 @@ def _request(session: Session, given: Ask) -> Reply:
     warning = stranger(bus, given.to)
     body = given.body if "body" in given.model_fields_set else ABSENT
     sent = Request.publish(bus, given.type, body, from_agent=agent, to_agent=given.to)
-    try:
-        answer = sent.wait(given.wait_s)
-    except TimedOut:
-        answer = sent.answer()
+    answer = wait_for(bus, sent.answer, lambda seen: seen.reply, given.wait_s)
     return _reply(answer, warning)
 
 

@@ -41,7 +41,6 @@ def serve_stdio(
     from .home import Home
     from .protocol import Protocol
     from .session import Session
-    from .tools import tools_of
 
     # The result says it, and the client would show it to nobody.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
@@ -53,7 +52,7 @@ def serve_stdio(
         except AckbusError as error:
             logging.getLogger("ackbus.mcp").warning("%s", error)
     try:
-        anyio.run(_serve, Protocol(tools_of(profile), lambda context: session), wire)
+        anyio.run(_serve, Protocol(lambda context: session, lambda context: profile), wire)
     finally:
         home.close()
 

@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import threading
 import time
 import unicodedata
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp import MCPError
 
@@ -21,6 +24,7 @@ from ackbus.server.mcp.errors import explain
 from ackbus.server.mcp.home import Home
 from ackbus.server.mcp.pages import MAX_CHARS
 from ackbus.server.mcp.profiles import FULL
+from ackbus.server.mcp.protocol import WAITING
 from ackbus.server.mcp.tools import tools_of
 from ackbus.subscribers import QueueStuck, Retention
 
@@ -443,4 +447,43 @@ def test_waiting_ends_as_soon_as_something_comes(bus: Bus, bus_dir: Path) -> Non
         bus.publish("t", "now", from_agent="a")
         assert (await asked)["messages"][0]["body"] == "now"
 
+    in_process(bus_dir, act)
+
+
+def listeners() -> int:
+    """How many wait for the bell in this process."""
+    links = [os.readlink(each) for each in os.scandir("/proc/self/fd") if os.path.islink(each)]
+    return sum("inotify" in link for link in links)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"), [("bus_inbox", {}), ("bus_request", {"type": "t.request"})]
+)
+def test_cancelled_call_waits_no_longer(
+    bus: Bus, bus_dir: Path, tool: str, arguments: dict[str, Any]
+) -> None:
+    """Else each had a thread and its descriptors to the end of its 25 seconds."""
+
+    async def act(me: Agent) -> None:
+        async with anyio.create_task_group() as calls:
+            for _ in range(3):
+                calls.start_soon(partial(me.call, tool, wait_s=25, **arguments))
+            await asyncio.to_thread(wait_until, lambda: listeners() == before + 3)
+            calls.cancel_scope.cancel()
+        await asyncio.to_thread(wait_until, lambda: listeners() == before)
+
+    before = listeners()
+    in_process(bus_dir, act)
+
+
+def test_call_that_would_wait_for_others_to_wait_is_told_so(bus: Bus, bus_dir: Path) -> None:
+    async def act(me: Agent) -> None:
+        waits = [asyncio.create_task(me.call("bus_inbox", wait_s=25)) for _ in range(WAITING)]
+        await asyncio.to_thread(wait_until, lambda: listeners() == before + WAITING)
+        assert "Call again" in await me.fail("bus_inbox", wait_s=1)
+        assert (await me.call("bus_inbox"))["messages"] == []
+        bus.publish("t", "for all", from_agent="a")
+        assert all(each["messages"] for each in await asyncio.gather(*waits))
+
+    before = listeners()
     in_process(bus_dir, act)
