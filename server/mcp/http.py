@@ -12,14 +12,14 @@ from fastapi import Request
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from ...bus import Bus
 from ...schema import InvalidInput
 from ..access import Access
-from ..principals import LOCAL, Forbidden, Principal, Scope
+from ..principals import Forbidden, Principal, Scope
 from .home import IDLE_S, Home
 from .profiles import DEFAULT, PROFILES
 from .protocol import Protocol
@@ -30,12 +30,8 @@ _SWEEP_S = 60.0
 
 _SESSION_ID = "mcp-session-id"
 
-_NAMES = ("127.0.0.1", "localhost", "[::1]")
-#: Under which names a page of this machine may ask, where no token is needed.
-_OF_THIS_MACHINE = TransportSecuritySettings(
-    allowed_hosts=[*_NAMES, *(f"{name}:*" for name in _NAMES)],
-    allowed_origins=[f"http://{name}{port}" for name in _NAMES for port in ("", ":*")],
-)
+#: How many sessions may be open at a time; a client more is refused until one ends.
+_MAX_SESSIONS = 1000
 
 
 class HttpDoor:
@@ -48,14 +44,15 @@ class HttpDoor:
 
     def __init__(self, directory: str, max_body_bytes: int) -> None:
         self._home = Home(lambda: Bus.open(directory))
-        self._security = TransportSecurityMiddleware(_OF_THIS_MACHINE)
-        # The session of each client that speaks a protocol with sessions, and its last call.
+        # The session of each client that speaks a protocol with sessions, and its last call; those
+        # that have been silent longest come first.
         self._sessions: dict[str, tuple[Session, float]] = {}
         self._manager = StreamableHTTPSessionManager(
             Protocol(self._session_of, _profile_of, _check).server(),
             json_response=True,
             session_idle_timeout=IDLE_S,
             max_request_body_size=max_body_bytes,
+            max_sessions=_MAX_SESSIONS,
         )
 
     @asynccontextmanager
@@ -78,11 +75,6 @@ class HttpDoor:
         request = Request(connection, receive)
         access: Access = request.app.state.access
         principal = access.principal(request)
-        if principal == LOCAL:
-            refusal = await self._security.validate_request(request)
-            if refusal is not None:
-                await refusal(connection, receive, send)
-                return
         profile = request.query_params.get("profile", DEFAULT)
         if profile not in PROFILES:
             raise InvalidInput(f"profile must be {' or '.join(PROFILES)}, not {profile[:40]!a}")
@@ -99,12 +91,15 @@ class HttpDoor:
         named = request.query_params.get("agent") or None
         if named is not None:
             named = principal.act_as(named)
-        id = request.headers.get(_SESSION_ID)
-        if named or principal.agent or id is None:
-            bound_to = named or principal.agent
-            return Session(self._home, bound_to, remembers=False)
-        session, _ = self._sessions.get(id) or (Session(self._home), 0.0)
+        # Only there is an id one that the SDK gave out, and that shows the token of its owner.
+        has_session = context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+        if named or principal.agent or not has_session:
+            return Session(self._home, named or principal.agent, remembers=False)
+        id = request.headers[_SESSION_ID]
+        session, _ = self._sessions.pop(id, (Session(self._home), 0.0))
         self._sessions[id] = session, time.monotonic()
+        if len(self._sessions) > _MAX_SESSIONS:  # clients end sessions without a word to us
+            del self._sessions[next(iter(self._sessions))]
         return session
 
     async def _sweep(self) -> None:

@@ -260,6 +260,7 @@ TOOLS = (
         Reserve,
         Reserved,
         _reserve,
+        scope="work:rw",
     ),
     Tool("bus_status", "Where you stand.", Nothing, Standing, _status, only_reads=True),
     Tool("bus_agents", "Who is there.", Who, Agents, _agents, scope="messages:ro", only_reads=True),

@@ -350,7 +350,8 @@ def test_resources_show_what_the_tools_show(bus: Bus, bus_dir: Path) -> None:
 
         (message,) = (await me.call("bus_inbox"))["messages"]
         assert (await read("bus://inbox/me"))["messages"] == [message]
-        assert (await read("bus://inbox/a%20b"))["messages"] == []
+        with pytest.raises(MCPError, match="acts for 'me' only"):
+            await read("bus://inbox/a%20b")
         assert (await read(f"bus://conversation/{message['id']}"))["messages"] == [message]
         assert [each["agent"] for each in (await read("bus://agents"))["agents"]] == ["a b", "me"]
         listed = await me.client.list_resources()
