@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ...bus import Bus, Hearts
+from ...bus import Bus, Heartbeat, Hearts
 from ...schema import BusNotFound
 
 #: How long the heart of an agent beats that makes no call any more, in seconds: as long as the
@@ -30,6 +30,8 @@ class Home:
         self._hearts: Hearts | None = None
         # When each agent whose heart beats made its last call, by the monotonic clock.
         self._called: dict[str, float] = {}
+        # The last beat of each agent before its first one here, until it is told of.
+        self._before: dict[str, Heartbeat] = {}
 
     def bus(self) -> Bus:
         """Return the bus.
@@ -52,6 +54,10 @@ class Home:
         """Whether this process beats for an agent."""
         return agent in self._called
 
+    def beat_before(self, agent: str) -> Heartbeat | None:
+        """Return, once, what an agent's last beat was before this process began to beat for it."""
+        return self._before.pop(agent, None)
+
     def beat(self, agent: str, *, task: str | None = None) -> None:
         """Let the heart of an agent beat, from now on by itself; say what it is at, if that is new.
 
@@ -62,11 +68,14 @@ class Home:
         with self._lock:
             if self._hearts is None:
                 self._hearts = Hearts(bus.database)
+            before = None if agent in self._called else bus.heartbeats.get(agent)
             if task is not None:
                 self._hearts.beat(agent, "working", task=task)
             elif agent not in self._called:
                 self._hearts.beat(agent)
             self._called[agent] = time.monotonic()
+            if before is not None:
+                self._before[agent] = before
 
     def rest(self, idle_s: float = IDLE_S) -> None:
         """Stop the hearts of the agents that have made no call for so long."""
@@ -74,6 +83,7 @@ class Home:
         with self._lock:
             for agent in [each for each, at in self._called.items() if at <= before]:
                 del self._called[agent]
+                self._before.pop(agent, None)
                 if self._hearts is not None:
                     self._hearts.rest(agent)
 
@@ -87,6 +97,7 @@ class Home:
             self._hearts.stop()
         self._hearts = None
         self._called.clear()
+        self._before.clear()
         if self._bus is not None:
             self._bus.close()
         self._bus = None

@@ -66,9 +66,8 @@ class Standing(BaseModel):
 def _join(session: Session, given: Join) -> Reply:
     bus = session.bus
     name = session.join(given.name)
-    warning = None if session.home.is_held(name) else _held_elsewhere(bus.heartbeats.get(name))
     session.home.beat(name, task=given.task)
-    standing = _standing(bus, name, warning)
+    standing = _standing(bus, name, _held_elsewhere(session.home.beat_before(name)))
     return Reply(standing, standing.text())
 
 
@@ -76,8 +75,8 @@ def _held_elsewhere(beat: Heartbeat | None) -> str | None:
     if beat is None or beat.liveness is not Liveness.ALIVE:
         return None
     return (
-        f"another process beat for {beat.agent} {beat.age_s:.0f} s ago: unless that was you, join"
-        " under a name of your own, or you take each other's mail"
+        f"another process was beating for {beat.agent} when this one began: unless that was you,"
+        " join under a name of your own, or you take each other's mail"
     )
 
 

@@ -180,6 +180,78 @@ def test_agent_is_alive_while_it_is_there(bus: Bus, bus_dir: Path, bus_env: dict
     wait_until(lambda: liveness() is Liveness.STOPPED)
 
 
+def test_second_program_of_the_same_name_is_told_so(
+    bus: Bus, bus_dir: Path, bus_env: dict[str, str]
+) -> None:
+    server = started_by(bus_dir, bus_env, "--agent", "me")
+
+    async def act() -> None:
+        async with agent_at(server) as first, agent_at(server) as second:
+            assert "warning" not in await first.call("bus_join")
+            assert "each other's mail" in (await second.call("bus_join"))["warning"]
+
+    asyncio.run(act())
+
+
+@contextmanager
+def started(bus_dir: Path, env: dict[str, str], bus: Bus) -> Iterator[subprocess.Popen[bytes]]:
+    """A server whose agent is alive, with pipes to it."""
+    process = subprocess.Popen(
+        [BUS, "mcp", "--dir", bus_dir, "--agent", "me"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+    )
+    with process:
+        try:
+            wait_until(lambda: bus.heartbeats.get("me"))
+            yield process
+        finally:
+            process.kill()
+
+
+HELLO: dict[str, Any] = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "raw", "version": "1"},
+}
+
+
+def lines_of(*messages: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps({"jsonrpc": "2.0"} | each).encode() + b"\n" for each in messages)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signal_ends_the_server_at_once_and_its_agent_says_so(
+    bus: Bus, bus_dir: Path, bus_env: dict[str, str], number: signal.Signals
+) -> None:
+    """Though stdin stays open, and somebody reads it."""
+    with started(bus_dir, bus_env, bus) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(lines_of({"id": 1, "method": "initialize", "params": HELLO}))
+        process.stdin.flush()
+        process.stdout.readline()  # it is up
+        process.send_signal(number)
+        assert process.wait(10) == -number
+        beat = bus.heartbeats.get("me")
+        assert beat is not None
+        assert beat.liveness is Liveness.STOPPED
+
+
+def test_program_that_is_gone_is_no_error(bus: Bus, bus_dir: Path, bus_env: dict[str, str]) -> None:
+    with started(bus_dir, bus_env, bus) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stdin.write(lines_of({"id": 1, "method": "initialize", "params": HELLO}))
+        process.stdin.close()
+        assert process.wait(10) == 0
+        assert process.stderr.read() == b""
+
+
 #: Makes a process write to its standard output, as soon as it loads the SDK.
 NOISE = """
 import os, sys, threading, time, warnings
@@ -202,13 +274,8 @@ def test_stdout_is_the_protocols_whatever_others_print(
     (tmp_path / "sitecustomize.py").write_text(NOISE)
     paths = os.pathsep.join([str(tmp_path), bus_env.get("PYTHONPATH", "")])
     env = bus_env | {"PYTHONPATH": paths, "BUS_LOG": "debug", "PYTHONWARNINGS": "always"}
-    hello: dict[str, Any] = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "raw", "version": "1"},
-    }
     lines: list[dict[str, Any]] = [
-        {"id": 1, "method": "initialize", "params": hello},
+        {"id": 1, "method": "initialize", "params": HELLO},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "no/such"},
         {
@@ -222,7 +289,6 @@ def test_stdout_is_the_protocols_whatever_others_print(
             "params": {"name": "bus_send", "arguments": {"type": "t", "body": float("nan")}},
         },
     ]
-    sent = b"".join(json.dumps({"jsonrpc": "2.0"} | line).encode() + b"\n" for line in lines)
     process = subprocess.Popen(
         [BUS, "mcp", "--dir", bus_dir, "--agent", "me"],
         stdin=subprocess.PIPE,
@@ -233,7 +299,7 @@ def test_stdout_is_the_protocols_whatever_others_print(
     with process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(b"rubbish\n\xff\xfe\n" + sent)
+        process.stdin.write(b"rubbish\n\xff\xfe\n" + lines_of(*lines))
         process.stdin.flush()
         answers: dict[Any, Any] = {}
         while not answers.keys() >= {1, 2, 3, 4}:

@@ -307,8 +307,13 @@ def test_name_that_another_process_beats_for_is_joined_with_a_warning(
     bus: Bus, bus_dir: Path
 ) -> None:
     bus.heartbeats.beat("me", "working")
-    standing = in_process(bus_dir, lambda me: me.call("bus_join", name="me"), name=None)
-    assert "another process beat for me" in standing["warning"]
+
+    async def act(me: Agent) -> None:
+        standing = await me.call("bus_join", name="me")
+        assert "another process was beating for me" in standing["warning"]
+        assert "warning" not in await me.call("bus_join", name="me", task="told once")
+
+    in_process(bus_dir, act, name=None)
 
 
 def test_bus_that_is_gone_is_told_of_and_used_again_when_it_is_back(bus_dir: Path) -> None:
