@@ -50,12 +50,17 @@ def _inbox(session: Session, given: Read) -> Reply:
     unread = unread_of(bus, agent)
     record = InboxPage(messages=found, next_cursor=cursor, unread=unread)
     if not found:
-        return Reply(record, f"Nothing waits for {agent}.")
+        more = f", but {counted(unread)} of other types" if pattern and unread else ""
+        return Reply(record, f"Nothing waits for {agent}{more}.")
     # What came back after it had been parked is acknowledged by itself.
     ends = [*(each.seq for each in found if each.seq <= inbox.position), found[-1].seq]
     acks = ", ".join(f"bus_ack(seq={seq})" for seq in dict.fromkeys(ends))
-    head = f"{counted(unread)} unread for {agent}. When these are handled: {acks}."
-    return Reply(record, record.text(head))
+    when = "When these are handled"
+    if Cursor.parse(cursor).skip:
+        when = "When the rest of it is handled, too"
+    elif pattern:  # an acknowledgement covers what is hidden
+        when = "When these are handled, and all of other types before"
+    return Reply(record, record.text(f"{counted(unread)} unread for {agent}. {when}: {acks}."))
 
 
 def waiting(inbox: Inbox, begin: Cursor, pattern: TypePattern | None) -> Iterator[Message]:
