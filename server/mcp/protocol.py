@@ -49,6 +49,9 @@ VERSION = "1"
 #: back at once, and those that wait for others, which must not keep the first from running.
 QUICK, WAITING = 8, 64
 
+#: What programs are told before they ask their user: without it, a tool is taken to destroy.
+_READS, _ADDS = ToolAnnotations(read_only_hint=True), ToolAnnotations(destructive_hint=False)
+
 #: Returns the session of a request, by what the SDK knows of it.
 Sessions = Callable[[Any], Session]
 
@@ -173,7 +176,7 @@ def _listed(tool: Tool) -> ListedTool:
         description=tool.about,
         input_schema=tool.input_schema,
         output_schema=tool.output_schema,
-        annotations=ToolAnnotations(read_only_hint=True) if tool.only_reads else None,
+        annotations=_READS if tool.only_reads else _ADDS,
     )
 
 
