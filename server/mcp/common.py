@@ -14,6 +14,7 @@ from ...schema import MailArchived, Message, NotFound
 from ...subscribers import Inbox, Pace, find_message
 from .frames import NOTICE, FramedMessage
 from .pages import MAX_PAGE, next_line
+from .session import Session
 
 #: The longest that a tool waits, in seconds: clients give a call up after 30.
 MAX_WAIT_S = 25
@@ -48,11 +49,13 @@ class Page(BaseModel):
         return f"{head} {NOTICE}\n{framed}{next_line(self.next_cursor)}"
 
 
-def wait_for(bus: Bus, look: Callable[[], T], is_there: Callable[[T], object], wait_s: float) -> T:
+def wait_for(
+    session: Session, look: Callable[[], T], is_there: Callable[[T], object], wait_s: float
+) -> T:
     """Look until something is there, or the time is over; a call that was cancelled ends.
 
     Args:
-        bus: on which it is to come.
+        session: whose call waits.
         look: looks.
         is_there: whether that is what was waited for.
         wait_s: how long to wait, in seconds; 0 looks once.
@@ -63,11 +66,11 @@ def wait_for(bus: Bus, look: Callable[[], T], is_there: Callable[[T], object], w
     if not wait_s:
         return look()
     deadline, pace = time.monotonic() + wait_s, Pace(idle_s=_NOTICE_S)
-    with bus.listen() as listener:  # before the look: what comes after it is heard
+    with session.bus.listen() as listener:  # before the look: what comes after it is heard
         while True:
             found = look()
             left = deadline - time.monotonic()
-            if is_there(found) or left <= 0:
+            if is_there(found) or left <= 0 or session.home.is_ending:
                 return found
             listener.wait(min(pace.next(), left))
             check_cancelled()  # else its thread would wait on, and those of others beside it

@@ -32,6 +32,8 @@ class Home:
         self._called: dict[str, float] = {}
         # The last beat of each agent before its first one here, until it is told of.
         self._before: dict[str, Heartbeat] = {}
+        #: Whether calls that wait are to come back with what there is.
+        self.is_ending = False
 
     def bus(self) -> Bus:
         """Return the bus.

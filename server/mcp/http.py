@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -13,6 +13,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
@@ -66,6 +67,10 @@ class HttpDoor:
             yield
             tasks.cancel_scope.cancel()
 
+    def end_waiting(self) -> None:
+        """Let calls that wait come back with what there is. A signal handler may call it."""
+        self._home.is_ending = True
+
     async def answer(self, connection: Connection, receive: Receive, send: Send) -> None:
         """Answer one request.
 
@@ -83,7 +88,8 @@ class HttpDoor:
         # The SDK lets nobody into a session that began under another name.
         of = AccessToken(token="", client_id=principal.name, scopes=[])
         connection["user"] = AuthenticatedUser(of)
-        await self._manager.handle_request(connection, receive, send)
+        with suppress(ClientDisconnect):  # nobody is there to be told
+            await self._manager.handle_request(connection, receive, send)
 
     def _session_of(self, context: Any) -> Session:
         request: Request = context.request

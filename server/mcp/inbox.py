@@ -46,7 +46,7 @@ def _inbox(session: Session, given: Read) -> Reply:
     def look() -> tuple[list[FramedMessage], str | None]:
         return page(waiting(inbox, begin, pattern), begin, given.limit)
 
-    found, cursor = wait_for(bus, look, lambda seen: seen[0], given.wait_s)
+    found, cursor = wait_for(session, look, lambda seen: seen[0], given.wait_s)
     unread = unread_of(bus, agent)
     record = InboxPage(messages=found, next_cursor=cursor, unread=unread)
     if not found:

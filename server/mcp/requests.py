@@ -48,7 +48,7 @@ def _request(session: Session, given: Ask) -> Reply:
     warning = stranger(bus, given.to)
     body = given.body if "body" in given.model_fields_set else ABSENT
     sent = Request.publish(bus, given.type, body, from_agent=agent, to_agent=given.to)
-    answer = wait_for(bus, sent.answer, lambda seen: seen.reply, given.wait_s)
+    answer = wait_for(session, sent.answer, lambda seen: seen.reply, given.wait_s)
     return _reply(answer, warning)
 
 

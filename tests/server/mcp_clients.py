@@ -85,3 +85,9 @@ def in_process(
         return asyncio.run(run())
     finally:
         home.close()
+
+
+def listeners(pid: int) -> int:
+    """How many wait for the bell in a process."""
+    links = Path(f"/proc/{pid}/fd").iterdir()
+    return sum("inotify" in str(link.readlink()) for link in links if link.is_symlink())

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (
@@ -14,6 +15,7 @@ from contextlib import (
 )
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -23,7 +25,7 @@ from ackbus.server import PROFILES
 
 from ..conftest import wait_until
 from .conftest import serving
-from .mcp_clients import BUS, Agent, agent_at, started_by
+from .mcp_clients import BUS, Agent, agent_at, listeners, started_by
 
 Connect = Callable[[str], AbstractAsyncContextManager[Agent]]
 
@@ -163,6 +165,44 @@ def test_client_without_a_session_goes_on_after_the_server_was_killed(
 
     asyncio.run(act())
     assert [each.payload for each in bus.read()] == [1, 2]
+
+
+def test_server_that_stops_lets_calls_that_wait_come_back(
+    bus: Bus, bus_dir: Path, bus_env: dict[str, str]
+) -> None:
+    """And says nothing of a client that left in the middle of its request."""
+    process = subprocess.Popen(
+        [BUS, "serve", "--json", "--port", "0", "--dir", bus_dir],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=bus_env,
+    )
+
+    async def act(url: str) -> None:
+        async with agent_at(f"{url}/mcp?agent=me", mode="legacy") as me:
+            await me.call("bus_status")
+            leave_in_the_middle(url)
+            before = listeners(process.pid)
+            wait = asyncio.create_task(me.call("bus_inbox", wait_s=25))
+            await asyncio.to_thread(wait_until, lambda: listeners(process.pid) > before)
+            process.terminate()
+            assert (await wait)["messages"] == []
+
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        asyncio.run(act(json.loads(process.stdout.readline())["url"]))
+        assert process.wait(10) == 0
+        assert b"Traceback" not in process.stderr.read()
+
+
+def leave_in_the_middle(url: str) -> None:
+    """Sends half of a request."""
+    where = urlsplit(url)
+    with socket.create_connection((where.hostname, where.port)) as client:
+        head = f"POST /mcp HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Type: application/json\r\n"
+        more = "Accept: application/json\r\nMCP-Protocol-Version: 2026-07-28\r\n"
+        client.sendall(f"{head}{more}Content-Length: 100\r\n\r\n{{".encode())
 
 
 def test_agent_is_alive_while_it_is_there(bus: Bus, bus_dir: Path, bus_env: dict[str, str]) -> None:

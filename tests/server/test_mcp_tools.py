@@ -29,7 +29,7 @@ from ackbus.server.mcp.tools import tools_of
 from ackbus.subscribers import QueueStuck, Retention
 
 from ..conftest import wait_until
-from .mcp_clients import Agent, in_process, text_of
+from .mcp_clients import Agent, in_process, listeners, text_of
 
 #: Bodies that try to look like something else, or to reach a terminal.
 HOSTILE = [
@@ -251,7 +251,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "a path from here": ("bus_reserve", {"paths": ["../x"]}, "from the root"),
     "no paths": ("bus_reserve", {"paths": []}, "at least 1"),
     "a long wrong path": ("bus_reserve", {"paths": [f"../{'x' * 9000}"]}, "xxx…. Nothing"),
-    "a long wrong name": ("bus_claim", {"queue": "q" * 9000}, "qqq…. Ask"),
+    "a long wrong name": ("bus_claim", {"queue": "q" * 9000}, "qqq': there are none yet. Ask"),
     "a long argument": ("bus_send", {"type": "t", "x" * 9000: 1}, "xxx…. Nothing"),
     "another's name": ("bus_join", {"name": "other"}, "acts for 'me' only"),
 }
@@ -335,6 +335,21 @@ def test_claims_are_renewed_released_and_failed(bus: Bus, bus_dir: Path) -> None
         await me.call("bus_finish", token=again, outcome="failed", error="broken")
         answer = await me.call("bus_check", conversation=1)
         assert (answer["state"], answer["reply"]["body"]) == ("failure", "broken")
+
+    in_process(bus_dir, act)
+
+
+def test_queue_that_is_none_or_not_that_of_the_claim_is_told_of(bus: Bus, bus_dir: Path) -> None:
+    async def act(me: Agent) -> None:
+        assert "there are none yet" in await me.fail("bus_claim", queue="bild")
+        for name in ("build", "other"):
+            Queue.create(bus, name)
+        bus.publish("build", 1, from_agent="a")
+        assert "there is no queue 'bild': there are build, other." in await me.fail(
+            "bus_claim", queue="bild"
+        )
+        token = (await me.call("bus_claim", queue="build"))["token"]
+        assert "one of queue 'build'" in await me.fail("bus_claim", queue="other", renew=token)
 
     in_process(bus_dir, act)
 
@@ -514,12 +529,6 @@ def test_waiting_ends_as_soon_as_something_comes(bus: Bus, bus_dir: Path) -> Non
     in_process(bus_dir, act)
 
 
-def listeners() -> int:
-    """How many wait for the bell in this process."""
-    links = [os.readlink(each) for each in os.scandir("/proc/self/fd") if os.path.islink(each)]
-    return sum("inotify" in link for link in links)
-
-
 @pytest.mark.parametrize(
     ("tool", "arguments"), [("bus_inbox", {}), ("bus_request", {"type": "t.request"})]
 )
@@ -532,22 +541,22 @@ def test_cancelled_call_waits_no_longer(
         async with anyio.create_task_group() as calls:
             for _ in range(3):
                 calls.start_soon(partial(me.call, tool, wait_s=25, **arguments))
-            await asyncio.to_thread(wait_until, lambda: listeners() == before + 3)
+            await asyncio.to_thread(wait_until, lambda: listeners(os.getpid()) == before + 3)
             calls.cancel_scope.cancel()
-        await asyncio.to_thread(wait_until, lambda: listeners() == before)
+        await asyncio.to_thread(wait_until, lambda: listeners(os.getpid()) == before)
 
-    before = listeners()
+    before = listeners(os.getpid())
     in_process(bus_dir, act)
 
 
 def test_call_that_would_wait_for_others_to_wait_is_told_so(bus: Bus, bus_dir: Path) -> None:
     async def act(me: Agent) -> None:
         waits = [asyncio.create_task(me.call("bus_inbox", wait_s=25)) for _ in range(WAITING)]
-        await asyncio.to_thread(wait_until, lambda: listeners() == before + WAITING)
+        await asyncio.to_thread(wait_until, lambda: listeners(os.getpid()) == before + WAITING)
         assert "Call again" in await me.fail("bus_inbox", wait_s=1)
         assert (await me.call("bus_inbox"))["messages"] == []
         bus.publish("t", "for all", from_agent="a")
         assert all(each["messages"] for each in await asyncio.gather(*waits))
 
-    before = listeners()
+    before = listeners(os.getpid())
     in_process(bus_dir, act)
