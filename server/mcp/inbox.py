@@ -25,7 +25,7 @@ _READ = PAGE + 1
 class Read(Arguments):
     """What `bus_inbox` takes."""
 
-    type: Annotated[str | None, Field(description="Pattern, like task.*")] = None
+    type: Annotated[str | None, Field(description="Pattern, like task.*; hides others.")] = None
     wait_s: Wait = 0
     limit: Limit = PAGE
     cursor: Next = None

@@ -33,7 +33,7 @@ Token = Annotated[int, Field(ge=1, description="Of the claim.")]
 class Take(Arguments):
     """What `bus_claim` takes."""
 
-    queue: str
+    queue: Annotated[str, Field(description="Often a type, like build.request.")]
     minutes: Annotated[float, Field(gt=0, le=1440)] = LEASE_MIN
     renew: Annotated[int | None, Field(description="Token of a claim to make last longer.")] = None
 
@@ -104,7 +104,9 @@ class Finish(Arguments):
     """What `bus_finish` takes."""
 
     token: Token
-    outcome: Literal["done", "failed", "released"] = "done"
+    outcome: Annotated[
+        Literal["done", "failed", "released"], Field(description="released hands the job back.")
+    ] = "done"
     result: Annotated[Any, Field(description="For who asked. Text or any JSON.")] = None
     error: Annotated[str | None, Field(description="Why it failed.")] = None
 
