@@ -120,7 +120,8 @@ class Seen(BaseModel):
 
     def text(self) -> str:
         """Return it for reading: one line of the bus, and what the agent says behind a bar."""
-        says = ": ".join(each for each in (self.status, self.task) if each)
+        status = None if self.status == self.liveness else self.status
+        says = ": ".join(each for each in (status, self.task) if each)
         head = f"{named(self.agent)}: {self.liveness or 'never beat'}"
         return f"{head}\n{barred(says)}" if says else head
 

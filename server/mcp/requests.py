@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from ...schema import ABSENT
-from ...subscribers import Answer, Request, check
+from ...schema import ABSENT, InvalidInput
+from ...subscribers import Answer, ReplyTypes, Request, check
 from .common import Body, Conversation, Wait, conversation_of, stranger, wait_for
 from .frames import NOTICE, FramedMessage, shown
 from .pages import alone
@@ -45,6 +45,8 @@ class State(BaseModel):
 
 def _request(session: Session, given: Ask) -> Reply:
     bus, agent = session.bus, session.agent()
+    if not ReplyTypes.of(given.type).all():
+        raise InvalidInput(f"type {given.type[:80]!a} asks for nothing: end it in .request")
     warning = stranger(bus, given.to)
     body = given.body if "body" in given.model_fields_set else ABSENT
     sent = Request.publish(bus, given.type, body, from_agent=agent, to_agent=given.to)
@@ -54,7 +56,13 @@ def _request(session: Session, given: Ask) -> Reply:
 
 def _check(session: Session, given: Check) -> Reply:
     bus = session.bus
-    return _reply(check(bus, conversation_of(bus, given.conversation)))
+    conversation = conversation_of(bus, given.conversation)
+    try:
+        return _reply(check(bus, conversation))
+    except InvalidInput as error:  # its advice is for callers that can give types
+        raise InvalidInput(
+            "this conversation began with no request; bus_thread shows what came of it"
+        ) from error
 
 
 def _reply(answer: Answer, warning: str | None = None) -> Reply:
