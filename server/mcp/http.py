@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import anyio
@@ -13,7 +13,6 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
@@ -21,6 +20,7 @@ from ...bus import Bus
 from ...schema import InvalidInput
 from ..access import Access
 from ..principals import Forbidden, Principal, Scope
+from .hanging_up import while_there
 from .home import IDLE_S, Home
 from .profiles import DEFAULT, PROFILES
 from .protocol import Protocol
@@ -30,6 +30,7 @@ from .session import Session
 _SWEEP_S = 60.0
 
 _SESSION_ID = "mcp-session-id"
+_VERSION = "mcp-protocol-version"
 
 #: How many sessions may be open at a time; a client more is refused until one ends.
 _MAX_SESSIONS = 1000
@@ -88,8 +89,10 @@ class HttpDoor:
         # The SDK lets nobody into a session that began under another name.
         of = AccessToken(token="", client_id=principal.name, scopes=[])
         connection["user"] = AuthenticatedUser(of)
-        with suppress(ClientDisconnect):  # nobody is there to be told
-            await self._manager.handle_request(connection, receive, send)
+        handle = self._manager.handle_request
+        # Where there are sessions, a client that is gone may have meant no such thing.
+        stands_alone = request.headers.get(_VERSION) not in (None, *HANDSHAKE_PROTOCOL_VERSIONS)
+        await (while_there(handle) if stands_alone else handle)(connection, receive, send)
 
     def _session_of(self, context: Any) -> Session:
         request: Request = context.request

@@ -13,10 +13,12 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
 import pytest
 
 from ackbus import Bus, Queue
@@ -203,6 +205,26 @@ def leave_in_the_middle(url: str) -> None:
         head = f"POST /mcp HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Type: application/json\r\n"
         more = "Accept: application/json\r\nMCP-Protocol-Version: 2026-07-28\r\n"
         client.sendall(f"{head}{more}Content-Length: 100\r\n\r\n{{".encode())
+
+
+def test_call_over_http_whose_client_hangs_up_waits_no_longer(url: str, bus: Bus) -> None:
+    """Else those that hang up take all places from those that are there."""
+
+    async def act() -> None:
+        async with agent_at(f"{url}/mcp?agent=me") as me:
+            await me.call("bus_status")
+            async with anyio.create_task_group() as calls:
+                for _ in range(80):
+                    calls.start_soon(partial(me.try_to, "bus_inbox", wait_s=25))
+                await asyncio.to_thread(wait_until, lambda: not asyncio.run(can_wait()))
+                calls.cancel_scope.cancel()
+            await asyncio.to_thread(wait_until, lambda: asyncio.run(can_wait()))
+
+    async def can_wait() -> bool:
+        async with agent_at(f"{url}/mcp?agent=you") as you:
+            return not (await you.try_to("bus_inbox", wait_s=0.01)).is_error
+
+    asyncio.run(act())
 
 
 def test_agent_is_alive_while_it_is_there(bus: Bus, bus_dir: Path, bus_env: dict[str, str]) -> None:
