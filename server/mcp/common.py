@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from ...bus import Bus
 from ...schema import MailArchived, Message, NotFound
 from ...subscribers import Inbox, Pace, find_message
-from .frames import NOTICE, FramedMessage
+from .frames import NOTICE, FramedMessage, shown
 from .pages import MAX_PAGE, next_line
 from .session import Session
 
@@ -79,7 +79,7 @@ def wait_for(
 def stranger(bus: Bus, to: str | None) -> str | None:
     """Return a warning if the bus has never seen a recipient."""
     unknown = None if to is None else bus.agents.stranger(to, repeat=True)
-    return None if unknown is None else str(unknown)
+    return None if unknown is None else shown(str(unknown))
 
 
 def message_of(bus: Bus, key: str) -> Message:
