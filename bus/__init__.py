@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .heartbeats import Heartbeat as Heartbeat
     from .heartbeats import Heartbeats as Heartbeats
     from .heartbeats import Liveness as Liveness
+    from .hearts import Hearts as Hearts
     from .imports import Imports as Imports
     from .keys import Key as Key
     from .keys import Keyring as Keyring
@@ -60,6 +61,7 @@ __all__ = [
     "Heart",
     "Heartbeat",
     "Heartbeats",
+    "Hearts",
     "Imports",
     "Lease",
     "Leases",
@@ -99,6 +101,7 @@ _HOMES = {
     "Heart": "heartbeats",
     "Heartbeat": "heartbeats",
     "Heartbeats": "heartbeats",
+    "Hearts": "hearts",
     "Imports": "imports",
     "Key": "keys",
     "Keyring": "keys",

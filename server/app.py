@@ -88,6 +88,7 @@ def create_app(
     handle_problems(app)
     for router in (*PAGE_ROUTERS, health, metrics, *ROUTERS, *LIVE_ROUTERS):
         app.include_router(router)
+    app.state.mcp = mcp
     mcp.add_to(app)
     _document_problems(app)
     return app
@@ -122,12 +123,14 @@ def _telemetry() -> TelemetryConfig:
 
 
 def end_streams(app: FastAPI) -> None:
-    """Make the live streams of an application end, as its server can't before they do.
+    """Make what waits in an application end, as its server can't before: streams, and tools.
 
     A signal handler may call it.
     """
     feed: Feed = app.state.feed
     feed.stop_soon()
+    mcp: McpMount = app.state.mcp
+    mcp.end_waiting()
 
 
 def _document_problems(app: FastAPI) -> None:

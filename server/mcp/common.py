@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
+from anyio.from_thread import check_cancelled
 from pydantic import BaseModel, Field
 
 from ...bus import Bus
 from ...schema import MailArchived, Message, NotFound
-from ...subscribers import Inbox, find_message
-from .frames import NOTICE, FramedMessage
+from ...subscribers import Inbox, Pace, find_message
+from .frames import NOTICE, FramedMessage, shown
 from .pages import MAX_PAGE, next_line
+from .session import Session
 
 #: The longest that a tool waits, in seconds: clients give a call up after 30.
 MAX_WAIT_S = 25
+
+#: How long a call may go on that was cancelled, in seconds.
+_NOTICE_S = 0.5
 
 #: How many unread messages are counted: more tell an agent nothing more.
 MAX_COUNTED = 100
@@ -24,6 +31,8 @@ Wait = Annotated[float, Field(ge=0, le=MAX_WAIT_S, description="Seconds to wait.
 Type = Annotated[str, Field(description="Dotted words, like review.done.")]
 Conversation = Annotated[str, Field(description="Its id, or the seq or id of any message in it.")]
 Body = Annotated[Any, Field(description="Text or any JSON.")]
+
+T = TypeVar("T")
 
 
 class Page(BaseModel):
@@ -40,10 +49,37 @@ class Page(BaseModel):
         return f"{head} {NOTICE}\n{framed}{next_line(self.next_cursor)}"
 
 
+def wait_for(
+    session: Session, look: Callable[[], T], is_there: Callable[[T], object], wait_s: float
+) -> T:
+    """Look until something is there, or the time is over; a call that was cancelled ends.
+
+    Args:
+        session: whose call waits.
+        look: looks.
+        is_there: whether that is what was waited for.
+        wait_s: how long to wait, in seconds; 0 looks once.
+
+    Returns:
+        What was seen last.
+    """
+    if not wait_s:
+        return look()
+    deadline, pace = time.monotonic() + wait_s, Pace(idle_s=_NOTICE_S)
+    with session.bus.listen() as listener:  # before the look: what comes after it is heard
+        while True:
+            found = look()
+            left = deadline - time.monotonic()
+            if is_there(found) or left <= 0 or session.home.is_ending:
+                return found
+            listener.wait(min(pace.next(), left))
+            check_cancelled()  # else its thread would wait on, and those of others beside it
+
+
 def stranger(bus: Bus, to: str | None) -> str | None:
     """Return a warning if the bus has never seen a recipient."""
     unknown = None if to is None else bus.agents.stranger(to, repeat=True)
-    return None if unknown is None else str(unknown)
+    return None if unknown is None else shown(str(unknown))
 
 
 def message_of(bus: Bus, key: str) -> Message:

@@ -20,6 +20,7 @@ from ...schema import (
     UnknownParent,
 )
 from ...subscribers import ClaimLost, QueueNotFound
+from .frames import shown
 
 #: What to do after each kind of error, with its facts; the first that fits.
 _NEXT: tuple[tuple[type[AckbusError], str], ...] = (
@@ -37,6 +38,9 @@ _NEXT: tuple[tuple[type[AckbusError], str], ...] = (
     (InvalidInput, "Nothing was changed. Correct the arguments and call again."),
 )
 
+#: How much of what went wrong an agent is told.
+_MAX_CHARS = 600
+
 _log = logging.getLogger("ackbus.mcp")
 
 
@@ -44,15 +48,23 @@ def explain(tool: str, error: Exception) -> str:
     """Return what went wrong in a call of a tool, and what to do next."""
     if isinstance(error, ValidationError):
         wrong = "; ".join(_wrong(each["loc"], each["msg"]) for each in error.errors())
-        return f"{tool}: {wrong}. Nothing was changed. Correct the arguments and call again."
+        return (
+            f"{tool}: {_short(wrong)}. Nothing was changed. Correct the arguments and call again."
+        )
     if isinstance(error, AckbusError):
         what = str(error)
         if isinstance(error, BusUnusable):  # how to go on without lost data is for people to read
             what = what.partition(", or ")[0]
         advice = next((text for kind, text in _NEXT if isinstance(error, kind)), "")
-        return f"{tool}: {what}. {advice.format(error=error)}".rstrip()
+        return f"{tool}: {_short(what)}. {advice.format(error=error)}".rstrip()
     _log.error("%s failed", tool, exc_info=error)
-    return f"{tool}: unexpected {type(error).__name__}: {error}. It may work when called again."
+    what = _short(f"unexpected {type(error).__name__}: {error}")
+    return f"{tool}: {what}. It may work when called again."
+
+
+def _short(what: str) -> str:
+    """Return what went wrong in one line, and not all that was given that is wrong."""
+    return shown(what if len(what) <= _MAX_CHARS else f"{what[:_MAX_CHARS]}…")
 
 
 def _wrong(where: tuple[int | str, ...], what: str) -> str:

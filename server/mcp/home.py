@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ...bus import Bus, Heart
+from ...bus import Bus, Heartbeat, Hearts
 from ...schema import BusNotFound
 
 #: How long the heart of an agent beats that makes no call any more, in seconds: as long as the
@@ -27,9 +27,13 @@ class Home:
         self._lock = threading.Lock()
         self._bus: Bus | None = None
         self._file: tuple[int, int] | None = None
-        # The heart of each agent, and when it made its last call, by the monotonic clock.
-        self._hearts: dict[str, Heart] = {}
+        self._hearts: Hearts | None = None
+        # When each agent whose heart beats made its last call, by the monotonic clock.
         self._called: dict[str, float] = {}
+        # The last beat of each agent before its first one here, until it is told of.
+        self._before: dict[str, Heartbeat] = {}
+        #: Whether calls that wait are to come back with what there is.
+        self.is_ending = False
 
     def bus(self) -> Bus:
         """Return the bus.
@@ -50,18 +54,30 @@ class Home:
 
     def is_held(self, agent: str) -> bool:
         """Whether this process beats for an agent."""
-        return agent in self._hearts
+        return agent in self._called
 
-    def beat(self, agent: str) -> Heart:
-        """Let the heart of an agent beat, from now on by itself."""
+    def beat_before(self, agent: str) -> Heartbeat | None:
+        """Return, once, what an agent's last beat was before this process began to beat for it."""
+        return self._before.pop(agent, None)
+
+    def beat(self, agent: str, *, task: str | None = None) -> None:
+        """Let the heart of an agent beat, from now on by itself; say what it is at, if that is new.
+
+        Raises:
+            InvalidInput: that is no name, or no task.
+        """
         bus = self.bus()
         with self._lock:
+            if self._hearts is None:
+                self._hearts = Hearts(bus.database)
+            before = None if agent in self._called else bus.heartbeats.get(agent)
+            if task is not None:
+                self._hearts.beat(agent, "working", task=task)
+            elif agent not in self._called:
+                self._hearts.beat(agent)
             self._called[agent] = time.monotonic()
-            heart = self._hearts.get(agent)
-            if heart is None:
-                heart = self._hearts[agent] = bus.heart(agent)
-                heart.start()
-        return heart
+            if before is not None:
+                self._before[agent] = before
 
     def rest(self, idle_s: float = IDLE_S) -> None:
         """Stop the hearts of the agents that have made no call for so long."""
@@ -69,7 +85,9 @@ class Home:
         with self._lock:
             for agent in [each for each, at in self._called.items() if at <= before]:
                 del self._called[agent]
-                self._hearts.pop(agent).stop()
+                self._before.pop(agent, None)
+                if self._hearts is not None:
+                    self._hearts.rest(agent)
 
     def close(self) -> None:
         """Stop all hearts and close the bus; a later call opens it again."""
@@ -77,10 +95,11 @@ class Home:
             self._close()
 
     def _close(self) -> None:
-        for heart in self._hearts.values():
-            heart.stop()
-        self._hearts.clear()
+        if self._hearts is not None:
+            self._hearts.stop()
+        self._hearts = None
         self._called.clear()
+        self._before.clear()
         if self._bus is not None:
             self._bus.close()
         self._bus = None

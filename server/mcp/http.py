@@ -12,31 +12,28 @@ from fastapi import Request
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from ...bus import Bus
 from ...schema import InvalidInput
 from ..access import Access
-from ..principals import LOCAL, Forbidden, Principal, Scope
+from ..principals import Forbidden, Principal, Scope
+from .hanging_up import while_there
 from .home import IDLE_S, Home
 from .profiles import DEFAULT, PROFILES
 from .protocol import Protocol
 from .session import Session
-from .tools import tools_of
 
 #: How often it is looked who has made no call for long, in seconds.
 _SWEEP_S = 60.0
 
 _SESSION_ID = "mcp-session-id"
+_VERSION = "mcp-protocol-version"
 
-_NAMES = ("127.0.0.1", "localhost", "[::1]")
-#: Under which names a page of this machine may ask, where no token is needed.
-_OF_THIS_MACHINE = TransportSecuritySettings(
-    allowed_hosts=[*_NAMES, *(f"{name}:*" for name in _NAMES)],
-    allowed_origins=[f"http://{name}{port}" for name in _NAMES for port in ("", ":*")],
-)
+#: How many sessions may be open at a time; a client more is refused until one ends.
+_MAX_SESSIONS = 1000
 
 
 class HttpDoor:
@@ -49,30 +46,31 @@ class HttpDoor:
 
     def __init__(self, directory: str, max_body_bytes: int) -> None:
         self._home = Home(lambda: Bus.open(directory))
-        self._security = TransportSecurityMiddleware(_OF_THIS_MACHINE)
-        # The session of each client that speaks a protocol with sessions, and its last call.
+        # The session of each client that speaks a protocol with sessions, and its last call; those
+        # that have been silent longest come first.
         self._sessions: dict[str, tuple[Session, float]] = {}
-        self._managers = {
-            profile: StreamableHTTPSessionManager(
-                Protocol(tools_of(profile), self._session_of, _check).server(),
-                json_response=True,
-                session_idle_timeout=IDLE_S,
-                max_request_body_size=max_body_bytes,
-            )
-            for profile in PROFILES
-        }
+        self._manager = StreamableHTTPSessionManager(
+            Protocol(self._session_of, _profile_of, _check).server(),
+            json_response=True,
+            session_idle_timeout=IDLE_S,
+            max_request_body_size=max_body_bytes,
+            max_sessions=_MAX_SESSIONS,
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Answer requests inside the block."""
         async with AsyncExitStack() as stack:
             stack.callback(self._home.close)
-            for manager in self._managers.values():
-                await stack.enter_async_context(manager.run())
+            await stack.enter_async_context(self._manager.run())
             tasks = await stack.enter_async_context(anyio.create_task_group())
             tasks.start_soon(self._sweep)
             yield
             tasks.cancel_scope.cancel()
+
+    def end_waiting(self) -> None:
+        """Let calls that wait come back with what there is. A signal handler may call it."""
+        self._home.is_ending = True
 
     async def answer(self, connection: Connection, receive: Receive, send: Send) -> None:
         """Answer one request.
@@ -83,19 +81,18 @@ class HttpDoor:
         request = Request(connection, receive)
         access: Access = request.app.state.access
         principal = access.principal(request)
-        if principal == LOCAL:
-            refusal = await self._security.validate_request(request)
-            if refusal is not None:
-                await refusal(connection, receive, send)
-                return
         profile = request.query_params.get("profile", DEFAULT)
         if profile not in PROFILES:
             raise InvalidInput(f"profile must be {' or '.join(PROFILES)}, not {profile[:40]!a}")
+        request.state.profile = profile
         request.state.principal = principal
         # The SDK lets nobody into a session that began under another name.
         of = AccessToken(token="", client_id=principal.name, scopes=[])
         connection["user"] = AuthenticatedUser(of)
-        await self._managers[profile].handle_request(connection, receive, send)
+        handle = self._manager.handle_request
+        # Where there are sessions, a client that is gone may have meant no such thing.
+        stands_alone = request.headers.get(_VERSION) not in (None, *HANDSHAKE_PROTOCOL_VERSIONS)
+        await (while_there(handle) if stands_alone else handle)(connection, receive, send)
 
     def _session_of(self, context: Any) -> Session:
         request: Request = context.request
@@ -103,12 +100,15 @@ class HttpDoor:
         named = request.query_params.get("agent") or None
         if named is not None:
             named = principal.act_as(named)
-        id = request.headers.get(_SESSION_ID)
-        if named or principal.agent or id is None:
-            bound_to = named or principal.agent
-            return Session(self._home, bound_to, remembers=False)
-        session, _ = self._sessions.get(id) or (Session(self._home), 0.0)
+        # Only there is an id one that the SDK gave out, and that shows the token of its owner.
+        has_session = context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+        if named or principal.agent or not has_session:
+            return Session(self._home, named or principal.agent, remembers=False)
+        id = request.headers[_SESSION_ID]
+        session, _ = self._sessions.pop(id, (Session(self._home), 0.0))
         self._sessions[id] = session, time.monotonic()
+        if len(self._sessions) > _MAX_SESSIONS:  # clients end sessions without a word to us
+            del self._sessions[next(iter(self._sessions))]
         return session
 
     async def _sweep(self) -> None:
@@ -119,6 +119,11 @@ class HttpDoor:
             for id in [id for id, (_, at) in self._sessions.items() if at <= before]:
                 del self._sessions[id]
             await anyio.to_thread.run_sync(self._home.rest)
+
+
+def _profile_of(context: Any) -> str:
+    profile: str = context.request.state.profile
+    return profile
 
 
 def _check(context: Any, scope: str) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import dropwhile
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from ...bus import Bus
 from ...schema import Message, TypePattern
-from ...subscribers import Inbox, Pace
-from .common import Limit, Next, Page, Wait, counted, unread_of
+from ...subscribers import Inbox
+from .common import Limit, Next, Page, Wait, counted, unread_of, wait_for
 from .frames import FramedMessage
 from .pages import PAGE, Cursor, page
 from .session import Session
@@ -27,7 +25,7 @@ _READ = PAGE + 1
 class Read(Arguments):
     """What `bus_inbox` takes."""
 
-    type: Annotated[str | None, Field(description="Pattern, like task.*")] = None
+    type: Annotated[str | None, Field(description="Pattern, like task.*; hides others.")] = None
     wait_s: Wait = 0
     limit: Limit = PAGE
     cursor: Next = None
@@ -48,32 +46,21 @@ def _inbox(session: Session, given: Read) -> Reply:
     def look() -> tuple[list[FramedMessage], str | None]:
         return page(waiting(inbox, begin, pattern), begin, given.limit)
 
-    found, cursor = look()
-    if not found and given.wait_s:
-        found, cursor = _wait(bus, look, given.wait_s)
+    found, cursor = wait_for(session, look, lambda seen: seen[0], given.wait_s)
     unread = unread_of(bus, agent)
     record = InboxPage(messages=found, next_cursor=cursor, unread=unread)
     if not found:
-        return Reply(record, f"Nothing waits for {agent}.")
+        more = f", but {counted(unread)} of other types" if pattern and unread else ""
+        return Reply(record, f"Nothing waits for {agent}{more}.")
     # What came back after it had been parked is acknowledged by itself.
     ends = [*(each.seq for each in found if each.seq <= inbox.position), found[-1].seq]
     acks = ", ".join(f"bus_ack(seq={seq})" for seq in dict.fromkeys(ends))
-    head = f"{counted(unread)} unread for {agent}. When these are handled: {acks}."
-    return Reply(record, record.text(head))
-
-
-def _wait(
-    bus: Bus, look: Callable[[], tuple[list[FramedMessage], str | None]], wait_s: float
-) -> tuple[list[FramedMessage], str | None]:
-    """Look again whenever the bell rings, and now and then, until there is something."""
-    deadline, pace = time.monotonic() + wait_s, Pace()
-    with bus.listen() as listener:  # before the look: what comes after it is heard
-        while True:
-            found, cursor = look()
-            left = deadline - time.monotonic()
-            if found or left <= 0:
-                return found, cursor
-            listener.wait(min(pace.next(), left))
+    when = "When these are handled"
+    if Cursor.parse(cursor).skip:
+        when = "When the rest of it is handled, too"
+    elif pattern:  # an acknowledgement covers what is hidden
+        when = "When these are handled, and all of other types before"
+    return Reply(record, record.text(f"{counted(unread)} unread for {agent}. {when}: {acks}."))
 
 
 def waiting(inbox: Inbox, begin: Cursor, pattern: TypePattern | None) -> Iterator[Message]:

@@ -19,7 +19,7 @@ from .common import (
     message_of,
     stranger,
 )
-from .frames import FramedMessage, shown
+from .frames import FramedMessage, named
 from .pages import PAGE, Cursor, page
 from .session import Session
 from .tool import Arguments, Reply, Tool
@@ -78,7 +78,7 @@ def _send(session: Session, given: Send) -> Reply:
     )
     done = "was sent before" if sent.duplicate else "sent"
     note = f" Warning: {warning}." if warning else ""
-    return Reply(sent, f"{done}: seq {sent.seq}, to {shown(to) if to else 'all'}.{note}")
+    return Reply(sent, f"{done}: seq {sent.seq}, to {named(to) if to else 'all'}.{note}")
 
 
 # bus_thread ----------------------------------------------------------------------------------

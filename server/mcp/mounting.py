@@ -51,6 +51,11 @@ class McpMount:
         if self._task is not None:
             await self._task
 
+    def end_waiting(self) -> None:
+        """Let calls that wait come back with what there is. A signal handler may call it."""
+        if self._door is not None:
+            self._door.end_waiting()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["method"] not in ("POST", "DELETE"):  # nothing is ever said without being asked

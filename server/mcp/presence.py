@@ -19,8 +19,8 @@ from ...bus import (
 from ...schema import InvalidInput, format_ts
 from ...subscribers import Inbox
 from .common import Next, counted, unread_of
-from .frames import shown
-from .pages import MAX_PAGE
+from .frames import NOTICE, barred, named
+from .pages import MAX_PAGE, next_line
 from .session import Session
 from .tool import Arguments, Reply, Tool
 
@@ -53,7 +53,7 @@ class Standing(BaseModel):
         """Return it for reading."""
         parked = f", {self.parked} parked after failures" if self.parked else ""
         held = (
-            f" You have reserved {', '.join(map(shown, self.reserved))}." if self.reserved else ""
+            f" You have reserved {', '.join(map(named, self.reserved))}." if self.reserved else ""
         )
         note = f" Warning: {self.warning}." if self.warning else ""
         return (
@@ -66,11 +66,8 @@ class Standing(BaseModel):
 def _join(session: Session, given: Join) -> Reply:
     bus = session.bus
     name = session.join(given.name)
-    warning = None if session.home.is_held(name) else _held_elsewhere(bus.heartbeats.get(name))
-    heart = session.home.beat(name)
-    if given.task is not None:
-        heart.update("working", task=given.task)
-    standing = _standing(bus, name, warning)
+    session.home.beat(name, task=given.task)
+    standing = _standing(bus, name, _held_elsewhere(session.home.beat_before(name)))
     return Reply(standing, standing.text())
 
 
@@ -78,8 +75,8 @@ def _held_elsewhere(beat: Heartbeat | None) -> str | None:
     if beat is None or beat.liveness is not Liveness.ALIVE:
         return None
     return (
-        f"another process beat for {beat.agent} {beat.age_s:.0f} s ago: unless that was you, join"
-        " under a name of your own, or you take each other's mail"
+        f"another process was beating for {beat.agent} when this one began: unless that was you,"
+        " join under a name of your own, or you take each other's mail"
     )
 
 
@@ -119,6 +116,14 @@ class Seen(BaseModel):
     status: str | None = None
     task: str | None = None
     age_s: float | None = None
+    untrusted: Literal[True]
+
+    def text(self) -> str:
+        """Return it for reading: one line of the bus, and what the agent says behind a bar."""
+        status = None if self.status == self.liveness else self.status
+        says = ": ".join(each for each in (status, self.task) if each)
+        head = f"{named(self.agent)}: {self.liveness or 'never beat'}"
+        return f"{head}\n{barred(says)}" if says else head
 
 
 class Agents(BaseModel):
@@ -130,14 +135,9 @@ class Agents(BaseModel):
 
 def _agents(session: Session, given: Who) -> Reply:
     record = agents(session.bus, given.cursor)
-    lines = [
-        f"{shown(each.agent)}: {each.liveness or 'never beat'}"
-        + (f", {shown(each.status)}" if each.status else "")
-        + (f", at {shown(each.task)}" if each.task else "")
-        for each in record.agents
-    ]
-    more = f"\nMore: cursor {record.next_cursor!r}" if record.next_cursor else ""
-    return Reply(record, ("\n".join(lines) or "No agents are known.") + more)
+    head = f"{len(record.agents)} agents. {NOTICE}"
+    more = next_line(record.next_cursor)
+    return Reply(record, "\n".join([head, *(each.text() for each in record.agents)]) + more)
 
 
 def agents(bus: Bus, cursor: str | None = None) -> Agents:
@@ -151,13 +151,14 @@ def agents(bus: Bus, cursor: str | None = None) -> Agents:
 
 def _seen(name: str, beat: Heartbeat | None) -> Seen:
     if beat is None:
-        return Seen(agent=name)
+        return Seen(agent=name, untrusted=True)
     return Seen(
         agent=name,
         liveness=beat.liveness.value,
         status=beat.status,
         task=beat.task,
         age_s=round(beat.age_s, 1),
+        untrusted=True,
     )
 
 
@@ -221,7 +222,7 @@ def _reserve(session: Session, given: Reserve) -> Reply:
     if not found.granted:
         return Reply(record, _against(found.conflicts), refused=True)
     until = record.reservations[0].until
-    return Reply(record, f"Reserved until {until}: {', '.join(map(shown, paths[:MAX_PAGE]))}.")
+    return Reply(record, f"Reserved until {until}: {', '.join(map(named, paths[:MAX_PAGE]))}.")
 
 
 def _from_root(path: str, session: Session) -> list[str]:
@@ -232,14 +233,14 @@ def _from_root(path: str, session: Session) -> list[str]:
 
 def _against(conflicts: Sequence[Conflict]) -> str:
     lines = [
-        f"{shown(each.path)}: {shown(each.held.agent)} has {shown(each.held.path)} until"
+        f"{named(each.path)}: {named(each.held.agent)} has {named(each.held.path)} until"
         f" {format_ts(each.held.until_ms)}"
-        + (f", because: {shown(each.held.reason)}" if each.held.reason else "")
+        + (f"\n{barred(each.held.reason)}" if each.held.reason else "")
         for each in conflicts[:10]
     ]
     return (
         "NOT reserved, none of them: do not edit them now. Work on something else, ask the holder"
-        " with bus_send, or try again later.\n" + "\n".join(lines)
+        f" with bus_send, or try again later. {NOTICE}\n" + "\n".join(lines)
     )
 
 
@@ -250,7 +251,7 @@ def _release(bus: Bus, agent: str, paths: Sequence[str]) -> Reply:
             bus.reservations.release(each.token, agent)
     left = [Held.of(each) for each in bus.reservations.list(agent=agent)[:MAX_PAGE]]
     record = Reserved(granted=True, reservations=left, conflicts=[])
-    given_back = ", ".join(shown(each.path) for each in own) or "nothing: you had none of these"
+    given_back = ", ".join(named(each.path) for each in own) or "nothing: you had none of these"
     return Reply(record, f"Given back: {given_back}. You have {len(left)} more.")
 
 
@@ -258,11 +259,27 @@ TOOLS = (
     Tool("bus_join", "Do this first: say who you are.", Join, Standing, _join),
     Tool(
         "bus_reserve",
-        "Reserve files before you edit them: all or none.",
+        "Reserve files before you edit them: all or none. Release them when done.",
         Reserve,
         Reserved,
         _reserve,
+        scope="work:rw",
     ),
-    Tool("bus_status", "Where you stand.", Nothing, Standing, _status, only_reads=True),
-    Tool("bus_agents", "Who is there.", Who, Agents, _agents, scope="messages:ro", only_reads=True),
+    Tool(
+        "bus_status",
+        "Where you stand: unread, reserved, who is alive.",
+        Nothing,
+        Standing,
+        _status,
+        only_reads=True,
+    ),
+    Tool(
+        "bus_agents",
+        "Who is there, and at what.",
+        Who,
+        Agents,
+        _agents,
+        scope="messages:ro",
+        only_reads=True,
+    ),
 )

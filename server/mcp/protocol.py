@@ -27,11 +27,13 @@ from mcp_types import (
 )
 from mcp_types import Tool as ListedTool
 
-from ...schema import AckbusError
+from ...schema import AckbusError, BusBusy
 from .errors import explain
+from .profiles import FULL
 from .resources import JSON, KINDS, read
 from .session import Session
 from .tool import Reply, Tool
+from .tools import tools_of
 
 #: What the agent is told of the server as a whole.
 INSTRUCTIONS = (
@@ -45,7 +47,10 @@ VERSION = "1"
 
 #: How many calls run at a time, each in a thread with a connection to the bus: those that come
 #: back at once, and those that wait for others, which must not keep the first from running.
-_QUICK, _WAITING = 8, 64
+QUICK, WAITING = 8, 64
+
+#: What programs are told before they ask their user: without it, a tool is taken to destroy.
+_READS, _ADDS = ToolAnnotations(read_only_hint=True), ToolAnnotations(destructive_hint=False)
 
 #: Returns the session of a request, by what the SDK knows of it.
 Sessions = Callable[[Any], Session]
@@ -55,23 +60,22 @@ class Protocol:
     """Answers requests of the protocol.
 
     Args:
-        tools: the tools on offer.
         session_of: returns the session that a request belongs to.
+        profile_of: returns the profile that a request asked for.
         check: raises `AckbusError` when a request may not use a tool.
     """
 
     def __init__(
         self,
-        tools: Mapping[str, Tool],
         session_of: Sessions,
+        profile_of: Callable[[Any], str],
         check: Callable[[Any, str], None] = lambda context, scope: None,
     ) -> None:
-        self._tools = tools
-        self._listed = [_listed(tool) for tool in tools.values()]
         self._session_of = session_of
+        self._profile_of = profile_of
         self._check = check
-        self._quick = anyio.CapacityLimiter(_QUICK)
-        self._waiting = anyio.CapacityLimiter(_WAITING)
+        self._quick = anyio.CapacityLimiter(QUICK)
+        self._waiting = anyio.CapacityLimiter(WAITING)
 
     def server(self) -> Server[Any]:
         """Return the SDK's server that asks this."""
@@ -88,33 +92,46 @@ class Protocol:
         )
 
     def _input_schema(self, name: str) -> Mapping[str, Any] | None:
-        return self._tools[name].input_schema if name in self._tools else None
+        tool = tools_of(FULL).get(name)
+        return None if tool is None else tool.input_schema
 
     async def _list_tools(
         self, context: Any, params: PaginatedRequestParams | None
     ) -> ListToolsResult:
-        return ListToolsResult(tools=self._listed)
+        tools = tools_of(self._profile_of(context)).values()
+        return ListToolsResult(tools=[_listed(tool) for tool in tools])
 
     async def _call_tool(self, context: Any, params: CallToolRequestParams) -> CallToolResult:
-        tool = self._tools.get(params.name)
+        tools = tools_of(self._profile_of(context))
+        tool = tools.get(params.name)
         if tool is None:
             raise MCPError(
                 code=INVALID_PARAMS,
                 message=f"no tool {params.name[:80]!a} in this profile; there are"
-                f" {', '.join(self._tools)}",
+                f" {', '.join(tools)}",
             )
         try:
             self._check(context, tool.scope)
             given = tool.takes.model_validate(params.arguments or {})
-            waits = getattr(given, "wait_s", 0) > 0
             reply = await anyio.to_thread.run_sync(
                 partial(tool.act, self._session_of(context), given),
-                limiter=self._waiting if waits else self._quick,
-                abandon_on_cancel=waits,
+                limiter=self._place(getattr(given, "wait_s", 0)),
             )
         except Exception as error:  # whatever it is, the agent is to read it
             return CallToolResult(content=[_text(explain(tool.name, error))], is_error=True)
         return _result(reply)
+
+    def _place(self, wait_s: float) -> anyio.CapacityLimiter:
+        """Return where a call takes its place.
+
+        Raises:
+            BusBusy: it is to wait, and too many wait already: it would wait for them, too.
+        """
+        if not wait_s:
+            return self._quick
+        if not self._waiting.available_tokens:
+            raise BusBusy(f"{WAITING} calls wait already")
+        return self._waiting
 
     async def _list_resources(
         self, context: Any, params: PaginatedRequestParams | None
@@ -159,7 +176,7 @@ def _listed(tool: Tool) -> ListedTool:
         description=tool.about,
         input_schema=tool.input_schema,
         output_schema=tool.output_schema,
-        annotations=ToolAnnotations(read_only_hint=True) if tool.only_reads else None,
+        annotations=_READS if tool.only_reads else _ADDS,
     )
 
 

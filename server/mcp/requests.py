@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from ...schema import ABSENT, TimedOut
-from ...subscribers import Answer, Request, check
-from .common import Body, Conversation, Wait, conversation_of, stranger
+from ...schema import ABSENT, InvalidInput
+from ...subscribers import Answer, ReplyTypes, Request, check
+from .common import Body, Conversation, Wait, conversation_of, stranger, wait_for
 from .frames import NOTICE, FramedMessage, shown
 from .pages import alone
 from .session import Session
@@ -45,19 +45,24 @@ class State(BaseModel):
 
 def _request(session: Session, given: Ask) -> Reply:
     bus, agent = session.bus, session.agent()
+    if not ReplyTypes.of(given.type).all():
+        raise InvalidInput(f"type {given.type[:80]!a} asks for nothing: end it in .request")
     warning = stranger(bus, given.to)
     body = given.body if "body" in given.model_fields_set else ABSENT
     sent = Request.publish(bus, given.type, body, from_agent=agent, to_agent=given.to)
-    try:
-        answer = sent.wait(given.wait_s)
-    except TimedOut:
-        answer = sent.answer()
+    answer = wait_for(session, sent.answer, lambda seen: seen.reply, given.wait_s)
     return _reply(answer, warning)
 
 
 def _check(session: Session, given: Check) -> Reply:
     bus = session.bus
-    return _reply(check(bus, conversation_of(bus, given.conversation)))
+    conversation = conversation_of(bus, given.conversation)
+    try:
+        return _reply(check(bus, conversation))
+    except InvalidInput as error:  # its advice is for callers that can give types
+        raise InvalidInput(
+            "this conversation began with no request; bus_thread shows what came of it"
+        ) from error
 
 
 def _reply(answer: Answer, warning: str | None = None) -> Reply:

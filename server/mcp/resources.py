@@ -43,7 +43,7 @@ class Kind:
 
 
 def _inbox(session: Session, agent: str) -> BaseModel:
-    inbox = Inbox(session.bus, agent)
+    inbox = Inbox(session.bus, session.own(agent))
     begin = Cursor()
     found, cursor = page(waiting(inbox, begin, None), begin, MAX_PAGE)
     return Page(messages=found, next_cursor=cursor)

@@ -56,17 +56,25 @@ class Session:
         if name is None:
             raise InvalidInput("give a name: bus_join(name=...), like 'reviewer' or 'worker-1'")
         check_agent(name)
-        if self.bound_to not in (None, name):
-            raise InvalidInput(
-                f"this connection acts for {self.bound_to!r} only, not for {name!r}:"
-                " leave the name out"
-            )
+        self.own(name)
         if self.bound_to is None and not self._remembers:
             raise InvalidInput(
                 "this connection forgets names between calls: put the name into its address"
                 " (/mcp?agent=NAME), use a token that is bound to it, or run 'bus mcp' over stdio"
             )
         self._joined = name
+        return name
+
+    def own(self, name: str) -> str:
+        """Return a name that is meant, under which this connection may act.
+
+        Raises:
+            InvalidInput: it may not.
+        """
+        if self.bound_to not in (None, name):
+            raise InvalidInput(
+                f"this connection acts for {self.bound_to!r} only, not for {name[:80]!r}"
+            )
         return name
 
     def agent(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import signal
 import warnings
 
 from ...bus import project_root
@@ -17,13 +18,18 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from ...bus import Bus
+    from .home import Home
     from .protocol import Protocol
+
+#: How long the last beats may take when a signal ends the process, in seconds: less than programs
+#: wait before they kill it.
+_GOODBYE_S = 1.5
 
 
 def serve_stdio(
     open_bus: Callable[[], Bus], *, agent: str | None = None, profile: str = DEFAULT
 ) -> None:
-    """Serve tools over stdin and stdout until stdin ends. Blocks.
+    """Serve tools over stdin and stdout until stdin ends, or a signal ends the process. Blocks.
 
     From here on to the end of the process, nothing but the protocol is written to stdout: what
     anything else writes there goes to stderr. A bus that can't be opened is no reason to end: each
@@ -41,7 +47,6 @@ def serve_stdio(
     from .home import Home
     from .protocol import Protocol
     from .session import Session
-    from .tools import tools_of
 
     # The result says it, and the client would show it to nobody.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
@@ -52,19 +57,40 @@ def serve_stdio(
             home.beat(agent)
         except AckbusError as error:
             logging.getLogger("ackbus.mcp").warning("%s", error)
+    protocol = Protocol(lambda context: session, lambda context: profile)
     try:
-        anyio.run(_serve, Protocol(tools_of(profile), lambda context: session), wire)
+        anyio.run(_serve, protocol, wire, home)
+    except* BrokenPipeError:
+        pass  # the agent's program is gone
     finally:
         home.close()
 
 
-async def _serve(protocol: Protocol, wire: TextIO) -> None:
+async def _serve(protocol: Protocol, wire: TextIO, home: Home) -> None:
     import anyio
     from mcp.server.stdio import stdio_server
 
     server = protocol.server()
-    async with stdio_server(stdout=anyio.wrap_file(wire)) as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_end_by_signal, home)
+        async with stdio_server(stdout=anyio.wrap_file(wire)) as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+async def _end_by_signal(home: Home) -> None:
+    """Let the agent say that it stops, and end the process as the signal would have done.
+
+    At once, since a thread reads stdin, and nothing ends that but stdin.
+    """
+    import anyio
+
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async for number in signals:
+            with anyio.move_on_after(_GOODBYE_S):
+                await anyio.to_thread.run_sync(home.close, abandon_on_cancel=True)
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
 
 def _root(bus_directory: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -61,36 +61,39 @@ class Tool:
 
     @cached_property
     def output_schema(self) -> dict[str, Any]:
-        """The JSON Schema of its structured output."""
-        return compact(self.gives.model_json_schema(mode="serialization"))
+        """The JSON Schema of its structured output; what is always there, the output shows."""
+        schema = self.gives.model_json_schema(mode="serialization")
+        return compact(schema, noise=(*_NOISE, "required"))
 
 
-def compact(schema: dict[str, Any]) -> dict[str, Any]:
+#: What is left out of schemas.
+_NOISE = ("$defs", "title", "additionalProperties")
+
+
+def compact(schema: dict[str, Any], noise: Sequence[str] = _NOISE) -> dict[str, Any]:
     """Return a JSON Schema without what tells an agent nothing, which it pays for with each word.
 
     What is defined once stands where it is used. What may be left out is never null here, so
     `null` is no type of it. That unknown arguments are refused, the refusal says.
     """
-    return _compact(schema, schema.get("$defs", {}))
+    return _compact(schema, schema.get("$defs", {}), noise)
 
 
-#: What is left out.
-_NOISE = ("$defs", "title", "additionalProperties")
-
-
-def _compact(schema: dict[str, Any], defined: dict[str, Any]) -> dict[str, Any]:
+def _compact(
+    schema: dict[str, Any], defined: dict[str, Any], noise: Sequence[str]
+) -> dict[str, Any]:
     if "$ref" in schema:
-        return _compact(defined[schema["$ref"].rpartition("/")[2]], defined)
+        return _compact(defined[schema["$ref"].rpartition("/")[2]], defined, noise)
     made: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "properties":
-            made[key] = {name: _compact(inner, defined) for name, inner in value.items()}
+            made[key] = {name: _compact(inner, defined, noise) for name, inner in value.items()}
         elif key == "items":
-            made[key] = _compact(value, defined)
+            made[key] = _compact(value, defined, noise)
         elif key == "anyOf":
             (left,) = (each for each in value if each != {"type": "null"})
-            made |= _compact(left, defined)
-        elif not (key in _NOISE or (key == "default" and not value)):
+            made |= _compact(left, defined, noise)
+        elif not (key in noise or (key == "default" and not value)):
             made[key] = value
     if "const" in made or "enum" in made:
         made.pop("type", None)

@@ -8,9 +8,19 @@ from pydantic import BaseModel, Field
 
 from ...bus import Bus
 from ...schema import ABSENT, Draft, InvalidInput, Message, NotFound, format_ts
-from ...subscribers import Claim, Claims, Jobs, Outcome, Queue, ReplyTypes, answer_to
-from .frames import NOTICE, FramedMessage
-from .pages import alone
+from ...subscribers import (
+    Claim,
+    Claims,
+    Jobs,
+    Outcome,
+    Queue,
+    QueueNotFound,
+    Queues,
+    ReplyTypes,
+    answer_to,
+)
+from .frames import NOTICE, FramedMessage, named
+from .pages import MAX_PAGE, alone
 from .session import Session
 from .tool import Arguments, Reply, Tool
 
@@ -23,7 +33,7 @@ Token = Annotated[int, Field(ge=1, description="Of the claim.")]
 class Take(Arguments):
     """What `bus_claim` takes."""
 
-    queue: str
+    queue: Annotated[str, Field(description="Often a type, like build.request.")]
     minutes: Annotated[float, Field(gt=0, le=1440)] = LEASE_MIN
     renew: Annotated[int | None, Field(description="Token of a claim to make last longer.")] = None
 
@@ -40,9 +50,11 @@ class Taken(BaseModel):
 
 def _claim(session: Session, given: Take) -> Reply:
     bus, agent = session.bus, session.agent()
-    queue = Queue.open(bus, given.queue)
+    queue = _queue(bus, given.queue)
     if given.renew is not None:
         claim = _own_claim(bus, given.renew, agent)
+        if claim.queue != queue.name:
+            raise InvalidInput(f"claim {claim.token} is one of queue {claim.queue!a}")
         queue.renew(claim, lease_s=given.minutes * 60)
         until = format_ts(bus.database.now_ms() + round(given.minutes * 60_000))
         return Reply(Taken(token=claim.token, until=until), f"Claim {claim.token} until {until}.")
@@ -50,6 +62,20 @@ def _claim(session: Session, given: Take) -> Reply:
     if not claims:
         return Reply(Taken(), f"Queue {queue.name} has nothing to do now.")
     return _taken(claims[0])
+
+
+def _queue(bus: Bus, name: str) -> Queue:
+    """Return a queue that is there: what an agent mistyped is no queue that nobody fills.
+
+    Raises:
+        QueueNotFound: there is none; the error names those that are.
+    """
+    try:
+        return Queue.open(bus, name)
+    except QueueNotFound as error:
+        names = ", ".join(named(info.name) for info in Queues(bus).list()[:MAX_PAGE])
+        there = f"there are {names}" if names else "there are none yet"
+        raise QueueNotFound(f"there is no queue {name[:80]!a}: {there}") from error
 
 
 def _taken(claim: Claim) -> Reply:
@@ -78,7 +104,9 @@ class Finish(Arguments):
     """What `bus_finish` takes."""
 
     token: Token
-    outcome: Literal["done", "failed", "released"] = "done"
+    outcome: Annotated[
+        Literal["done", "failed", "released"], Field(description="released hands the job back.")
+    ] = "done"
     result: Annotated[Any, Field(description="For who asked. Text or any JSON.")] = None
     error: Annotated[str | None, Field(description="Why it failed.")] = None
 

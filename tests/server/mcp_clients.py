@@ -12,9 +12,9 @@ from mcp_types import CallToolResult
 
 from ackbus import Bus
 from ackbus.server.mcp.home import Home
+from ackbus.server.mcp.profiles import FULL
 from ackbus.server.mcp.protocol import Protocol
 from ackbus.server.mcp.session import Session
-from ackbus.server.mcp.tools import tools_of
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ def in_process(
     session = Session(home, name)
 
     async def run() -> T:
-        server = Protocol(tools_of("full"), lambda context: session).server()
+        server = Protocol(lambda context: session, lambda context: FULL).server()
         async with agent_at(server) as agent:
             return await act(agent)
 
@@ -85,3 +85,9 @@ def in_process(
         return asyncio.run(run())
     finally:
         home.close()
+
+
+def listeners(pid: int) -> int:
+    """How many wait for the bell in a process."""
+    links = Path(f"/proc/{pid}/fd").iterdir()
+    return sum("inotify" in str(link.readlink()) for link in links if link.is_symlink())

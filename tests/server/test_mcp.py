@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (
@@ -12,9 +13,12 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import anyio
 import pytest
 
 from ackbus import Bus, Queue
@@ -23,7 +27,7 @@ from ackbus.server import PROFILES
 
 from ..conftest import wait_until
 from .conftest import serving
-from .mcp_clients import BUS, Agent, agent_at, started_by
+from .mcp_clients import BUS, Agent, agent_at, listeners, started_by
 
 Connect = Callable[[str], AbstractAsyncContextManager[Agent]]
 
@@ -165,6 +169,64 @@ def test_client_without_a_session_goes_on_after_the_server_was_killed(
     assert [each.payload for each in bus.read()] == [1, 2]
 
 
+def test_server_that_stops_lets_calls_that_wait_come_back(
+    bus: Bus, bus_dir: Path, bus_env: dict[str, str]
+) -> None:
+    """And says nothing of a client that left in the middle of its request."""
+    process = subprocess.Popen(
+        [BUS, "serve", "--json", "--port", "0", "--dir", bus_dir],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=bus_env,
+    )
+
+    async def act(url: str) -> None:
+        async with agent_at(f"{url}/mcp?agent=me", mode="legacy") as me:
+            await me.call("bus_status")
+            leave_in_the_middle(url)
+            before = listeners(process.pid)
+            wait = asyncio.create_task(me.call("bus_inbox", wait_s=25))
+            await asyncio.to_thread(wait_until, lambda: listeners(process.pid) > before)
+            process.terminate()
+            assert (await wait)["messages"] == []
+
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        asyncio.run(act(json.loads(process.stdout.readline())["url"]))
+        assert process.wait(10) == 0
+        assert b"Traceback" not in process.stderr.read()
+
+
+def leave_in_the_middle(url: str) -> None:
+    """Sends half of a request."""
+    where = urlsplit(url)
+    with socket.create_connection((where.hostname, where.port)) as client:
+        head = f"POST /mcp HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Type: application/json\r\n"
+        more = "Accept: application/json\r\nMCP-Protocol-Version: 2026-07-28\r\n"
+        client.sendall(f"{head}{more}Content-Length: 100\r\n\r\n{{".encode())
+
+
+def test_call_over_http_whose_client_hangs_up_waits_no_longer(url: str, bus: Bus) -> None:
+    """Else those that hang up take all places from those that are there."""
+
+    async def act() -> None:
+        async with agent_at(f"{url}/mcp?agent=me") as me:
+            await me.call("bus_status")
+            async with anyio.create_task_group() as calls:
+                for _ in range(80):
+                    calls.start_soon(partial(me.try_to, "bus_inbox", wait_s=25))
+                await asyncio.to_thread(wait_until, lambda: not asyncio.run(can_wait()))
+                calls.cancel_scope.cancel()
+            await asyncio.to_thread(wait_until, lambda: asyncio.run(can_wait()))
+
+    async def can_wait() -> bool:
+        async with agent_at(f"{url}/mcp?agent=you") as you:
+            return not (await you.try_to("bus_inbox", wait_s=0.01)).is_error
+
+    asyncio.run(act())
+
+
 def test_agent_is_alive_while_it_is_there(bus: Bus, bus_dir: Path, bus_env: dict[str, str]) -> None:
     def liveness() -> Liveness | None:
         beat = bus.heartbeats.get("me")
@@ -178,6 +240,78 @@ def test_agent_is_alive_while_it_is_there(bus: Bus, bus_dir: Path, bus_env: dict
 
     asyncio.run(act())
     wait_until(lambda: liveness() is Liveness.STOPPED)
+
+
+def test_second_program_of_the_same_name_is_told_so(
+    bus: Bus, bus_dir: Path, bus_env: dict[str, str]
+) -> None:
+    server = started_by(bus_dir, bus_env, "--agent", "me")
+
+    async def act() -> None:
+        async with agent_at(server) as first, agent_at(server) as second:
+            assert "warning" not in await first.call("bus_join")
+            assert "each other's mail" in (await second.call("bus_join"))["warning"]
+
+    asyncio.run(act())
+
+
+@contextmanager
+def started(bus_dir: Path, env: dict[str, str], bus: Bus) -> Iterator[subprocess.Popen[bytes]]:
+    """A server whose agent is alive, with pipes to it."""
+    process = subprocess.Popen(
+        [BUS, "mcp", "--dir", bus_dir, "--agent", "me"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+    )
+    with process:
+        try:
+            wait_until(lambda: bus.heartbeats.get("me"))
+            yield process
+        finally:
+            process.kill()
+
+
+HELLO: dict[str, Any] = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "raw", "version": "1"},
+}
+
+
+def lines_of(*messages: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps({"jsonrpc": "2.0"} | each).encode() + b"\n" for each in messages)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signal_ends_the_server_at_once_and_its_agent_says_so(
+    bus: Bus, bus_dir: Path, bus_env: dict[str, str], number: signal.Signals
+) -> None:
+    """Though stdin stays open, and somebody reads it."""
+    with started(bus_dir, bus_env, bus) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(lines_of({"id": 1, "method": "initialize", "params": HELLO}))
+        process.stdin.flush()
+        process.stdout.readline()  # it is up
+        process.send_signal(number)
+        assert process.wait(10) == -number
+        beat = bus.heartbeats.get("me")
+        assert beat is not None
+        assert beat.liveness is Liveness.STOPPED
+
+
+def test_program_that_is_gone_is_no_error(bus: Bus, bus_dir: Path, bus_env: dict[str, str]) -> None:
+    with started(bus_dir, bus_env, bus) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stdin.write(lines_of({"id": 1, "method": "initialize", "params": HELLO}))
+        process.stdin.close()
+        assert process.wait(10) == 0
+        assert process.stderr.read() == b""
 
 
 #: Makes a process write to its standard output, as soon as it loads the SDK.
@@ -202,13 +336,8 @@ def test_stdout_is_the_protocols_whatever_others_print(
     (tmp_path / "sitecustomize.py").write_text(NOISE)
     paths = os.pathsep.join([str(tmp_path), bus_env.get("PYTHONPATH", "")])
     env = bus_env | {"PYTHONPATH": paths, "BUS_LOG": "debug", "PYTHONWARNINGS": "always"}
-    hello: dict[str, Any] = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "raw", "version": "1"},
-    }
     lines: list[dict[str, Any]] = [
-        {"id": 1, "method": "initialize", "params": hello},
+        {"id": 1, "method": "initialize", "params": HELLO},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "no/such"},
         {
@@ -222,7 +351,6 @@ def test_stdout_is_the_protocols_whatever_others_print(
             "params": {"name": "bus_send", "arguments": {"type": "t", "body": float("nan")}},
         },
     ]
-    sent = b"".join(json.dumps({"jsonrpc": "2.0"} | line).encode() + b"\n" for line in lines)
     process = subprocess.Popen(
         [BUS, "mcp", "--dir", bus_dir, "--agent", "me"],
         stdin=subprocess.PIPE,
@@ -233,7 +361,7 @@ def test_stdout_is_the_protocols_whatever_others_print(
     with process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(b"rubbish\n\xff\xfe\n" + sent)
+        process.stdin.write(b"rubbish\n\xff\xfe\n" + lines_of(*lines))
         process.stdin.flush()
         answers: dict[Any, Any] = {}
         while not answers.keys() >= {1, 2, 3, 4}:

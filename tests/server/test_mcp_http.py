@@ -1,7 +1,7 @@
 """Who an agent is over HTTP: by its token, its address, or its session."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import httpx
@@ -10,6 +10,7 @@ from starlette.requests import HTTPConnection
 
 from ackbus import Bus
 from ackbus.server import Access, Principal, Scope, create_app
+from ackbus.server.origins import LOOPBACK_NAMES
 from ackbus.server.principals import LOCAL
 
 from .conftest import problem
@@ -80,9 +81,13 @@ class Caller:
         return headers
 
 
-def served(bus: Bus, act: Callable[[Caller], Awaitable[None]]) -> None:
+def served(
+    bus: Bus,
+    act: Callable[[Caller], Awaitable[None]],
+    hosts: Collection[str] | None = LOOPBACK_NAMES,
+) -> None:
     async def run() -> None:
-        app = create_app(bus, ByToken(bus))
+        app = create_app(bus, ByToken(bus), hosts=hosts)
         transport = httpx.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),
@@ -122,13 +127,15 @@ def test_token_is_good_for_its_scopes_only(bus: Bus) -> None:
             ("bus_send", {"type": "t"}),
             ("bus_ack", {"seq": 1}),
             ("bus_claim", {"queue": "q"}),
+            ("bus_reserve", {"paths": ["a.py"]}),
         ):
             done, why = await caller.call(tool, path=full, headers=token("reader"), **given)
             assert not done
             assert "has no scope" in why
         assert (await caller.call("bus_agents", path=full, headers=token("reader")))[0]
-        done, why = await caller.call("bus_claim", path=full, headers=token("of-a"), queue="q")
-        assert "has no scope 'work:rw'" in why
+        for tool, given in (("bus_claim", {"queue": "q"}), ("bus_reserve", {"paths": ["a.py"]})):
+            done, why = await caller.call(tool, path=full, headers=token("of-a"), **given)
+            assert "has no scope 'work:rw'" in why
 
     served(bus, act)
     assert bus.log.newest_seq() == 1
@@ -163,10 +170,11 @@ def test_session_can_not_be_taken_over_by_another_token(bus: Bus) -> None:
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"Host": "evil.example"}, 421),
-        ({"Host": "127.0.0.1.evil.example:80"}, 421),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "127.0.0.1.evil.example:80"}, 403),
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://localhost:3000"}, 403),
         ({"Content-Type": "text/plain"}, 400),
     ],
 )
@@ -187,6 +195,68 @@ def test_server_of_another_name_is_reached_with_a_token(bus: Bus) -> None:
     async def act(caller: Caller) -> None:
         headers = token("of-a") | {"Host": "build.example:8765"}
         assert (await caller.call("bus_send", type="t", headers=headers))[0]
+
+    served(bus, act, hosts=None)
+
+
+def test_session_is_one_that_was_given_out(bus: Bus) -> None:
+    """The protocol without sessions looks at no id: anybody could make one up, or guess one."""
+
+    async def act(caller: Caller) -> None:
+        made_up = {"Mcp-Session-Id": "made-up"}
+        done, why = await caller.call("bus_join", name="z", headers=made_up)
+        assert not done
+        assert "forgets names" in why
+
+    served(bus, act)
+
+
+def test_sessions_are_bounded(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ackbus.server.mcp.http._MAX_SESSIONS", 2)
+
+    async def act(caller: Caller) -> None:
+        names = {}
+        for name in "abc":
+            names[name] = await caller.open_session("any")
+            assert (await caller.call("bus_join", name=name, headers=names[name]))[0]
+            if name == "a":  # makes room at the SDK, which tells nobody
+                assert (await caller.http.delete("/mcp", headers=names["a"])).status_code == 200
+        with pytest.raises(AssertionError, match="Too many open sessions"):
+            await caller.open_session("any")
+        for name in "bc":
+            assert f"You are {name}" in (await caller.call("bus_status", headers=names[name]))[1]
+
+    served(bus, act)
+
+
+def test_inbox_of_another_agent_is_no_resource(bus: Bus) -> None:
+    bus.heartbeats.beat("b")
+    bus.publish("t", "for b only", from_agent="x", to_agent="b")
+
+    async def act(caller: Caller) -> None:
+        async def read(agent: str) -> str:
+            meta = {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }
+            uri = f"bus://inbox/{agent}"
+            body = {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "resources/read",
+                "params": {"uri": uri, "_meta": meta},
+            }
+            headers = token("of-a") | {
+                "Accept": "application/json, text/event-stream",
+                "MCP-Protocol-Version": "2026-07-28",
+                "Mcp-Method": "resources/read",
+                "Mcp-Name": uri,
+            }
+            return (await caller.http.post("/mcp", json=body, headers=headers)).text
+
+        assert "acts for 'a' only" in await read("b")
+        assert "for b only" not in await read("b")
+        assert "messages" in await read("a")
 
     served(bus, act)
 

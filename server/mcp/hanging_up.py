@@ -1,0 +1,45 @@
+"""Clients that hang up before they have their answer: that is how they cancel a call over HTTP."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import anyio
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+def while_there(app: ASGIApp) -> ASGIApp:
+    """Return an application that does what another does as long as its client is there.
+
+    Its requests have one body, and its responses come when all is done. The SDK looks for clients
+    that are gone only where it answers in streams.
+    """
+
+    async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+        asked, answers = anyio.Event(), anyio.Event()
+
+        async def hear() -> Message:
+            message = await receive()
+            if not message.get("more_body"):
+                asked.set()
+            return message
+
+        async def say(message: Message) -> None:
+            answers.set()  # from now on there is nothing to cancel
+            await send(message)
+
+        async def watch() -> None:
+            await asked.wait()
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            if not answers.is_set():
+                tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            with suppress(ClientDisconnect):  # nobody is there to be told
+                await app(scope, hear, say)
+            tasks.cancel_scope.cancel()
+
+    return watched
