@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ from ...subscribers import (
     DEFAULT_LEASE_S,
     MAX_LEASE_S,
     Claim,
+    ClaimLost,
     Claims,
     Outcome,
     Queue,
@@ -28,8 +30,7 @@ from ..threads import in_thread
 from .common import (
     QueueName,
     TheBus,
-    TheWaiting,
-    WaitS,
+    TheWaiter,
     WorkReader,
     WorkWriter,
     json_of,
@@ -105,13 +106,13 @@ async def claim_jobs(
     queue: QueueName,
     wanted: ClaimGiven,
     bus: TheBus,
-    waiting: TheWaiting,
+    waiter: TheWaiter,
     worker: WorkWriter,
-    wait_s: WaitS = 0,
 ) -> Response:
     """Take jobs, in the queue's order; none when there is nothing, also after `wait_s`.
 
-    Nobody else gets them until the lease runs out.
+    Nobody else gets them until the lease runs out. A client that goes away before it is told what
+    it has claimed has claimed nothing.
     """
     group = worker.act_as(wanted.group or wanted.worker)
     opened = await in_thread(partial(Queue.open, bus, queue))
@@ -119,10 +120,18 @@ async def claim_jobs(
     claim = partial(
         opened.claim, wanted.worker, group=group, limit=wanted.limit, lease_s=wanted.lease_s
     )
-    claims: list[Claim] = await waiting.until(
-        claim, bool, lambda message: pattern.matches(message.type), wait_s
+    claims: list[Claim] = await waiter.until(
+        claim, bool, lambda message: pattern.matches(message.type)
     )
+    if claims and await waiter.is_gone():
+        await in_thread(partial(_hand_back, opened, claims))
     return json_of({"claims": [_record(each) for each in claims]})
+
+
+def _hand_back(queue: Queue, claims: list[Claim]) -> None:
+    for claim in claims:
+        with suppress(ClaimLost):
+            queue.release(claim, "its worker went away before it was told")
 
 
 def _record(claim: Claim) -> dict[str, object]:

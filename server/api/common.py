@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from ...bus import Bus, tracing
@@ -14,7 +15,7 @@ from ...schema import MAX_SEQ, TRACE_PARENT, InvalidInput, decode
 from ..access import needs
 from ..principals import Principal, Scope
 from ..problems import documented
-from ..waiting import Waiting
+from ..waiting import Waiter, Waiting
 
 #: How many records a page has, unless the client says so; and at most.
 PAGE, MAX_PAGE = 100, 1000
@@ -32,7 +33,7 @@ class _StrictRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        known = {each.alias for each in self.dependant.query_params}
+        known = _query_names(self.dependant)
 
         async def strictly(request: Request) -> Response:
             unknown = sorted(request.query_params.keys() - known)
@@ -42,6 +43,12 @@ class _StrictRoute(APIRoute):
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return strictly
+
+
+def _query_names(dependant: Dependant) -> set[str]:
+    """Return what an operation takes in a query, by itself and by what it depends on."""
+    own = {each.alias for each in dependant.query_params}
+    return own.union(*map(_query_names, dependant.dependencies))
 
 
 def new_router(tag: str) -> APIRouter:
@@ -55,14 +62,19 @@ async def the_bus(request: Request) -> Bus:
     return bus
 
 
-async def the_waiting(request: Request) -> Waiting:
-    """Return what lets clients of the application wait."""
+WaitS = Annotated[
+    float, Query(ge=0, le=30, description="How long to wait for it, in seconds, at most 30.")
+]
+
+
+async def the_waiter(request: Request, wait_s: WaitS = 0) -> Waiter:
+    """Return the client, as one that may wait."""
     waiting: Waiting = request.app.state.waiting
-    return waiting
+    return Waiter(waiting, request, wait_s)
 
 
 TheBus = Annotated[Bus, Depends(the_bus)]
-TheWaiting = Annotated[Waiting, Depends(the_waiting)]
+TheWaiter = Annotated[Waiter, Depends(the_waiter)]
 
 MessageReader = Annotated[Principal, Depends(needs(Scope.MESSAGES_RO))]
 MessageWriter = Annotated[Principal, Depends(needs(Scope.MESSAGES_RW))]
@@ -72,9 +84,6 @@ Admin = Annotated[Principal, Depends(needs(Scope.ADMIN))]
 
 After = Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only what comes after this seq.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]
-WaitS = Annotated[
-    float, Query(ge=0, le=30, description="How long to wait for it, in seconds, at most 30.")
-]
 OfType = Annotated[
     str | None, Query(min_length=1, max_length=255, description="A pattern, like `task.*`.")
 ]

@@ -23,8 +23,7 @@ from .common import (
     MessageReader,
     MessageWriter,
     TheBus,
-    TheWaiting,
-    WaitS,
+    TheWaiter,
     json_of,
     new_router,
     problems,
@@ -168,8 +167,8 @@ async def publish_request(
     bus: TheBus,
     writer: MessageWriter,
     response: Response,
+    waiter: TheWaiter,
     strict: Annotated[bool, Query(description="Refuse a recipient that was never seen.")] = False,
-    wait_s: WaitS = 0,
 ) -> RequestRecord:
     """Publish a request and return at once. `/v1/requests/{id}/answer` has the answer.
 
@@ -178,7 +177,7 @@ async def publish_request(
     writer.act_as(asked.from_agent)
     reply_types = ReplyTypes.of(asked.type, asked.success_type, asked.failure_type)
     reply_types.require(asked.type)
-    (receipt,) = await publish_all(bus, [asked.draft()], strict=strict, wait_s=wait_s)
+    (receipt,) = await publish_all(bus, [asked.draft()], strict=strict, waiter=waiter)
     message = await in_thread(partial(bus.get, receipt.seq))
     assert message is not None
     response.headers["Location"] = f"/v1/messages/{receipt.seq}"
@@ -193,22 +192,20 @@ async def publish_request(
 async def answer_of_request(
     id: Annotated[str, Path(min_length=1, description="The id of the request.")],
     bus: TheBus,
-    waiting: TheWaiting,
+    waiter: TheWaiter,
     _: MessageReader,
     success_type: SuccessType = None,
     failure_type: FailureType = None,
-    wait_s: WaitS = 0,
 ) -> Response:
     """Return the first answer to a request, or that it is pending.
 
     With `wait_s` it returns as soon as there is an answer, or after that time.
     """
     request = await in_thread(partial(_request, bus, id, success_type, failure_type))
-    answer = await waiting.until(
+    answer = await waiter.until(
         request.answer,
         lambda answer: answer.reply,
         lambda message: message.conversation == request.conversation,
-        wait_s,
     )
     return await in_thread(partial(_answer, answer))
 

@@ -21,8 +21,7 @@ from .common import (
     MessageWriter,
     OfType,
     TheBus,
-    TheWaiting,
-    WaitS,
+    TheWaiter,
     json_array,
     json_response,
     new_router,
@@ -234,11 +233,10 @@ def _message(bus: Bus, seq: int) -> Message:
 async def poll_inbox(
     agent: AgentName,
     bus: TheBus,
-    waiting: TheWaiting,
+    waiter: TheWaiter,
     reader: MessageReader,
     limit: Limit = PAGE,
     type: OfType = None,
-    wait_s: WaitS = 0,
 ) -> Response:
     """Return what waits for an agent. This changes nothing: acknowledge it when it is done.
 
@@ -246,11 +244,10 @@ async def poll_inbox(
     """
     box = Inbox(bus, reader.act_as(agent))
     wanted = None if type is None else TypePattern(type)
-    found = await waiting.until(
+    found = await waiter.until(
         partial(box.look, limit, wanted),
         lambda look: look.messages,
         lambda message: message.to_agent in (None, agent),
-        wait_s,
     )
     lines = json_array(message.to_line() for message in found.messages)
     head = encode(agent), found.cursor, lines

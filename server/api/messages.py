@@ -31,7 +31,7 @@ from .common import (
     OfConversation,
     OfType,
     TheBus,
-    WaitS,
+    TheWaiter,
     json_array,
     json_of,
     json_response,
@@ -63,8 +63,8 @@ async def publish(
     writer: MessageWriter,
     request: Request,
     response: Response,
+    waiter: TheWaiter,
     strict: Strict = False,
-    wait_s: WaitS = 0,
 ) -> ReceiptRecord:
     """Publish one message. When this returns, it is committed, and waiters are awake.
 
@@ -74,7 +74,7 @@ async def publish(
     writer.act_as(message.from_agent)
     draft = message.draft()
     draft.headers = with_trace(draft.headers, request)
-    (receipt,) = await publish_all(bus, [draft], strict=strict, wait_s=wait_s)
+    (receipt,) = await publish_all(bus, [draft], strict=strict, waiter=waiter)
     if receipt.duplicate:
         response.status_code = 200
     response.headers["Location"] = f"/v1/messages/{receipt.seq}"
@@ -94,8 +94,8 @@ async def publish_batch(
     bus: TheBus,
     writer: MessageWriter,
     response: Response,
+    waiter: TheWaiter,
     strict: Strict = False,
-    wait_s: WaitS = 0,
 ) -> ReceiptList:
     """Publish messages in one transaction: all of them, or none when one is refused.
 
@@ -104,7 +104,7 @@ async def publish_batch(
     for message in batch.messages:
         writer.act_as(message.from_agent)
     drafts = [message.draft() for message in batch.messages]
-    receipts = await publish_all(bus, drafts, strict=strict, wait_s=wait_s)
+    receipts = await publish_all(bus, drafts, strict=strict, waiter=waiter)
     if all(receipt.duplicate for receipt in receipts):
         response.status_code = 200
     return ReceiptList(receipts=receipts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 
 import anyio
@@ -11,27 +10,37 @@ from ...bus import Bus
 from ...schema import Draft, LimitReached
 from ..records import ReceiptRecord
 from ..threads import in_thread
+from ..waiting import Waiter
 
 #: How often a publisher that waits for room tries again, in seconds: what makes room rings no bell.
 _TRY_EVERY_S = 0.05
 
 
 async def publish_all(
-    bus: Bus, drafts: list[Draft], *, strict: bool, wait_s: float
+    bus: Bus, drafts: list[Draft], *, strict: bool = False, waiter: Waiter | None = None
 ) -> list[ReceiptRecord]:
     """Publish messages, all or none. Who waits for room holds no thread meanwhile.
+
+    A client that goes away before there is room has published nothing.
 
     Raises:
         As for `Bus.publish_many`.
     """
-    deadline = time.monotonic() + wait_s
-    while True:
-        try:
-            return await in_thread(partial(_publish, bus, drafts, strict))
-        except LimitReached:
-            if time.monotonic() >= deadline:
-                raise
-        await anyio.sleep(_TRY_EVERY_S)
+    publish = partial(_publish, bus, drafts, strict)
+    try:
+        return await in_thread(publish)
+    except LimitReached as error:
+        if waiter is None or not waiter.wait_s:
+            raise
+        full = error
+    async with waiter.patience():
+        while True:
+            await anyio.sleep(_TRY_EVERY_S)
+            try:
+                return await in_thread(publish)
+            except LimitReached as error:
+                full = error
+    raise full
 
 
 def _publish(bus: Bus, drafts: list[Draft], strict: bool) -> list[ReceiptRecord]:

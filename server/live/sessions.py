@@ -80,7 +80,7 @@ async def speak_in_session(
         correlation_id=session,
         headers={"turn_id": turn_id},
     )
-    (receipt,) = await publish_all(bus, [draft], strict=False, wait_s=0)
+    (receipt,) = await publish_all(bus, [draft])
     return SaidRecord(**receipt.model_dump(), turn_id=turn_id)
 
 
