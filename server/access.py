@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from typing import Any
 
-from fastapi import Request
+from fastapi import Request, Security
+from fastapi.openapi.models import HTTPBearer
+from fastapi.security.base import SecurityBase
 from starlette.requests import HTTPConnection
 
 from ..bus import Bus
 from .principals import LOCAL, Forbidden, Principal, Scope, TooManyRequests, Unauthorized
 from .tokens import Tokens
+
+#: Where it stands, with all else that is known of a request, who makes it.
+_KNOWN = "ackbus.principal"
 
 
 class Access:
@@ -81,14 +86,26 @@ class _Bucket:
         return True
 
 
+def known(connection: HTTPConnection) -> Principal:
+    """Return who makes a request; that is found out, and counted, once.
+
+    Raises:
+        Unauthorized, TooManyRequests: it may not be made.
+    """
+    if _KNOWN not in connection.scope:
+        access: Access = connection.app.state.access
+        connection.scope[_KNOWN] = access.principal(connection)
+    found: Principal = connection.scope[_KNOWN]
+    return found
+
+
 def allowed(connection: HTTPConnection, *scopes: Scope) -> Principal:
     """Return who makes a request, which needs all of these scopes.
 
     Raises:
         Unauthorized, Forbidden, TooManyRequests: it may not be made.
     """
-    access: Access = connection.app.state.access
-    found = access.principal(connection)
+    found = known(connection)
     for scope in scopes:
         if not found.may(scope):
             raise Forbidden(f"this token has no scope {scope.value!r}")
@@ -104,10 +121,19 @@ def still_allowed(connection: HTTPConnection, scope: Scope) -> bool:
         return False
 
 
-def needs(*scopes: Scope) -> Callable[[Request], Awaitable[Principal]]:
-    """Return what an operation depends on that only principals with these scopes may use."""
+class _Needed(SecurityBase):
+    """The token that an operation needs: as it is documented, and as it is asked for."""
 
-    async def principal(request: Request) -> Principal:
-        return allowed(request, *scopes)
+    scheme_name = "token"
+    model = HTTPBearer(description="Made by `bus token create`. A bus without tokens needs none.")
 
-    return principal
+    def __init__(self, scopes: tuple[Scope, ...]) -> None:
+        self._scopes = scopes
+
+    async def __call__(self, request: Request) -> Principal:
+        return allowed(request, *self._scopes)
+
+
+def needs(*scopes: Scope) -> Any:
+    """Return what an operation depends on that only principals with all these scopes may use."""
+    return Security(_Needed(scopes), scopes=scopes)

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 
 from ...bus import Bus, tracing
 from ...schema import MAX_SEQ, TRACE_PARENT, InvalidInput, decode
-from ..access import needs
+from ..access import known, needs
 from ..principals import Principal, Scope
 from ..problems import documented
 from ..waiting import Waiter, Waiting
@@ -29,16 +29,21 @@ class _StrictRequest(Request):
 
 
 class _StrictRoute(APIRoute):
-    """A route that ignores nothing of a query either: a slip would be a filter that filters not."""
+    """A route that asks who is there first, and ignores nothing of a query.
+
+    FastAPI reads and decodes the body before anything else: that is not done for everybody. And a
+    slip in a parameter would be a filter that filters not.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        known = _query_names(self.dependant)
+        names = _query_names(self.dependant)
 
         async def strictly(request: Request) -> Response:
-            unknown = sorted(request.query_params.keys() - known)
+            known(request)
+            unknown = sorted(request.query_params.keys() - names)
             if unknown:
-                takes = ", ".join(sorted(known)) or "none"
+                takes = ", ".join(sorted(names)) or "none"
                 raise InvalidInput(f"there is no parameter {unknown[0][:80]!a}; it takes {takes}")
             return await handle(_StrictRequest(request.scope, request.receive))
 
@@ -76,11 +81,11 @@ async def the_waiter(request: Request, wait_s: WaitS = 0) -> Waiter:
 TheBus = Annotated[Bus, Depends(the_bus)]
 TheWaiter = Annotated[Waiter, Depends(the_waiter)]
 
-MessageReader = Annotated[Principal, Depends(needs(Scope.MESSAGES_RO))]
-MessageWriter = Annotated[Principal, Depends(needs(Scope.MESSAGES_RW))]
-WorkReader = Annotated[Principal, Depends(needs(Scope.WORK_RO))]
-WorkWriter = Annotated[Principal, Depends(needs(Scope.WORK_RW))]
-Admin = Annotated[Principal, Depends(needs(Scope.ADMIN))]
+MessageReader = Annotated[Principal, needs(Scope.MESSAGES_RO)]
+MessageWriter = Annotated[Principal, needs(Scope.MESSAGES_RW)]
+WorkReader = Annotated[Principal, needs(Scope.WORK_RO)]
+WorkWriter = Annotated[Principal, needs(Scope.WORK_RW)]
+Admin = Annotated[Principal, needs(Scope.ADMIN)]
 
 After = Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only what comes after this seq.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]

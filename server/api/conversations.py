@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import Depends, Path, Query, Response
+from fastapi import Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...bus import Bus
@@ -141,7 +141,7 @@ def trace(
         ),
     ],
     bus: TheBus,
-    _: Annotated[Principal, Depends(needs(Scope.MESSAGES_RO, Scope.WORK_RO))],
+    _: Annotated[Principal, needs(Scope.MESSAGES_RO, Scope.WORK_RO)],
 ) -> Response:
     """Return all that a message belongs to: what led to it, what followed, what became of each."""
     found = Trace.of(bus, key)

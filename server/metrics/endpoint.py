@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from ..access import needs
 from ..principals import Principal, Scope
@@ -16,7 +16,7 @@ _MEDIA_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
 router = APIRouter(tags=["health"])
 
-Reader = Annotated[Principal, Depends(needs(Scope.WORK_RO))]
+Reader = Annotated[Principal, needs(Scope.WORK_RO)]
 
 
 @router.get(

@@ -1,5 +1,6 @@
 """What each operation asks of a token: its scope, and as whom it acts."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import httpx
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.server import Scope, Tokens
+from ackbus.schema import MAX_SEQ
+from ackbus.server import Principal, Scope, Tokens
 
 from .conftest import problem, serving
 
@@ -27,19 +29,50 @@ def bearer(bus: Bus, name: str, *scopes: Scope, agent: str | None = None) -> dic
     return {"Authorization": f"Bearer {token}"}
 
 
+def operations(client: httpx.Client) -> Iterator[tuple[str, str, list[str]]]:
+    """Every operation: its method, a path that fits, and the scopes that the document names."""
+    values = {"agent": "a", "kind": "inbox", "ref": "sha256-" + "0" * 64, "seq": "1", "token": "1"}
+    values |= dict.fromkeys(("name", "queue", "key", "conversation", "id", "session"), "x")
+    for path, found in client.get("/v1/openapi.json").json()["paths"].items():
+        for method, operation in found.items():
+            needed = [scope for each in operation.get("security", []) for scope in each["token"]]
+            # A stream has no end.
+            after = f"?after={MAX_SEQ}" if path.endswith("/events") else ""
+            yield method, path.format_map(values) + after, needed
+
+
 def test_every_operation_but_health_needs_a_token(guarded: tuple[Bus, httpx.Client]) -> None:
-    """And one of no scope that it needs is refused."""
     _, client = guarded
-    paths = client.get("/v1/openapi.json").json()["paths"]
-    asked = {"agent": "a", "kind": "inbox", "ref": "sha256-" + "0" * 64, "seq": "1", "token": "1"}
-    for path, operations in paths.items():
-        for part in ("name", "queue", "key", "conversation", "id", "session"):
-            asked.setdefault(part, "x")
-        for method in set(operations) - {"head"}:
-            if path == "/healthz":
-                continue
-            response = client.request(method, path.format_map(asked))
-            assert response.status_code == 401, (method, path, response.text)
+    for method, path, needed in operations(client):
+        response = client.request(method, path)
+        assert response.status_code == (401 if needed else 200), (method, path)
+        assert bool(needed) == (path != "/healthz")
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_every_operation_lets_in_those_with_its_scopes(
+    guarded: tuple[Bus, httpx.Client], scope: Scope
+) -> None:
+    bus, client = guarded
+    headers = bearer(bus, f"only.{scope.replace(':', '.')}", scope)
+    only = Principal("x", frozenset([scope]))
+    for method, path, needed in operations(client):
+        may = all(only.may(Scope(each)) for each in needed)
+        response = client.request(method, path, headers=headers)
+        assert (response.status_code != 403) == may, (method, path, response.text)
+
+
+def test_who_asks_is_asked_before_the_request_is_read(guarded: tuple[Bus, httpx.Client]) -> None:
+    """Who has no token can't make the server decode 17 MiB of JSON."""
+    _, client = guarded
+    headers = {"Content-Type": "application/json"}
+    problem(client.post("/v1/messages", content=b"{", headers=headers), 401, "unauthorized")
+    problem(client.get("/v1/messages", params={"afetr": 1}), 401, "unauthorized")
+    url = client.base_url
+    with socket.create_connection((url.host, url.port)) as connection:
+        head = f"POST /v1/messages HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: 9000000\r\n"
+        connection.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode())
+        assert b" 401 " in connection.recv(1000).split(b"\r\n")[0]
 
 
 @pytest.mark.parametrize(
