@@ -130,6 +130,14 @@ def test_what_changes_things_for_all_needs_admin(guarded: tuple[Bus, httpx.Clien
         assert "'admin'" in problem(response, 403, "forbidden")
 
 
+def test_scope_of_work_opens_no_way_to_all_messages(guarded: tuple[Bus, httpx.Client]) -> None:
+    """A queue of everything would."""
+    bus, client = guarded
+    headers = bearer(bus, "snoop", Scope.WORK_RW)
+    refused = client.put("/v1/queues/snoop", json={"type": ">"}, headers=headers)
+    assert "messages:ro" in problem(refused, 403, "forbidden")
+
+
 def test_trace_needs_both_scopes(guarded: tuple[Bus, httpx.Client]) -> None:
     bus, client = guarded
     headers = bearer(bus, "half", Scope.MESSAGES_RO)
