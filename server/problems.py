@@ -42,6 +42,9 @@ _HEADERS: dict[int, dict[str, str]] = {
 }
 
 
+#: Of how many things that are wrong with a request a client is told; and how much of a path to one.
+_ERRORS, _AT = 20, 200
+
 #: The kind of problem that too long a body is; the words of the status differ between Pythons.
 TOO_LARGE = "content-too-large"
 
@@ -153,8 +156,14 @@ async def _of_ours(request: Request, error: Exception) -> Response:
 
 async def _of_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    wrong = [{"at": ".".join(map(str, each["loc"])), "why": each["msg"]} for each in error.errors()]
+    errors = error.errors()
+    wrong = [
+        {"at": ".".join(map(str, each["loc"]))[:_AT], "why": each["msg"]}
+        for each in errors[:_ERRORS]
+    ]
     detail = "; ".join(f"{each['at']}: {each['why']}" for each in wrong)
+    if len(errors) > _ERRORS:
+        detail += f"; and {len(errors) - _ERRORS} more"
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input", detail, errors=wrong)
 
 

@@ -87,6 +87,19 @@ def test_bad_message_is_a_problem_and_stores_nothing(
     assert bus.log.newest_seq() == 0
 
 
+def test_million_mistakes_make_a_short_problem(client: httpx.Client, bus: Bus) -> None:
+    """Each made an error of its own: 180 MB of them, for which all others had to wait."""
+    unknown = b",".join(b'"k%d":1' % n for n in range(300_000))
+    headers = {"Content-Type": "application/json"}
+    for body in (b"{%b}" % unknown, b'{"messages":[{%b}]}' % unknown):
+        response = client.post("/v1/messages/batch", content=body, headers=headers)
+        assert "'k0'" in problem(response, 422, "invalid-input")
+        assert len(response.content) < 1000
+    response = client.post("/v1/messages/batch", json={"messages": [{}] * 10_000})
+    assert "and 19980 more" in problem(response, 422, "invalid-input")
+    assert len(response.json()["errors"]) == 20
+
+
 def test_what_is_not_sent_as_json_is_refused(client: httpx.Client, bus: Bus) -> None:
     """A page of another site can send a form or text without being asked, but no JSON."""
     for kind in ("text/plain", "application/x-www-form-urlencoded"):
