@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from http import HTTPStatus
 from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 
 from ...bus import Bus, tracing
 from ...schema import MAX_SEQ, TRACE_PARENT, InvalidInput, decode
@@ -45,9 +48,26 @@ class _StrictRoute(APIRoute):
             if unknown:
                 takes = ", ".join(sorted(names)) or "none"
                 raise InvalidInput(f"there is no parameter {unknown[0][:80]!a}; it takes {takes}")
+            if self.body_field is not None:
+                _check_is_json(request)
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return strictly
+
+
+def _check_is_json(request: Request) -> None:
+    """Refuse a body that is not sent as JSON: pages of other sites can send those unasked."""
+    sent = request.headers.get("Content-Type", "")
+    kind = sent.partition(";")[0].strip().lower()
+    if re.fullmatch(r"application/(\S+\+)?json", kind) is None and _has_body(request):
+        why = f"send JSON, with Content-Type: application/json, not {sent[:80]!a}"
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE) from InvalidInput(why)
+
+
+def _has_body(request: Request) -> bool:
+    return (
+        "Transfer-Encoding" in request.headers or request.headers.get("Content-Length", "0") != "0"
+    )
 
 
 def _query_names(dependant: Dependant) -> set[str]:
@@ -106,7 +126,7 @@ def problems(*more: int) -> dict[int | str, dict[str, Any]]:
 
     Those that any may end in are among them.
     """
-    return documented(400, 401, 403, 404, 422, 429, 500, 503, *more)
+    return documented(400, 401, 403, 404, 415, 422, 429, 500, 503, *more)
 
 
 def json_response(

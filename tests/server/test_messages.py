@@ -102,10 +102,13 @@ def test_million_mistakes_make_a_short_problem(client: httpx.Client, bus: Bus) -
 
 def test_what_is_not_sent_as_json_is_refused(client: httpx.Client, bus: Bus) -> None:
     """A page of another site can send a form or text without being asked, but no JSON."""
-    for kind in ("text/plain", "application/x-www-form-urlencoded"):
-        body = b'{"type": "t", "from": "a"}'
+    body = b'{"type": "t", "from": "a"}'
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""):
         response = client.post("/v1/messages", content=body, headers={"Content-Type": kind})
-        problem(response, 422, "invalid-input")
+        detail = problem(response, 415, "unsupported-media-type")
+        assert f"Content-Type: application/json, not '{kind}'" in detail
+    pieces = client.post("/v1/messages", content=iter([body]))
+    problem(pieces, 415, "unsupported-media-type")
     assert bus.log.newest_seq() == 0
 
 
