@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from ..schema import ABSENT, MAX_SEQ, Draft, Message, Receipt, parse_priority
 from ..subscribers import carried_on
+from .principals import Principal
 
 #: Names, as far as a schema can tell what one may look like.
 Name = Annotated[str, Field(min_length=1, max_length=128)]
@@ -16,6 +17,8 @@ Type = Annotated[str, Field(min_length=1, max_length=255)]
 Id = Annotated[str, Field(min_length=1, max_length=255)]
 Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 Token = Annotated[int, Field(ge=1, le=MAX_SEQ)]
+#: What holds where a body does not say who acts.
+OR_BOUND = "left out: the agent that the token is bound to"
 PriorityGiven = Literal["interactive", "normal", "background", 0, 1, 2]
 
 #: The most messages that one request publishes.
@@ -48,7 +51,9 @@ class MessageGiven(Given):
     """A message to be published: the fields of a line of `bus.jsonl`."""
 
     type: Type = Field(description="Its routing word.", examples=["task.done"])
-    from_agent: Name = Field(alias="from", description="Who sends.", examples=["lead"])
+    from_agent: Name | None = Field(
+        None, alias="from", description=f"Who sends; {OR_BOUND}.", examples=["lead"]
+    )
     to_agent: Name | None = Field(None, alias="to", description="Who is to receive; none: all.")
     payload: Any = Field(None, description="Any JSON value; left out: a message without one.")
     payload_ref: str | None = Field(None, description="The name of a blob, instead of `payload`.")
@@ -58,12 +63,12 @@ class MessageGiven(Given):
     priority: PriorityGiven = Field("normal", description="How urgent it is.")
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
-    def draft(self) -> Draft:
-        """Return the message as the library takes it."""
+    def draft(self, principal: Principal) -> Draft:
+        """Return the message as the library takes it, from whoever the principal may act as."""
         return Draft(
             self.type,
             self.payload if "payload" in self.model_fields_set else ABSENT,
-            from_agent=self.from_agent,
+            from_agent=principal.act_as(self.from_agent, "from"),
             to_agent=self.to_agent,
             id=self.id,
             in_reply_to=self.in_reply_to,

@@ -25,7 +25,7 @@ from ...subscribers import (
     claim_record,
 )
 from ..principals import Principal
-from ..records import Given, Name, ReceiptRecord, ReplyGiven
+from ..records import OR_BOUND, Given, Name, ReceiptRecord, ReplyGiven
 from ..threads import in_thread
 from .common import (
     QueueName,
@@ -54,7 +54,9 @@ class ClaimGiven(Given):
     """Who takes work, and how much."""
 
     worker: Name = Field(description="Which process or thread takes it.")
-    group: Name | None = Field(None, description="Its class of workers; left out: the worker.")
+    group: Name | None = Field(
+        None, description=f"Its class of workers; {OR_BOUND}, or else the worker."
+    )
     limit: int = Field(1, ge=1, le=100, description="How many at most.")
     lease_s: LeaseS = DEFAULT_LEASE_S
 
@@ -114,7 +116,7 @@ async def claim_jobs(
     Nobody else gets them until the lease runs out. A client that goes away before it is told what
     it has claimed has claimed nothing.
     """
-    group = worker.act_as(wanted.group or wanted.worker)
+    group = worker.act_as(wanted.group or worker.agent or wanted.worker)
     opened = await in_thread(partial(Queue.open, bus, queue))
     pattern = TypePattern(opened.info.pattern)
     claim = partial(

@@ -174,10 +174,10 @@ async def publish_request(
 
     Repeating it with the same `id` and content is safe: it asks no second time.
     """
-    writer.act_as(asked.from_agent)
+    draft = asked.draft(writer)
     reply_types = ReplyTypes.of(asked.type, asked.success_type, asked.failure_type)
     reply_types.require(asked.type)
-    (receipt,) = await publish_all(bus, [asked.draft()], strict=strict, waiter=waiter)
+    (receipt,) = await publish_all(bus, [draft], strict=strict, waiter=waiter)
     message = await in_thread(partial(bus.get, receipt.seq))
     assert message is not None
     response.headers["Location"] = f"/v1/messages/{receipt.seq}"

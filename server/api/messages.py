@@ -71,8 +71,7 @@ async def publish(
     Repeating it with the same `id` and content is safe: it returns the first seq, with status 200.
     Where a queue or an inbox that it is for is full, it is refused, also after `wait_s`.
     """
-    writer.act_as(message.from_agent)
-    draft = message.draft()
+    draft = message.draft(writer)
     draft.headers = with_trace(draft.headers, request)
     (receipt,) = await publish_all(bus, [draft], strict=strict, waiter=waiter)
     if receipt.duplicate:
@@ -101,9 +100,7 @@ async def publish_batch(
 
     Repeating it is safe where all have ids.
     """
-    for message in batch.messages:
-        writer.act_as(message.from_agent)
-    drafts = [message.draft() for message in batch.messages]
+    drafts = [message.draft(writer) for message in batch.messages]
     receipts = await publish_all(bus, drafts, strict=strict, waiter=waiter)
     if all(receipt.duplicate for receipt in receipts):
         response.status_code = 200

@@ -11,7 +11,7 @@ from ...bus import Wanted
 from ...schema import Draft, new_id
 from ..api.common import After, MessageReader, MessageWriter, TheBus, new_router, problems
 from ..api.publishing import publish_all
-from ..records import Given, Id, Name, ReceiptRecord
+from ..records import OR_BOUND, Given, Id, Name, ReceiptRecord
 from .events import STREAM, EventStream, LastEventId, stream_of
 from .sockets import After as SocketAfter
 from .sockets import serve_socket
@@ -30,7 +30,9 @@ class Said(Given):
 
     text: str = Field(description="The words.")
     intent: Any = Field(None, description="What is wanted, for agents; any JSON value.")
-    from_agent: Name = Field(_SPEAKER, alias="from", description="Who says it.")
+    from_agent: Name | None = Field(
+        None, alias="from", description=f"Who says it; {OR_BOUND}, or else {_SPEAKER!r}."
+    )
     to_agent: Name | None = Field(None, alias="to", description="Who is to hear it; none: all.")
     id: Id | None = Field(None, description="Saying it again then stores nothing.")
 
@@ -67,14 +69,14 @@ async def speak_in_session(
     session: SessionId, said: Said, bus: TheBus, writer: MessageWriter
 ) -> SaidRecord:
     """Publish what a person says in a conversation: a message of type `message`, in a new turn."""
-    writer.act_as(said.from_agent)
+    speaker = writer.act_as(said.from_agent or writer.agent or _SPEAKER)
     # Of what is said again, the turn is the same.
     turn_id = said.id or new_id()
     payload = {"text": said.text} | ({} if said.intent is None else {"intent": said.intent})
     draft = Draft(
         _TYPE,
         payload,
-        from_agent=said.from_agent,
+        from_agent=speaker,
         to_agent=said.to_agent,
         id=said.id,
         correlation_id=session,

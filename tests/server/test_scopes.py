@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -106,6 +107,48 @@ def test_bound_token_acts_for_no_other_agent(
     newest = bus.log.newest_seq()
     problem(client.post(path, json=body, headers=headers), 403, "forbidden")
     assert bus.log.newest_seq() == newest
+
+
+def test_bound_token_says_who_acts(guarded: tuple[Bus, httpx.Client]) -> None:
+    """Where the body says nothing."""
+    bus, client = guarded
+    Queue.create(bus, "bound", "bound")
+    bus.publish("bound", from_agent="lead")
+    headers = bearer(bus, "me", Scope.MESSAGES_RW, Scope.WORK_RW, agent="me")
+
+    def post(path: str, **body: object) -> dict[str, Any]:
+        response = client.post(path, json=body, headers=headers)
+        assert response.is_success, response.text
+        return dict(response.json()) if response.content else {}
+
+    post("/v1/messages", type="t", id="said-1")
+    post("/v1/messages/batch", messages=[{"type": "t", "id": "said-2"}])
+    post("/v1/requests", type="x.request", id="said-3")
+    post("/v1/sessions/s/message", text="hello", id="said-4")
+    senders = [bus.get(f"said-{n}").from_agent for n in range(1, 5)]  # type: ignore[union-attr]
+    assert senders == ["me"] * 4
+    (claim,) = post("/v1/queues/bound/claims", worker="process-1")["claims"]
+    assert (claim["group"], claim["worker"]) == ("me", "process-1")
+    lease = post("/v1/leases", name="bound")
+    assert lease["holder"] == "me"
+    post("/v1/leases/renew", name="bound", token=lease["token"])
+    post("/v1/leases/release", name="bound", token=lease["token"])
+    (held,) = post("/v1/reservations", paths=["bound"])["reservations"]
+    assert held["agent"] == "me"
+    post("/v1/reservations/renew", tokens=[held["token"]])
+    post("/v1/reservations/release", tokens=[held["token"]])
+
+
+def test_without_a_bound_token_a_body_says_who_acts(guarded: tuple[Bus, httpx.Client]) -> None:
+    bus, client = guarded
+    headers = bearer(bus, "anybody", Scope.ADMIN)
+    for path, body, field in (
+        ("/v1/messages", {"type": "t"}, "from"),
+        ("/v1/leases", {"name": "n"}, "holder"),
+        ("/v1/reservations", {"paths": ["x"]}, "agent"),
+    ):
+        response = client.post(path, json=body, headers=headers)
+        assert f"'{field}' is missing" in problem(response, 422, "invalid-input")
 
 
 def test_bound_token_reads_no_other_inbox(guarded: tuple[Bus, httpx.Client]) -> None:
