@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -11,6 +12,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from ..schema import (
     AckbusError,
@@ -41,6 +43,8 @@ _HEADERS: dict[int, dict[str, str]] = {
     HTTPStatus.SERVICE_UNAVAILABLE: _RETRY,
 }
 
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 #: Of how many things that are wrong with a request a client is told; and how much of a path to one.
 _ERRORS, _AT = 20, 200
@@ -177,7 +181,17 @@ async def _of_http(request: Request, error: Exception) -> Response:
     why = str(cause) if isinstance(cause, AckbusError) else status.phrase
     response = problem(status, kind, f"{request.method} {request.url.path}: {why}")
     response.headers.update(error.headers or {})
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        response.headers["Allow"] = ", ".join(_methods(request))
     return response
+
+
+def _methods(request: Request) -> Iterator[str]:
+    """Yield the methods that a path has: Starlette says those of the first route that fits it."""
+    for method in _METHODS:
+        asked = {**request.scope, "method": method}
+        if any(route.matches(asked)[0] is Match.FULL for route in request.app.routes):
+            yield method
 
 
 async def _of_defect(request: Request, error: Exception) -> Response:

@@ -30,9 +30,9 @@ Seqs = Annotated[list[Seq], Field(min_length=1, max_length=MAX_NAMED)]
 
 
 class Given(BaseModel):
-    """A body that a client sends: nothing in it is ignored."""
+    """A body that a client sends: nothing in it is ignored, nor taken for what it is not."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod

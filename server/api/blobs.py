@@ -69,7 +69,6 @@ class _Incoming(RawIOBase):
     responses=problems(408, 413),
     openapi_extra={
         "requestBody": {
-            "required": True,
             "content": {_OCTETS: {"schema": {"type": "string", "format": "binary"}}},
         }
     },
