@@ -16,6 +16,7 @@ from starlette.routing import Match
 
 from ..schema import (
     AckbusError,
+    AckPastEnd,
     BlobMissing,
     BusBusy,
     BusNotFound,
@@ -62,6 +63,13 @@ class Problem(BaseModel):
     title: str = Field(description="The kind of problem, in words.")
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What happened, and what to do next.")
+
+
+class AfterTheEnd(AckPastEnd):
+    """What comes after a message was asked for that is not there yet: the log is another one."""
+
+    def __init__(self, after: int, newest: int) -> None:
+        super().__init__(f"there is no message {after} yet: the newest is {newest}")
 
 
 class Held(Refused):

@@ -95,7 +95,7 @@ class TraceRecord(BaseModel):
 @router.get(
     "/conversations/{conversation:path}/messages",
     response_model=MessagePage,
-    responses=problems(),
+    responses=problems(409),
 )
 def read_conversation(
     conversation: Conversation,

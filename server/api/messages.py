@@ -11,6 +11,7 @@ from fastapi import Header, Query, Request, Response
 
 from ...bus import Bus
 from ...schema import MAX_SEQ, Message, NotFound
+from ..problems import AfterTheEnd
 from ..records import (
     FoundList,
     MessageGiven,
@@ -107,7 +108,7 @@ async def publish_batch(
     return ReceiptList(receipts=receipts)
 
 
-@router.get("/messages", response_model=MessagePage, responses=problems())
+@router.get("/messages", response_model=MessagePage, responses=problems(409))
 def read_messages(
     bus: TheBus,
     _: MessageReader,
@@ -117,19 +118,25 @@ def read_messages(
     agent: OfAgent = None,
     conversation: OfConversation = None,
 ) -> Response:
-    """Read messages in order, a page at a time. Large payloads stay references to their blobs."""
+    """Read messages in order, a page at a time. Large payloads stay references to their blobs.
+
+    It is a conflict to ask for what comes after a message that is not there yet: whoever has seen
+    such a one has seen another log.
+    """
     return page_of(bus, after, limit, type=type, agent=agent, conversation=conversation)
 
 
 def page_of(bus: Bus, after: int, limit: int, **filters: Any) -> Response:
     """Return a page of the log."""
     newest = bus.log.newest_seq()
+    if after > newest:
+        raise AfterTheEnd(after, newest)
     read = bus.log.read(after_seq=after, upto_seq=newest, **filters)
     found = list(islice(read, limit))
     more = len(found) == limit
     body = b'{"messages":%b,"after":%d,"more":%b,"newest_seq":%d}' % (
         _lines(found),
-        found[-1].seq if more else max(after, newest),
+        found[-1].seq if more else newest,
         b"true" if more else b"false",
         newest,
     )

@@ -147,6 +147,15 @@ def test_client_that_has_a_message_is_not_sent_it_again(client: httpx.Client, bu
     assert client.get("/v1/messages/1", headers={"If-None-Match": '"x"'}).status_code == 200
 
 
+def test_reading_after_the_end_is_a_conflict(client: httpx.Client, bus: Bus) -> None:
+    """A client that has seen a later message has seen another log, and would miss this one's."""
+    bus.publish("t", from_agent="a", correlation_id="c")
+    for path in ("/v1/messages", "/v1/conversations/c/messages", "/v1/events"):
+        response = client.get(path, params={"after": 2})
+        assert "the newest is 1" in problem(response, 409, "after-the-end")
+    assert client.get("/v1/messages", params={"after": 1}).json()["messages"] == []
+
+
 def test_slip_in_a_parameter_is_refused(client: httpx.Client) -> None:
     """It would read the whole log, or filter nothing."""
     refused = client.get("/v1/messages", params={"afetr": 5})
