@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
 from fastapi.telemetry import TelemetryConfig
+from starlette.responses import RedirectResponse
 
 from ..bus import Bus, tracing
 from .access import Access
@@ -27,6 +28,9 @@ from .page import ROUTERS as PAGE_ROUTERS
 from .problems import Problem, handle_problems
 from .threads import bound_threads
 from .waiting import Waiting
+
+#: Where the operations are described; /v1 itself leads there.
+_DOCUMENT = "/v1/openapi.json"
 
 
 def create_app(
@@ -67,7 +71,7 @@ def create_app(
         version="1",
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
-        openapi_url="/v1/openapi.json",
+        openapi_url=_DOCUMENT,
         telemetry=_telemetry(),
         generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
@@ -82,6 +86,7 @@ def create_app(
     handle_problems(app)
     for router in (*PAGE_ROUTERS, health, metrics, *ROUTERS, *LIVE_ROUTERS):
         app.include_router(router)
+    app.add_route("/v1", lambda request: RedirectResponse(_DOCUMENT))
     mcp.add_to(app)
     _document_problems(app)
     return app

@@ -45,6 +45,9 @@ _HEADERS: dict[int, dict[str, str]] = {
 }
 
 
+#: What the words of a status leave open.
+_WHYS = {HTTPStatus.NOT_FOUND: "there is no such path; /v1/openapi.json has all that there are"}
+
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 #: Of how many things that are wrong with a request a client is told; and how much of a path to one.
@@ -186,7 +189,7 @@ async def _of_http(request: Request, error: Exception) -> Response:
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         kind = TOO_LARGE
     cause = error.__cause__  # a body that can't be read is told of in this way
-    why = str(cause) if isinstance(cause, AckbusError) else status.phrase
+    why = str(cause) if isinstance(cause, AckbusError) else _WHYS.get(status, status.phrase)
     response = problem(status, kind, f"{request.method} {request.url.path}: {why}")
     response.headers.update(error.headers or {})
     if status == HTTPStatus.METHOD_NOT_ALLOWED:

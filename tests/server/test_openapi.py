@@ -9,6 +9,8 @@ import httpx
 from ackbus import Bus, Queue
 from ackbus.server import Scope, Tokens
 
+from .conftest import problem
+
 #: What no schema can tell: each rule of a name (422), integers beyond 64 bits in what is any JSON
 #: (400), and that a name may have slashes, so that a path may be that of another operation too.
 #: Where a parameter is given here, what would be wrong with it is not sent.
@@ -65,3 +67,11 @@ def test_server_keeps_to_its_document(
     )
     assert done.returncode == 0, done.stdout[-8000:]
     assert one_client.get("/healthz").json()["ok"] is True
+
+
+def test_whoever_is_lost_is_led_to_the_document(one_client: httpx.Client) -> None:
+    for path in ("/v1", "/v1/"):
+        found = one_client.get(path, follow_redirects=True)
+        assert found.json()["openapi"].startswith("3.")
+    missing = one_client.get("/v1/mesages")
+    assert "/v1/openapi.json" in problem(missing, 404, "not-found")

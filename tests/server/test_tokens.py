@@ -1,7 +1,9 @@
 """Tokens: who is let in, for what, and as whom."""
 
+import subprocess
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,7 +14,7 @@ from ackbus import Bus, InvalidInput, NotFound, Refused
 from ackbus.server import Scope, Tokens
 
 from ..conftest import RunBus
-from .conftest import Serve, problem
+from .conftest import BUS, Serve, problem
 
 RW, RO = Scope.MESSAGES_RW, Scope.MESSAGES_RO
 MESSAGE = {"type": "t", "from": "a"}
@@ -129,6 +131,28 @@ def test_address_that_others_reach_needs_a_token(run_bus: RunBus, bus_dir: objec
     ended = run_bus("serve", "--host", "0.0.0.0", "--port", "0")
     assert (ended.code, ended.out) == (3, "")
     assert "bus token create" in ended.err
+
+
+def test_address_that_others_reach_is_served_with_a_warning(
+    bus_dir: Path, bus_env: dict[str, str], tokens: Tokens
+) -> None:
+    """Tokens go over the network as they are."""
+    tokens.create("ci", [RO])
+    with subprocess.Popen(
+        [BUS, "serve", "--host", "0.0.0.0", "--port", "0", "--dir", bus_dir],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=bus_env,
+    ) as server:
+        assert server.stdout is not None
+        assert server.stderr is not None
+        url = server.stdout.readline().strip().replace("0.0.0.0", "127.0.0.1")
+        try:
+            assert "plain HTTP" in server.stderr.readline()
+            problem(httpx.get(f"{url}/v1/messages"), 401, "unauthorized")
+        finally:
+            server.terminate()
 
 
 def test_page_of_another_site_is_refused(client: httpx.Client, bus: Bus) -> None:
