@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import anyio
@@ -39,6 +40,18 @@ class Readiness:
         self._directory = bus.layout.directory
         self._path = bus.layout.database
         self._file = _identity(self._path)
+        self._running: asyncio.Task[int] | None = None
+
+    async def newest_seq(self) -> int:
+        """Return what a check returns, of all that ask at a time the same one.
+
+        Nobody needs a token for it: it must not be a way to keep the bus and its threads busy.
+        """
+        if self._running is None or self._running.done():
+            check = anyio.to_thread.run_sync(self.check, abandon_on_cancel=True)
+            self._running = asyncio.create_task(check)
+            self._running.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(self._running)
 
     def check(self) -> int:
         """Open the bus as a newcomer does, and ask for a place among the writers.
@@ -70,6 +83,5 @@ async def healthz(request: Request) -> Health | Response:
     """Whether the bus can be read and written: asks the store, not the process."""
     readiness: Readiness = request.app.state.readiness
     with anyio.move_on_after(_CHECK_S):
-        newest = await anyio.to_thread.run_sync(readiness.check, abandon_on_cancel=True)
-        return Health(ok=True, newest_seq=newest)
+        return Health(ok=True, newest_seq=await readiness.newest_seq())
     return problem(503, "timed-out", f"the bus has not answered for {_CHECK_S:g} s")
