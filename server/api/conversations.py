@@ -10,13 +10,14 @@ from fastapi import Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...bus import Bus
-from ...schema import NotFound
+from ...schema import MAX_SEQ, NotFound
 from ...subscribers import Answer, ReplyTypes, Request, Trace, Work, check, claim_record, job_record
 from ..access import needs
 from ..principals import Principal, Scope
 from ..records import MessageGiven, MessagePage, MessageRecord, ReceiptRecord, Type
 from ..threads import in_thread
 from .common import (
+    MAX_PAGE,
     PAGE,
     After,
     Limit,
@@ -90,6 +91,7 @@ class TraceRecord(BaseModel):
     seq: int = Field(description="The message that was asked for.")
     conversations: list[str] = Field(description="Those on the way to it, its own first.")
     messages: list[StepRecord] = Field(description="Each after the one that it answers.")
+    more: bool = Field(description="There are more: ask again, and skip those that came.")
 
 
 @router.get(
@@ -142,18 +144,29 @@ def trace(
     ],
     bus: TheBus,
     _: Annotated[Principal, needs(Scope.MESSAGES_RO, Scope.WORK_RO)],
+    skip: Annotated[
+        int, Query(ge=0, le=MAX_SEQ, description="How many messages to leave out, the first.")
+    ] = 0,
+    limit: Limit = MAX_PAGE,
 ) -> Response:
     """Return all that a message belongs to: what led to it, what followed, what became of each."""
     found = Trace.of(bus, key)
+    end = skip + limit
     now_ms = bus.database.now_ms()
     messages = [
         {"depth": step.depth}
         | orjson.loads(step.message.to_line())
         | {"jobs": [_work(each, now_ms) for each in step.work]}
-        for step in found.steps
+        for step in found.steps[skip:end]
     ]
-    record = {"seq": found.seq, "conversations": found.conversations, "messages": messages}
-    return json_of(record)
+    return json_of(
+        {
+            "seq": found.seq,
+            "conversations": found.conversations,
+            "messages": messages,
+            "more": end < len(found.steps),
+        }
+    )
 
 
 def _work(work: Work, now_ms: int) -> dict[str, Any]:
