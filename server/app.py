@@ -96,6 +96,7 @@ def _add_middleware(
     app: FastAPI, hosts: Collection[str] | None, origins: Collection[str], max_blob_bytes: int
 ) -> None:
     """Put around the application what every request passes; the last that is added comes first."""
+    app.add_middleware(BodyLimit, max_blob_bytes=max_blob_bytes)
     if origins:
         app.add_middleware(
             CORSMiddleware,
@@ -104,7 +105,6 @@ def _add_middleware(
             allow_headers=["Authorization", "Content-Type", "Last-Event-ID"],
             expose_headers=["Location", "ETag"],
         )
-    app.add_middleware(BodyLimit, max_blob_bytes=max_blob_bytes)
     app.add_middleware(OwnOrigins, hosts=hosts, origins=origins)
     app.add_middleware(Measured, metrics=app.state.metrics)
 

@@ -163,6 +163,8 @@ def test_page_of_another_site_is_refused(client: httpx.Client, bus: Bus) -> None
         {"Origin": "http://["},
         {"Host": "evil.example"},
         {"Host": "evil.example", "Origin": "http://evil.example"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Dest": "iframe"},  # another port of this machine
     ):
         response = client.post("/v1/messages", json=MESSAGE, headers=headers)
         problem(response, 403, "foreign-origin")
@@ -171,12 +173,21 @@ def test_page_of_another_site_is_refused(client: httpx.Client, bus: Bus) -> None
 
 
 def test_own_pages_and_allowed_ones_may_ask(serve: Serve) -> None:
-    client = serve("--allow-origin", "https://board.example")
+    board = "https://board.example"
+    client = serve("--allow-origin", board)
     own = client.get("/v1/messages", headers={"Origin": str(client.base_url)})
     assert own.status_code == 200
-    other = client.get("/v1/messages", headers={"Origin": "https://board.example"})
-    assert other.headers["Access-Control-Allow-Origin"] == "https://board.example"
+    other = client.get("/v1/messages", headers={"Origin": board})
+    assert other.headers["Access-Control-Allow-Origin"] == board
     assert "Access-Control-Allow-Origin" not in own.headers
+    long = client.post("/v1/messages", content=b"x" * 18_000_000, headers={"Origin": board})
+    problem(long, 413, "content-too-large")
+    assert long.headers["Access-Control-Allow-Origin"] == board
+    for headers in (
+        {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "empty"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"},  # a link was followed
+    ):
+        assert client.get("/v1/messages", headers=headers).status_code == 200
 
 
 # The table.
