@@ -114,7 +114,7 @@ class Tokens:
 
     def remove(self, name: str) -> int:
         """Let the tokens of a name be good no longer; return how many there were."""
-        return len(self._database.rows(SQL["remove_tokens"], (name,)))
+        return len(self._database.change(SQL["remove_tokens"], (name,)))
 
     def all(self) -> list[Token]:
         """Return all tokens, ended ones too, by name, and the newest of each last."""
