@@ -125,6 +125,11 @@ class Waiter:
             pass
         scope.cancel()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the server stops, so that nobody is to wait on."""
+        return self._waiting.feed.is_over
+
     async def is_gone(self) -> bool:
         """Whether the client has gone away, and will not get what was found."""
         return await self._request.is_disconnected()

@@ -34,7 +34,7 @@ async def publish_all(
             raise
         full = error
     async with waiter.patience():
-        while True:
+        while not waiter.is_over:
             await anyio.sleep(_TRY_EVERY_S)
             try:
                 return await in_thread(publish)

@@ -2,6 +2,9 @@
 
 import json
 import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -9,7 +12,7 @@ import pytest
 from ackbus import Bus, Queue
 
 from ..conftest import wait_until
-from .conftest import problem
+from .conftest import problem, serving
 
 
 def made(client: httpx.Client, name: str, **policy: object) -> str:
@@ -142,13 +145,34 @@ def test_publisher_that_goes_away_before_there_is_room_publishes_nothing(
     assert mail.json()["messages"] == []
 
 
-def send_and_leave(client: httpx.Client, path: str, body: dict[str, object]) -> None:
-    """Posts, and closes the connection as soon as the server has begun with it."""
+def test_publisher_that_waits_for_room_is_answered_when_the_server_stops(
+    bus: Bus, bus_dir: Path
+) -> None:
+    bus.heartbeats.beat("narrow")
+    bus.limits.set_for_inbox("narrow", 1)
+    bus.publish("t", from_agent="a", to_agent="narrow")
+    message = {"type": "t", "from": "a", "to": "narrow"}
+    with ExitStack() as stack:
+        with serving(bus_dir) as url, httpx.Client(base_url=url, timeout=20) as client:
+            connection = stack.enter_context(sent(client, "/v1/messages?wait_s=20", message))
+        assert b" 429 " in connection.recv(1000).split(b"\r\n")[0]
+
+
+@contextmanager
+def sent(client: httpx.Client, path: str, body: dict[str, object]) -> Iterator[socket.socket]:
+    """A connection on which something was posted, with which the server has begun."""
     url, data = client.base_url, json.dumps(body).encode()
-    with socket.create_connection((url.host, url.port)) as connection:
+    with socket.create_connection((url.host, url.port), timeout=20) as connection:
         head = f"POST {path} HTTP/1.1\r\nHost: {url.host}\r\nContent-Type: application/json\r\n"
         connection.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
         client.get("/v1/openapi.json")  # asked later, and so answered later
+        yield connection
+
+
+def send_and_leave(client: httpx.Client, path: str, body: dict[str, object]) -> None:
+    """Posts, and closes the connection as soon as the server has begun with it."""
+    with sent(client, path, body):
+        pass
     client.get("/v1/openapi.json")
 
 
