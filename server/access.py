@@ -47,8 +47,9 @@ class Access:
         found = self.holder(connection)
         if self._max_rate is not None:
             bucket = self._buckets.setdefault(found.name, _Bucket(self._max_rate))
-            if not bucket.take():
-                raise TooManyRequests(f"{found.name} may ask {self._max_rate:g} times a second")
+            if wait_s := bucket.take():
+                text = f"{found.name} may ask {self._max_rate:g} times a second"
+                raise TooManyRequests(text, wait_s)
         return found
 
     def holder(self, connection: HTTPConnection) -> Principal:
@@ -75,15 +76,15 @@ class _Bucket:
         self._left = max(rate, 1.0)
         self._at = time.monotonic()
 
-    def take(self) -> bool:
-        """Take one, if there is one."""
+    def take(self) -> float:
+        """Take one; return after how many seconds there is one, or 0: it was taken."""
         now = time.monotonic()
         self._left = min(max(self._rate, 1.0), self._left + (now - self._at) * self._rate)
         self._at = now
         if self._left < 1:
-            return False
+            return (1 - self._left) / self._rate
         self._left -= 1
-        return True
+        return 0.0
 
 
 def known(connection: HTTPConnection) -> Principal:

@@ -17,7 +17,15 @@ class Forbidden(AckbusError):
 
 
 class TooManyRequests(AckbusError):
-    """Whoever asks does it more often than it may."""
+    """Whoever asks does it more often than it may.
+
+    Attributes:
+        retry_after_s: after how many seconds it may again.
+    """
+
+    def __init__(self, text: str, retry_after_s: float) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(text)
 
 
 class Scope(StrEnum):

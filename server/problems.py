@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -35,7 +36,7 @@ from .principals import Forbidden, TooManyRequests, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
 
-#: After how many seconds a client may try again: when the bus is busy, or it asked too often.
+#: After how many seconds a client may try again, where nothing tells: the bus is busy, or full.
 _RETRY = {"Retry-After": "1"}
 #: What else a client is told, by status.
 _HEADERS: dict[int, dict[str, str]] = {
@@ -170,7 +171,10 @@ async def _of_ours(request: Request, error: Exception) -> Response:
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     facts = {name: getattr(error, name) for name in _FACTS.get(type(error), ())}
     kind = re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
-    return problem(status, kind, str(error), **facts)
+    response = problem(status, kind, str(error), **facts)
+    if isinstance(error, TooManyRequests):
+        response.headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    return response
 
 
 async def _of_validation(request: Request, error: Exception) -> Response:

@@ -127,6 +127,12 @@ def test_who_asks_too_often_is_told_to_wait(serve: Serve) -> None:
     assert refused.headers["Retry-After"] == "1"
 
 
+def test_who_may_ask_rarely_is_told_how_long_to_wait(serve: Serve) -> None:
+    client = serve("--max-rate", "0.01")
+    assert client.get("/v1/messages").status_code == 200
+    assert 50 < int(client.get("/v1/messages").headers["Retry-After"]) <= 100
+
+
 def test_address_that_others_reach_needs_a_token(run_bus: RunBus, bus_dir: object) -> None:
     ended = run_bus("serve", "--host", "0.0.0.0", "--port", "0")
     assert (ended.code, ended.out) == (3, "")
