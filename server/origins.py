@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
+from ..schema import InvalidInput
 from .problems import problem
 
 #: The names of this machine for itself.
@@ -58,6 +59,17 @@ class OwnOrigins:
         if origin in self._origins or _host(origin) == host:
             return None
         return f"pages of {origin[:100]!a} may not ask; see 'bus serve --help', --allow-origin"
+
+
+def check_origin(text: str) -> None:
+    """Refuse what no browser calls an origin: it would never be that of a page.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    scheme, _, host = text.partition("://")
+    if not scheme or not host or _host(text) != host or text != text.lower():
+        raise InvalidInput(f"{text[:100]!a} is not an origin of pages, like https://board.example")
 
 
 def _is_embedded(headers: Headers) -> bool:

@@ -178,6 +178,14 @@ def test_page_of_another_site_is_refused(client: httpx.Client, bus: Bus) -> None
     assert bus.log.newest_seq() == 0
 
 
+@pytest.mark.parametrize("text", ["*", "board.example", "https://a/", "https://A", "https://[", ""])
+def test_what_is_no_origin_is_not_allowed(run_bus: RunBus, bus_dir: Path, text: str) -> None:
+    """It would be taken, and let in no page."""
+    ended = run_bus("serve", "--port", "0", "--allow-origin", text)
+    assert (ended.code, ended.out) == (2, "")
+    assert "like https://board.example" in ended.err
+
+
 def test_own_pages_and_allowed_ones_may_ask(serve: Serve) -> None:
     board = "https://board.example"
     client = serve("--allow-origin", board)
@@ -233,6 +241,8 @@ REFUSED: dict[str, tuple[Callable[[Tokens], object], type[Exception]]] = {
     "a name twice": (lambda t: (t.create("a", [RO]), t.create("a", [RO])), Refused),
     "no scope": (lambda t: t.create("a", []), InvalidInput),
     "a bad name": (lambda t: t.create("a b", [RO]), InvalidInput),
+    "no time": (lambda t: t.create("a", [RO], ttl_s=0), InvalidInput),
+    "too long a time": (lambda t: t.create("a", [RO], ttl_s=1e15), InvalidInput),
     "a bad agent": (lambda t: t.create("a", [RO], agent=""), InvalidInput),
     "rotating none": (lambda t: t.rotate("a"), NotFound),
 }
