@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 import orjson
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -41,6 +41,7 @@ class _StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         names = _query_names(self.dependant)
+        single = names - _query_names(self.dependant, of_lists=True)
 
         async def strictly(request: Request) -> Response:
             known(request)
@@ -48,6 +49,9 @@ class _StrictRoute(APIRoute):
             if unknown:
                 takes = ", ".join(sorted(names)) or "none"
                 raise InvalidInput(f"there is no parameter {unknown[0][:80]!a}; it takes {takes}")
+            twice = sorted(name for name in single if len(request.query_params.getlist(name)) > 1)
+            if twice:
+                raise InvalidInput(f"parameter {twice[0]!r} is given more than once")
             if self.body_field is not None:
                 _check_is_json(request)
             return await handle(_StrictRequest(request.scope, request.receive))
@@ -70,10 +74,20 @@ def _has_body(request: Request) -> bool:
     )
 
 
-def _query_names(dependant: Dependant) -> set[str]:
+def _query_names(dependant: Dependant, *, of_lists: bool = False) -> set[str]:
     """Return what an operation takes in a query, by itself and by what it depends on."""
-    own = {each.alias for each in dependant.query_params}
-    return own.union(*map(_query_names, dependant.dependencies))
+    found = {
+        each.alias
+        for each in dependant.query_params
+        if not of_lists or _is_list(each.field_info.annotation)
+    }
+    for each in dependant.dependencies:
+        found |= _query_names(each, of_lists=of_lists)
+    return found
+
+
+def _is_list(kind: object) -> bool:
+    return get_origin(kind) is list or any(map(_is_list, get_args(kind)))
 
 
 def new_router(tag: str) -> APIRouter:

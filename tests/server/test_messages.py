@@ -161,3 +161,7 @@ def test_slip_in_a_parameter_is_refused(client: httpx.Client) -> None:
     refused = client.get("/v1/messages", params={"afetr": 5})
     assert "'afetr'" in problem(refused, 422, "invalid-input")
     problem(client.get("/v1/events", params={"typ": "t"}), 422, "invalid-input")
+    twice = client.get("/v1/messages", params={"type": ["t", "u"]})
+    assert "'type' is given more than once" in problem(twice, 422, "invalid-input")
+    assert client.get("/v1/search", params={"q": ["disk", "full"]}).status_code == 200
+    assert client.get("/v1/jobs", params={"state": ["dead", "failed"]}).status_code == 200
