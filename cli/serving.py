@@ -56,6 +56,11 @@ def serve(
             output.json_line({"url": url})
         else:
             output.line(url)
+        if not options.is_of_this_machine:
+            output.note(
+                "this is plain HTTP: whoever is on the way can read all of it, tokens too;"
+                " let a proxy with TLS or a tunnel stand before it"
+            )
 
     with actions.open_bus(directory, user) as bus:
         options = Options(host, port, max_rate, allow_origin or (), max_blob * 1024 * 1024)

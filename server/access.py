@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from typing import Any
 
-from fastapi import Request
+from fastapi import Request, Security
+from fastapi.openapi.models import HTTPBearer
+from fastapi.security.base import SecurityBase
 from starlette.requests import HTTPConnection
 
 from ..bus import Bus
 from .principals import LOCAL, Forbidden, Principal, Scope, TooManyRequests, Unauthorized
 from .tokens import Tokens
+
+#: Where it stands, with all else that is known of a request, who makes it.
+_KNOWN = "ackbus.principal"
 
 
 class Access:
@@ -42,8 +47,9 @@ class Access:
         found = self.holder(connection)
         if self._max_rate is not None:
             bucket = self._buckets.setdefault(found.name, _Bucket(self._max_rate))
-            if not bucket.take():
-                raise TooManyRequests(f"{found.name} may ask {self._max_rate:g} times a second")
+            if wait_s := bucket.take():
+                text = f"{found.name} may ask {self._max_rate:g} times a second"
+                raise TooManyRequests(text, wait_s)
         return found
 
     def holder(self, connection: HTTPConnection) -> Principal:
@@ -70,15 +76,28 @@ class _Bucket:
         self._left = max(rate, 1.0)
         self._at = time.monotonic()
 
-    def take(self) -> bool:
-        """Take one, if there is one."""
+    def take(self) -> float:
+        """Take one; return after how many seconds there is one, or 0: it was taken."""
         now = time.monotonic()
         self._left = min(max(self._rate, 1.0), self._left + (now - self._at) * self._rate)
         self._at = now
         if self._left < 1:
-            return False
+            return (1 - self._left) / self._rate
         self._left -= 1
-        return True
+        return 0.0
+
+
+def known(connection: HTTPConnection) -> Principal:
+    """Return who makes a request; that is found out, and counted, once.
+
+    Raises:
+        Unauthorized, TooManyRequests: it may not be made.
+    """
+    if _KNOWN not in connection.scope:
+        access: Access = connection.app.state.access
+        connection.scope[_KNOWN] = access.principal(connection)
+    found: Principal = connection.scope[_KNOWN]
+    return found
 
 
 def allowed(connection: HTTPConnection, *scopes: Scope) -> Principal:
@@ -87,8 +106,7 @@ def allowed(connection: HTTPConnection, *scopes: Scope) -> Principal:
     Raises:
         Unauthorized, Forbidden, TooManyRequests: it may not be made.
     """
-    access: Access = connection.app.state.access
-    found = access.principal(connection)
+    found = known(connection)
     for scope in scopes:
         if not found.may(scope):
             raise Forbidden(f"this token has no scope {scope.value!r}")
@@ -104,10 +122,19 @@ def still_allowed(connection: HTTPConnection, scope: Scope) -> bool:
         return False
 
 
-def needs(*scopes: Scope) -> Callable[[Request], Awaitable[Principal]]:
-    """Return what an operation depends on that only principals with these scopes may use."""
+class _Needed(SecurityBase):
+    """The token that an operation needs: as it is documented, and as it is asked for."""
 
-    async def principal(request: Request) -> Principal:
-        return allowed(request, *scopes)
+    scheme_name = "token"
+    model = HTTPBearer(description="Made by `bus token create`. A bus without tokens needs none.")
 
-    return principal
+    def __init__(self, scopes: tuple[Scope, ...]) -> None:
+        self._scopes = scopes
+
+    async def __call__(self, request: Request) -> Principal:
+        return allowed(request, *self._scopes)
+
+
+def needs(*scopes: Scope) -> Any:
+    """Return what an operation depends on that only principals with all these scopes may use."""
+    return Security(_Needed(scopes), scopes=scopes)

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
 from fastapi.telemetry import TelemetryConfig
+from starlette.responses import RedirectResponse
 
 from ..bus import Bus, tracing
 from .access import Access
@@ -33,6 +34,9 @@ _HEADERS_READ = (
     *("Authorization", "Content-Type", "If-None-Match", "Last-Event-ID"),
     *("traceparent", "tracestate"),
 )
+
+#: Where the operations are described; /v1 itself leads there.
+_DOCUMENT = "/v1/openapi.json"
 
 
 def create_app(
@@ -73,7 +77,7 @@ def create_app(
         version="1",
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
-        openapi_url="/v1/openapi.json",
+        openapi_url=_DOCUMENT,
         telemetry=_telemetry(),
         generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
@@ -89,6 +93,7 @@ def create_app(
     for router in (*PAGE_ROUTERS, health, metrics, *ROUTERS, *LIVE_ROUTERS):
         app.include_router(router)
     app.state.mcp = mcp
+    app.add_route("/v1", lambda request: RedirectResponse(_DOCUMENT))
     mcp.add_to(app)
     _document_problems(app)
     return app
@@ -98,6 +103,7 @@ def _add_middleware(
     app: FastAPI, hosts: Collection[str] | None, origins: Collection[str], max_blob_bytes: int
 ) -> None:
     """Put around the application what every request passes; the last that is added comes first."""
+    app.add_middleware(BodyLimit, max_blob_bytes=max_blob_bytes)
     if origins:
         app.add_middleware(
             CORSMiddleware,
@@ -106,7 +112,6 @@ def _add_middleware(
             allow_headers=_HEADERS_READ,
             expose_headers=["Location", "ETag"],
         )
-    app.add_middleware(BodyLimit, max_blob_bytes=max_blob_bytes)
     app.add_middleware(OwnOrigins, hosts=hosts, origins=origins)
     app.add_middleware(Measured, metrics=app.state.metrics)
 

@@ -1,8 +1,8 @@
 """Requests that a page of another site makes behind the user's back are refused.
 
-A browser lets any page send requests to this machine. It says where a page comes from (`Origin`),
-and under which name it asked (`Host`): a foreign page can give itself a name that leads here, and
-then reads the answers too.
+A browser lets any page send requests to this machine. It says where a page comes from (`Origin`, or
+`Sec-Fetch-Site`), and under which name it asked (`Host`): a foreign page can give itself a name
+that leads here, and then reads the answers too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
+from ..schema import InvalidInput
 from .problems import problem
 
 #: The names of this machine for itself.
@@ -53,9 +54,32 @@ class OwnOrigins:
         if self._hosts is not None and _name(host) not in self._hosts:
             return f"this server is not known as {host[:100]!a}"
         origin = headers.get("Origin")
-        if origin is None or origin in self._origins or _host(origin) == host:
+        if origin is None:
+            return "a page of another site may only link here" if _is_embedded(headers) else None
+        if origin in self._origins or _host(origin) == host:
             return None
         return f"pages of {origin[:100]!a} may not ask; see 'bus serve --help', --allow-origin"
+
+
+def check_origin(text: str) -> None:
+    """Refuse what no browser calls an origin: it would never be that of a page.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    scheme, _, host = text.partition("://")
+    if not scheme or not host or _host(text) != host or text != text.lower():
+        raise InvalidInput(f"{text[:100]!a} is not an origin of pages, like https://board.example")
+
+
+def _is_embedded(headers: Headers) -> bool:
+    """Whether a foreign page asks by a picture, a frame or the like, without naming itself.
+
+    It learns little by that, but the server would do the work. A person who follows a link is let
+    in: that is a request for a document.
+    """
+    is_foreign = headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin")
+    return is_foreign and headers.get("Sec-Fetch-Dest") != "document"
 
 
 def _host(origin: str) -> str | None:

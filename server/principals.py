@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..schema import AckbusError
+from ..schema import AckbusError, InvalidInput
 
 
 class Unauthorized(AckbusError):
@@ -17,7 +17,15 @@ class Forbidden(AckbusError):
 
 
 class TooManyRequests(AckbusError):
-    """Whoever asks does it more often than it may."""
+    """Whoever asks does it more often than it may.
+
+    Attributes:
+        retry_after_s: after how many seconds it may again.
+    """
+
+    def __init__(self, text: str, retry_after_s: float) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(text)
 
 
 class Scope(StrEnum):
@@ -56,12 +64,23 @@ class Principal:
         """Whether it may do what needs this scope."""
         return any(scope is own or scope in _WITHIN.get(own, ()) for own in self.scopes)
 
-    def act_as(self, agent: str) -> str:
-        """Return the name, which the principal may act under.
+    def act_as(self, agent: str | None, role: str = "agent") -> str:
+        """Return the name under which the principal acts, which it need not say where it has one.
+
+        Args:
+            agent: what it says.
+            role: the field that says it.
 
         Raises:
             Forbidden: it is another agent's.
+            InvalidInput: it says none, and may have any.
         """
+        if agent is None:
+            agent = self.agent
+        if agent is None:
+            raise InvalidInput(
+                f"{role!r} is missing, and no token that is bound to an agent says it"
+            )
         if self.agent is not None and agent != self.agent:
             raise Forbidden(f"this token acts for agent {self.agent!r}, not for {agent!r}")
         return agent

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -11,9 +13,11 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from ..schema import (
     AckbusError,
+    AckPastEnd,
     BlobMissing,
     BusBusy,
     BusNotFound,
@@ -32,7 +36,7 @@ from .principals import Forbidden, TooManyRequests, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
 
-#: After how many seconds a client may try again: when the bus is busy, or it asked too often.
+#: After how many seconds a client may try again, where nothing tells: the bus is busy, or full.
 _RETRY = {"Retry-After": "1"}
 #: What else a client is told, by status.
 _HEADERS: dict[int, dict[str, str]] = {
@@ -41,6 +45,14 @@ _HEADERS: dict[int, dict[str, str]] = {
     HTTPStatus.SERVICE_UNAVAILABLE: _RETRY,
 }
 
+
+#: What the words of a status leave open.
+_WHYS = {HTTPStatus.NOT_FOUND: "there is no such path; /v1/openapi.json has all that there are"}
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+
+#: Of how many things that are wrong with a request a client is told; and how much of a path to one.
+_ERRORS, _AT = 20, 200
 
 #: The kind of problem that too long a body is; the words of the status differ between Pythons.
 TOO_LARGE = "content-too-large"
@@ -55,6 +67,17 @@ class Problem(BaseModel):
     title: str = Field(description="The kind of problem, in words.")
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What happened, and what to do next.")
+
+
+class AfterTheEnd(AckPastEnd):
+    """What comes after a message was asked for that is not there yet: the log is another one."""
+
+    def __init__(self, after: int, newest: int) -> None:
+        super().__init__(f"there is no message {after} yet: the newest is {newest}")
+
+
+class OutOfTurn(Refused):
+    """A message is reported to have failed while others before it are still to be handled."""
 
 
 class Held(Refused):
@@ -148,13 +171,22 @@ async def _of_ours(request: Request, error: Exception) -> Response:
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     facts = {name: getattr(error, name) for name in _FACTS.get(type(error), ())}
     kind = re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
-    return problem(status, kind, str(error), **facts)
+    response = problem(status, kind, str(error), **facts)
+    if isinstance(error, TooManyRequests):
+        response.headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    return response
 
 
 async def _of_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    wrong = [{"at": ".".join(map(str, each["loc"])), "why": each["msg"]} for each in error.errors()]
+    errors = error.errors()
+    wrong = [
+        {"at": ".".join(map(str, each["loc"]))[:_AT], "why": each["msg"]}
+        for each in errors[:_ERRORS]
+    ]
     detail = "; ".join(f"{each['at']}: {each['why']}" for each in wrong)
+    if len(errors) > _ERRORS:
+        detail += f"; and {len(errors) - _ERRORS} more"
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input", detail, errors=wrong)
 
 
@@ -165,10 +197,20 @@ async def _of_http(request: Request, error: Exception) -> Response:
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         kind = TOO_LARGE
     cause = error.__cause__  # a body that can't be read is told of in this way
-    why = str(cause) if isinstance(cause, AckbusError) else status.phrase
+    why = str(cause) if isinstance(cause, AckbusError) else _WHYS.get(status, status.phrase)
     response = problem(status, kind, f"{request.method} {request.url.path}: {why}")
     response.headers.update(error.headers or {})
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        response.headers["Allow"] = ", ".join(_methods(request))
     return response
+
+
+def _methods(request: Request) -> Iterator[str]:
+    """Yield the methods that a path has: Starlette says those of the first route that fits it."""
+    for method in _METHODS:
+        asked = {**request.scope, "method": method}
+        if any(route.matches(asked)[0] is Match.FULL for route in request.app.routes):
+            yield method
 
 
 async def _of_defect(request: Request, error: Exception) -> Response:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from ..schema import ABSENT, MAX_SEQ, Draft, Message, Receipt, parse_priority
 from ..subscribers import carried_on
+from .principals import Principal
 
 #: Names, as far as a schema can tell what one may look like.
 Name = Annotated[str, Field(min_length=1, max_length=128)]
@@ -15,6 +17,8 @@ Type = Annotated[str, Field(min_length=1, max_length=255)]
 Id = Annotated[str, Field(min_length=1, max_length=255)]
 Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 Token = Annotated[int, Field(ge=1, le=MAX_SEQ)]
+#: What holds where a body does not say who acts.
+OR_BOUND = "left out: the agent that the token is bound to"
 PriorityGiven = Literal["interactive", "normal", "background", 0, 1, 2]
 
 #: The most messages that one request publishes.
@@ -26,16 +30,30 @@ Seqs = Annotated[list[Seq], Field(min_length=1, max_length=MAX_NAMED)]
 
 
 class Given(BaseModel):
-    """A body that a client sends: nothing in it is ignored."""
+    """A body that a client sends: nothing in it is ignored, nor taken for what it is not."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_more_than_there_is(cls, given: Any) -> Any:
+        """Make one error of a million unknown fields, where pydantic makes a million."""
+        if isinstance(given, dict) and len(given) > len(cls.model_fields):
+            known = {field.alias or name for name, field in cls.model_fields.items()}
+            unknown = next(name for name in given if name not in known)
+            raise PydanticCustomError(
+                "extra_forbidden", "there is no field {name}", {"name": ascii(unknown[:80])}
+            )
+        return given
 
 
 class MessageGiven(Given):
     """A message to be published: the fields of a line of `bus.jsonl`."""
 
     type: Type = Field(description="Its routing word.", examples=["task.done"])
-    from_agent: Name = Field(alias="from", description="Who sends.", examples=["lead"])
+    from_agent: Name | None = Field(
+        None, alias="from", description=f"Who sends; {OR_BOUND}.", examples=["lead"]
+    )
     to_agent: Name | None = Field(None, alias="to", description="Who is to receive; none: all.")
     payload: Any = Field(None, description="Any JSON value; left out: a message without one.")
     payload_ref: str | None = Field(None, description="The name of a blob, instead of `payload`.")
@@ -45,12 +63,12 @@ class MessageGiven(Given):
     priority: PriorityGiven = Field("normal", description="How urgent it is.")
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
-    def draft(self) -> Draft:
-        """Return the message as the library takes it."""
+    def draft(self, principal: Principal) -> Draft:
+        """Return the message as the library takes it, from whoever the principal may act as."""
         return Draft(
             self.type,
             self.payload if "payload" in self.model_fields_set else ABSENT,
-            from_agent=self.from_agent,
+            from_agent=principal.act_as(self.from_agent, "from"),
             to_agent=self.to_agent,
             id=self.id,
             in_reply_to=self.in_reply_to,

@@ -22,7 +22,7 @@ from .access import Access
 from .app import create_app, end_streams
 from .body_limit import MAX_BLOB_BYTES
 from .live import Patience
-from .origins import LOOPBACK_NAMES
+from .origins import LOOPBACK_NAMES, check_origin
 from .tokens import Tokens
 
 DEFAULT_HOST = "127.0.0.1"
@@ -80,9 +80,12 @@ def serve(
         on_ready: is told the URL as soon as requests are answered.
 
     Raises:
+        InvalidInput: an origin is none.
         Refused: others can reach the address, and there is no token.
         AckbusError: the address can't be had.
     """
+    for origin in options.origins:
+        check_origin(origin)
     is_public = not options.is_of_this_machine
     if is_public and not Tokens(bus.database).are_needed():
         raise Refused(f"others can reach {options.host}: make a token first, 'bus token create'")

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..schema import Database, InvalidInput, NotFound, Queries, Refused, check_agent
+from ..schema import MAX_TS_MS, Database, InvalidInput, NotFound, Queries, Refused, check_agent
 from .principals import Principal, Scope, Unauthorized
 
 SQL = Queries(beside=__file__)
@@ -114,7 +114,7 @@ class Tokens:
 
     def remove(self, name: str) -> int:
         """Let the tokens of a name be good no longer; return how many there were."""
-        return len(self._database.rows(SQL["remove_tokens"], (name,)))
+        return len(self._database.change(SQL["remove_tokens"], (name,)))
 
     def all(self) -> list[Token]:
         """Return all tokens, ended ones too, by name, and the newest of each last."""
@@ -151,6 +151,8 @@ class Tokens:
         id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         now_ms = self._database.now_ms()
         expires_ms = None if ttl_s is None else now_ms + round(ttl_s * 1000)
+        if expires_ms is not None and not now_ms < expires_ms <= MAX_TS_MS:
+            raise InvalidInput("a token is good for some time, and not beyond the year 9999")
         row = (id, name, json.dumps(sorted(scopes)), agent, now_ms, expires_ms, _digest(secret))
         self._database.change(SQL["add_token"], row)
         return f"bus_{id}_{secret}"

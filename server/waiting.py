@@ -1,12 +1,14 @@
-"""Clients that wait for something, without a thread for each: they are told by the live feed."""
+"""Clients that wait for something, without a thread for each, until they have it or go away."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import TypeVar
 
 import anyio
+from starlette.requests import Request
 
 from ..bus import Wanted
 from ..schema import BusBusy, Message
@@ -26,54 +28,23 @@ T = TypeVar("T")
 
 
 class Waiting:
-    """Lets clients wait in the event loop. What they look for is looked for in a thread.
+    """Those who wait at a server. Each is told of new messages, and looks for itself in a thread.
 
     Args:
         feed: tells of new messages.
     """
 
     def __init__(self, feed: Feed) -> None:
-        self._feed = feed
+        self.feed = feed
         self._count = 0
 
-    async def until(
-        self,
-        look: Callable[[], T],
-        is_there: Callable[[T], object],
-        concerns: Callable[[Message], bool],
-        wait_s: float,
-    ) -> T:
-        """Look again and again until something is there, or the time is over, or the server stops.
-
-        Args:
-            look: looks; runs in a thread.
-            is_there: whether that is what was waited for.
-            concerns: whether a new message is a reason to look.
-            wait_s: how long to wait, in seconds; 0 looks once.
-
-        Returns:
-            What was seen last.
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Be one of those who wait.
 
         Raises:
-            BusBusy: too many wait already.
+            BusBusy: too many do already.
         """
-        begin = self._feed.newest_seq  # before the look: what comes after it is heard
-        found = await in_thread(look)
-        if is_there(found) or not wait_s:
-            return found
-        with self._place(), anyio.move_on_after(wait_s):
-            stream = self._feed.stream(begin, Wanted(), keep_alive_s=_RECHECK_S)
-            async with aclosing(stream) as batches:
-                async for batch in batches:
-                    if batch.events and not any(concerns(each.message) for each in batch.events):
-                        continue
-                    found = await in_thread(look)
-                    if is_there(found):
-                        break
-        return found
-
-    @contextmanager
-    def _place(self) -> Iterator[None]:
         if self._count >= MAX_WAITING:
             raise BusBusy(f"{MAX_WAITING} clients wait already; try again, or ask without waiting")
         self._count += 1
@@ -81,3 +52,84 @@ class Waiting:
             yield
         finally:
             self._count -= 1
+
+
+class Waiter:
+    """One client that is ready to wait.
+
+    Args:
+        waiting: those who wait.
+        request: what the client sent, and by which it is known that it has gone away.
+        wait_s: how long it waits, in seconds; 0: not at all.
+    """
+
+    def __init__(self, waiting: Waiting, request: Request, wait_s: float) -> None:
+        self._waiting = waiting
+        self._request = request
+        self.wait_s = wait_s
+
+    async def until(
+        self,
+        look: Callable[[], T],
+        is_there: Callable[[T], object],
+        concerns: Callable[[Message], bool],
+    ) -> T:
+        """Look again and again until something is there, or `patience` is over.
+
+        Args:
+            look: looks; runs in a thread.
+            is_there: whether that is what was waited for.
+            concerns: whether a new message is a reason to look.
+
+        Returns:
+            What was seen last.
+
+        Raises:
+            BusBusy: too many wait already.
+        """
+        feed = self._waiting.feed
+        begin = feed.newest_seq  # before the look: what comes after it is heard
+        found = await in_thread(look)
+        if is_there(found) or not self.wait_s:
+            return found
+        async with (
+            self.patience(),
+            aclosing(feed.stream(begin, Wanted(), keep_alive_s=_RECHECK_S)) as batches,
+        ):
+            async for batch in batches:
+                if batch.events and not any(concerns(each.message) for each in batch.events):
+                    continue
+                found = await in_thread(look)
+                if is_there(found):
+                    break
+        return found
+
+    @asynccontextmanager
+    async def patience(self) -> AsyncIterator[None]:
+        """Leave the block when the time is over, or the client is gone.
+
+        A look that is in its thread then is finished first, and what it found is kept.
+
+        Raises:
+            BusBusy: too many wait already.
+        """
+        with self._waiting.place(), anyio.move_on_after(self.wait_s) as scope:
+            watch = asyncio.create_task(self._leave_with_client(scope))
+            try:
+                yield
+            finally:
+                watch.cancel()
+
+    async def _leave_with_client(self, scope: anyio.CancelScope) -> None:
+        while (await self._request.receive())["type"] != "http.disconnect":
+            pass
+        scope.cancel()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the server stops, so that nobody is to wait on."""
+        return self._waiting.feed.is_over
+
+    async def is_gone(self) -> bool:
+        """Whether the client has gone away, and will not get what was found."""
+        return await self._request.is_disconnected()

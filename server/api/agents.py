@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated, Any
 
-from fastapi import Depends
 from pydantic import BaseModel, Field
 
 from ...bus import Heartbeat
@@ -144,7 +143,7 @@ def count_messages(bus: TheBus, _: MessageReader) -> StatsRecord:
 )
 def show_status(
     bus: TheBus,
-    _: Annotated[Principal, Depends(needs(Scope.MESSAGES_RO, Scope.WORK_RO))],
+    _: Annotated[Principal, needs(Scope.MESSAGES_RO, Scope.WORK_RO)],
 ) -> dict[str, Any]:
     """Say how the bus is doing: agents by liveness, queues with their statistics of a day."""
     stats = [QueueStats.of(Queue(bus, info)) for info in Queues(bus).list()]

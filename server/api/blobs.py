@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
 from functools import partial
 from io import RawIOBase
 from typing import Annotated, Any, BinaryIO, cast
@@ -14,6 +14,7 @@ import anyio.to_thread
 from fastapi import Path, Request, Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from ...blobs import BlobStore
@@ -22,10 +23,14 @@ from .common import MessageReader, MessageWriter, TheBus, new_router, problems
 
 #: How many blobs go in or out at a time: each has a thread as long as it takes.
 _AT_A_TIME = 8
-#: How long a client may leave a transfer standing, in seconds.
-STALLED_S = 30.0
+#: How long the end of a connection may take once it was ended, in seconds.
+_END_S = 1.0
 
 _OCTETS = "application/octet-stream"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..live import Patience
 
 router = new_router("blobs")
 
@@ -47,15 +52,16 @@ class BlobRecord(BaseModel):
 class _Incoming(RawIOBase):
     """A request's body, for a thread that reads it."""
 
-    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
-        self._chunks = chunks
+    def __init__(self, request: Request) -> None:
+        self._chunks = request.stream()
+        self._patience: Patience = request.app.state.patience
 
     def read(self, size: int = -1) -> bytes:
         """Return the next piece, of whatever size; empty at the end."""
         return anyio.from_thread.run(self._next)
 
     async def _next(self) -> bytes:
-        with anyio.move_on_after(STALLED_S):
+        with anyio.move_on_after(self._patience.stalled_s):
             async for chunk in self._chunks:
                 if chunk:
                     return chunk
@@ -69,7 +75,6 @@ class _Incoming(RawIOBase):
     responses=problems(408, 413),
     openapi_extra={
         "requestBody": {
-            "required": True,
             "content": {_OCTETS: {"schema": {"type": "string", "format": "binary"}}},
         }
     },
@@ -79,7 +84,7 @@ async def store_blob(request: Request, bus: TheBus, _: MessageWriter) -> BlobRec
 
     What no message names within a day may be collected. Storing the same again is safe.
     """
-    body = cast(BinaryIO, _Incoming(request.stream()))
+    body = cast(BinaryIO, _Incoming(request))
     put = partial(bus.blobs.put, body)
     ref = await anyio.to_thread.run_sync(put, limiter=_limiter())
     return BlobRecord(ref=ref, bytes=await in_thread(partial(bus.blobs.size, ref)))
@@ -106,19 +111,30 @@ class BlobResponse(Response):
         self._blobs, self._ref, self._is_head = blobs, ref, is_head
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
-        out = _Outgoing(send, self.raw_headers)
-        if not self._is_head:
-            copy = partial(self._blobs.copy, self._ref, cast(BinaryIO, out))
-            await anyio.to_thread.run_sync(copy, limiter=_limiter())
-        await out.end()
+        """Send it. There is no way to say more to a client that reads no more: it is cut off."""
+        state = scope["app"].state
+        out = _Outgoing(send, self.raw_headers, state.patience)
+        watch = asyncio.create_task(out.watch(receive))
+        try:
+            if not self._is_head:
+                copy = partial(self._blobs.copy, self._ref, cast(BinaryIO, out))
+                await anyio.to_thread.run_sync(copy, limiter=_limiter())
+            await out.end()
+        except (ClientDisconnect, TimeoutError):
+            state.hang_up(scope["client"])
+            with anyio.move_on_after(_END_S):
+                await watch
+        finally:
+            watch.cancel()
 
 
 class _Outgoing:
     """A response's body, for a thread that writes it."""
 
-    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]], patience: Patience) -> None:
         self._send = send
+        self._patience = patience
+        self._is_gone = False
         self._start: dict[str, Any] | None = {
             "type": "http.response.start",
             "status": 200,
@@ -133,11 +149,19 @@ class _Outgoing:
         """Send that there is no more."""
         await self._send_piece(b"", False)
 
+    async def watch(self, receive: Receive) -> None:
+        """Find out that the client is gone: sending would go on, to nobody."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._is_gone = True
+
     async def _send_piece(self, chunk: bytes, more: bool) -> None:
+        if self._is_gone:
+            raise ClientDisconnect
         if self._start is not None:  # only now: what goes wrong before has its own status
             await self._send(self._start)
             self._start = None
-        with anyio.fail_after(STALLED_S):
+        with anyio.fail_after(self._patience.stalled_s):
             await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
 
 

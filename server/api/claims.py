@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ from ...subscribers import (
     DEFAULT_LEASE_S,
     MAX_LEASE_S,
     Claim,
+    ClaimLost,
     Claims,
     Outcome,
     Queue,
@@ -23,14 +25,13 @@ from ...subscribers import (
     claim_record,
 )
 from ..principals import Principal
-from ..records import Given, Name, ReceiptRecord, ReplyGiven
+from ..records import OR_BOUND, Given, Name, ReceiptRecord, ReplyGiven
 from ..threads import in_thread
 from .common import (
     QueueName,
     TheBus,
     TheTrace,
-    TheWaiting,
-    WaitS,
+    TheWaiter,
     WorkReader,
     WorkWriter,
     json_of,
@@ -54,7 +55,9 @@ class ClaimGiven(Given):
     """Who takes work, and how much."""
 
     worker: Name = Field(description="Which process or thread takes it.")
-    group: Name | None = Field(None, description="Its class of workers; left out: the worker.")
+    group: Name | None = Field(
+        None, description=f"Its class of workers; {OR_BOUND}, or else the worker."
+    )
     limit: int = Field(1, ge=1, le=100, description="How many at most.")
     lease_s: LeaseS = DEFAULT_LEASE_S
 
@@ -106,24 +109,32 @@ async def claim_jobs(
     queue: QueueName,
     wanted: ClaimGiven,
     bus: TheBus,
-    waiting: TheWaiting,
+    waiter: TheWaiter,
     worker: WorkWriter,
-    wait_s: WaitS = 0,
 ) -> Response:
     """Take jobs, in the queue's order; none when there is nothing, also after `wait_s`.
 
-    Nobody else gets them until the lease runs out.
+    Nobody else gets them until the lease runs out. A client that goes away before it is told what
+    it has claimed has claimed nothing.
     """
-    group = worker.act_as(wanted.group or wanted.worker)
+    group = worker.act_as(wanted.group or worker.agent or wanted.worker)
     opened = await in_thread(partial(Queue.open, bus, queue))
     pattern = TypePattern(opened.info.pattern)
     claim = partial(
         opened.claim, wanted.worker, group=group, limit=wanted.limit, lease_s=wanted.lease_s
     )
-    claims: list[Claim] = await waiting.until(
-        claim, bool, lambda message: pattern.matches(message.type), wait_s
+    claims: list[Claim] = await waiter.until(
+        claim, bool, lambda message: pattern.matches(message.type)
     )
+    if claims and await waiter.is_gone():
+        await in_thread(partial(_hand_back, opened, claims))
     return json_of({"claims": [_record(each) for each in claims]})
+
+
+def _hand_back(queue: Queue, claims: list[Claim]) -> None:
+    for claim in claims:
+        with suppress(ClaimLost):
+            queue.release(claim, "its worker went away before it was told")
 
 
 def _record(claim: Claim) -> dict[str, object]:

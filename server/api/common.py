@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Annotated, Any
+from http import HTTPStatus
+from typing import Annotated, Any, get_args, get_origin
 
 import orjson
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 
 from ...bus import Bus, tracing
 from ...schema import MAX_SEQ, InvalidInput, decode
-from ..access import needs
+from ..access import known, needs
 from ..principals import Principal, Scope
 from ..problems import documented
-from ..waiting import Waiting
+from ..waiting import Waiter, Waiting
 
 #: How many records a page has, unless the client says so; and at most.
 PAGE, MAX_PAGE = 100, 1000
@@ -28,20 +32,62 @@ class _StrictRequest(Request):
 
 
 class _StrictRoute(APIRoute):
-    """A route that ignores nothing of a query either: a slip would be a filter that filters not."""
+    """A route that asks who is there first, and ignores nothing of a query.
+
+    FastAPI reads and decodes the body before anything else: that is not done for everybody. And a
+    slip in a parameter would be a filter that filters not.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        known = {each.alias for each in self.dependant.query_params}
+        names = _query_names(self.dependant)
+        single = names - _query_names(self.dependant, of_lists=True)
 
         async def strictly(request: Request) -> Response:
-            unknown = sorted(request.query_params.keys() - known)
+            known(request)
+            unknown = sorted(request.query_params.keys() - names)
             if unknown:
-                takes = ", ".join(sorted(known)) or "none"
+                takes = ", ".join(sorted(names)) or "none"
                 raise InvalidInput(f"there is no parameter {unknown[0][:80]!a}; it takes {takes}")
+            twice = sorted(name for name in single if len(request.query_params.getlist(name)) > 1)
+            if twice:
+                raise InvalidInput(f"parameter {twice[0]!r} is given more than once")
+            if self.body_field is not None:
+                _check_is_json(request)
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return strictly
+
+
+def _check_is_json(request: Request) -> None:
+    """Refuse a body that is not sent as JSON: pages of other sites can send those unasked."""
+    sent = request.headers.get("Content-Type", "")
+    kind = sent.partition(";")[0].strip().lower()
+    if re.fullmatch(r"application/(\S+\+)?json", kind) is None and _has_body(request):
+        why = f"send JSON, with Content-Type: application/json, not {sent[:80]!a}"
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE) from InvalidInput(why)
+
+
+def _has_body(request: Request) -> bool:
+    return (
+        "Transfer-Encoding" in request.headers or request.headers.get("Content-Length", "0") != "0"
+    )
+
+
+def _query_names(dependant: Dependant, *, of_lists: bool = False) -> set[str]:
+    """Return what an operation takes in a query, by itself and by what it depends on."""
+    found = {
+        each.alias
+        for each in dependant.query_params
+        if not of_lists or _is_list(each.field_info.annotation)
+    }
+    for each in dependant.dependencies:
+        found |= _query_names(each, of_lists=of_lists)
+    return found
+
+
+def _is_list(kind: object) -> bool:
+    return get_origin(kind) is list or any(map(_is_list, get_args(kind)))
 
 
 def new_router(tag: str) -> APIRouter:
@@ -55,12 +101,6 @@ async def the_bus(request: Request) -> Bus:
     return bus
 
 
-async def the_waiting(request: Request) -> Waiting:
-    """Return what lets clients of the application wait."""
-    waiting: Waiting = request.app.state.waiting
-    return waiting
-
-
 async def the_trace(request: Request) -> dict[str, str]:
     """Return the trace context of a request, for the messages that it publishes.
 
@@ -70,21 +110,29 @@ async def the_trace(request: Request) -> dict[str, str]:
     return {} if tracing.current_trace() else tracing.given_trace(request.headers)
 
 
-TheBus = Annotated[Bus, Depends(the_bus)]
-TheWaiting = Annotated[Waiting, Depends(the_waiting)]
-TheTrace = Annotated[dict[str, str], Depends(the_trace)]
-
-MessageReader = Annotated[Principal, Depends(needs(Scope.MESSAGES_RO))]
-MessageWriter = Annotated[Principal, Depends(needs(Scope.MESSAGES_RW))]
-WorkReader = Annotated[Principal, Depends(needs(Scope.WORK_RO))]
-WorkWriter = Annotated[Principal, Depends(needs(Scope.WORK_RW))]
-Admin = Annotated[Principal, Depends(needs(Scope.ADMIN))]
-
-After = Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only what comes after this seq.")]
-Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]
 WaitS = Annotated[
     float, Query(ge=0, le=30, description="How long to wait for it, in seconds, at most 30.")
 ]
+
+
+async def the_waiter(request: Request, wait_s: WaitS = 0) -> Waiter:
+    """Return the client, as one that may wait."""
+    waiting: Waiting = request.app.state.waiting
+    return Waiter(waiting, request, wait_s)
+
+
+TheBus = Annotated[Bus, Depends(the_bus)]
+TheWaiter = Annotated[Waiter, Depends(the_waiter)]
+TheTrace = Annotated[dict[str, str], Depends(the_trace)]
+
+MessageReader = Annotated[Principal, needs(Scope.MESSAGES_RO)]
+MessageWriter = Annotated[Principal, needs(Scope.MESSAGES_RW)]
+WorkReader = Annotated[Principal, needs(Scope.WORK_RO)]
+WorkWriter = Annotated[Principal, needs(Scope.WORK_RW)]
+Admin = Annotated[Principal, needs(Scope.ADMIN)]
+
+After = Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only what comes after this seq.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]
 OfType = Annotated[
     str | None, Query(min_length=1, max_length=255, description="A pattern, like `task.*`.")
 ]
@@ -102,7 +150,7 @@ def problems(*more: int) -> dict[int | str, dict[str, Any]]:
 
     Those that any may end in are among them.
     """
-    return documented(400, 401, 403, 404, 422, 429, 500, 503, *more)
+    return documented(400, 401, 403, 404, 415, 422, 429, 500, 503, *more)
 
 
 def json_response(

@@ -6,17 +6,18 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import Depends, Path, Query, Response
+from fastapi import Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...bus import Bus
-from ...schema import NotFound
+from ...schema import MAX_SEQ, NotFound
 from ...subscribers import Answer, ReplyTypes, Request, Trace, Work, check, claim_record, job_record
 from ..access import needs
 from ..principals import Principal, Scope
 from ..records import MessageGiven, MessagePage, MessageRecord, ReceiptRecord, Type
 from ..threads import in_thread
 from .common import (
+    MAX_PAGE,
     PAGE,
     After,
     Limit,
@@ -24,8 +25,7 @@ from .common import (
     MessageWriter,
     TheBus,
     TheTrace,
-    TheWaiting,
-    WaitS,
+    TheWaiter,
     json_of,
     new_router,
     problems,
@@ -92,12 +92,13 @@ class TraceRecord(BaseModel):
     seq: int = Field(description="The message that was asked for.")
     conversations: list[str] = Field(description="Those on the way to it, its own first.")
     messages: list[StepRecord] = Field(description="Each after the one that it answers.")
+    more: bool = Field(description="There are more: ask again, and skip those that came.")
 
 
 @router.get(
     "/conversations/{conversation:path}/messages",
     response_model=MessagePage,
-    responses=problems(),
+    responses=problems(409),
 )
 def read_conversation(
     conversation: Conversation,
@@ -143,19 +144,30 @@ def trace(
         ),
     ],
     bus: TheBus,
-    _: Annotated[Principal, Depends(needs(Scope.MESSAGES_RO, Scope.WORK_RO))],
+    _: Annotated[Principal, needs(Scope.MESSAGES_RO, Scope.WORK_RO)],
+    skip: Annotated[
+        int, Query(ge=0, le=MAX_SEQ, description="How many messages to leave out, the first.")
+    ] = 0,
+    limit: Limit = MAX_PAGE,
 ) -> Response:
     """Return all that a message belongs to: what led to it, what followed, what became of each."""
     found = Trace.of(bus, key)
+    end = skip + limit
     now_ms = bus.database.now_ms()
     messages = [
         {"depth": step.depth}
         | orjson.loads(step.message.to_line())
         | {"jobs": [_work(each, now_ms) for each in step.work]}
-        for step in found.steps
+        for step in found.steps[skip:end]
     ]
-    record = {"seq": found.seq, "conversations": found.conversations, "messages": messages}
-    return json_of(record)
+    return json_of(
+        {
+            "seq": found.seq,
+            "conversations": found.conversations,
+            "messages": messages,
+            "more": end < len(found.steps),
+        }
+    )
 
 
 def _work(work: Work, now_ms: int) -> dict[str, Any]:
@@ -170,17 +182,17 @@ async def publish_request(
     writer: MessageWriter,
     trace: TheTrace,
     response: Response,
+    waiter: TheWaiter,
     strict: Annotated[bool, Query(description="Refuse a recipient that was never seen.")] = False,
-    wait_s: WaitS = 0,
 ) -> RequestRecord:
     """Publish a request and return at once. `/v1/requests/{id}/answer` has the answer.
 
     Repeating it with the same `id` and content is safe: it asks no second time.
     """
-    writer.act_as(asked.from_agent)
+    draft = asked.draft(writer)
     reply_types = ReplyTypes.of(asked.type, asked.success_type, asked.failure_type)
     reply_types.require(asked.type)
-    (receipt,) = await publish_all(bus, [asked.draft()], trace, strict=strict, wait_s=wait_s)
+    (receipt,) = await publish_all(bus, [draft], trace, strict=strict, waiter=waiter)
     message = await in_thread(partial(bus.get, receipt.seq))
     assert message is not None
     response.headers["Location"] = f"/v1/messages/{receipt.seq}"
@@ -195,22 +207,20 @@ async def publish_request(
 async def answer_of_request(
     id: Annotated[str, Path(min_length=1, description="The id of the request.")],
     bus: TheBus,
-    waiting: TheWaiting,
+    waiter: TheWaiter,
     _: MessageReader,
     success_type: SuccessType = None,
     failure_type: FailureType = None,
-    wait_s: WaitS = 0,
 ) -> Response:
     """Return the first answer to a request, or that it is pending.
 
     With `wait_s` it returns as soon as there is an answer, or after that time.
     """
     request = await in_thread(partial(_request, bus, id, success_type, failure_type))
-    answer = await waiting.until(
+    answer = await waiter.until(
         request.answer,
         lambda answer: answer.reply,
         lambda message: message.conversation == request.conversation,
-        wait_s,
     )
     return await in_thread(partial(_answer, answer))
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from ...bus import Bus, tracing
 from ...schema import InvalidInput, Message, NotFound, TypePattern, encode, format_ts
 from ...subscribers import Cursors, Deliveries, Inbox, Parked
+from ..problems import OutOfTurn
 from ..records import Given, MessageList, ReceiptRecord, ReplyGiven, Seq, Seqs
 from .common import (
     PAGE,
@@ -22,8 +23,7 @@ from .common import (
     OfType,
     TheBus,
     TheTrace,
-    TheWaiting,
-    WaitS,
+    TheWaiter,
     json_array,
     json_response,
     new_router,
@@ -213,16 +213,28 @@ def complete_message(
     )
 
 
-@router.post("/inboxes/{agent:path}/fail", responses=problems())
+@router.post("/inboxes/{agent:path}/fail", responses=problems(409))
 def fail_message(
     agent: AgentName, failed: FailureGiven, bus: TheBus, writer: MessageWriter
 ) -> FailureRecord:
-    """Note that handling a message failed; after five failures it is parked, for a person."""
+    """Note that handling a message failed; after five failures it is parked, for a person.
+
+    It is a conflict when another is the first that waits: to park this one would acknowledge that.
+    """
     box = Inbox(bus, writer.act_as(agent))
     message = _message(bus, failed.seq)
-    is_parked = box.fail(message, failed.error)
+    with bus.transaction():
+        _check_turn(box, message)
+        is_parked = box.fail(message, failed.error)
     attempts = box.attempts(message)
     return FailureRecord(agent=agent, cursor=box.position, attempts=attempts, parked=is_parked)
+
+
+def _check_turn(box: Inbox, message: Message) -> None:
+    look = box.look(1)
+    first = look.messages[0].seq if look.messages else None
+    if message.seq > look.cursor and message.seq != first:
+        raise OutOfTurn(f"of what waits for {box.agent}, {first} comes first, not {message.seq}")
 
 
 def _message(bus: Bus, seq: int) -> Message:
@@ -236,11 +248,10 @@ def _message(bus: Bus, seq: int) -> Message:
 async def poll_inbox(
     agent: AgentName,
     bus: TheBus,
-    waiting: TheWaiting,
+    waiter: TheWaiter,
     reader: MessageReader,
     limit: Limit = PAGE,
     type: OfType = None,
-    wait_s: WaitS = 0,
 ) -> Response:
     """Return what waits for an agent. This changes nothing: acknowledge it when it is done.
 
@@ -248,11 +259,10 @@ async def poll_inbox(
     """
     box = Inbox(bus, reader.act_as(agent))
     wanted = None if type is None else TypePattern(type)
-    found = await waiting.until(
+    found = await waiter.until(
         partial(box.look, limit, wanted),
         lambda look: look.messages,
         lambda message: message.to_agent in (None, agent),
-        wait_s,
     )
     lines = json_array(message.to_line() for message in found.messages)
     head = encode(agent), found.cursor, lines

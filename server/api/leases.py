@@ -9,8 +9,9 @@ from pydantic import BaseModel, Field
 
 from ...bus import DEFAULT_RESERVATION_S, Lease, Reservation
 from ...schema import BusBusy, format_ts
+from ..principals import Principal
 from ..problems import Held, Reserved
-from ..records import Given, Name, Token
+from ..records import OR_BOUND, Given, Name, Token
 from .common import TheBus, WorkReader, WorkWriter, new_router, problems
 
 router = new_router("leases")
@@ -18,6 +19,8 @@ router = new_router("leases")
 LeaseName = Annotated[str, Field(min_length=1, max_length=512)]
 TtlS = Annotated[float, Field(gt=0, le=86_400, description="How long it lasts, in seconds.")]
 Path = Annotated[str, Field(min_length=1, max_length=1024)]
+Holder = Annotated[Name | None, Field(description=f"Who holds it; {OR_BOUND}.")]
+Editor = Annotated[Name | None, Field(description=f"Who edits; {OR_BOUND}.")]
 Tokens = Annotated[list[Token], Field(min_length=1, max_length=1000)]
 
 
@@ -25,7 +28,7 @@ class LeaseWanted(Given):
     """A lease that somebody wants."""
 
     name: LeaseName = Field(description="What it is about.")
-    holder: Name
+    holder: Holder = None
     ttl_s: TtlS = 60.0
 
 
@@ -33,12 +36,12 @@ class LeaseHeld(Given):
     """A lease as its holder knows it."""
 
     name: LeaseName
-    holder: Name
+    holder: Holder = None
     token: Token = Field(description="What acquiring it returned.")
 
-    def lease(self) -> Lease:
-        """Return the lease, as far as its holder must know it."""
-        return Lease(self.name, self.holder, self.token, 0, 0)
+    def lease(self, principal: Principal) -> Lease:
+        """Return the lease, as far as its holder must know it, who is to be the principal."""
+        return Lease(self.name, principal.act_as(self.holder, "holder"), self.token, 0, 0)
 
 
 class LeaseRenewal(LeaseHeld):
@@ -77,8 +80,8 @@ def list_leases(bus: TheBus, _: WorkReader) -> LeaseList:
 @router.post("/leases", status_code=201, responses=problems(409))
 def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
     """Take a lease. It is a conflict when it is held; the problem says by whom."""
-    holder.act_as(wanted.holder)
-    lease = bus.leases.acquire(wanted.name, wanted.holder, ttl_s=wanted.ttl_s)
+    name = holder.act_as(wanted.holder, "holder")
+    lease = bus.leases.acquire(wanted.name, name, ttl_s=wanted.ttl_s)
     if lease is not None:
         return LeaseRecord.of(lease)
     held = bus.leases.get(wanted.name)
@@ -92,15 +95,13 @@ def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> Lease
 @router.post("/leases/renew", responses=problems(409))
 def renew_lease(held: LeaseRenewal, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
     """Let a lease last longer, from now. It is a conflict when it is not held any more."""
-    holder.act_as(held.holder)
-    return LeaseRecord.of(bus.leases.renew(held.lease(), ttl_s=held.ttl_s))
+    return LeaseRecord.of(bus.leases.renew(held.lease(holder), ttl_s=held.ttl_s))
 
 
 @router.post("/leases/release", status_code=204, responses=problems(409))
 def release_lease(held: LeaseHeld, bus: TheBus, holder: WorkWriter) -> None:
     """Give a lease back. It is a conflict when it is not held any more."""
-    holder.act_as(held.holder)
-    bus.leases.release(held.lease())
+    bus.leases.release(held.lease(holder))
 
 
 # Reservations of files -------------------------------------------------------------------------
@@ -112,7 +113,7 @@ class ReservationsWanted(Given):
     paths: list[Path] = Field(
         min_length=1, max_length=1000, description="Paths and globs from the root of the project."
     )
-    agent: Name = Field(description="Who edits.")
+    agent: Editor = None
     shared: bool = Field(False, description="Others may edit them too, who say the same.")
     ttl_s: TtlS = DEFAULT_RESERVATION_S
     reason: str | None = Field(None, min_length=1, max_length=255, description="For people.")
@@ -121,7 +122,7 @@ class ReservationsWanted(Given):
 class ReservationsHeld(Given):
     """Reservations of an agent: all that are named, or none."""
 
-    agent: Name
+    agent: Editor = None
     tokens: Tokens
 
 
@@ -183,10 +184,9 @@ def reserve_files(wanted: ReservationsWanted, bus: TheBus, editor: WorkWriter) -
     It is a conflict when others have reserved what shares a file with them; the problem has all
     that stands against it.
     """
-    editor.act_as(wanted.agent)
     found = bus.reservations.reserve(
         wanted.paths,
-        wanted.agent,
+        editor.act_as(wanted.agent),
         shared=wanted.shared,
         ttl_s=wanted.ttl_s,
         reason=wanted.reason,
@@ -207,21 +207,19 @@ def renew_reservations(
     held: ReservationsRenewal, bus: TheBus, editor: WorkWriter
 ) -> ReservationList:
     """Let reservations last longer, from now: all that are named, or none."""
-    editor.act_as(held.agent)
+    agent = editor.act_as(held.agent)
     with bus.transaction():
-        renewed = [
-            bus.reservations.renew(token, held.agent, ttl_s=held.ttl_s) for token in held.tokens
-        ]
+        renewed = [bus.reservations.renew(token, agent, ttl_s=held.ttl_s) for token in held.tokens]
     return _list(renewed)
 
 
 @router.post("/reservations/release", status_code=204, responses=problems(409))
 def release_reservations(held: ReservationsHeld, bus: TheBus, editor: WorkWriter) -> None:
     """Give reservations back: all that are named, or none."""
-    editor.act_as(held.agent)
+    agent = editor.act_as(held.agent)
     with bus.transaction():
         for token in dict.fromkeys(held.tokens):
-            bus.reservations.release(token, held.agent)
+            bus.reservations.release(token, agent)
 
 
 def _list(found: list[Reservation]) -> ReservationList:

@@ -11,6 +11,7 @@ from fastapi import Header, Query, Response
 
 from ...bus import Bus
 from ...schema import MAX_SEQ, Message, NotFound
+from ..problems import AfterTheEnd
 from ..records import (
     FoundList,
     MessageGiven,
@@ -32,7 +33,7 @@ from .common import (
     OfType,
     TheBus,
     TheTrace,
-    WaitS,
+    TheWaiter,
     json_array,
     json_of,
     json_response,
@@ -63,16 +64,16 @@ async def publish(
     writer: MessageWriter,
     trace: TheTrace,
     response: Response,
+    waiter: TheWaiter,
     strict: Strict = False,
-    wait_s: WaitS = 0,
 ) -> ReceiptRecord:
     """Publish one message. When this returns, it is committed, and waiters are awake.
 
     Repeating it with the same `id` and content is safe: it returns the first seq, with status 200.
     Where a queue or an inbox that it is for is full, it is refused, also after `wait_s`.
     """
-    writer.act_as(message.from_agent)
-    (receipt,) = await publish_all(bus, [message.draft()], trace, strict=strict, wait_s=wait_s)
+    drafts = [message.draft(writer)]
+    (receipt,) = await publish_all(bus, drafts, trace, strict=strict, waiter=waiter)
     if receipt.duplicate:
         response.status_code = 200
     response.headers["Location"] = f"/v1/messages/{receipt.seq}"
@@ -93,23 +94,21 @@ async def publish_batch(
     writer: MessageWriter,
     trace: TheTrace,
     response: Response,
+    waiter: TheWaiter,
     strict: Strict = False,
-    wait_s: WaitS = 0,
 ) -> ReceiptList:
     """Publish messages in one transaction: all of them, or none when one is refused.
 
     Repeating it is safe where all have ids.
     """
-    for message in batch.messages:
-        writer.act_as(message.from_agent)
-    drafts = [message.draft() for message in batch.messages]
-    receipts = await publish_all(bus, drafts, trace, strict=strict, wait_s=wait_s)
+    drafts = [message.draft(writer) for message in batch.messages]
+    receipts = await publish_all(bus, drafts, trace, strict=strict, waiter=waiter)
     if all(receipt.duplicate for receipt in receipts):
         response.status_code = 200
     return ReceiptList(receipts=receipts)
 
 
-@router.get("/messages", response_model=MessagePage, responses=problems())
+@router.get("/messages", response_model=MessagePage, responses=problems(409))
 def read_messages(
     bus: TheBus,
     _: MessageReader,
@@ -119,19 +118,25 @@ def read_messages(
     agent: OfAgent = None,
     conversation: OfConversation = None,
 ) -> Response:
-    """Read messages in order, a page at a time. Large payloads stay references to their blobs."""
+    """Read messages in order, a page at a time. Large payloads stay references to their blobs.
+
+    It is a conflict to ask for what comes after a message that is not there yet: whoever has seen
+    such a one has seen another log.
+    """
     return page_of(bus, after, limit, type=type, agent=agent, conversation=conversation)
 
 
 def page_of(bus: Bus, after: int, limit: int, **filters: Any) -> Response:
     """Return a page of the log."""
     newest = bus.log.newest_seq()
+    if after > newest:
+        raise AfterTheEnd(after, newest)
     read = bus.log.read(after_seq=after, upto_seq=newest, **filters)
     found = list(islice(read, limit))
     more = len(found) == limit
     body = b'{"messages":%b,"after":%d,"more":%b,"newest_seq":%d}' % (
         _lines(found),
-        found[-1].seq if more else max(after, newest),
+        found[-1].seq if more else newest,
         b"true" if more else b"false",
         newest,
     )

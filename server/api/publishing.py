@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from functools import partial
 
@@ -12,6 +11,7 @@ from ...bus import Bus, tracing
 from ...schema import Draft, LimitReached
 from ..records import ReceiptRecord
 from ..threads import in_thread
+from ..waiting import Waiter
 
 #: How often a publisher that waits for room tries again, in seconds: what makes room rings no bell.
 _TRY_EVERY_S = 0.05
@@ -23,28 +23,36 @@ async def publish_all(
     trace: Mapping[str, str],
     *,
     strict: bool = False,
-    wait_s: float = 0,
+    waiter: Waiter | None = None,
 ) -> list[ReceiptRecord]:
     """Publish messages, all or none. Who waits for room holds no thread meanwhile.
+
+    A client that goes away before there is room has published nothing.
 
     Args:
         bus, drafts: what is published, and where.
         trace: the trace context of messages that name none.
         strict: refuse a recipient that was never seen.
-        wait_s: how long to wait for room, in seconds.
+        waiter: who is ready to wait for room, if anybody is.
 
     Raises:
         As for `Bus.publish_many`.
     """
-    drafts = tracing.traced(drafts, trace)
-    deadline = time.monotonic() + wait_s
-    while True:
-        try:
-            return await in_thread(partial(_publish, bus, drafts, strict))
-        except LimitReached:
-            if time.monotonic() >= deadline:
-                raise
-        await anyio.sleep(_TRY_EVERY_S)
+    publish = partial(_publish, bus, tracing.traced(drafts, trace), strict)
+    try:
+        return await in_thread(publish)
+    except LimitReached as error:
+        if waiter is None or not waiter.wait_s:
+            raise
+        full = error
+    async with waiter.patience():
+        while not waiter.is_over:
+            await anyio.sleep(_TRY_EVERY_S)
+            try:
+                return await in_thread(publish)
+            except LimitReached as error:
+                full = error
+    raise full
 
 
 def _publish(bus: Bus, drafts: list[Draft], strict: bool) -> list[ReceiptRecord]:

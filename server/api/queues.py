@@ -17,6 +17,8 @@ from ...subscribers import (
     queue_record,
     stats_record,
 )
+from ..access import needs
+from ..principals import Principal, Scope
 from ..records import Given, Seq
 from .common import Admin, QueueName, TheBus, WorkReader, WorkWriter, new_router, problems
 from .work_records import QueueRecord, QueueStatsList, QueueStatsRecord
@@ -28,6 +30,7 @@ WindowS = Annotated[
 ]
 Count = Annotated[int, Field(ge=1, lt=2**31)]
 Seconds = Annotated[float, Field(ge=0, le=315_360_000)]
+QueueMaker = Annotated[Principal, needs(Scope.WORK_RW, Scope.MESSAGES_RO)]
 
 
 class PolicyGiven(Given):
@@ -152,11 +155,12 @@ def show_queue(
     responses=problems(409),
 )
 def create_queue(
-    queue: QueueName, wanted: QueueGiven, bus: TheBus, _: WorkWriter
+    queue: QueueName, wanted: QueueGiven, bus: TheBus, _: QueueMaker
 ) -> dict[str, Any]:
     """Make a queue, unless it is there.
 
-    It is a conflict when it is there with another type, or another value of a given rule.
+    It is a conflict when it is there with another type, or another value of a given rule. Whoever
+    claims from it reads what it takes in, so who makes it must be allowed to read messages.
     """
     made = Queue.create(bus, queue, wanted.type, start=wanted.start, **wanted.policy.rules())
     return queue_record(made.info)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from ...bus import Bus
-from ...schema import AckPastEnd, InvalidInput
-
-
-class AfterTheEnd(AckPastEnd):
-    """A stream was asked for from beyond the newest message: the log is another one."""
+from ...schema import InvalidInput
+from ..problems import AfterTheEnd
 
 
 def begin_after(bus: Bus, after: int | None, last_event_id: str | None) -> int:
@@ -30,5 +27,5 @@ def begin_after(bus: Bus, after: int | None, last_event_id: str | None) -> int:
     if after is None:
         return newest
     if after > newest:
-        raise AfterTheEnd(f"there is no message {after} yet: the newest is {newest}")
+        raise AfterTheEnd(after, newest)
     return after

@@ -11,7 +11,7 @@ from ...bus import Wanted
 from ...schema import Draft, new_id
 from ..api.common import After, MessageReader, MessageWriter, TheBus, TheTrace, new_router, problems
 from ..api.publishing import publish_all
-from ..records import Given, Id, Name, ReceiptRecord
+from ..records import OR_BOUND, Given, Id, Name, ReceiptRecord
 from .events import STREAM, EventStream, LastEventId, stream_of
 from .sockets import Cursor, serve_socket
 
@@ -30,7 +30,7 @@ class Said(Given):
     text: str = Field(description="The words.")
     intent: Any = Field(None, description="What is wanted, for agents; any JSON value.")
     from_agent: Name | None = Field(
-        None, alias="from", description="Who says it. Left out: the token's agent, or `client`."
+        None, alias="from", description=f"Who says it; {OR_BOUND}, or else {_SPEAKER!r}."
     )
     to_agent: Name | None = Field(None, alias="to", description="Who is to hear it; none: all.")
     id: Id | None = Field(None, description="Saying it again then stores nothing.")

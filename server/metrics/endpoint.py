@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from ..access import needs
@@ -14,7 +14,7 @@ from .counters import Metrics
 
 router = APIRouter(tags=["health"])
 
-Reader = Annotated[Principal, Depends(needs(Scope.WORK_RO))]
+Reader = Annotated[Principal, needs(Scope.WORK_RO)]
 
 
 @router.get(

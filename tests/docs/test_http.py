@@ -1,4 +1,4 @@
-"""docs/http.md names every operation of the server, and no other."""
+"""docs/http.md names every operation of the server with its scopes, and no other."""
 
 import re
 from pathlib import Path
@@ -9,16 +9,26 @@ from ackbus.server import Access, create_app
 ROOT = Path(__file__).parents[2]
 
 
-def documented() -> set[tuple[str, str]]:
-    """The methods and paths in the tables of the page."""
+def documented() -> set[tuple[str, str, frozenset[str]]]:
+    """The methods, paths and scopes in the tables of the page."""
     text = (ROOT / "docs/http.md").read_text("utf-8")
-    return set(re.findall(r"^\| `([A-Z]+) (/[^`]*)` \|", text, re.MULTILINE))
+    rows = re.findall(r"^\| `([A-Z]+) (/[^`]*)` \| ([^|]*) \|", text, re.MULTILINE)
+    return {(*row, frozenset(re.findall(r"`(\S+)`", scopes))) for *row, scopes in rows}
 
 
 def test_every_operation_is_documented(bus: Bus) -> None:
     paths = create_app(bus, Access(bus)).openapi()["paths"]
-    served = {(method.upper(), path) for path, operations in paths.items() for method in operations}
-    sockets = {("WS", "/v1/ws"), ("WS", "/v1/sessions/{session}/ws")}
+    served = {
+        (
+            method.upper(),
+            path,
+            frozenset(s for each in operation.get("security", []) for s in each["token"]),
+        )
+        for path, operations in paths.items()
+        for method, operation in operations.items()
+    }
+    reading = frozenset(["messages:ro"])
+    sockets = {("WS", "/v1/ws", reading), ("WS", "/v1/sessions/{session}/ws", reading)}
     assert documented() == served | sockets
 
 

@@ -1,6 +1,8 @@
 """Blobs over HTTP: streamed in and out, whatever their length."""
 
+import asyncio
 import hashlib
+import io
 import os
 import socket
 from collections.abc import Iterator
@@ -8,8 +10,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import FastAPI
+from starlette.types import Message
 
 from ackbus import Bus
+from ackbus.server import Patience
+from ackbus.server.api.blobs import BlobResponse
 
 from ..conftest import wait_until
 from .conftest import Serve, problem
@@ -109,3 +115,23 @@ def test_message_over_the_limit_is_refused(one_client: httpx.Client, one_bus: Bu
     response = one_client.post("/v1/messages", content=body, headers=headers)
     problem(response, 413, "content-too-large")
     assert one_bus.log.newest_seq() == newest
+
+
+def test_download_ends_with_its_client(bus: Bus) -> None:
+    """The server below us takes what is sent to nobody, without a word."""
+    ref = bus.blobs.put(io.BytesIO(bytes(50_000_000)))
+    response = BlobResponse(bus.blobs, ref, 50_000_000, is_head=False)
+    sent: list[Message] = []
+    app = FastAPI()
+    app.state.patience, app.state.hang_up = Patience(), lambda client: None
+
+    async def receive() -> Message:
+        while len(sent) < 2:
+            await asyncio.sleep(0)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    asyncio.run(response({"type": "http", "app": app, "client": None}, receive, send))
+    assert 2 <= len(sent) < 10

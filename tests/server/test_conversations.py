@@ -93,6 +93,21 @@ def test_trace_has_the_whole_chain(one_client: httpx.Client, one_bus: Bus) -> No
     problem(one_client.get("/v1/trace/nothing"), 404, "not-found")
 
 
+def test_long_trace_comes_in_pages(one_client: httpx.Client, one_bus: Bus) -> None:
+    ids = [f"long-{n}" for n in range(5)]
+    for id in ids:
+        one_bus.publish("t", from_agent="a", id=id, correlation_id="long")
+    found: list[str] = []
+    more = True
+    while more:
+        params = {"skip": len(found), "limit": 2}
+        page = one_client.get("/v1/trace/long", params=params).json()
+        assert len(page["messages"]) <= 2
+        found += [message["id"] for message in page["messages"]]
+        more = page["more"]
+    assert found == ids
+
+
 def test_what_is_said_in_a_session_is_followed_in_it(
     one_client: httpx.Client, one_bus: Bus
 ) -> None:

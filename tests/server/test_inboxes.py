@@ -14,7 +14,7 @@ from .conftest import problem
 @pytest.fixture(scope="module", autouse=True)
 def known(one_bus: Bus) -> None:
     """The bus has seen the agents that messages are sent to."""
-    for agent in ("w1", "w2", "w3", "w4", "w5", "w6", "team/w"):
+    for agent in ("w1", "w2", "w3", "w4", "w5", "w6", "w7", "team/w"):
         one_bus.heartbeats.beat(agent)
     one_bus.heartbeats.beat("lead")
     one_bus.publish("hello", from_agent="lead", to_agent="lead")
@@ -66,6 +66,20 @@ def test_what_fails_too_often_is_parked_and_can_be_requeued(
     assert [m["seq"] for m in one_client.get("/v1/inboxes/w3").json()["messages"]] == [seq]
     refused = one_client.post("/v1/inboxes/w3/parked/drop", json=chosen)
     assert "not parked" in problem(refused, 404, "not-found")
+
+
+def test_what_fails_out_of_turn_loses_nothing(one_client: httpx.Client, one_bus: Bus) -> None:
+    """To park it would acknowledge the mail before it."""
+    first, second = (one_bus.publish("t", n, from_agent="lead", to_agent="w7").seq for n in (1, 2))
+    elsewhere = one_bus.publish("t", from_agent="lead", to_agent="lead").seq
+    for seq in (second, elsewhere):
+        failed = {"seq": seq, "error": "x"}
+        refused = one_client.post("/v1/inboxes/w7/fail", json=failed)
+        assert f"{first} comes first" in problem(refused, 409, "out-of-turn")
+    assert one_client.post("/v1/inboxes/w7/ack", json={"seq": first}).status_code == 200
+    for seq, attempts in ((second, 1), (first, 0)):  # which is acknowledged
+        failed = {"seq": seq, "error": "x"}
+        assert one_client.post("/v1/inboxes/w7/fail", json=failed).json()["attempts"] == attempts
 
 
 def test_poll_that_waits_returns_as_soon_as_there_is_mail(

@@ -87,12 +87,28 @@ def test_bad_message_is_a_problem_and_stores_nothing(
     assert bus.log.newest_seq() == 0
 
 
+def test_million_mistakes_make_a_short_problem(client: httpx.Client, bus: Bus) -> None:
+    """Each made an error of its own: 180 MB of them, for which all others had to wait."""
+    unknown = b",".join(b'"k%d":1' % n for n in range(300_000))
+    headers = {"Content-Type": "application/json"}
+    for body in (b"{%b}" % unknown, b'{"messages":[{%b}]}' % unknown):
+        response = client.post("/v1/messages/batch", content=body, headers=headers)
+        assert "'k0'" in problem(response, 422, "invalid-input")
+        assert len(response.content) < 1000
+    response = client.post("/v1/messages/batch", json={"messages": [{}] * 10_000})
+    assert "and 9980 more" in problem(response, 422, "invalid-input")
+    assert len(response.json()["errors"]) == 20
+
+
 def test_what_is_not_sent_as_json_is_refused(client: httpx.Client, bus: Bus) -> None:
     """A page of another site can send a form or text without being asked, but no JSON."""
-    for kind in ("text/plain", "application/x-www-form-urlencoded"):
-        body = b'{"type": "t", "from": "a"}'
+    body = b'{"type": "t", "from": "a"}'
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""):
         response = client.post("/v1/messages", content=body, headers={"Content-Type": kind})
-        problem(response, 422, "invalid-input")
+        detail = problem(response, 415, "unsupported-media-type")
+        assert f"Content-Type: application/json, not '{kind}'" in detail
+    pieces = client.post("/v1/messages", content=iter([body]))
+    problem(pieces, 415, "unsupported-media-type")
     assert bus.log.newest_seq() == 0
 
 
@@ -131,8 +147,21 @@ def test_client_that_has_a_message_is_not_sent_it_again(client: httpx.Client, bu
     assert client.get("/v1/messages/1", headers={"If-None-Match": '"x"'}).status_code == 200
 
 
+def test_reading_after_the_end_is_a_conflict(client: httpx.Client, bus: Bus) -> None:
+    """A client that has seen a later message has seen another log, and would miss this one's."""
+    bus.publish("t", from_agent="a", correlation_id="c")
+    for path in ("/v1/messages", "/v1/conversations/c/messages", "/v1/events"):
+        response = client.get(path, params={"after": 2})
+        assert "the newest is 1" in problem(response, 409, "after-the-end")
+    assert client.get("/v1/messages", params={"after": 1}).json()["messages"] == []
+
+
 def test_slip_in_a_parameter_is_refused(client: httpx.Client) -> None:
     """It would read the whole log, or filter nothing."""
     refused = client.get("/v1/messages", params={"afetr": 5})
     assert "'afetr'" in problem(refused, 422, "invalid-input")
     problem(client.get("/v1/events", params={"typ": "t"}), 422, "invalid-input")
+    twice = client.get("/v1/messages", params={"type": ["t", "u"]})
+    assert "'type' is given more than once" in problem(twice, 422, "invalid-input")
+    assert client.get("/v1/search", params={"q": ["disk", "full"]}).status_code == 200
+    assert client.get("/v1/jobs", params={"state": ["dead", "failed"]}).status_code == 200

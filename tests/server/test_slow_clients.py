@@ -1,5 +1,7 @@
 """Streams to clients that are slow, silent, rude, or many: real sockets, and a short patience."""
 
+import contextlib
+import io
 import json
 import re
 import selectors
@@ -54,6 +56,10 @@ class Server:
     @property
     def errors(self) -> str:
         return self._errors.read_text("utf-8")
+
+    def files(self) -> int:
+        """How many files and sockets the process has open."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def metric(self, name: str) -> float:
         text = httpx.get(f"{self.url}/metrics", timeout=20).text
@@ -265,4 +271,24 @@ def test_websocket_that_sends_rubbish_ends_and_nothing_else(server: Server, rubb
             wait_until(lambda: server.metric(clients) == 0)
         assert bus.log.newest_seq() == newest
     assert httpx.get(f"{server.url}/healthz").json()["ok"]
+    assert "Traceback" not in server.errors
+
+
+def test_transfers_of_blobs_that_stand_still_are_cut_off_in_peace(server: Server) -> None:
+    """They have places of which there are few; and that a client stalls is no defect."""
+    with Bus.open(server.directory) as bus:
+        ref = bus.blobs.put(io.BytesIO(bytes(8_000_000)))
+    before = server.files()
+    with closing(server.ask(f"/v1/blobs/{ref}")) as client:
+        wait_until(lambda: server.files() > before)
+        wait_until(lambda: server.files() <= before)
+        got = 0
+        with contextlib.suppress(ConnectionError):
+            while piece := client.recv(65536):
+                got += len(piece)
+        assert 0 < got < 8_000_000
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+        head = b"POST /v1/blobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+        client.sendall(head + b"the beginning")
+        assert b" 408 " in client.recv(1000).split(b"\r\n")[0]
     assert "Traceback" not in server.errors

@@ -1,7 +1,9 @@
 """Tokens: who is let in, for what, and as whom."""
 
+import subprocess
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,7 +14,7 @@ from ackbus import Bus, InvalidInput, NotFound, Refused
 from ackbus.server import Scope, Tokens
 
 from ..conftest import RunBus
-from .conftest import Serve, problem
+from .conftest import BUS, Serve, problem
 
 RW, RO = Scope.MESSAGES_RW, Scope.MESSAGES_RO
 MESSAGE = {"type": "t", "from": "a"}
@@ -146,10 +148,38 @@ def test_websocket_that_asks_too_often_may_come_back(serve: Serve) -> None:
         socket.recv(timeout=20)
 
 
+def test_who_may_ask_rarely_is_told_how_long_to_wait(serve: Serve) -> None:
+    client = serve("--max-rate", "0.01")
+    assert client.get("/v1/messages").status_code == 200
+    assert 50 < int(client.get("/v1/messages").headers["Retry-After"]) <= 100
+
+
 def test_address_that_others_reach_needs_a_token(run_bus: RunBus, bus_dir: object) -> None:
     ended = run_bus("serve", "--host", "0.0.0.0", "--port", "0")
     assert (ended.code, ended.out) == (3, "")
     assert "bus token create" in ended.err
+
+
+def test_address_that_others_reach_is_served_with_a_warning(
+    bus_dir: Path, bus_env: dict[str, str], tokens: Tokens
+) -> None:
+    """Tokens go over the network as they are."""
+    tokens.create("ci", [RO])
+    with subprocess.Popen(
+        [BUS, "serve", "--host", "0.0.0.0", "--port", "0", "--dir", bus_dir],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=bus_env,
+    ) as server:
+        assert server.stdout is not None
+        assert server.stderr is not None
+        url = server.stdout.readline().strip().replace("0.0.0.0", "127.0.0.1")
+        try:
+            assert "plain HTTP" in server.stderr.readline()
+            problem(httpx.get(f"{url}/v1/messages"), 401, "unauthorized")
+        finally:
+            server.terminate()
 
 
 def test_page_of_another_site_is_refused(client: httpx.Client, bus: Bus) -> None:
@@ -160,6 +190,8 @@ def test_page_of_another_site_is_refused(client: httpx.Client, bus: Bus) -> None
         {"Origin": "http://["},
         {"Host": "evil.example"},
         {"Host": "evil.example", "Origin": "http://evil.example"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Dest": "iframe"},  # another port of this machine
     ):
         response = client.post("/v1/messages", json=MESSAGE, headers=headers)
         problem(response, 403, "foreign-origin")
@@ -167,17 +199,34 @@ def test_page_of_another_site_is_refused(client: httpx.Client, bus: Bus) -> None
     assert bus.log.newest_seq() == 0
 
 
+@pytest.mark.parametrize("text", ["*", "board.example", "https://a/", "https://A", "https://[", ""])
+def test_what_is_no_origin_is_not_allowed(run_bus: RunBus, bus_dir: Path, text: str) -> None:
+    """It would be taken, and let in no page."""
+    ended = run_bus("serve", "--port", "0", "--allow-origin", text)
+    assert (ended.code, ended.out) == (2, "")
+    assert "like https://board.example" in ended.err
+
+
 def test_own_pages_and_allowed_ones_may_ask(serve: Serve) -> None:
-    client = serve("--allow-origin", "https://board.example")
+    board = "https://board.example"
+    client = serve("--allow-origin", board)
     own = client.get("/v1/messages", headers={"Origin": str(client.base_url)})
     assert own.status_code == 200
-    other = client.get("/v1/messages", headers={"Origin": "https://board.example"})
-    assert other.headers["Access-Control-Allow-Origin"] == "https://board.example"
+    other = client.get("/v1/messages", headers={"Origin": board})
+    assert other.headers["Access-Control-Allow-Origin"] == board
     assert "Access-Control-Allow-Origin" not in own.headers
     for name in ("Authorization", "If-None-Match", "Last-Event-ID", "traceparent", "tracestate"):
         leave = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": name}
-        asked = client.options("/v1/messages", headers={"Origin": "https://board.example"} | leave)
+        asked = client.options("/v1/messages", headers={"Origin": board} | leave)
         assert asked.status_code == 200, name
+    long = client.post("/v1/messages", content=b"x" * 18_000_000, headers={"Origin": board})
+    problem(long, 413, "content-too-large")
+    assert long.headers["Access-Control-Allow-Origin"] == board
+    for headers in (
+        {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "empty"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"},  # a link was followed
+    ):
+        assert client.get("/v1/messages", headers=headers).status_code == 200
 
 
 # The table.
@@ -217,6 +266,8 @@ REFUSED: dict[str, tuple[Callable[[Tokens], object], type[Exception]]] = {
     "a name twice": (lambda t: (t.create("a", [RO]), t.create("a", [RO])), Refused),
     "no scope": (lambda t: t.create("a", []), InvalidInput),
     "a bad name": (lambda t: t.create("a b", [RO]), InvalidInput),
+    "no time": (lambda t: t.create("a", [RO], ttl_s=0), InvalidInput),
+    "too long a time": (lambda t: t.create("a", [RO], ttl_s=1e15), InvalidInput),
     "a bad agent": (lambda t: t.create("a", [RO], agent=""), InvalidInput),
     "rotating none": (lambda t: t.rotate("a"), NotFound),
 }

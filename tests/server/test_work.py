@@ -1,11 +1,18 @@
 """Queues, jobs, claims, dead letters and limits over HTTP."""
 
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
 import httpx
 import pytest
 
 from ackbus import Bus, Queue
 
-from .conftest import problem
+from ..conftest import wait_until
+from .conftest import problem, serving
 
 
 def made(client: httpx.Client, name: str, **policy: object) -> str:
@@ -97,6 +104,76 @@ def test_worker_that_waits_gets_what_comes(one_client: httpx.Client, one_bus: Bu
     one_client.post(f"/v1/claims/{claim['token']}/fail", json={"error": "x", "retry_after_s": 0.5})
     (again,) = claimed(one_client, queue, wait_s=20)  # no message tells of that
     assert again["attempt"] == 2
+
+
+def test_worker_that_goes_away_while_it_waits_is_given_nothing(
+    one_client: httpx.Client, one_bus: Bus
+) -> None:
+    queue = made(one_client, "q9")
+    send_and_leave(one_client, f"/v1/queues/{queue}/claims?wait_s=20", {"worker": "gone"})
+    one_bus.publish("q9.request", from_agent="lead")
+    (claim,) = claimed(one_client, queue, wait_s=1)
+    assert (claim["attempt"], claim["worker"]) == (1, "w")
+
+
+def test_work_claimed_for_a_worker_that_is_gone_is_handed_back(
+    one_client: httpx.Client, one_bus: Bus
+) -> None:
+    """It goes away while its claim waits for the write lock."""
+    queue = made(one_client, "q10")
+    one_bus.publish("q10.request", from_agent="lead")
+    with one_bus.transaction():
+        send_and_leave(one_client, f"/v1/queues/{queue}/claims", {"worker": "gone"})
+    job = f"/v1/queues/{queue}/jobs/{one_bus.log.newest_seq()}"
+    wait_until(lambda: one_client.get(job).json().get("error") is not None)
+    (claim,) = claimed(one_client, queue)
+    assert claim["attempt"] == 1
+    (lost, _) = one_client.get(job).json()["attempts"]
+    assert (lost["instance"], lost["status"]) == ("gone", "lost")
+
+
+def test_publisher_that_goes_away_before_there_is_room_publishes_nothing(
+    one_client: httpx.Client, one_bus: Bus
+) -> None:
+    one_bus.heartbeats.beat("narrow")
+    one_bus.limits.set_for_inbox("narrow", 1)
+    seq = one_bus.publish("t", from_agent="a", to_agent="narrow").seq
+    message = {"type": "ghost", "from": "a", "to": "narrow"}
+    send_and_leave(one_client, "/v1/messages?wait_s=20", message)
+    one_client.post("/v1/inboxes/narrow/ack", json={"seq": seq})
+    mail = one_client.get("/v1/inboxes/narrow", params={"wait_s": 0.5})  # it would look each 0.05 s
+    assert mail.json()["messages"] == []
+
+
+def test_publisher_that_waits_for_room_is_answered_when_the_server_stops(
+    bus: Bus, bus_dir: Path
+) -> None:
+    bus.heartbeats.beat("narrow")
+    bus.limits.set_for_inbox("narrow", 1)
+    bus.publish("t", from_agent="a", to_agent="narrow")
+    message = {"type": "t", "from": "a", "to": "narrow"}
+    with ExitStack() as stack:
+        with serving(bus_dir) as url, httpx.Client(base_url=url, timeout=20) as client:
+            connection = stack.enter_context(sent(client, "/v1/messages?wait_s=20", message))
+        assert b" 429 " in connection.recv(1000).split(b"\r\n")[0]
+
+
+@contextmanager
+def sent(client: httpx.Client, path: str, body: dict[str, object]) -> Iterator[socket.socket]:
+    """A connection on which something was posted, with which the server has begun."""
+    url, data = client.base_url, json.dumps(body).encode()
+    with socket.create_connection((url.host, url.port), timeout=20) as connection:
+        head = f"POST {path} HTTP/1.1\r\nHost: {url.host}\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+        client.get("/v1/openapi.json")  # asked later, and so answered later
+        yield connection
+
+
+def send_and_leave(client: httpx.Client, path: str, body: dict[str, object]) -> None:
+    """Posts, and closes the connection as soon as the server has begun with it."""
+    with sent(client, path, body):
+        pass
+    client.get("/v1/openapi.json")
 
 
 def test_queue_that_is_paused_gives_out_nothing(one_client: httpx.Client, one_bus: Bus) -> None:

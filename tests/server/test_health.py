@@ -1,0 +1,40 @@
+"""Health: asked of the store, and by many at once."""
+
+import asyncio
+import threading
+
+from ackbus import Bus
+from ackbus.server.health import Readiness
+
+
+class Counted(Readiness):
+    """Counts its checks, which go on until they are let go."""
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.count = 0
+        self.go_on = threading.Event()
+
+    def check(self) -> int:
+        self.count += 1
+        assert self.go_on.wait(20)
+        return super().check()
+
+
+def test_all_who_ask_at_a_time_are_answered_by_one_check(bus: Bus) -> None:
+    """Nobody needs a token for it: else it is a way to keep all threads busy."""
+    readiness = Counted(bus)
+
+    async def ask() -> list[int]:
+        askers = [asyncio.create_task(readiness.newest_seq()) for _ in range(40)]
+        await asyncio.sleep(0)  # each has begun
+        askers.pop().cancel()  # one that goes away takes nothing from the others
+        await asyncio.sleep(0)
+        readiness.go_on.set()
+        return await asyncio.gather(*askers)
+
+    bus.publish("t", from_agent="a")
+    assert asyncio.run(ask()) == [1] * 39
+    assert readiness.count == 1
+    bus.publish("t", from_agent="a")
+    assert asyncio.run(readiness.newest_seq()) == 2
