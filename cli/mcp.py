@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Annotated
 
 import typer
 
-from ..schema import InvalidInput, check_agent
+from ..schema import BusNotFound, InvalidInput, check_agent
 from . import actions, output
 from .commands import Commands
 from .extras import require
@@ -49,5 +50,16 @@ def mcp(
     if name is not None:
         check_agent(name)
     output.show_logs()
+    if sys.stdin.isatty():
+        _explain_to_a_person(directory, user)
     serve_stdio(lambda: actions.open_bus(directory, user), agent=name, profile=profile)
     return 0
+
+
+def _explain_to_a_person(directory: str | None, user: bool) -> None:
+    """Tell whoever starts this by hand what it does, and what an agent would be told later."""
+    output.note("speaking MCP on stdin and stdout, as agents' programs do; Ctrl-C ends it")
+    try:
+        actions.open_bus(directory, user).close()
+    except BusNotFound as error:
+        output.note(f"warning: {error}")

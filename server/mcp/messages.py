@@ -33,7 +33,7 @@ class Send(Arguments):
     type: Type
     body: Body = None
     to: Annotated[
-        str | None, Field(description="Agent. Default: all, or the sender of reply_to.")
+        str | None, Field(description="Agent. Left out: everyone, or the sender of reply_to.")
     ] = None
     reply_to: Annotated[str | None, Field(description="seq or id that this answers.")] = None
     priority: Literal["interactive", "normal", "background"] = "normal"

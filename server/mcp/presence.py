@@ -56,10 +56,10 @@ class Standing(BaseModel):
             f" You have reserved {', '.join(map(named, self.reserved))}." if self.reserved else ""
         )
         note = f" Warning: {self.warning}." if self.warning else ""
+        others = "1 other agent is" if self.others_alive == 1 else f"{self.others_alive} others are"
         return (
             f"You are {self.agent}: {counted(self.unread)} unread{parked}; acknowledged up to"
-            f" {self.acknowledged}; {self.others_alive} other agents are"
-            f" alive.{held}{note}"
+            f" {self.acknowledged}; {others} alive.{held}{note}"
         )
 
 

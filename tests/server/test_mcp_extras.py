@@ -1,5 +1,8 @@
 """Each door needs its own extra only; and what `bus mcp` refuses."""
 
+import os
+import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ..conftest import RunBus
+from .conftest import BUS
 
 #: Runs `bus` where some packages are not installed.
 WITHOUT = """
@@ -88,3 +92,25 @@ def test_missing_bus_is_no_reason_to_end(run_bus: RunBus, tmp_path: Path) -> Non
     ended = run_bus("mcp", "--agent", "a", "--dir", tmp_path / "none")
     assert (ended.code, ended.out) == (0, "")
     assert "no bus in" in ended.err
+
+
+def test_person_who_starts_it_by_hand_is_told_what_it_does(
+    tmp_path: Path, bus_env: dict[str, str]
+) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [BUS, "mcp", "--dir", tmp_path / "none"],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=bus_env,
+    )
+    assert process.stderr is not None
+    lines = [process.stderr.readline().decode() for _ in range(2)]
+    assert "Ctrl-C ends it" in lines[0]
+    assert "no bus in" in lines[1]
+    process.send_signal(signal.SIGINT)  # what Ctrl-C sends
+    assert process.communicate(timeout=30)[0] == b""
+    assert process.returncode in (0, 130)
+    os.close(ours)
+    os.close(theirs)
