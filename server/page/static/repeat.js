@@ -4,6 +4,8 @@ import { Problem } from "./api.js";
 import { tellProblem } from "./notice.js";
 
 const EVERY_MS = 2000;
+// A busy bus would have it done a hundred times a second.
+const SOON_MS = 250;
 
 /**
  * Does something at once and then every two seconds, one at a time.
@@ -14,14 +16,24 @@ export function repeat(act) {
   let timer = 0;
   let isOver = false;
   let isRunning = false;
+  let isWanted = false;
   let told = null;
   const run = async () => {
-    clearTimeout(timer);
-    if (isOver || isRunning) return;
+    if (isOver) return;
     isRunning = true;
+    isWanted = false;
     if (!document.hidden) await once();
     isRunning = false;
-    if (!isOver) timer = setTimeout(run, EVERY_MS);
+    plan();
+  };
+  const plan = () => {
+    clearTimeout(timer);
+    if (!isOver && !isRunning) timer = setTimeout(run, isWanted ? SOON_MS : EVERY_MS);
+  };
+  const soon = () => {
+    if (isWanted) return;
+    isWanted = true;
+    plan();
   };
   const once = async () => {
     try {
@@ -35,5 +47,5 @@ export function repeat(act) {
     }
   };
   run();
-  return { soon: run, stop: () => ((isOver = true), clearTimeout(timer)) };
+  return { soon, stop: () => ((isOver = true), clearTimeout(timer)) };
 }

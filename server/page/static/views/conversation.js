@@ -13,6 +13,8 @@ import { Split } from "../split.js";
 const PAGE = 200;
 // What came live is let go beyond this, while its end is looked at; it can be loaded again.
 const KEEP = 600;
+// To draw some hundreds takes as long as a few frames.
+const DRAW_MS = 250;
 
 export function conversation({ live, subject }) {
   return new Conversation(live, subject).view;
@@ -22,6 +24,7 @@ class Conversation {
   #messages = [];
   #selected = null;
   #isDrawn = true;
+  #drawnAt = -DRAW_MS;
   #isOver = false;
 
   constructor(live, id) {
@@ -87,10 +90,12 @@ class Conversation {
     this.toEnd ||= toEnd;
     if (!this.#isDrawn) return;
     this.#isDrawn = false;
-    requestAnimationFrame(() => {
+    const drawn = () => {
       this.#isDrawn = true;
+      this.#drawnAt = performance.now();
       if (!this.#isOver) this.#drawNow();
-    });
+    };
+    setTimeout(() => requestAnimationFrame(drawn), Math.max(0, this.#drawnAt + DRAW_MS - performance.now()));
   }
 
   #drawNow() {
