@@ -100,6 +100,14 @@ def test_page_understands_patterns_as_the_bus_does(visit: Visit, url: str) -> No
     assert found == [TypePattern(pattern).matches(type) for pattern, type in cases]
 
 
+def test_characters_that_turn_text_or_act_on_a_terminal_are_named(visit: Visit, url: str) -> None:
+    found = visit(url).evaluate(
+        "async (text) => (await import('/page/format.js')).visible(text)",
+        "a\u202eb\u061cc\x1bd \n שלום",
+    )
+    assert found == "a\\u202eb\\u061cc\\u001bd \n שלום"
+
+
 def test_search_finds_words_and_marks_them(visit: Visit, url: str) -> None:
     page = visit(url)
     page.keyboard.press("/")

@@ -70,10 +70,10 @@ def test_who_was_away_for_long_reads_the_newest_and_not_all(
     wait_for_live(page)
     page.evaluate(HIDE, True)
     for _ in range(3):
-        receipts = one_bus.publish_many([Draft("burst", from_agent="lead")] * 7000)
+        one_bus.publish_many([Draft("burst", from_agent="lead")] * 7000)
     page.evaluate(HIDE, False)
     newest = page.locator(".list .row[aria-posinset='1']")
-    expect(newest.locator(".seq")).to_have_text(str(receipts[-1].seq))
+    expect(newest.locator(".seq")).to_have_text(str(one_bus.log.newest_seq()))
     expect(newest).to_have_attribute("aria-setsize", "200")
     receipt = one_bus.publish("live.again", from_agent="lead")
     expect(newest.locator(".seq")).to_have_text(str(receipt.seq))
@@ -189,12 +189,12 @@ def test_list_stays_bounded_while_what_comes_is_not_looked_at(
     page.locator(".list .row[aria-setsize='100']").first.wait_for()
     page.locator(".list").evaluate("list => list.scrollTo(0, 1500)")
     for sent in range(7000, 42_001, 7000):
-        receipts = one_bus.publish_many([Draft("unseen", from_agent="lead")] * 7000)
+        one_bus.publish_many([Draft("unseen", from_agent="lead")] * 7000)
         expect(new).to_have_text(f"{sent:,} new", timeout=10_000)
     assert int(rows(page).first.get_attribute("aria-setsize") or 0) < 30_000
     new.click()
     newest = page.locator(".list .row[aria-posinset='1']")
-    expect(newest.locator(".seq")).to_have_text(str(receipts[-1].seq))
+    expect(newest.locator(".seq")).to_have_text(str(one_bus.log.newest_seq()))
     expect(new).to_be_hidden()
     receipt = one_bus.publish("unseen", from_agent="lead")
     expect(newest.locator(".seq")).to_have_text(str(receipt.seq))
@@ -215,5 +215,6 @@ def test_busy_bus_is_asked_for_its_inboxes_a_few_times_a_second(
         began = time.monotonic()
         for _ in range(300):
             bus.publish("next", from_agent="lead", to_agent="coder")
+            page.evaluate("0")  # and no faster than the page can follow
         expect(unread).to_have_text("302")
         assert 0 < len(asked) <= (time.monotonic() - began) / 0.25 + 2

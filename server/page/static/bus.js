@@ -68,10 +68,6 @@ export function job(queue, seq) {
   return get(`/v1/queues/${inPath(queue)}/jobs/${seq}`);
 }
 
-export async function retryJob(queue, seq) {
-  return post(`/v1/queues/${inPath(queue)}/jobs/${seq}/retry`, {});
-}
-
 /** Lets dead letters be tried again: all that are named, or none. */
 export function requeueDead(queue, seqs) {
   return post(`/v1/dead-letters/${inPath(queue)}/requeue`, { seqs });

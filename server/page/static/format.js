@@ -67,7 +67,7 @@ function inLine(value) {
 
 /** Control characters, and those that turn the direction of text, made visible. */
 export function visible(text) {
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
+  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
     (letter) => `\\u${letter.codePointAt(0).toString(16).padStart(4, "0")}`);
 }
 

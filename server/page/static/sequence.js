@@ -48,9 +48,8 @@ function participants(messages) {
 
 function head(name, x, column) {
   const room = Math.floor((column - 30) / BOLD_LETTER);
-  const left = x - Math.min(name.length, room) * BOLD_LETTER / 2;
-  const dot = hue(s("circle.head-dot", { cx: left - 9, cy: 18, r: 4 }), name);
-  return s("g", {}, dot, s("text.head", { x, y: 22, "text-anchor": "middle" }, shortened(name, room), s("title", {}, name)));
+  const dot = hue(s("tspan.head-dot", {}, "● "), name);
+  return s("text.head", { x, y: 22, "text-anchor": "middle" }, dot, shortened(name, room), s("title", {}, name));
 }
 
 function step(message, at, { x, column, whole, isNarrow, isSelected, onSelect }) {

@@ -4,7 +4,7 @@ import { since } from "../ages.js";
 import * as bus from "../bus.js";
 import { agent, h } from "../dom.js";
 import { follow } from "../follow.js";
-import { conversationOf, count } from "../format.js";
+import { conversationOf, count, oneLine } from "../format.js";
 import { address } from "../route.js";
 import { Table, tableKeys } from "../table.js";
 
@@ -44,6 +44,7 @@ const COLUMNS = [
     agents.length > SHOWN_AGENTS ? h("span.muted", {}, `+${agents.length - SHOWN_AGENTS}`) : null)],
   ["messages", (record) => count(record.messages), "number"],
   ["newest", ({ type }) => type],
+  ["says", ({ says }) => h("div.mono.muted.cut", { title: says }, says), "fill"],
 ];
 
 function add(known, message) {
@@ -53,6 +54,7 @@ function add(known, message) {
   record.seq = message.seq;
   record.ts = message.ts;
   record.type = message.type;
+  record.says = oneLine(message);
   record.messages += 1;
   for (const name of [message.from, message.to]) {
     if (name != null && !record.agents.includes(name)) record.agents.push(name);
