@@ -14,10 +14,11 @@ from ...bus import Bus
 from ...schema import AckbusError, UnknownRecipientWarning
 from ...subscribers import Inbox
 from . import json_edits
-from .edits import JsonHook, JsonServer, TomlServer, words_of
+from .edits import ENTRY, JsonHook, JsonServer, TomlServer, words_of
 from .installation import Installation
 from .mcp_probe import ProbeFailed, call_tool
 from .plugin import PluginFile
+from .programs import PROGRAMS, Servers, path_of
 
 #: The other end of a probe. No agent has it, so nobody is disturbed.
 PROBE_AGENT = "ackbus-check"
@@ -51,6 +52,9 @@ def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
     files = installation.files()
     for file in files:
         yield _configuration(installation, file.path)
+    for part in PROGRAMS[installation.name].parts:
+        if isinstance(part, Servers) and part.preferred:
+            yield from _preferred(part.within, path_of(part.preferred, installation.folder))
     for file in files:
         text = _text(file.path)
         for edit in file.edits:
@@ -81,6 +85,13 @@ def _configuration(installation: Installation, path: str) -> Finding:
     return Finding("configuration", False, f"{path} {what}; run 'bus setup {installation.name}'")
 
 
+def _preferred(within: json_edits.Path, path: str) -> Iterator[Finding]:
+    """Say that the program would take the server of another one's file, and be its agent."""
+    if _entry_in(_text(path), within) is not None:
+        says = f"{path} has our server, too, and comes first; set up one of the two programs here"
+        yield Finding("configuration", False, says)
+
+
 # MCP -----------------------------------------------------------------------------------------
 
 
@@ -108,15 +119,20 @@ def _server(
 
 def _configured(edit: JsonServer | TomlServer, text: str) -> Any:
     """Return the entry as it stands in the file, or None."""
-    from .edits import ENTRY
+    if isinstance(edit, JsonServer):
+        return _entry_in(text, edit.within)
+    import tomllib
 
     try:
-        if isinstance(edit, TomlServer):
-            import tomllib
+        return tomllib.loads(text).get(edit.table, {}).get(ENTRY)
+    except ValueError:
+        return None
 
-            return tomllib.loads(text).get(edit.table, {}).get(ENTRY)
-        node = json_edits.find(text, (*edit.within, ENTRY)) if text else None
-    except (AckbusError, ValueError):
+
+def _entry_in(text: str, within: json_edits.Path) -> Any:
+    try:
+        node = json_edits.find(text, (*within, ENTRY)) if text else None
+    except AckbusError:
         return None
     return node.value if node else None
 

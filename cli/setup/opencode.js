@@ -6,18 +6,25 @@ import { execFile } from "node:child_process"
 const [bus, ...options] = COMMAND
 
 export const AckbusPlugin = async ({ client, directory }) => {
-  const sessions = new Map() // what was said last in each, by id; sub-agents have no mail
+  const sessions = new Map() // those of agents that have mail, by id: not of sub-agents
 
-  // Returns what `bus hook` says to an event: a text, or nothing; in trouble it says nothing.
-  const ask = (event, told = {}) =>
-    new Promise((resolve) => {
-      const words = ["hook", event, "opencode", ...options]
-      const hook = execFile(bus, words, { cwd: directory, timeout: 10_000 }, (error, said) =>
-        resolve(error || !said ? undefined : JSON.parse(said).text),
-      )
+  const run = (words, input) =>
+    new Promise((resolve, reject) => {
+      const done = (error, said) => (error ? reject(error) : resolve(said))
+      const hook = execFile(bus, words, { cwd: directory, timeout: 10_000 }, done)
       hook.stdin.on("error", () => {}) // it may have ended before it read
-      hook.stdin.end(JSON.stringify(told))
+      hook.stdin.end(input)
     })
+
+  // Returns what `bus hook` says to an event: a text, or nothing. In trouble the agent goes on.
+  const ask = async (event, told = {}) => {
+    try {
+      const said = await run(["hook", event, "opencode", ...options], JSON.stringify(told))
+      return said ? JSON.parse(said).text : undefined
+    } catch {
+      return undefined
+    }
+  }
 
   const isSubAgent = async (id) => (await client.session.get({ path: { id } })).data?.parentID
 
@@ -28,7 +35,7 @@ export const AckbusPlugin = async ({ client, directory }) => {
       if (!known && (await isSubAgent(sessionID))) return
       sessions.set(sessionID, { ...known, agent, model, isEnded: false })
       const text = known ? undefined : await ask("start")
-      if (!text) return
+      if (!text || !parts.length) return
       const id = `${parts.at(-1).id}_ackbus` // parts are in the order of their ids
       parts.push({ id, sessionID, messageID: message.id, type: "text", text, synthetic: true })
     },

@@ -46,10 +46,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Servers(Part):
-    """MCP servers: where they are in the file, and how one is written there."""
+    """MCP servers.
+
+    Attributes:
+        within: the path to them in the file.
+        entry: how one is written there.
+        preferred: another program's file of a project, whose server of our name the program takes.
+    """
 
     within: tuple[str, ...]
     entry: Callable[[list[str]], dict[str, Any]]
+    preferred: str | None = None
 
     def edits(self, program: str, command: list[str]) -> list[Edit]:
         """Return what is put in: our server."""
@@ -221,6 +228,7 @@ PROGRAMS = {
                 "${COPILOT_HOME:-.copilot}/mcp-config.json",
                 ("mcpServers",),
                 _with_all_tools,
+                preferred=".mcp.json",
             ),
             Hooks(
                 ".github/hooks/ackbus.json",

@@ -117,6 +117,18 @@ def test_check_tries_the_hook_of_a_plugin(bus: Bus, project: Path, run_bus: RunB
     assert "bad hook: exit status 127" in run_bus("setup", "opencode", "--check").out
 
 
+def test_check_says_whose_server_copilot_would_take(
+    bus: Bus, project: Path, run_bus: RunBus
+) -> None:
+    """It prefers Claude Code's file to its own, and would read Claude's mail."""
+    run_bus("setup", "copilot")
+    first = f"bad configuration: {project / '.mcp.json'} has our server, too, and comes first"
+    assert first not in run_bus("setup", "copilot", "--check").out
+    run_bus("setup", "claude")
+    done = run_bus("setup", "copilot", "--check")
+    assert (done.code, first in done.out) == (3, True)
+
+
 def test_global_hooks_find_the_bus_of_the_project(bus: Bus, run_bus: RunBus) -> None:
     run_bus("setup", "cursor", "--global")
     done = run_bus("setup", "cursor", "--global", "--check")
