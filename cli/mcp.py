@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from ..schema import BusNotFound, InvalidInput, check_agent
-from . import actions, output
+from . import output
 from .commands import Commands
 from .extras import require
-from .options import Directory, User, Verbose
+from .options import HERE, Place
 from .prompt import AGENT_VARIABLE
 
 commands = Commands()
@@ -31,9 +31,7 @@ def mcp(
     profile: Annotated[
         str, typer.Option(metavar="P", help="Which tools: default (6) or full (13).")
     ] = "default",
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Serve a coding agent that speaks MCP, over stdin and stdout, until stdin ends.
 
@@ -44,22 +42,21 @@ def mcp(
 
     if profile not in PROFILES:
         raise InvalidInput(f"--profile must be {' or '.join(PROFILES)}, not {profile!a}")
-    if directory is not None and user:
-        raise InvalidInput("give --dir or --user, not both")
+    place.named()  # refuses --dir beside --user, before a program waits for an answer
     name = (os.environ.get(AGENT_VARIABLE) or None) if agent is None else agent
     if name is not None:
         check_agent(name)
     output.show_logs()
     if sys.stdin.isatty():
-        _explain_to_a_person(directory, user)
-    serve_stdio(lambda: actions.open_bus(directory, user), agent=name, profile=profile)
+        _explain_to_a_person(place)
+    serve_stdio(place.open, agent=name, profile=profile)
     return 0
 
 
-def _explain_to_a_person(directory: str | None, user: bool) -> None:
+def _explain_to_a_person(place: Place) -> None:
     """Tell whoever starts this by hand what it does, and what an agent would be told later."""
     output.note("speaking MCP on stdin and stdout, as agents' programs do; Ctrl-C ends it")
     try:
-        actions.open_bus(directory, user).close()
+        place.open().close()
     except BusNotFound as error:
         output.note(f"warning: {error}")
