@@ -107,11 +107,13 @@ def test_streams_need_a_token_too(client: httpx.Client, tokens: Tokens) -> None:
 
 def test_stream_ends_with_its_token(client: httpx.Client, tokens: Tokens, bus: Bus) -> None:
     token, _ = tokens.create("r", [RO]), tokens.create("other", [RO])
-    url = str(client.base_url).replace("http", "ws") + "/v1/ws"
+    bus.publish("t", from_agent="a")
+    url = str(client.base_url).replace("http", "ws") + "/v1/ws?after=0"
     with (
         client.stream("GET", "/v1/events", headers=bearer(token)) as response,
         connect(url, additional_headers=bearer(token)) as socket,
     ):
+        socket.recv(timeout=20)  # the token was looked at, which is after the connection
         tokens.remove("r")
         said = []
         for line in response.iter_lines():
