@@ -1,6 +1,7 @@
 """No disk, no descriptors, a fork: one clear error, nothing half, and all well again after."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,22 @@ def test_an_ordinary_end_of_a_forked_child_harms_nobody(
         payloads = [message.payload for message in bus.read(from_seq=before + 1)]
         assert payloads == ["before", "own", "after"]
     raw_rows(bus_dir)
+
+
+def test_library_that_cannot_be_loaded_is_told_in_its_own_words(bus_env: dict[str, str]) -> None:
+    """The dynamic loader has no error number for it, and any import may meet it first."""
+    why = "x.so: cannot open shared object file: Too many open files"
+    program = f"""
+import sys
+from ackbus.cli.run import guarded
+def load():
+    raise ImportError({why!r})
+sys.exit(guarded(load))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=bus_env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, f"bus: {why}\n")
 
 
 COMMANDS = {
