@@ -127,6 +127,7 @@ def refusal(client: httpx.Client, path: str) -> tuple[int, str]:
         ("agent=", "agent: "),
         ("type=.", "no"),
         (f"type=.{'ä' * 100}", "ä"),
+        ("after=1&after=2", "more than once"),
     ],
 )
 def test_websocket_ignores_nothing_that_it_is_asked_for(
@@ -136,6 +137,24 @@ def test_websocket_ignores_nothing_that_it_is_asked_for(
     code, reason = refusal(one_client, f"/v1/ws?{query}")
     assert code == 1008
     assert told in reason
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status", "kind"),
+    [
+        ("/v1/wss", {}, 404, "not-found"),
+        ("/ws", {}, 404, "not-found"),
+        ("/v1/ws", {"Origin": "https://evil.example"}, 403, "foreign-origin"),
+        ("/v1/wss", {"Host": "evil.example"}, 403, "foreign-origin"),
+    ],
+)
+def test_websocket_that_is_refused_as_a_request_is_told_why(
+    one_client: httpx.Client, path: str, headers: dict[str, str], status: int, kind: str
+) -> None:
+    """By the problem that any request would be told of."""
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    key = {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    problem(one_client.get(path, headers=upgrade | key | headers), status, kind)
 
 
 def test_websocket_of_a_session_takes_no_filters(one_client: httpx.Client) -> None:
