@@ -64,6 +64,7 @@ def test_metrics_tell_how_the_bus_is_doing(
         ("ackbus_inboxes", ()): 1,
         ("ackbus_queues", ()): 1,
         ("ackbus_queue_jobs", ("job", "open")): 1,
+        ("ackbus_queue_jobs", ("job", "dead")): 0,  # the first must be seen as a rise
         ("ackbus_queue_behind", ("job",)): 0,
         ("ackbus_queue_claims_total", ("job",)): 1,
         ("ackbus_queue_retries_total", ("job",)): 0,
