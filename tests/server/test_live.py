@@ -238,6 +238,31 @@ def test_client_that_is_ahead_of_the_feed_lets_it_catch_up(bus: Bus) -> None:
     assert asyncio.run(follow_and_publish()) == 2
 
 
+def test_stream_that_looks_for_what_is_rare_says_that_it_is_alive_and_can_be_stopped(
+    bus: Bus,
+) -> None:
+    """A thread that read all of a long archive for it could not be stopped."""
+    bus.publish_many([Draft("t", n, from_agent="a") for n in range(50_000)])
+    last = bus.publish("t", "found", from_agent="b").seq
+
+    async def follow() -> list[Batch]:
+        feed = Feed(bus)
+        try:
+            found: list[Batch] = []
+            async for batch in feed.stream(0, Wanted(agent="b"), keep_alive_s=0):
+                found.append(batch)
+                if batch.events:
+                    break
+            return found
+        finally:
+            await feed.close()
+
+    *looked, found = asyncio.run(follow())
+    assert [event.seq for event in found.events] == [last]
+    assert looked
+    assert all(0 < batch.upto < last for batch in looked)
+
+
 @pytest.mark.parametrize("wanted", [Wanted(), Wanted(type="t")], ids=["all", "filtered"])
 def test_no_client_is_sent_more_at_once_than_a_batch_may_hold(bus: Bus, wanted: Wanted) -> None:
     """It is what a client that reads nothing costs, and what a slow one must take in time."""
