@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from .catalog import Catalog
     from .doorbell import Doorbell
 
-#: How many messages a reader of history holds at a time.
-PAGE_MESSAGES = 1000
+#: How many messages a reader of history holds at a time. More make no reader faster, and whoever
+#: takes a few large ones at a time, like a live stream, would read the rest again and again.
+PAGE_MESSAGES = 100
 
 
 class _HasLeft(Exception):

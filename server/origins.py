@@ -12,15 +12,12 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
-from starlette.websockets import WebSocketClose
 
 from ..schema import InvalidInput
 from .problems import problem
 
 #: The names of this machine for itself.
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-
-_POLICY_VIOLATION = 1008
 
 
 class OwnOrigins:
@@ -44,8 +41,6 @@ class OwnOrigins:
         refusal = self._refusal(Headers(scope=scope)) if "headers" in scope else None
         if refusal is None:
             await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await WebSocketClose(_POLICY_VIOLATION, refusal)(scope, receive, send)
         else:
             await problem(403, "foreign-origin", refusal)(scope, receive, send)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 import warnings
@@ -92,6 +93,7 @@ def serve(
     # The answer to the publisher says it; the server's own output need not.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
     disable_created_metrics()  # type: ignore[no-untyped-call]  # else each counter has a second one, of when it began
+    logging.getLogger("uvicorn.error").addFilter(_is_of_server)
     app = create_app(
         bus,
         Access(bus, required=is_public, max_rate=options.max_rate),
@@ -121,6 +123,11 @@ def _config(app: FastAPI, patience: Patience) -> uvicorn.Config:
         ws_ping_interval=patience.keep_alive_s,
         ws_ping_timeout=2 * patience.stalled_s,  # a client that stalls is dropped with a reason
     )
+
+
+def _is_of_server(record: logging.LogRecord) -> bool:
+    """Whether a record tells of the server, and not, by a traceback, of what a client sent."""
+    return record.msg != "Invalid UTF-8 sequence received from client."
 
 
 class _Server(uvicorn.Server):

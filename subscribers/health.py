@@ -47,7 +47,7 @@ def _claims(bus: Bus) -> Finding:
 
 def _dead_letters(bus: Bus) -> Finding:
     jobs = Jobs(bus.database)
-    dead = {queue.name: jobs.counts(queue).get(DEAD, 0) for queue in Queues(bus).list()}
+    dead = {queue.name: jobs.counts(queue)[DEAD] for queue in Queues(bus).list()}
     found = {name: count for name, count in dead.items() if count}
     if found:
         which = ", ".join(f"{count} of {name}" for name, count in found.items())

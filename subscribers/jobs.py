@@ -295,7 +295,9 @@ class Jobs:
 
         Those that succeeded or were cancelled are not counted: that would be a walk over all.
         """
-        return dict(self._database.rows(SQL["count_jobs"], (info.id,)))
+        return dict.fromkeys(ENDED_BADLY, 0) | dict(
+            self._database.rows(SQL["count_jobs"], (info.id,))
+        )
 
     def oldest_available_ms(self, info: QueueInfo, now_ms: int) -> int | None:
         """Return since when the job waits that could be claimed for longest; None without one."""

@@ -5,8 +5,9 @@ from .events import router as events
 from .feed import Feed
 from .sessions import router as sessions
 from .sessions import sockets as session_sockets
+from .sockets import nowhere
 from .sockets import router as sockets
 
-ROUTERS = (events, sockets, sessions, session_sockets)
+ROUTERS = (events, sockets, sessions, session_sockets, nowhere)
 
 __all__ = ["ROUTERS", "Feed", "Patience"]

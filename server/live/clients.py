@@ -148,7 +148,8 @@ class Client:
     async def _drop(self, end: End) -> None:
         """Tell the client why, if it reads again soon; else end its connection."""
         self._counts.dropped()
-        _log.warning("dropped %s: %s", self._address, end)
+        host, port = self._address or ("?", 0)
+        _log.warning("dropped %s port %s: %s", host, port, end)
         last_words_s = min(self._patience.stalled_s, _LAST_WORDS_S)
         with anyio.move_on_after(last_words_s) as waiting:
             await self._wire.close(end)

@@ -47,21 +47,30 @@ class EventStream(Response):
         """Send the events."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await send(_body(b"retry: 1000\n\n"))
-        await Client(self._request, "sse", _Events(receive, send)).follow(self._batches)
+        wire = _Events(receive, send)
+        await Client(self._request, "sse", wire).follow(self._batches)
+        if not wire.is_closed:  # its client went, as clients do: whoever traces sees no error in it
+            await send(_body(b"", more=False))
 
 
 class _Events:
-    """The wire of a client that gets server-sent events."""
+    """The wire of a client that gets server-sent events.
+
+    Attributes:
+        is_closed: whether its end was said, or tried to.
+    """
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
         self._send = send
+        self.is_closed = False
 
     async def send(self, batch: Batch) -> None:
         await self._send(_body(batch.sse))
 
     async def close(self, end: End) -> None:
         """Say it in a comment, which is for people: a browser's client only comes back."""
+        self.is_closed = True
         reason = " ".join(str(end).splitlines())
         await self._send(_body(f": ended: {reason}\n\n".encode(), more=False))
 

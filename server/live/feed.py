@@ -92,7 +92,7 @@ class Feed:
             if not batch.events:
                 # What others publish wakes it too, and is no sign of life to who wants none of it.
                 left_s = spoke + keep_alive_s - self._loop.time()
-                if after_seq < self.newest_seq or await self._wait(after_seq, left_s):
+                if left_s > 0 and await self._wait(after_seq, left_s):
                     continue
             spoke = self._loop.time()
             yield batch

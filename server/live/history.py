@@ -15,6 +15,9 @@ from .batches import Batch, Event, cut
 #: How many messages are read at once. All read from multiples of it, so that those who are about
 #: as far soon ask for the same.
 _BLOCK = 200
+#: How far is looked at once for what is wanted of it: some 0.1 s, where it is archived. A thread
+#: that reads can't be stopped, neither when the client goes nor when the server ends.
+_LOOK = 20_000
 #: How many blocks are kept for the next who asks.
 _KEPT_BLOCKS = 16
 #: How many clients read the log at a time.
@@ -53,7 +56,10 @@ class History:
         return Batch((), upto=key[1])
 
     async def find(self, after_seq: int, wanted: Wanted) -> Batch:
-        """Return what comes next after a seq of what is wanted, as much as is sent at once."""
+        """Return what comes next after a seq of what is wanted, as much as is sent at once.
+
+        It may be empty, and not reach the end of the log.
+        """
         find = partial(self._find, after_seq, wanted)
         return await anyio.to_thread.run_sync(find, limiter=self._readers)
 
@@ -66,7 +72,7 @@ class History:
         return list(cut(map(Event, messages)))
 
     def _find(self, after_seq: int, wanted: Wanted) -> Batch:
-        newest = self._bus.log.newest_seq()
-        found = self._bus.log.find(wanted, after_seq=after_seq, upto_seq=newest)
-        nothing = Batch((), upto=max(after_seq, newest))
+        upto = min(self._bus.log.newest_seq(), after_seq + _LOOK)
+        found = self._bus.log.find(wanted, after_seq=after_seq, upto_seq=upto)
+        nothing = Batch((), upto=max(after_seq, upto))
         return next(cut(map(Event, found)), nothing)

@@ -63,9 +63,21 @@ async def follow_session(
     return stream_of(request, bus, Wanted(conversation=session), after, last_event_id)
 
 
-@router.post("/sessions/{session:path}/message", status_code=201, responses=problems(409, 413))
+@router.post(
+    "/sessions/{session:path}/message",
+    status_code=201,
+    responses={
+        200: {"model": SaidRecord, "description": "It was there already."},
+        **problems(409, 413),
+    },
+)
 async def speak_in_session(
-    session: SessionId, said: Said, bus: TheBus, writer: MessageWriter, trace: TheTrace
+    session: SessionId,
+    said: Said,
+    bus: TheBus,
+    writer: MessageWriter,
+    trace: TheTrace,
+    response: Response,
 ) -> SaidRecord:
     """Publish what a person says in a conversation: a message of type `message`, in a new turn."""
     speaker = writer.own(said.from_agent) or _SPEAKER
@@ -82,6 +94,8 @@ async def speak_in_session(
         headers={"turn_id": turn_id},
     )
     (receipt,) = await publish_all(bus, [draft], trace)
+    if receipt.duplicate:
+        response.status_code = 200
     return SaidRecord(**receipt.model_dump(), turn_id=turn_id)
 
 

@@ -10,9 +10,10 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...bus import Bus, Wanted
-from ...schema import MAX_SEQ, AckbusError, BusBusy, BusUnusable
+from ...schema import MAX_SEQ, AckbusError, BusBusy, BusUnusable, InvalidInput
 from ..access import allowed
 from ..principals import Scope, TooManyRequests
+from ..problems import problem
 from .batches import Batch
 from .clients import Client, End, Patience
 from .cursors import begin_after
@@ -22,6 +23,8 @@ from .feed import Feed
 _MAX_REASON_BYTES = 123
 
 router = APIRouter(prefix="/v1")
+#: What is asked for where nothing else is: it comes last.
+nowhere = APIRouter()
 
 _Text = Annotated[str, Field(min_length=1)]
 
@@ -62,7 +65,7 @@ async def serve_socket(socket: WebSocket, default: Cursor, **filters: Any) -> No
     patience: Patience = socket.app.state.patience
     try:
         allowed(socket, Scope.MESSAGES_RO)
-        asked = type(default).model_validate(default.model_dump() | dict(socket.query_params))
+        asked = type(default).model_validate(default.model_dump() | _parameters(socket))
         wanted = Wanted(**asked.model_dump(exclude={"after"}), **filters)
         begin = begin_after(bus, asked.after, None)
     except (AckbusError, ValidationError) as error:
@@ -70,6 +73,22 @@ async def serve_socket(socket: WebSocket, default: Cursor, **filters: Any) -> No
         return
     batches = feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s)
     await Client(socket, "websocket", _Frames(socket)).follow(batches)
+
+
+@nowhere.websocket("/{path:path}")
+async def find_nothing(socket: WebSocket) -> None:
+    """Say that a path is none, instead of 403, as if something were forbidden."""
+    detail = (
+        f"{socket.url.path}: there is no such WebSocket; there are /v1/ws and those of sessions"
+    )
+    await socket.send_denial_response(problem(404, "not-found", detail))
+
+
+def _parameters(socket: WebSocket) -> dict[str, str]:
+    given = socket.query_params
+    if len(given) < len(given.multi_items()):
+        raise InvalidInput("a parameter is given more than once")
+    return dict(given)
 
 
 def _end(error: AckbusError | ValidationError) -> End:

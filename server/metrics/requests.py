@@ -48,7 +48,7 @@ class Measured:
             raise
 
     def _count(self, scope: Scope, status: int, begin: float) -> None:
-        route = getattr(scope.get("route"), "path", _OTHER)
+        route = getattr(scope.get("route"), "path_format", _OTHER)
         method = scope["method"] if scope["method"] in _METHODS else _OTHER
         self._metrics.requests.labels(method, route, status).inc()
         self._metrics.request_seconds.labels(route).observe(time.perf_counter() - begin)

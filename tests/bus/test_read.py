@@ -1,5 +1,6 @@
 """Reading: by every address, in order, and no more rows than are asked for."""
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,19 @@ def ids(messages: object) -> list[str]:
 def fill(bus: Bus, count: int, **fields: object) -> None:
     options = {"from_agent": "filler", "to_agent": "nobody"} | fields
     bus.publish_many([Draft("filler", **options) for _ in range(count)])  # type: ignore[arg-type]
+
+
+def test_reader_that_takes_one_message_has_read_few(bus: Bus) -> None:
+    """Live streams read a batch at a time: large messages behind it would be read for each."""
+    bus.publish_many([Draft("t", "x" * 4000, from_agent="a")] * 1000)
+    for wanted in ({}, {"type": "t"}, {"agent": "a"}):
+        tracemalloc.start()
+        try:
+            next(bus.read(**wanted))  # type: ignore[arg-type]
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 1_000_000, wanted
 
 
 def test_one_message_is_read_in_every_way(bus: Bus) -> None:

@@ -133,3 +133,11 @@ def test_what_is_said_in_a_session_is_followed_in_it(
         assert [json.loads(socket.recv(10)) for _ in range(2)] == found
     page = one_client.get("/v1/conversations/s-1/messages").json()
     assert page["messages"] == found
+
+
+def test_what_is_said_again_in_a_session_is_stored_once(one_client: httpx.Client) -> None:
+    """And the status tells, as that of any message does."""
+    words = {"text": "hello", "id": "said-1"}
+    first, again = (one_client.post("/v1/sessions/s-2/message", json=words) for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json() == first.json() | {"duplicate": True}

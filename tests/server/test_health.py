@@ -8,7 +8,7 @@ from ackbus.server.health import Readiness
 
 
 class Counted(Readiness):
-    """Counts its checks, which go on until they are let go."""
+    """Counts its questions, which go on until they are let go."""
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)

@@ -127,6 +127,7 @@ def refusal(client: httpx.Client, path: str) -> tuple[int, str]:
         ("agent=", "agent: "),
         ("type=.", "no"),
         (f"type=.{'ä' * 100}", "ä"),
+        ("after=1&after=2", "more than once"),
     ],
 )
 def test_websocket_ignores_nothing_that_it_is_asked_for(
@@ -136,6 +137,24 @@ def test_websocket_ignores_nothing_that_it_is_asked_for(
     code, reason = refusal(one_client, f"/v1/ws?{query}")
     assert code == 1008
     assert told in reason
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status", "kind"),
+    [
+        ("/v1/wss", {}, 404, "not-found"),
+        ("/ws", {}, 404, "not-found"),
+        ("/v1/ws", {"Origin": "https://evil.example"}, 403, "foreign-origin"),
+        ("/v1/wss", {"Host": "evil.example"}, 403, "foreign-origin"),
+    ],
+)
+def test_websocket_that_is_refused_as_a_request_is_told_why(
+    one_client: httpx.Client, path: str, headers: dict[str, str], status: int, kind: str
+) -> None:
+    """By the problem that any request would be told of."""
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    key = {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    problem(one_client.get(path, headers=upgrade | key | headers), status, kind)
 
 
 def test_websocket_of_a_session_takes_no_filters(one_client: httpx.Client) -> None:
@@ -217,6 +236,31 @@ def test_client_that_is_ahead_of_the_feed_lets_it_catch_up(bus: Bus) -> None:
         return await asyncio.wait_for(following, 10)
 
     assert asyncio.run(follow_and_publish()) == 2
+
+
+def test_stream_that_looks_for_what_is_rare_says_that_it_is_alive_and_can_be_stopped(
+    bus: Bus,
+) -> None:
+    """A thread that read all of a long archive for it could not be stopped."""
+    bus.publish_many([Draft("t", n, from_agent="a") for n in range(50_000)])
+    last = bus.publish("t", "found", from_agent="b").seq
+
+    async def follow() -> list[Batch]:
+        feed = Feed(bus)
+        try:
+            found: list[Batch] = []
+            async for batch in feed.stream(0, Wanted(agent="b"), keep_alive_s=0):
+                found.append(batch)
+                if batch.events:
+                    break
+            return found
+        finally:
+            await feed.close()
+
+    *looked, found = asyncio.run(follow())
+    assert [event.seq for event in found.events] == [last]
+    assert looked
+    assert all(0 < batch.upto < last for batch in looked)
 
 
 @pytest.mark.parametrize("wanted", [Wanted(), Wanted(type="t")], ids=["all", "filtered"])

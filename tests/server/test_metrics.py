@@ -64,6 +64,7 @@ def test_metrics_tell_how_the_bus_is_doing(
         ("ackbus_inboxes", ()): 1,
         ("ackbus_queues", ()): 1,
         ("ackbus_queue_jobs", ("job", "open")): 1,
+        ("ackbus_queue_jobs", ("job", "dead")): 0,  # the first must be seen as a rise
         ("ackbus_queue_behind", ("job",)): 0,
         ("ackbus_queue_claims_total", ("job",)): 1,
         ("ackbus_queue_retries_total", ("job",)): 0,
@@ -84,11 +85,15 @@ def test_metrics_tell_what_the_server_did(one_client: httpx.Client) -> None:
     for _ in range(3):
         one_client.post("/v1/messages", json={"type": "t", "from": "a"})
     one_client.post("/v1/messages", json={})
+    one_client.get("/v1/inboxes/a%2Fb")
     found = scrape(one_client)
     route = "/v1/messages"
     assert found["ackbus_http_requests_total", ("POST", route, "201")] == 3
     assert found["ackbus_http_requests_total", ("POST", route, "422")] == 1
     assert found["ackbus_http_request_seconds_count", (route,)] == 4
+    documented = one_client.get("/v1/openapi.json").json()["paths"].keys()
+    assert "/v1/inboxes/{agent}" in documented
+    assert found["ackbus_http_requests_total", ("GET", "/v1/inboxes/{agent}", "200")] == 1
 
 
 def test_what_clients_make_up_makes_no_labels(one_client: httpx.Client) -> None:

@@ -18,7 +18,7 @@ PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 
 #: A server, a worker and an inbox in one process that makes spans, which it prints.
 TRACED = """
-import json, os, signal, sys, threading
+import json, os, signal, sys, threading, time
 import httpx
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -37,6 +37,10 @@ def use(url):
     message = {"type": "job.request", "from": "lead"}
     headers = {"traceparent": sys.argv[2]}
     assert httpx.post(f"{url}/v1/messages", json=message, headers=headers).status_code == 201
+    with httpx.stream("GET", f"{url}/v1/events?after=0") as stream:
+        next(stream.iter_lines())
+    while 'ackbus_stream_clients{kind="sse"} 0.0' not in httpx.get(f"{url}/metrics").text:
+        time.sleep(0.01)
     with Bus.open(sys.argv[1]) as bus:
         def handle(message):
             bus.publish("job.seen", from_agent="worker")
@@ -203,3 +207,4 @@ def test_request_publication_and_handling_are_spans_of_one_trace(bus_dir: Path) 
     assert ours["process job.request"]["status"]["status_code"] == "ERROR"
     assert ours["process job.seen"]["kind"] == "SpanKind.CONSUMER"
     assert ours["claim job.request"]["attributes"]["ackbus.claim_token"] == 1
+    assert ours["GET /v1/events"]["status"]["status_code"] == "UNSET"  # its client went, as they do

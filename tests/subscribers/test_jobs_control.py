@@ -145,6 +145,8 @@ def test_counts_tell_by_state_without_the_successes(bus: Bus, clock: Clock) -> N
         "key": 1,
         "running": 2,
         "failed": 1,
+        "timed_out": 0,
+        "dead": 0,
     }
     assert seqs(list_jobs(queue, ["queued"], 9)) == [6, 5, 7]
     assert seqs(list_jobs(queue, ["running"], 9)) == [4, 3]
