@@ -1,6 +1,7 @@
 """bus setup claude and the others, as a person runs it; --check tries what is configured."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Inbox
-from ackbus.cli.setup import Installation, check
+from ackbus.cli.setup import Installation, check, mcp_probe
 
 from ..conftest import RunBus
 from .conftest import BUS, assert_error
@@ -201,6 +202,21 @@ def test_check_says_what_is_wrong_with_the_server(
     (found,) = [found for found in check(setup, bus) if found.part == "mcp"]
     assert not found.is_well
     assert says in found.says
+
+
+def test_probe_does_not_wait_for_what_a_server_leaves_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its child has the server's output, and goes on when the server was killed."""
+    monkeypatch.setattr(mcp_probe, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(mcp_probe, "_GOODBYE_S", 0.1)
+    server, until = tmp_path / "server", tmp_path / "until"
+    os.mkfifo(until)
+    server.write_text(f"#!/bin/sh\ncat < {shlex.quote(str(until))} &\nwait\n")
+    server.chmod(0o700)
+    with pytest.raises(mcp_probe.ProbeFailed, match="no answer to initialize"):
+        mcp_probe.call_tool([str(server)], str(tmp_path), "bus_send", {})
+    os.close(os.open(until, os.O_WRONLY))  # the child was there until now, or this would wait
 
 
 def test_check_says_what_is_missing(bus: Bus, project: Path, run_bus: RunBus) -> None:
