@@ -14,7 +14,7 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Protocol
 
 from ...schema import InvalidInput, Refused
@@ -74,6 +74,11 @@ class JsonServer:
         """Return it with the entry that stands in the text."""
         node = json_edits.find(text, (*self.within, ENTRY))
         return self if node is None else replace(self, entry=node.value)
+
+    def words_in(self, text: str) -> list[str]:
+        """Return the command line of the server that stands in the text; empty: there is none."""
+        node = json_edits.find(text, (*self.within, ENTRY)) if text else None
+        return words_of(node.value) if node else []
 
 
 @dataclass(frozen=True)
@@ -178,6 +183,10 @@ class TomlServer:
         entry = self._servers(text).get(ENTRY)
         return replace(self, entry=entry) if isinstance(entry, dict) else self
 
+    def words_in(self, text: str) -> list[str]:
+        """Return the command line of the server that stands in the text; empty: there is none."""
+        return words_of(self._servers(text).get(ENTRY))
+
     def _name(self) -> str:
         return f"{self.table}.{ENTRY}"
 
@@ -260,6 +269,16 @@ def words_of(entry: object) -> list[str]:
     if not isinstance(words, list) or not isinstance(arguments, list):
         return []
     return [str(word) for word in (*words, *arguments)]
+
+
+def option_in(words: list[str], option: str) -> str | None:
+    """Return what an option is given in a command line, or None."""
+    for word, after in pairwise((*words, "")):
+        if word == option:
+            return after or None
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2] or None
+    return None
 
 
 def is_bus_mcp(words: list[str]) -> bool:

@@ -2,10 +2,10 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,8 @@ for line in sys.stdin:
         call = request["params"]["arguments"]
         if mode == "works":
             subprocess.run([{bus!r}, "publish", call["type"], call["body"], "--to", call["to"],
-                            "--from", "claude"], check=True, stdout=subprocess.DEVNULL)
+                            "--from", "claude", "--id", call["id"]],
+                           check=True, stdout=subprocess.DEVNULL)
         result = {{"isError": mode == "fails", "content": [{{"type": "text", "text": "sorry"}}]}}
     if mode != "refuses":
         answer = {{"result": result}}
@@ -142,8 +143,10 @@ def test_mistakes_are_told(project: Path, run_bus: RunBus) -> None:
     assert_error(run_bus("setup", "claude", "--agent", " "), 2, "agent name")
     assert run_bus("setup", "claude", "--remove").out == "nothing to do\n"
     Bus.init(project / ".worker-state").close()
+    assert_error(run_bus("setup", "claude", "--profile", "all"), 2, "default or full")
     (project / ".mcp.json").write_text("{")
     assert_error(run_bus("setup", "claude"), 2, ".mcp.json", "no valid JSON", "left as it is")
+    assert run_bus("setup", "claude", "--check").out.count("no valid JSON") == 1
     assert (project / ".mcp.json").read_text() == "{"
     assert not (project / ".claude").exists()
 
@@ -232,10 +235,39 @@ def test_check_says_what_is_missing(bus: Bus, project: Path, run_bus: RunBus) ->
     assert "bad hook: exit status 127" in done.out
 
 
-@pytest.mark.skipif(find_spec("ackbus.cli.mcp") is None, reason="this tree has no bus mcp")
 @pytest.mark.parametrize("name", ["claude", "codex"])
 def test_check_starts_the_server_itself(name: str, bus: Bus, run_bus: RunBus) -> None:
-    run_bus("setup", name)
+    """Under the name that is set up, which it need not be told again."""
+    run_bus("setup", name, "--agent", "reviewer", "--profile", "full")
     done = run_bus("setup", name, "--check")
     assert "ok  mcp: a probe arrived as 1 in " in done.out
+    assert "ok  hook: a message arrived in " in done.out
     assert (done.code, done.err) == (0, "")
+    (probe, _) = bus.read()
+    assert probe.from_agent == "reviewer"
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "opencode"])
+def test_name_and_profile_stay_until_others_are_given(
+    name: str, bus: Bus, project: Path, run_bus: RunBus
+) -> None:
+    """Also where somebody put them there by hand."""
+    run_bus("setup", name, "--agent", "reviewer")
+    files = [path for path in project.rglob("*") if path.suffix in (".json", ".toml", ".js")]
+    (file,) = [path for path in files if '"mcp",' in path.read_text()]
+    by_hand = '"--profile", "full", "--agent", "reviewer"'
+    file.write_text(re.sub(r'"--agent",\s*"reviewer"', by_hand, file.read_text()))
+    run_bus("setup", name)
+    assert [path for path in files if "--profile" in path.read_text()] == [file]
+    assert re.search(r'"--agent",\s*"reviewer",(?s:.*)"--profile",\s*"full"', file.read_text())
+    assert run_bus("setup", name).out == "nothing to do\n"
+    run_bus("setup", name, "--profile", "default", "--agent", "tester")
+    assert "reviewer" not in "".join(path.read_text() for path in files)
+    assert re.search(r'"--profile",\s*"default"', file.read_text())
+
+
+def test_check_says_under_which_name_a_probe_came(bus: Bus, run_bus: RunBus) -> None:
+    run_bus("setup", "codex", "--agent", "reviewer")
+    done = run_bus("setup", "codex", "--check", "--agent", "other", "--profile", "full")
+    assert "bad mcp: a probe arrived from 'reviewer', not from 'other'\n" in done.out
+    assert "run 'bus setup codex --agent other --profile full'\n" in done.out
