@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from ..server import PROFILES
 from . import hints, output
 from . import hooks as hook_action
 from .commands import Commands
+from .extras import are_installed, installing
 from .git import setup
 from .options import HERE, Json, Place, Verbose
 from .own_path import own_path
@@ -149,9 +151,20 @@ def _change(installation: Installation, act: Act, json: bool) -> int:
             output.line(line)
     if not changes and not json:
         output.line("nothing to do")
-    elif not act.remove and not act.dry_run and PROGRAMS[installation.name].note:
-        output.note(PROGRAMS[installation.name].note)
+    if not act.remove and not act.dry_run:
+        _tell_what_is_left(PROGRAMS[installation.name].note if changes else "")
     return 0
+
+
+def _tell_what_is_left(note: str) -> None:
+    """Say what a person has still to do, so that the program and its agents find all of it."""
+    if note:
+        output.note(note)
+    if not are_installed("mcp"):
+        output.note(f"warning: the server can't start before you run: {installing('mcp')}")
+    if shutil.which("bus") is None:
+        folder = os.path.dirname(own_path())
+        output.note(f"warning: agents are told to run 'bus', and PATH has none; add {folder} to it")
 
 
 def _check(installation: Installation, place: Place, json: bool) -> int:

@@ -266,6 +266,27 @@ def test_name_and_profile_stay_until_others_are_given(
     assert re.search(r'"--profile",\s*"default"', file.read_text())
 
 
+#: Runs `bus setup` where the extra is not installed.
+WITHOUT_MCP = "import sys; sys.modules['mcp'] = None; from ackbus.cli import main; sys.exit(main())"
+
+
+def test_what_is_lacking_is_said_at_setup(
+    bus: Bus, project: Path, bus_env: dict[str, str], run_bus: RunBus
+) -> None:
+    """And not only by programs that can't start a server, or agents that can't run a command."""
+    assert "warning" not in run_bus("setup", "codex").err
+    assert (
+        f"PATH has none; add {BUS.parent} to it"
+        in run_bus("setup", "codex", env={"PATH": "/nowhere"}).err
+    )
+    for arguments, is_told in ([], True), (["--remove"], False):
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_MCP, "setup", "codex", *arguments],
+            cwd=project, env=bus_env, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert ("before you run: pip install 'ackbus[mcp]'" in done.stderr) == is_told
+
+
 def test_check_says_under_which_name_a_probe_came(bus: Bus, run_bus: RunBus) -> None:
     run_bus("setup", "codex", "--agent", "reviewer")
     done = run_bus("setup", "codex", "--check", "--agent", "other", "--profile", "full")
