@@ -236,8 +236,10 @@ class Section:
         return text if span is None else _cut(text, *span)
 
     def found_in(self, text: str) -> Section:
-        """Return it; it has the same marks, whatever it says."""
-        return self
+        """Return it with what it says in the text."""
+        span = self._span(text)
+        lines = text[slice(*span)].splitlines()[1:-1] if span else None
+        return self if lines is None else replace(self, body="".join(f"{each}\n" for each in lines))
 
     def _marked(self) -> str:
         return f"<!-- {ENTRY}:begin -->\n{self.body}<!-- {ENTRY}:end -->\n"

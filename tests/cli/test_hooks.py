@@ -282,5 +282,7 @@ def test_prime_is_short_and_says_what_matters(run_bus: RunBus) -> None:
     assert "You are the agent reviewer here." in done.out
     assert "{agent}" not in done.out
     assert run_bus("prime", env={"BUS_AGENT": "reviewer"}).out == done.out
-    assert "YOU stands for your name on the bus." in run_bus("prime").out
+    unnamed = run_bus("prime").out
+    assert "YOU stands for your name on the bus. The tool bus_join, called without" in unnamed
+    assert "You are the agent" not in unnamed
     assert json.loads(run_bus("prime", "--json").out)["agent"] is None

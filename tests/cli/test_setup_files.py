@@ -276,6 +276,24 @@ def test_older_table_is_renewed_in_its_place(root: Path) -> None:
     assert "# other" in path.read_text()
 
 
+@pytest.mark.parametrize("before", [None, "", "# Rules\r\n"])
+def test_older_pointer_is_given_back_too(before: str | None, root: Path) -> None:
+    """Whatever a setup of another version said in it."""
+    setup, path = installation("claude", root), root / "AGENTS.md"
+    if before is not None:
+        path.write_bytes(before.encode())
+    apply(setup.additions())
+    now = path.read_bytes()
+    older = now.replace(b"Other agents work here", b"Others are here")
+    assert older != now
+    path.write_bytes(older)
+    apply(setup.additions())
+    assert path.read_bytes() == now
+    path.write_bytes(older)
+    apply(setup.removals())
+    assert (path.read_bytes().decode() if path.exists() else None) == before
+
+
 def test_older_plugin_is_renewed(root: Path) -> None:
     setup = installation("opencode", root)
     path = root / ".opencode" / "plugins" / "ackbus.js"
