@@ -162,8 +162,15 @@ class TomlServer:
             start, end = self._span(text)
             renewed = _block(self._name(), {**found, **self.entry})
             added = text[:start] + _with_newlines_of(text, renewed) + text[end:]
-        if self._servers(added) != {**servers, ENTRY: {**(found or {}), **self.entry}}:
-            raise Refused(f"[{self._name()}] can't be added after what is there")
+        try:
+            is_added = self._servers(added) == {**servers, ENTRY: {**(found or {}), **self.entry}}
+        except InvalidInput:  # the text was valid without it
+            is_added = False
+        if not is_added:
+            raise Refused(
+                f"[{self._name()}] can't be added to {self.table} as it is written there; give each"
+                f" server in it a table of its own, like [{self.table}.NAME]"
+            )
         return added
 
     def take(self, text: str) -> str:

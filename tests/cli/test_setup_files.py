@@ -357,6 +357,16 @@ def test_file_that_is_not_understood_is_refused_and_left(
     assert contents(root) == before
 
 
+def test_inline_table_is_refused_by_what_to_do(root: Path) -> None:
+    """It is valid TOML: nothing is said of a line that the file hasn't."""
+    path = root / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_text('mcp_servers = { gh = { command = "gh" } }\n')
+    with pytest.raises(Refused, match=r"like \[mcp_servers\.NAME\]; the file is left") as refused:
+        installation("codex", root).additions()
+    assert "line" not in str(refused.value).replace(str(path), "")
+
+
 def test_file_that_is_no_utf8_is_refused(root: Path) -> None:
     (root / "opencode.json").write_bytes(b'{"a": "\xff"}')
     with pytest.raises(AckbusError, match=r"opencode\.json.*UTF-8"):
