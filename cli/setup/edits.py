@@ -106,7 +106,7 @@ class JsonHook:
             return text
         old = array.children[index].node
         new = self.item if "hooks" in old.value else hook
-        return text[: old.start] + json.dumps(new, ensure_ascii=False) + text[old.end :]
+        return json_edits.replaced(text, old, new)
 
     def take(self, text: str) -> str:
         """Return the text without the hook, and without arrays that came with it."""

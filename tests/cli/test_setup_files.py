@@ -261,6 +261,23 @@ def test_older_entry_is_renewed_and_what_people_added_stays(root: Path) -> None:
     assert BUS not in json.dumps(left)
 
 
+@pytest.mark.parametrize("text", [None, *JSON_FILES.values()], ids=["none", *JSON_FILES])
+@pytest.mark.parametrize("name", JSON_PROGRAMS)
+def test_what_was_renewed_is_given_back_too(name: str, text: str | None, root: Path) -> None:
+    """An entry is renewed in the layout that it has: whoever was first made it."""
+    older = installation(name, root, bus="/old/bin/bus", agent="old")
+    for file in (Path(file.path) for file in older.files() if file.is_json and text is not None):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes((text or "").encode())
+    before = contents(root.parent)
+    apply(older.additions())
+    setup = installation(name, root)
+    apply(setup.additions())
+    assert not [path for path, text in contents(root.parent).items() if b"/old/" in text]
+    apply(setup.removals())
+    assert contents(root.parent) == before
+
+
 def test_older_table_is_renewed_in_its_place(root: Path) -> None:
     apply(installation("codex", root, bus="/old/bin/bus").additions())
     path = root / ".codex" / "config.toml"
