@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
 from ..bus import project_root
 from ..schema import BusNotFound, InvalidInput, Refused, check_agent
-from . import actions, output
+from ..server import PROFILES
+from . import hints, output
 from . import hooks as hook_action
 from .commands import Commands
+from .extras import are_installed, installing
 from .git import setup
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place, Verbose
 from .own_path import own_path
 from .prime import instruction
 from .prompt import AGENT_VARIABLE
@@ -57,21 +60,33 @@ def _define(name: str) -> None:
     def command(
         act: Act,
         agent: Annotated[
-            str,
-            typer.Option(metavar="NAME", help="The name under which its agents act on the bus."),
-        ] = name,
+            str | None,
+            typer.Option(
+                metavar="NAME",
+                help="The name under which its agents act. Default: the one that is set up, else"
+                " the program's.",
+                show_default=False,
+            ),
+        ] = None,
+        profile: Annotated[
+            str | None,
+            typer.Option(
+                metavar="P",
+                help="Which tools they have: default (6) or full (13). What is set up stays.",
+                show_default=False,
+            ),
+        ] = None,
         json: Json = False,
-        directory: Directory = None,
-        user: User = False,
-        verbose: Verbose = False,
+        place: Place = HERE,
     ) -> int:
         act.validate()
-        check_agent(agent)
-        installation = _installation(name, agent, act, directory, user)
+        _check_chosen(agent, profile)
+        found = _installation(name, act, place).as_it_stands()
+        installation = replace(found, agent=agent or found.agent, profile=profile or found.profile)
         if act.print:
             return _print(installation, json)
         if act.check:
-            return _check(installation, directory, user, json)
+            return _check(installation, place, json)
         return _change(installation, act, json)
 
     delivery = "and hooks that hand over mail" if PROGRAMS[name].delivers else "but no hooks"
@@ -88,22 +103,26 @@ for _name in PROGRAMS:
     _define(_name)
 
 
-def _installation(
-    name: str, agent: str, act: Act, directory: str | None, user: bool
-) -> Installation:
-    options: tuple[str, ...] = ("--user",) if user else ()
+def _installation(name: str, act: Act, place: Place) -> Installation:
+    named = place.named()
+    options = ("--user",) if place.user else ("--dir", named) if named is not None else ()
     if act.everywhere:
-        if directory is not None:
-            options = ("--dir", os.path.abspath(directory))
-        return Installation(name, agent, own_path(), os.path.expanduser("~"), options, True)
+        return Installation(name, name, own_path(), os.path.expanduser("~"), options, True)
     try:
-        found = actions.find(directory, user)[0]
+        found = place.find()[0]
     except BusNotFound:
         if not act.remove:  # which needs none
             raise
         found = os.path.join(os.getcwd(), ".")
     options = options or ("--dir", found)
-    return Installation(name, agent, own_path(), project_root(found), options)
+    return Installation(name, name, own_path(), project_root(found), options)
+
+
+def _check_chosen(agent: str | None, profile: str | None) -> None:
+    if agent is not None:
+        check_agent(agent)
+    if profile is not None and profile not in PROFILES:
+        raise InvalidInput(f"--profile must be {' or '.join(PROFILES)}, not {profile!a}")
 
 
 def _print(installation: Installation, json: bool) -> int:
@@ -132,21 +151,33 @@ def _change(installation: Installation, act: Act, json: bool) -> int:
             output.line(line)
     if not changes and not json:
         output.line("nothing to do")
-    elif not act.remove and not act.dry_run and PROGRAMS[installation.name].note:
-        output.note(PROGRAMS[installation.name].note)
+    if not act.remove and not act.dry_run:
+        _tell_what_is_left(PROGRAMS[installation.name].note if changes else "")
     return 0
 
 
-def _check(installation: Installation, directory: str | None, user: bool, json: bool) -> int:
+def _tell_what_is_left(note: str) -> None:
+    """Say what a person has still to do, so that the program and its agents find all of it."""
+    if note:
+        output.note(note)
+    if not are_installed("mcp"):
+        output.note(f"warning: the server can't start before you run: {installing('mcp')}")
+    if shutil.which("bus") is None:
+        folder = os.path.dirname(own_path())
+        output.note(f"warning: agents are told to run 'bus', and PATH has none; add {folder} to it")
+
+
+def _check(installation: Installation, place: Place, json: bool) -> int:
     is_well = True
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         for finding in check(installation, bus):
             is_well = is_well and finding.is_well
             if json:
                 record = {"part": finding.part, "ok": finding.is_well, "says": finding.says}
                 output.json_line(record)
             else:
-                output.line(f"{'ok' if finding.is_well else 'bad':4}{finding.part}: {finding.says}")
+                says = hints.completed(finding.says)
+                output.line(f"{'ok' if finding.is_well else 'bad':4}{finding.part}: {says}")
     return 0 if is_well else Refused.exit_code
 
 
@@ -180,9 +211,7 @@ def hook(
         str | None,
         typer.Option(metavar="NAME", help="Whose mail. Default: $BUS_AGENT.", show_default=False),
     ] = None,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Answer an event in an agent, for its program; 'bus setup' configures this.
 
@@ -190,4 +219,4 @@ def hook(
     ending while mail waits. It acknowledges nothing, prints nothing when nothing waits, and in any
     trouble says so on stderr and ends with 0: the agent goes on without the bus.
     """
-    return hook_action.hook(event, program, agent=agent, directory=directory, user=user)
+    return hook_action.hook(event, program, agent=agent, directory=place.directory, user=place.user)

@@ -13,5 +13,15 @@ def require(extra: str, *modules: str) -> None:
     Raises:
         AckbusError: they are not.
     """
-    if not all(map(find_spec, modules)):
-        raise AckbusError(f"this needs more packages: pip install 'ackbus[{extra}]'")
+    if not are_installed(*modules):
+        raise AckbusError(f"this needs more packages: {installing(extra)}")
+
+
+def are_installed(*modules: str) -> bool:
+    """Whether these packages are there."""
+    return all(map(find_spec, modules))
+
+
+def installing(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f"pip install 'ackbus[{extra}]'"

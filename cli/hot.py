@@ -1,4 +1,4 @@
-"""The fast way in for the plain forms of publish, poll, ack, prompt and hook.
+"""The fast way in for the plain forms of publish, poll, ack, prompt, hook and mcp.
 
 It understands words, exact long options, and `--option=value`, as typer does; a test runs many
 lines through both. Everything else (help, mistakes, rare options) it leaves to typer.
@@ -35,6 +35,7 @@ OPTIONS = {
     "ack": {**_COMMON},
     "prompt": {**_COMMON, "--format": "format"},
     "hook": {"--dir": "directory", "--user": "user", "--agent": "agent"},
+    "mcp": {"--dir": "directory", "--user": "user", "--agent": "agent", "--profile": "profile"},
 }
 
 #: The positional parameters of each command, and how many of them it needs.
@@ -44,6 +45,7 @@ WORDS = {
     "ack": (("agent", "seq"), 2),
     "prompt": (("agent",), 0),
     "hook": (("event", "program"), 2),
+    "mcp": ((), 0),
 }
 
 _FLAGS = {"user", "json", "strict"}
@@ -71,6 +73,10 @@ def action(command: str) -> Callable[..., int]:
         from .hooks import hook
 
         return hook
+    if command == "mcp":  # an agent may begin before it has its tools
+        from .mcp_server import mcp
+
+        return mcp
     from . import actions
 
     found: Callable[..., int] = getattr(actions, command)

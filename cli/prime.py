@@ -38,9 +38,16 @@ How to work:
 UNKNOWN = "YOU"
 
 
+#: What an agent is told instead of its name: how to learn it.
+_WHO = """\
+YOU stands for your name on the bus. The tool bus_join, called without a name, tells the one that
+was set up for you. Without it choose one that `bus agents` does not list, and keep to it.
+"""
+
+
 def instruction(agent: str | None) -> str:
     """Return the instruction for an agent; without a name it has a word in its place."""
     text = _INSTRUCTION.replace("{agent}", agent or UNKNOWN)
     if agent is None:
-        return text.replace("You are the agent YOU here.", "YOU stands for your name on the bus.")
+        return text.replace("You are the agent YOU here. ", f"{_WHO}\n")
     return text

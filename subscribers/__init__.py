@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from .retention import Retention as Retention
     from .rules import Rules as Rules
     from .session import Session as Session
+    from .shown import Shown as Shown
     from .trace import Step as Step
     from .trace import Trace as Trace
     from .trace import Work as Work
@@ -85,6 +86,7 @@ __all__ = [
     "Parked",
     "Rules",
     "Session",
+    "Shown",
     "count_unread",
     # queues
     "DEDUPE_KEY",
@@ -202,6 +204,7 @@ _HOMES = {
     "Rules": "rules",
     "STATES": "jobs",
     "Session": "session",
+    "Shown": "shown",
     "Spread": "queue_stats",
     "Step": "trace",
     "Trace": "trace",

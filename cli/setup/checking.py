@@ -8,13 +8,13 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ...bus import Bus
-from ...schema import AckbusError, UnknownRecipientWarning
+from ...schema import AckbusError, UnknownRecipientWarning, new_id
 from ...subscribers import Inbox
 from . import json_edits
-from .edits import ENTRY, JsonHook, JsonServer, TomlServer, words_of
+from .edits import JsonHook, JsonServer, TomlServer
+from .files import ConfigFile
 from .installation import Installation
 from .mcp_probe import ProbeFailed, call_tool
 from .plugin import PluginFile
@@ -51,7 +51,7 @@ def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
     """Look at each part of what is set up, and try it as the program would."""
     files = installation.files()
     for file in files:
-        yield _configuration(installation, file.path)
+        yield _configuration(installation, file)
     for part in PROGRAMS[installation.name].parts:
         if isinstance(part, Servers) and part.preferred:
             yield from _preferred(part.within, path_of(part.preferred, installation.folder))
@@ -59,7 +59,7 @@ def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
         text = _text(file.path)
         for edit in file.edits:
             if isinstance(edit, (JsonServer, TomlServer)):
-                yield _server(edit, text, installation, bus)
+                yield _server(file.server_words(), installation, bus)
             elif isinstance(edit, PluginFile):
                 yield _hook(edit.hook_in(text, "stop"), installation, bus)
             elif isinstance(edit, JsonHook) and edit.mark.split()[1] == "stop":
@@ -74,20 +74,21 @@ def _text(path: str) -> str:
         return ""
 
 
-def _configuration(installation: Installation, path: str) -> Finding:
+def _configuration(installation: Installation, file: ConfigFile) -> Finding:
     try:
-        differs = {change.path: change.before for change in installation.additions()}
+        before = file.read()
+        after = file.with_all(before)
     except AckbusError as error:
         return Finding("configuration", False, str(error))
-    if path not in differs:
-        return Finding("configuration", True, path)
-    what = "is not there" if differs[path] is None else "is not as it would be set up now"
-    return Finding("configuration", False, f"{path} {what}; run 'bus setup {installation.name}'")
+    if before == after:
+        return Finding("configuration", True, file.path)
+    what = "is not there" if before is None else "is not as it would be set up now"
+    return Finding("configuration", False, f"{file.path} {what}; run '{installation.command}'")
 
 
 def _preferred(within: json_edits.Path, path: str) -> Iterator[Finding]:
     """Say that the program would take the server of another one's file, and be its agent."""
-    if _entry_in(_text(path), within) is not None:
+    if ConfigFile(path, [JsonServer(within, {})]).server_words():
         says = f"{path} has our server, too, and comes first; set up one of the two programs here"
         yield Finding("configuration", False, says)
 
@@ -95,46 +96,25 @@ def _preferred(within: json_edits.Path, path: str) -> Iterator[Finding]:
 # MCP -----------------------------------------------------------------------------------------
 
 
-def _server(
-    edit: JsonServer | TomlServer, text: str, installation: Installation, bus: Bus
-) -> Finding:
-    words = words_of(_configured(edit, text))
+def _server(words: list[str], installation: Installation, bus: Bus) -> Finding:
     if not words:
         return Finding("mcp", False, "no server is configured")
-    newest = bus.log.newest_seq()
-    wanted = {"type": PROBE_TYPE, "body": _BODY, "to": PROBE_AGENT}
+    probe = {"type": PROBE_TYPE, "body": _BODY, "to": PROBE_AGENT, "id": new_id()}
     started = time.monotonic()
     try:
-        call_tool(words, installation.folder, "bus_send", wanted)
+        call_tool(words, installation.folder, "bus_send", probe)
     except ProbeFailed as error:
         return Finding("mcp", False, f"{error}")
     took_ms = (time.monotonic() - started) * 1000
-    for message in bus.read(from_seq=newest + 1, type=PROBE_TYPE, agent=PROBE_AGENT):
-        if message.from_agent == installation.agent:
-            Inbox(bus, PROBE_AGENT).ack(message)
-            return Finding("mcp", True, f"a probe arrived as {message.seq} in {took_ms:.0f} ms")
-    where = bus.layout.directory
-    return Finding("mcp", False, f"the server took a probe that did not arrive in {where}")
-
-
-def _configured(edit: JsonServer | TomlServer, text: str) -> Any:
-    """Return the entry as it stands in the file, or None."""
-    if isinstance(edit, JsonServer):
-        return _entry_in(text, edit.within)
-    import tomllib
-
-    try:
-        return tomllib.loads(text).get(edit.table, {}).get(ENTRY)
-    except ValueError:
-        return None
-
-
-def _entry_in(text: str, within: json_edits.Path) -> Any:
-    try:
-        node = json_edits.find(text, (*within, ENTRY)) if text else None
-    except AckbusError:
-        return None
-    return node.value if node else None
+    message = bus.get(probe["id"])
+    if message is None:
+        where = bus.layout.directory
+        return Finding("mcp", False, f"the server took a probe that did not arrive in {where}")
+    Inbox(bus, PROBE_AGENT).ack(message)
+    if message.from_agent != installation.agent:
+        says = f"a probe arrived from {message.from_agent!a}, not from {installation.agent!a}"
+        return Finding("mcp", False, says)
+    return Finding("mcp", True, f"a probe arrived as {message.seq} in {took_ms:.0f} ms")
 
 
 # hooks ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Protocol
 
 from ...schema import InvalidInput, Refused
@@ -75,6 +75,11 @@ class JsonServer:
         node = json_edits.find(text, (*self.within, ENTRY))
         return self if node is None else replace(self, entry=node.value)
 
+    def words_in(self, text: str) -> list[str]:
+        """Return the command line of the server that stands in the text; empty: there is none."""
+        node = json_edits.find(text, (*self.within, ENTRY)) if text else None
+        return words_of(node.value) if node else []
+
 
 @dataclass(frozen=True)
 class JsonHook:
@@ -101,7 +106,7 @@ class JsonHook:
             return text
         old = array.children[index].node
         new = self.item if "hooks" in old.value else hook
-        return text[: old.start] + json.dumps(new, ensure_ascii=False) + text[old.end :]
+        return json_edits.replaced(text, old, new)
 
     def take(self, text: str) -> str:
         """Return the text without the hook, and without arrays that came with it."""
@@ -157,8 +162,15 @@ class TomlServer:
             start, end = self._span(text)
             renewed = _block(self._name(), {**found, **self.entry})
             added = text[:start] + _with_newlines_of(text, renewed) + text[end:]
-        if self._servers(added) != {**servers, ENTRY: {**(found or {}), **self.entry}}:
-            raise Refused(f"[{self._name()}] can't be added after what is there")
+        try:
+            is_added = self._servers(added) == {**servers, ENTRY: {**(found or {}), **self.entry}}
+        except InvalidInput:  # the text was valid without it
+            is_added = False
+        if not is_added:
+            raise Refused(
+                f"[{self._name()}] can't be added to {self.table} as it is written there; give each"
+                f" server in it a table of its own, like [{self.table}.NAME]"
+            )
         return added
 
     def take(self, text: str) -> str:
@@ -177,6 +189,10 @@ class TomlServer:
         """Return it with the entry that stands in the text."""
         entry = self._servers(text).get(ENTRY)
         return replace(self, entry=entry) if isinstance(entry, dict) else self
+
+    def words_in(self, text: str) -> list[str]:
+        """Return the command line of the server that stands in the text; empty: there is none."""
+        return words_of(self._servers(text).get(ENTRY))
 
     def _name(self) -> str:
         return f"{self.table}.{ENTRY}"
@@ -227,8 +243,10 @@ class Section:
         return text if span is None else _cut(text, *span)
 
     def found_in(self, text: str) -> Section:
-        """Return it; it has the same marks, whatever it says."""
-        return self
+        """Return it with what it says in the text."""
+        span = self._span(text)
+        lines = text[slice(*span)].splitlines()[1:-1] if span else None
+        return self if lines is None else replace(self, body="".join(f"{each}\n" for each in lines))
 
     def _marked(self) -> str:
         return f"<!-- {ENTRY}:begin -->\n{self.body}<!-- {ENTRY}:end -->\n"
@@ -260,6 +278,16 @@ def words_of(entry: object) -> list[str]:
     if not isinstance(words, list) or not isinstance(arguments, list):
         return []
     return [str(word) for word in (*words, *arguments)]
+
+
+def option_in(words: list[str], option: str) -> str | None:
+    """Return what an option is given in a command line, or None."""
+    for word, after in pairwise((*words, "")):
+        if word == option:
+            return after or None
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2] or None
+    return None
 
 
 def is_bus_mcp(words: list[str]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from ...schema import AckbusError, InvalidInput, Refused
-from .edits import Edit
+from .edits import Edit, JsonServer, TomlServer
 
 T = TypeVar("T")
 
@@ -55,6 +55,15 @@ class ConfigFile:
             return None
         except UnicodeDecodeError as error:
             raise InvalidInput(f"{self.path}: no UTF-8 text; left as it is") from error
+
+    def server_words(self) -> list[str]:
+        """Return the command line of the server as it stands; empty where none is understood."""
+        try:
+            _, text = _split(self.read() or "")
+            servers = [edit for edit in self.edits if isinstance(edit, (JsonServer, TomlServer))]
+            return next(filter(None, (server.words_in(text) for server in servers)), [])
+        except AckbusError:  # whoever changes or checks the file is told
+            return []
 
     def with_all(self, text: str | None) -> str:
         """Return the text with all that is put in; None: the file is not there."""

@@ -39,10 +39,7 @@ def set_member(text: str, path: Path, value: Any) -> str:
     """Return the text with a value at a path; objects on the way are made."""
     node = find(text, path)
     if node is not None:
-        if node.value == value:
-            return text
-        rendered = _rendered(value, _indent_at(text, node.start), _unit(text), _newline(text))
-        return text[: node.start] + rendered + text[node.end :]
+        return text if node.value == value else replaced(text, node, value)
     inside, rest = _deepest(text, path)
     for key in reversed(rest[1:]):
         value = {key: value}
@@ -57,6 +54,15 @@ def add_item(text: str, path: Path, value: Any) -> str:
     if not isinstance(node.value, list):
         raise InvalidInput(f"{'.'.join(path)} is no JSON array")
     return _insert(text, node, value, key=None)
+
+
+def replaced(text: str, node: Node, value: Any) -> str:
+    """Return the text with another value in the place of one, on one line if that was."""
+    if "\n" in text[node.start : node.end]:
+        new = _rendered(value, _indent_at(text, node.start), _unit(text), _newline(text))
+    else:
+        new = _compact(value)
+    return text[: node.start] + new + text[node.end :]
 
 
 def without_member(text: str, path: Path) -> Iterator[str]:

@@ -12,6 +12,7 @@ import queue
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from typing import IO, Any
 
 #: A version of the protocol that every server of today knows.
@@ -19,6 +20,9 @@ _PROTOCOL = "2025-06-18"
 
 #: How long a server may take to start and to answer, in seconds.
 _PATIENCE_S = 20.0
+
+#: How long the end of its output is waited for when it is over, in seconds.
+_GOODBYE_S = 1.0
 
 
 class ProbeFailed(Exception):
@@ -41,16 +45,15 @@ def call_tool(words: list[str], folder: str, tool: str, arguments: dict[str, Any
         )
     except OSError as error:
         raise ProbeFailed(f"{words[0]} can't be run: {os.strerror(error.errno or 0)}") from error
-    with process:
-        try:
-            server = _Server(process)
-            about = {"name": "bus setup", "version": "1"}
-            hello = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": about}
-            server.ask("initialize", hello)
-            server.tell("notifications/initialized")
-            result = server.ask("tools/call", {"name": tool, "arguments": arguments})
-        finally:
-            process.kill()
+    server = _Server(process)
+    try:
+        about = {"name": "bus setup", "version": "1"}
+        hello = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": about}
+        server.ask("initialize", hello)
+        server.tell("notifications/initialized")
+        result = server.ask("tools/call", {"name": tool, "arguments": arguments})
+    finally:
+        server.end()
     if isinstance(result, dict) and result.get("isError"):
         raise ProbeFailed(f"{tool} failed: {_text_of(result)}")
     return result
@@ -63,6 +66,7 @@ class _Server:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
+        self._process = process
         self._stdin = process.stdin
         self._lines: queue.Queue[bytes] = queue.Queue()
         self._complaints: list[bytes] = []
@@ -91,6 +95,18 @@ class _Server:
         """Send a notification."""
         self._send({"method": method})
 
+    def end(self) -> None:
+        """End the server; what it started itself may hold its output open, and is not waited for.
+
+        Each reader closes what it reads: closed by another, it would fail in the middle of a line.
+        """
+        self._process.kill()
+        self._process.wait()
+        with suppress(OSError):  # what was not taken is lost
+            self._stdin.close()
+        for reader in self._readers:
+            reader.join(_GOODBYE_S)
+
     def _send(self, record: dict[str, Any]) -> None:
         try:
             self._stdin.write(json.dumps({"jsonrpc": "2.0", **record}).encode() + b"\n")
@@ -112,17 +128,19 @@ class _Server:
         return record if isinstance(record, dict) else {}
 
     def _ended(self) -> ProbeFailed:
-        self._readers[1].join(1)
+        self._readers[1].join(_GOODBYE_S)
         said = b"".join(self._complaints).decode(errors="replace").strip().splitlines()
         return ProbeFailed(f"the server ended: {said[-1] if said else 'it said nothing'}")
 
     def _read(self, stream: IO[bytes]) -> None:
-        for line in stream:
-            self._lines.put(line)
+        with stream:
+            for line in stream:
+                self._lines.put(line)
         self._lines.put(b"")
 
     def _listen(self, stream: IO[bytes]) -> None:
-        self._complaints.extend(stream)
+        with stream:
+            self._complaints.extend(stream)
 
 
 def _text_of(result: dict[str, Any]) -> str:

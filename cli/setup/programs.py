@@ -39,8 +39,14 @@ class Part:
         """What a new file must have besides."""
         return {}
 
-    def edits(self, program: str, command: list[str]) -> list[Edit]:
-        """Return what is put in, of the command `bus` with the options for agent and bus."""
+    def edits(self, program: str, command: list[str], profile: str | None) -> list[Edit]:
+        """Return what is put in.
+
+        Args:
+            program: whose file it is.
+            command: `bus`, with the options for agent and bus.
+            profile: which tools a server is to offer; None leaves it to the server.
+        """
         raise NotImplementedError
 
 
@@ -58,9 +64,10 @@ class Servers(Part):
     entry: Callable[[list[str]], dict[str, Any]]
     preferred: str | None = None
 
-    def edits(self, program: str, command: list[str]) -> list[Edit]:
+    def edits(self, program: str, command: list[str], profile: str | None) -> list[Edit]:
         """Return what is put in: our server."""
-        entry = self.entry([command[0], "mcp", *command[1:]])
+        tools = () if profile is None else ("--profile", profile)
+        entry = self.entry([command[0], "mcp", *command[1:], *tools])
         if self.project.endswith(".toml"):
             return [TomlServer(self.within[0], entry)]
         return [JsonServer(self.within, entry)]
@@ -79,7 +86,7 @@ class Hooks(Part):
         """What a new file must have besides."""
         return {"version": 1} if self.is_versioned else {}
 
-    def edits(self, program: str, command: list[str]) -> list[Edit]:
+    def edits(self, program: str, command: list[str], profile: str | None) -> list[Edit]:
         """Return what is put in: a hook for each event, all running one command."""
         return [
             JsonHook(
@@ -95,7 +102,7 @@ class Hooks(Part):
 class Plugin(Part):
     """A plugin, which a program has instead of hooks: the file is ours as a whole."""
 
-    def edits(self, program: str, command: list[str]) -> list[Edit]:
+    def edits(self, program: str, command: list[str], profile: str | None) -> list[Edit]:
         """Return what is put in: the plugin, running one command at each event."""
         return [PluginFile.running(command)]
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from ...schema import Message, TypePattern
-from ...subscribers import Inbox
+from ...subscribers import Inbox, Shown
 from .common import Limit, Next, Page, Wait, counted, unread_of, wait_for
 from .frames import FramedMessage
 from .pages import PAGE, Cursor, page
@@ -52,6 +52,8 @@ def _inbox(session: Session, given: Read) -> Reply:
     if not found:
         more = f", but {counted(unread)} of other types" if pattern and unread else ""
         return Reply(record, f"Nothing waits for {agent}{more}.")
+    if pattern is None:  # else the hook after this tool may still have to show what is hidden
+        _note_shown(Shown(bus, agent), found[-1].seq)
     # What came back after it had been parked is acknowledged by itself.
     ends = [*(each.seq for each in found if each.seq <= inbox.position), found[-1].seq]
     acks = ", ".join(f"bus_ack(seq={seq})" for seq in dict.fromkeys(ends))
@@ -61,6 +63,12 @@ def _inbox(session: Session, given: Read) -> Reply:
     elif pattern:  # an acknowledgement covers what is hidden
         when = "When these are handled, and all of other types before"
     return Reply(record, record.text(f"{counted(unread)} unread for {agent}. {when}: {acks}."))
+
+
+def _note_shown(shown: Shown, seq: int) -> None:
+    """Keep the agent's program from showing again what the agent has just read."""
+    if seq > shown.upto():
+        shown.note(seq)
 
 
 def waiting(inbox: Inbox, begin: Cursor, pattern: TypePattern | None) -> Iterator[Message]:

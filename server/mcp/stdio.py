@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import logging
 import os
@@ -41,13 +42,17 @@ def serve_stdio(
         profile: which tools it is offered.
     """
     wire = _take_stdout()
-    # Here, since the SDK and what it needs might print as well.
+    # Here, since the SDK and what it needs might print as well. Hundreds of classes are made, and
+    # stay: to look again and again whether they are garbage takes a sixth of the start.
+    gc.disable()
     import anyio
 
     from .home import Home
     from .protocol import Protocol
     from .session import Session
 
+    gc.freeze()
+    gc.enable()
     # The result says it, and the client would show it to nobody.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
     home = Home(open_bus)

@@ -244,6 +244,14 @@ def test_note_of_what_was_shown_is_private_and_no_matter_of_git(
     assert run_bus("doctor").code == 0
 
 
+def test_mail_is_shown_where_that_cannot_be_noted(bus: Bus, bus_dir: Path, run_bus: RunBus) -> None:
+    """It is shown again then, which is better than not at all."""
+    bus.publish("t", "hi", from_agent="a", to_agent="me")
+    (bus_dir / "shown").write_text("a file where the folder should be")
+    for _ in range(2):
+        assert "| hi" in Agent(run_bus).hears("tool")
+
+
 def test_hook_loads_next_to_nothing_when_nothing_waits(bus_dir: Path, run_bus: RunBus) -> None:
     """It runs after every tool: neither typer, rich, orjson nor the rooms above are loaded."""
     program = (
@@ -282,5 +290,7 @@ def test_prime_is_short_and_says_what_matters(run_bus: RunBus) -> None:
     assert "You are the agent reviewer here." in done.out
     assert "{agent}" not in done.out
     assert run_bus("prime", env={"BUS_AGENT": "reviewer"}).out == done.out
-    assert "YOU stands for your name on the bus." in run_bus("prime").out
+    unnamed = run_bus("prime").out
+    assert "YOU stands for your name on the bus. The tool bus_join, called without" in unnamed
+    assert "You are the agent" not in unnamed
     assert json.loads(run_bus("prime", "--json").out)["agent"] is None

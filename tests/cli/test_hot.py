@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ackbus import InvalidInput
-from ackbus.cli import actions, app, hooks, hot, prompt
+from ackbus.cli import actions, app, hooks, hot, mcp_server, prompt
 
 from ..conftest import RunBus
 
@@ -46,6 +46,8 @@ LINES = [
     "prompt a --format=[{}] --dir d",
     "prompt --json --user a",
     "hook stop claude --agent a",
+    "mcp",
+    "mcp --agent a --dir d --profile full",
 ]
 
 
@@ -201,7 +203,7 @@ def _as_typer_reads(
         called.append({**dict(zip(names, words, strict=False)), **values})
         return 0
 
-    home = {"prompt": prompt, "hook": hooks}.get(arguments[0], actions)
+    home = {"prompt": prompt, "hook": hooks, "mcp": mcp_server}.get(arguments[0], actions)
     monkeypatch.setattr(home, arguments[0], record)
     with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(InvalidInput):
         app.run(arguments)

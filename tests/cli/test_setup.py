@@ -1,16 +1,17 @@
 """bus setup claude and the others, as a person runs it; --check tries what is configured."""
 
 import json
+import os
+import re
 import shlex
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from ackbus import Bus, Inbox
-from ackbus.cli.setup import Installation, check
+from ackbus.cli.setup import Installation, check, mcp_probe
 
 from ..conftest import RunBus
 from .conftest import BUS, assert_error
@@ -33,7 +34,8 @@ for line in sys.stdin:
         call = request["params"]["arguments"]
         if mode == "works":
             subprocess.run([{bus!r}, "publish", call["type"], call["body"], "--to", call["to"],
-                            "--from", "claude"], check=True, stdout=subprocess.DEVNULL)
+                            "--from", "claude", "--id", call["id"]],
+                           check=True, stdout=subprocess.DEVNULL)
         result = {{"isError": mode == "fails", "content": [{{"type": "text", "text": "sorry"}}]}}
     if mode != "refuses":
         answer = {{"result": result}}
@@ -141,8 +143,10 @@ def test_mistakes_are_told(project: Path, run_bus: RunBus) -> None:
     assert_error(run_bus("setup", "claude", "--agent", " "), 2, "agent name")
     assert run_bus("setup", "claude", "--remove").out == "nothing to do\n"
     Bus.init(project / ".worker-state").close()
+    assert_error(run_bus("setup", "claude", "--profile", "all"), 2, "default or full")
     (project / ".mcp.json").write_text("{")
     assert_error(run_bus("setup", "claude"), 2, ".mcp.json", "no valid JSON", "left as it is")
+    assert run_bus("setup", "claude", "--check").out.count("no valid JSON") == 1
     assert (project / ".mcp.json").read_text() == "{"
     assert not (project / ".claude").exists()
 
@@ -203,6 +207,21 @@ def test_check_says_what_is_wrong_with_the_server(
     assert says in found.says
 
 
+def test_probe_does_not_wait_for_what_a_server_leaves_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its child has the server's output, and goes on when the server was killed."""
+    monkeypatch.setattr(mcp_probe, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(mcp_probe, "_GOODBYE_S", 0.1)
+    server, until = tmp_path / "server", tmp_path / "until"
+    os.mkfifo(until)
+    server.write_text(f"#!/bin/sh\ncat < {shlex.quote(str(until))} &\nwait\n")
+    server.chmod(0o700)
+    with pytest.raises(mcp_probe.ProbeFailed, match="no answer to initialize"):
+        mcp_probe.call_tool([str(server)], str(tmp_path), "bus_send", {})
+    os.close(os.open(until, os.O_WRONLY))  # the child was there until now, or this would wait
+
+
 def test_check_says_what_is_missing(bus: Bus, project: Path, run_bus: RunBus) -> None:
     done = run_bus("setup", "claude", "--check")
     assert done.code == 3
@@ -216,10 +235,60 @@ def test_check_says_what_is_missing(bus: Bus, project: Path, run_bus: RunBus) ->
     assert "bad hook: exit status 127" in done.out
 
 
-@pytest.mark.skipif(find_spec("ackbus.cli.mcp") is None, reason="this tree has no bus mcp")
 @pytest.mark.parametrize("name", ["claude", "codex"])
 def test_check_starts_the_server_itself(name: str, bus: Bus, run_bus: RunBus) -> None:
-    run_bus("setup", name)
+    """Under the name that is set up, which it need not be told again."""
+    run_bus("setup", name, "--agent", "reviewer", "--profile", "full")
     done = run_bus("setup", name, "--check")
     assert "ok  mcp: a probe arrived as 1 in " in done.out
+    assert "ok  hook: a message arrived in " in done.out
     assert (done.code, done.err) == (0, "")
+    (probe, _) = bus.read()
+    assert probe.from_agent == "reviewer"
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "opencode"])
+def test_name_and_profile_stay_until_others_are_given(
+    name: str, bus: Bus, project: Path, run_bus: RunBus
+) -> None:
+    """Also where somebody put them there by hand."""
+    run_bus("setup", name, "--agent", "reviewer")
+    files = [path for path in project.rglob("*") if path.suffix in (".json", ".toml", ".js")]
+    (file,) = [path for path in files if '"mcp",' in path.read_text()]
+    by_hand = '"--profile", "full", "--agent", "reviewer"'
+    file.write_text(re.sub(r'"--agent",\s*"reviewer"', by_hand, file.read_text()))
+    run_bus("setup", name)
+    assert [path for path in files if "--profile" in path.read_text()] == [file]
+    assert re.search(r'"--agent",\s*"reviewer",(?s:.*)"--profile",\s*"full"', file.read_text())
+    assert run_bus("setup", name).out == "nothing to do\n"
+    run_bus("setup", name, "--profile", "default", "--agent", "tester")
+    assert "reviewer" not in "".join(path.read_text() for path in files)
+    assert re.search(r'"--profile",\s*"default"', file.read_text())
+
+
+#: Runs `bus setup` where the extra is not installed.
+WITHOUT_MCP = "import sys; sys.modules['mcp'] = None; from ackbus.cli import main; sys.exit(main())"
+
+
+def test_what_is_lacking_is_said_at_setup(
+    bus: Bus, project: Path, bus_env: dict[str, str], run_bus: RunBus
+) -> None:
+    """And not only by programs that can't start a server, or agents that can't run a command."""
+    assert "warning" not in run_bus("setup", "codex").err
+    assert (
+        f"PATH has none; add {BUS.parent} to it"
+        in run_bus("setup", "codex", env={"PATH": "/nowhere"}).err
+    )
+    for arguments, is_told in ([], True), (["--remove"], False):
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_MCP, "setup", "codex", *arguments],
+            cwd=project, env=bus_env, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert ("before you run: pip install 'ackbus[mcp]'" in done.stderr) == is_told
+
+
+def test_check_says_under_which_name_a_probe_came(bus: Bus, run_bus: RunBus) -> None:
+    run_bus("setup", "codex", "--agent", "reviewer")
+    done = run_bus("setup", "codex", "--check", "--agent", "other", "--profile", "full")
+    assert "bad mcp: a probe arrived from 'reviewer', not from 'other'\n" in done.out
+    assert "run 'bus setup codex --agent other --profile full'\n" in done.out

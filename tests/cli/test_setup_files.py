@@ -261,6 +261,23 @@ def test_older_entry_is_renewed_and_what_people_added_stays(root: Path) -> None:
     assert BUS not in json.dumps(left)
 
 
+@pytest.mark.parametrize("text", [None, *JSON_FILES.values()], ids=["none", *JSON_FILES])
+@pytest.mark.parametrize("name", JSON_PROGRAMS)
+def test_what_was_renewed_is_given_back_too(name: str, text: str | None, root: Path) -> None:
+    """An entry is renewed in the layout that it has: whoever was first made it."""
+    older = installation(name, root, bus="/old/bin/bus", agent="old")
+    for file in (Path(file.path) for file in older.files() if file.is_json and text is not None):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes((text or "").encode())
+    before = contents(root.parent)
+    apply(older.additions())
+    setup = installation(name, root)
+    apply(setup.additions())
+    assert not [path for path, text in contents(root.parent).items() if b"/old/" in text]
+    apply(setup.removals())
+    assert contents(root.parent) == before
+
+
 def test_older_table_is_renewed_in_its_place(root: Path) -> None:
     apply(installation("codex", root, bus="/old/bin/bus").additions())
     path = root / ".codex" / "config.toml"
@@ -274,6 +291,24 @@ def test_older_table_is_renewed_in_its_place(root: Path) -> None:
     apply(installation("codex", root).removals())
     assert tomllib.loads(path.read_text()) == {"x": {"y": 1}}
     assert "# other" in path.read_text()
+
+
+@pytest.mark.parametrize("before", [None, "", "# Rules\r\n"])
+def test_older_pointer_is_given_back_too(before: str | None, root: Path) -> None:
+    """Whatever a setup of another version said in it."""
+    setup, path = installation("claude", root), root / "AGENTS.md"
+    if before is not None:
+        path.write_bytes(before.encode())
+    apply(setup.additions())
+    now = path.read_bytes()
+    older = now.replace(b"Other agents work here", b"Others are here")
+    assert older != now
+    path.write_bytes(older)
+    apply(setup.additions())
+    assert path.read_bytes() == now
+    path.write_bytes(older)
+    apply(setup.removals())
+    assert (path.read_bytes().decode() if path.exists() else None) == before
 
 
 def test_older_plugin_is_renewed(root: Path) -> None:
@@ -337,6 +372,16 @@ def test_file_that_is_not_understood_is_refused_and_left(
     assert str(path) in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
     assert contents(root) == before
+
+
+def test_inline_table_is_refused_by_what_to_do(root: Path) -> None:
+    """It is valid TOML: nothing is said of a line that the file hasn't."""
+    path = root / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_text('mcp_servers = { gh = { command = "gh" } }\n')
+    with pytest.raises(Refused, match=r"like \[mcp_servers\.NAME\]; the file is left") as refused:
+        installation("codex", root).additions()
+    assert "line" not in str(refused.value).replace(str(path), "")
 
 
 def test_file_that_is_no_utf8_is_refused(root: Path) -> None:

@@ -15,6 +15,9 @@ from typing import Any
 #: The tool that is called, by the end of its name: programs put the server's name before it.
 TOOL = "bus_inbox"
 
+#: What it is given: one message, so that the hook after it has another one to show.
+ARGUMENTS = {"limit": 1}
+
 #: How the call is known again in later requests.
 CALL = "call_of_the_inbox"
 
@@ -87,7 +90,7 @@ def _messages(tool: Tool | None) -> list[Json]:
     delta: Json = {"type": "text_delta", "text": SAID}
     if tool is not None:
         block = {"type": "tool_use", "id": CALL, "name": tool.name, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": "{}"}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(ARGUMENTS)}
     begun: Json = {
         "id": "msg_1",
         "type": "message",
@@ -114,7 +117,7 @@ def _responses(tool: Tool | None) -> list[Json]:
     item: Json = {"type": "message", "id": "msg_1", "role": "assistant", "content": said}
     if tool is not None:
         called = {"call_id": CALL, "name": tool.name, "namespace": tool.namespace}
-        item = {"type": "function_call", "id": "fc_1", "arguments": "{}", **called}
+        item = {"type": "function_call", "id": "fc_1", "arguments": json.dumps(ARGUMENTS), **called}
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     response = {"id": "resp_1", "output": [item], "usage": usage}
     return [
@@ -128,7 +131,7 @@ def _completions(tool: Tool | None) -> list[Json]:
     """OpenAI's Chat Completions API."""
     delta: Json = {"role": "assistant", "content": SAID}
     if tool is not None:
-        function = {"name": tool.name, "arguments": "{}"}
+        function = {"name": tool.name, "arguments": json.dumps(ARGUMENTS)}
         call = {"index": 0, "id": CALL, "type": "function", "function": function}
         delta = {"role": "assistant", "tool_calls": [call]}
     about = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
@@ -144,7 +147,7 @@ def _gemini(tool: Tool | None) -> list[Json]:
     """Google's Gemini API."""
     part: Json = {"text": SAID}
     if tool is not None:
-        part = {"functionCall": {"id": CALL, "name": tool.name, "args": {}}}
+        part = {"functionCall": {"id": CALL, "name": tool.name, "args": ARGUMENTS}}
     content = {"role": "model", "parts": [part]}
     usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
     candidate = {"content": content, "finishReason": "STOP", "index": 0}

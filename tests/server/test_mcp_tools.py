@@ -18,6 +18,7 @@ from mcp import MCPError
 
 from ackbus import Bus, Inbox, Queue
 from ackbus.bus import SegmentMissing
+from ackbus.cli.waiting_mail import waiting_mail
 from ackbus.export import Archiver
 from ackbus.schema import InvalidInput
 from ackbus.server.mcp.errors import explain
@@ -26,7 +27,7 @@ from ackbus.server.mcp.pages import MAX_CHARS
 from ackbus.server.mcp.profiles import FULL
 from ackbus.server.mcp.protocol import WAITING
 from ackbus.server.mcp.tools import tools_of
-from ackbus.subscribers import QueueStuck, Retention
+from ackbus.subscribers import QueueStuck, Retention, Shown
 
 from ..conftest import wait_until
 from .mcp_clients import Agent, in_process, listeners, text_of
@@ -117,6 +118,25 @@ def test_acknowledging_what_a_type_shows_covers_what_it_hides(bus: Bus, bus_dir:
         assert "Nothing waits for me, but 2 of other types." in await me.read(
             "bus_inbox", type="c.*"
         )
+
+    in_process(bus_dir, act)
+
+
+def test_what_the_inbox_showed_is_noted_for_the_hook_after_it(bus: Bus, bus_dir: Path) -> None:
+    """It would show the agent at once again what it has just read; a type may hide mail from it."""
+    for name in ("a", "b"):
+        bus.publish(f"{name}.x", name, from_agent="a")
+    shown = Shown(bus, "me")
+
+    async def act(me: Agent) -> None:
+        await me.call("bus_inbox", type="b.*")
+        assert shown.upto() == 0
+        await me.call("bus_inbox", limit=1)
+        assert shown.upto() == 1
+        new = waiting_mail("me", str(bus_dir), only_new=True) or ""
+        assert ("\n| a" in new, "\n| b" in new) == (False, True)
+        await me.call("bus_inbox", limit=1)
+        assert shown.upto() == 2
 
     in_process(bus_dir, act)
 
@@ -443,6 +463,7 @@ def test_resources_show_what_the_tools_show(bus: Bus, bus_dir: Path) -> None:
         with pytest.raises(MCPError, match="acts for 'me' only"):
             await read("bus://inbox/a%20b")
         assert (await read(f"bus://conversation/{message['id']}"))["messages"] == [message]
+        wait_until(lambda: bus.heartbeats.get("me"))  # another thread beats
         assert [each["agent"] for each in (await read("bus://agents"))["agents"]] == ["a b", "me"]
         listed = await me.client.list_resources()
         templates = await me.client.list_resource_templates()

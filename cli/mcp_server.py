@@ -1,0 +1,47 @@
+"""What programs for agents start: the bus as an MCP server, over stdin and stdout.
+
+Not all of them wait for it before the first turn, so it loads no more than it needs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..schema import BusNotFound, InvalidInput, check_agent
+from . import actions, output
+from .extras import require
+from .prompt import AGENT_VARIABLE
+
+
+def mcp(
+    *,
+    agent: str | None = None,
+    profile: str = "default",
+    directory: str | None = None,
+    user: bool = False,
+) -> int:
+    """Serve an agent until stdin ends."""
+    require("mcp", "mcp")
+    from ..server import PROFILES, serve_stdio
+
+    if profile not in PROFILES:
+        raise InvalidInput(f"--profile must be {' or '.join(PROFILES)}, not {profile!a}")
+    actions.named_by(directory, user)  # refuses both, before a program waits for an answer
+    name = (os.environ.get(AGENT_VARIABLE) or None) if agent is None else agent
+    if name is not None:
+        check_agent(name)
+    output.show_logs()
+    if sys.stdin.isatty():
+        _explain_to_a_person(directory, user)
+    serve_stdio(lambda: actions.open_bus(directory, user), agent=name, profile=profile)
+    return 0
+
+
+def _explain_to_a_person(directory: str | None, user: bool) -> None:
+    """Tell whoever starts this by hand what it does, and what an agent would be told later."""
+    output.note("speaking MCP on stdin and stdout, as agents' programs do; Ctrl-C ends it")
+    try:
+        actions.open_bus(directory, user).close()
+    except BusNotFound as error:
+        output.note(f"warning: {error}")

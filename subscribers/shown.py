@@ -1,0 +1,51 @@
+"""What mail an agent has seen, noted: so a hook that runs after each tool shows a message once."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from ..schema import keep_out_of_git
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus import Bus
+
+#: The folder of the bus directory that has the notes.
+_FOLDER = "shown"
+
+
+class Shown:
+    """Up to which message an agent has been shown its mail, in a file of the bus directory.
+
+    It is no cursor: losing it shows mail again. So trouble in writing it is none of the reader's.
+
+    Args:
+        bus, agent: whose mail, and where.
+    """
+
+    def __init__(self, bus: Bus, agent: str) -> None:
+        import hashlib
+
+        name = hashlib.sha256(agent.encode()).hexdigest()[:32]
+        self._layout = bus.layout
+        self._folder = os.path.join(bus.layout.directory, _FOLDER)
+        self._path = os.path.join(self._folder, name)
+
+    def upto(self) -> int:
+        """Return the seq up to which mail was shown; 0 for none."""
+        try:
+            with open(self._path, encoding="ascii") as file:
+                return int(file.read(32))
+        except (OSError, ValueError):  # there is none; or it was cut short, and is written again
+            return 0
+
+    def note(self, seq: int) -> None:
+        """Note that mail was shown up to a message."""
+        with suppress(OSError):
+            if not os.path.isdir(self._folder):
+                os.makedirs(self._folder, mode=0o700, exist_ok=True)
+                keep_out_of_git(self._layout, f"{_FOLDER}/")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            with open(os.open(self._path, flags, 0o600), "w", encoding="ascii") as file:
+                file.write(str(seq))
