@@ -13,7 +13,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from ...bus import Bus, tracing
+from ...bus import Bus, sign_only_for, tracing
 from ...schema import MAX_SEQ, InvalidInput, decode
 from ..access import known, needs
 from ..principals import Principal, Scope
@@ -44,7 +44,7 @@ class _StrictRoute(APIRoute):
         single = names - _query_names(self.dependant, of_lists=True)
 
         async def strictly(request: Request) -> Response:
-            known(request)
+            sign_only_for(known(request).agent)
             unknown = sorted(request.query_params.keys() - names)
             if unknown:
                 takes = ", ".join(sorted(names)) or "none"

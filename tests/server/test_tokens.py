@@ -10,7 +10,8 @@ import pytest
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
-from ackbus import Bus, InvalidInput, NotFound, Refused
+from ackbus import Bus, InvalidInput, NotFound, Queue, Refused
+from ackbus.bus import Keyring
 from ackbus.server import Scope, Tokens
 
 from ..conftest import RunBus
@@ -65,6 +66,29 @@ def test_sender_cannot_be_forged(client: httpx.Client, tokens: Tokens, bus: Bus)
     assert "'b'" in problem(forged, 403, "forbidden")
     assert bus.log.newest_seq() == 0
     assert client.post("/v1/messages", json=MESSAGE, headers=bearer(token)).status_code == 201
+
+
+def test_server_signs_only_for_whom_a_token_is_bound_to(
+    client: httpx.Client, tokens: Tokens, bus: Bus, bus_env: dict[str, str]
+) -> None:
+    """Whoever is let in may give any name; to sign in it would make a forgery of that."""
+    Keyring(f"{bus_env['HOME']}/.config/ackbus/keys").create("lead")
+    Queue.create(bus, "work")
+
+    def work(who: str, headers: dict[str, str]) -> None:
+        message = {"type": "work", "from": "lead", "payload": who}
+        assert client.post("/v1/messages", json=message, headers=headers).status_code == 201
+        worker = {"worker": "w", "group": "lead"}
+        claimed = client.post("/v1/queues/work/claims", json=worker, headers=headers).json()
+        path = f"/v1/claims/{claimed['claims'][0]['token']}/complete"
+        replies = {"replies": [{"type": "done", "payload": who}]}
+        assert client.post(path, json=replies, headers=headers).status_code == 200
+
+    work("whoever", {})
+    work("anybody", bearer(tokens.create("any", [Scope.ADMIN])))
+    work("lead", bearer(tokens.create("lead", [RW, Scope.WORK_RW], agent="lead")))
+    signed = {(m.type, m.payload) for m in bus.read() if "signature" in m.headers}
+    assert signed == {("work", "lead"), ("done", "lead")}
 
 
 def test_in_a_session_a_token_speaks_as_its_agent(
