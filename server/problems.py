@@ -76,10 +76,6 @@ class AfterTheEnd(AckPastEnd):
         super().__init__(f"there is no message {after} yet: the newest is {newest}")
 
 
-class OutOfTurn(Refused):
-    """A message is reported to have failed while others before it are still to be handled."""
-
-
 class Held(Refused):
     """A lease is somebody's.
 
