@@ -31,7 +31,7 @@ from ..schema import (
     TimedOut,
     UnknownRecipient,
 )
-from ..subscribers import QueueStuck
+from ..subscribers import ClaimLost, QueueStuck
 from .principals import Forbidden, TooManyRequests, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
@@ -124,6 +124,7 @@ _FACTS: dict[type[AckbusError], tuple[str, ...]] = {
     LimitReached: ("kind", "name", "max_waiting"),
     UnknownRecipient: ("agent", "nearest"),
     MailArchived: ("agent", "last_seq"),
+    ClaimLost: ("ended_as",),
     QueueStuck: ("first_seq", "last_seq"),
     Held: ("held",),
     Reserved: ("conflicts",),

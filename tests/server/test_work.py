@@ -44,6 +44,9 @@ def test_claim_is_completed_with_its_reply(one_client: httpx.Client, one_bus: Bu
     job = one_client.get(f"/v1/queues/{queue}/jobs/{asked.seq}").json()
     assert (job["state"], job["attempts"][0]["result"]) == ("succeeded", '{"ok":1}')
     assert job["message"]["id"] == asked.id
+    again = one_client.post(f"/v1/claims/{claim['token']}/complete", json=body)
+    problem(again, 409, "claim-lost")
+    assert again.json()["ended_as"] == "completed"  # so it was done, if no answer came
 
 
 def test_late_holder_changes_nothing_and_learns_it(one_client: httpx.Client, one_bus: Bus) -> None:
