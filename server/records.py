@@ -19,7 +19,7 @@ Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 Token = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 #: What holds where a body does not say who acts.
 OR_BOUND = "left out: the agent that the token is bound to"
-PriorityGiven = Literal["interactive", "normal", "background", 0, 1, 2]
+PriorityGiven = Literal["interactive", "normal", "background"]
 
 #: The most messages that one request publishes.
 MAX_BATCH = 10_000
