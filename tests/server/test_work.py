@@ -98,6 +98,37 @@ def test_dead_letter_is_listed_shown_and_requeued(one_client: httpx.Client, one_
     done = one_client.post(f"/v1/dead-letters/{queue}/requeue", json={"seqs": [seq]}).json()
     assert [job["state"] for job in done["jobs"]] == ["queued"]
     problem(one_client.get(f"/v1/dead-letters/{queue}/{seq}"), 404, "not-found")
+    again = one_client.post(f"/v1/dead-letters/{queue}/requeue", json={"seqs": [seq]})
+    problem(again, 409, "wrong-job-state")
+
+
+def test_jobs_and_dead_letters_come_in_pages(one_client: httpx.Client, one_bus: Bus) -> None:
+    """More than a page can have is there to be had, each once."""
+    name = made(one_client, "qp", max_attempts=1)
+    queue = Queue.open(one_bus, name)
+    for _ in range(5):
+        one_bus.publish("qp.request", from_agent="lead")
+    for claim in queue.claim("w", limit=3):
+        queue.fail(claim, "no disk")
+
+    def walk(path: str, by: str, **parameters: str) -> list[int]:
+        found: list[int] = []
+        while True:
+            asked = {"queue": name, "limit": 2} | parameters | ({by: found[-1]} if found else {})
+            page = one_client.get(path, params=asked).json()["jobs"]
+            found += [job["seq"] for job in page]
+            if len(page) < 2:
+                return found
+
+    every = walk("/v1/jobs", "before")
+    assert every == sorted(every, reverse=True)
+    assert len(every) == 5
+    assert walk("/v1/dead-letters", "after") == walk("/v1/jobs", "before", state="dead")[::-1]
+    waiting = {"queue": name, "state": "queued", "before": every[0]}
+    jobs = one_client.get("/v1/jobs", params=waiting).json()["jobs"]
+    assert [job["seq"] for job in jobs] == every[1:2]
+    for path, by in (("/v1/jobs", "before"), ("/v1/dead-letters", "after")):
+        problem(one_client.get(path, params={by: 5}), 422, "invalid-input")
 
 
 def test_worker_that_waits_gets_what_comes(one_client: httpx.Client, one_bus: Bus) -> None:
