@@ -12,11 +12,14 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
+from starlette.types import Scope
 
 from ...bus import Bus, sign_only_for, tracing
 from ...schema import MAX_SEQ, InvalidInput, decode
 from ..access import known, needs
-from ..principals import Principal, Scope
+from ..principals import Principal
+from ..principals import Scope as TokenScope
 from ..problems import documented
 from ..waiting import Waiter, Waiting
 
@@ -36,7 +39,15 @@ class _StrictRoute(APIRoute):
 
     FastAPI reads and decodes the body before anything else: that is not done for everybody. And a
     slip in a parameter would be a filter that filters not.
+
+    A slash in a name is written `%2F`: else a slip in a path would be another name.
     """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Whether a path has as many parts as this one, and is it in all of them."""
+        if scope["raw_path"].rstrip(b"/").count(b"/") != self.path.count("/"):
+            return Match.NONE, {}
+        return super().matches(scope)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -125,11 +136,11 @@ TheBus = Annotated[Bus, Depends(the_bus)]
 TheWaiter = Annotated[Waiter, Depends(the_waiter)]
 TheTrace = Annotated[dict[str, str], Depends(the_trace)]
 
-MessageReader = Annotated[Principal, needs(Scope.MESSAGES_RO)]
-MessageWriter = Annotated[Principal, needs(Scope.MESSAGES_RW)]
-WorkReader = Annotated[Principal, needs(Scope.WORK_RO)]
-WorkWriter = Annotated[Principal, needs(Scope.WORK_RW)]
-Admin = Annotated[Principal, needs(Scope.ADMIN)]
+MessageReader = Annotated[Principal, needs(TokenScope.MESSAGES_RO)]
+MessageWriter = Annotated[Principal, needs(TokenScope.MESSAGES_RW)]
+WorkReader = Annotated[Principal, needs(TokenScope.WORK_RO)]
+WorkWriter = Annotated[Principal, needs(TokenScope.WORK_RW)]
+Admin = Annotated[Principal, needs(TokenScope.ADMIN)]
 
 After = Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only what comes after this seq.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]

@@ -27,7 +27,7 @@ headers = {{ Authorization = "Bearer {token}" }}
 expected-statuses = ["2xx", "3xx", "400", "403", "404", "409", "422", "429"]
 
 [[operations]]
-include-path-regex = "}}/|/batch$"
+include-path-regex = "/batch$"
 checks.unsupported_method.enabled = false
 checks.allow_header_conformance.enabled = false
 

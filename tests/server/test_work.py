@@ -18,7 +18,7 @@ from .conftest import problem, serving
 def made(client: httpx.Client, name: str, **policy: object) -> str:
     """Makes a queue, and returns its name."""
     body = {"type": f"{name}.request", "policy": policy}
-    assert client.put(f"/v1/queues/{name}", json=body).status_code == 200
+    assert client.put(f"/v1/queues/{name}", json=body).status_code == 201
     return name
 
 
@@ -229,6 +229,11 @@ def test_queue_shows_what_the_command_shows(one_client: httpx.Client, one_bus: B
     assert (changed["policy"]["ordering"], changed["policy"]["max_running"]) == ("priority", 5)
     other = one_client.put(f"/v1/queues/{queue}", json={"type": "other"})
     problem(other, 409, "queue-mismatch")
+    other = one_client.put(
+        f"/v1/queues/{queue}", json={"type": "q7.request", "policy": {"max_attempts": 9}}
+    )
+    problem(other, 409, "queue-mismatch")
+    assert one_client.put(f"/v1/queues/{queue}", json={"type": "q7.request"}).status_code == 200
     assert queue in [each["queue"] for each in one_client.get("/v1/queues").json()["queues"]]
 
 
@@ -244,6 +249,18 @@ def test_jobs_are_listed_purged_and_tried_again(one_client: httpx.Client, one_bu
     assert retried["state"] == "queued"
     twice = one_client.post(f"/v1/queues/{queue}/jobs/{seqs[0]}/retry")
     problem(twice, 409, "wrong-job-state")
+
+
+def test_slip_in_a_path_is_no_other_name(one_client: httpx.Client) -> None:
+    """A slash in a name is written %2F."""
+    queue = made(one_client, "q11")
+    refused = one_client.put(f"/v1/queues/{queue}/claims", json={})
+    problem(refused, 405, "method-not-allowed")
+    assert refused.headers["Allow"] == "POST"
+    assert "%2F" in problem(one_client.put("/v1/queues/q11/x", json={}), 404, "not-found")
+    assert one_client.put("/v1/queues/q11%2Fx", json={}).status_code == 201
+    names = [each["queue"] for each in one_client.get("/v1/queues").json()["queues"]]
+    assert [name for name in names if name.startswith("q11")] == ["q11", "q11/x"]
 
 
 @pytest.mark.parametrize(
