@@ -1,5 +1,6 @@
 """Tokens: who is let in, for what, and as whom."""
 
+import json
 import subprocess
 from collections import deque
 from collections.abc import Callable
@@ -326,8 +327,12 @@ def test_commands_make_list_rotate_and_remove_tokens(run_bus: RunBus, tokens: To
     assert run_bus("token", "create", "ci", "--scope", "admin").code == 3
     removed = run_bus("token", "remove", "ci")
     assert (removed.code, removed.out) == (0, "removed 2 tokens ci\n")
-    assert "only this machine can reach now lets in all its programs" in removed.err
-    assert "one that others can reach lets in nobody" in removed.err
+    assert "a server that runs lets in nobody" in removed.err
+    assert "this machine can reach lets in all its programs" in removed.err
+    assert run_bus("token", "create", "two", "--scope", "messages:ro", "--scope", "work:ro").out
+    record = json.loads(run_bus("token", "list", "--json").out)
+    assert record["scopes"] == ["messages:ro", "work:ro"]
+    assert run_bus("token", "remove", "two").code == 0
     assert run_bus("token", "list").code == 4
     assert run_bus("token", "remove", "ci").code == 4
     assert run_bus("token", "rotate", "ci").code == 4
