@@ -259,7 +259,7 @@ class BlobStore:
 
     def _unreadable(self, ref: str, error: OSError) -> BlobMissing | BusUnusable:
         if isinstance(error, FileNotFoundError):
-            return BlobMissing(f"no blob {ref} in {self._directory}")
+            return BlobMissing(f"no blob {ref} in the store")
         return BusUnusable(f"blob {ref} can't be read: {error.strerror}")
 
 

@@ -47,9 +47,7 @@ _HEADERS: dict[int, dict[str, str]] = {
 
 
 #: What the words of a status leave open.
-_WHYS = {
-    HTTPStatus.NOT_FOUND: "there is no such path; /v1/openapi.json has all, and a slash in a name is written %2F"
-}
+_WHYS = {HTTPStatus.NOT_FOUND: "/v1/openapi.json has all paths; a slash in a name is written %2F"}
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 

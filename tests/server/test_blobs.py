@@ -72,9 +72,10 @@ def test_blob_of_unknown_length_streams(one_client: httpx.Client) -> None:
     ],
 )
 def test_no_path_leads_out_of_the_store(
-    one_client: httpx.Client, ref: str, status: int, kind: str
+    one_client: httpx.Client, one_bus: Bus, ref: str, status: int, kind: str
 ) -> None:
-    problem(one_client.get(f"/v1/blobs/{ref}"), status, kind)
+    detail = problem(one_client.get(f"/v1/blobs/{ref}"), status, kind)
+    assert one_bus.layout.directory not in detail
 
 
 def test_altered_blob_is_not_sent(one_client: httpx.Client, one_bus: Bus) -> None:
@@ -104,7 +105,8 @@ def test_upload_over_the_limit_is_refused_before_it_is_read(one_client: httpx.Cl
 def test_upload_that_turns_out_too_long_is_refused(serve: Serve, bus: Bus) -> None:
     client = serve("--max-blob", "1")
     pieces = (b"x" * 100_000 for _ in range(30))
-    problem(client.post("/v1/blobs", content=pieces), 413, "content-too-large")
+    refused = client.post("/v1/blobs", content=pieces)
+    assert "at most 1048576 bytes" in problem(refused, 413, "content-too-large")
     assert temporary(bus) == []
 
 

@@ -84,6 +84,11 @@ def test_what_fails_out_of_turn_loses_nothing(one_client: httpx.Client, one_bus:
     assert fail() == (7, True)
 
 
+def test_seq_is_a_number(one_client: httpx.Client) -> None:
+    refused = one_client.post("/v1/inboxes/w7/ack", json={"seq": "1"})
+    assert "body.seq" in problem(refused, 422, "invalid-input")
+
+
 def test_nothing_fails_that_is_for_another(one_client: httpx.Client, one_bus: Bus) -> None:
     seq = one_bus.publish("t", from_agent="lead", to_agent="lead").seq
     for act, more in (("fail", {"error": "x"}), ("complete", {})):
