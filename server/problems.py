@@ -54,8 +54,13 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 #: Of how many things that are wrong with a request a client is told; and how much of a path to one.
 _ERRORS, _AT = 20, 200
 
-#: The kind of problem that too long a body is; the words of the status differ between Pythons.
+#: The kind of problem that too long a body is.
 TOO_LARGE = "content-too-large"
+#: The kinds of problems of which the words of the status differ between Pythons.
+_KINDS = {
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: TOO_LARGE,
+    HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE: "range-not-satisfiable",
+}
 
 
 class Problem(BaseModel):
@@ -190,9 +195,7 @@ async def _of_validation(request: Request, error: Exception) -> Response:
 async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
-    kind = status.phrase.lower().replace(" ", "-")
-    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        kind = TOO_LARGE
+    kind = _KINDS.get(status) or status.phrase.lower().replace(" ", "-")
     cause = error.__cause__  # a body that can't be read is told of in this way
     why = str(cause) if isinstance(cause, AckbusError) else _WHYS.get(status, status.phrase)
     response = problem(status, kind, f"{request.method} {request.url.path}: {why}")

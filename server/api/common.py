@@ -164,6 +164,12 @@ def problems(*more: int) -> dict[int | str, dict[str, Any]]:
     return documented(400, 401, 403, 404, 415, 422, 429, 500, 503, *more)
 
 
+def has_tag(if_none_match: str | None, tag: str) -> bool:
+    """Whether a client says that it has what an entity tag stands for."""
+    known = (part.strip().removeprefix("W/") for part in (if_none_match or "").split(","))
+    return any(part in (tag, "*") for part in known)
+
+
 def json_response(
     body: bytes, headers: Mapping[str, str] | None = None, status: int = 200
 ) -> Response:

@@ -239,6 +239,9 @@ def test_own_pages_and_allowed_ones_may_ask(serve: Serve) -> None:
     assert own.status_code == 200
     other = client.get("/v1/messages", headers={"Origin": board})
     assert other.headers["Access-Control-Allow-Origin"] == board
+    assert {"ETag", "Retry-After"} <= set(
+        other.headers["Access-Control-Expose-Headers"].split(", ")
+    )
     assert "Access-Control-Allow-Origin" not in own.headers
     for name in ("Authorization", "If-None-Match", "Last-Event-ID", "traceparent", "tracestate"):
         leave = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": name}
