@@ -14,4 +14,4 @@ def require(extra: str, *modules: str) -> None:
         AckbusError: they are not.
     """
     if not all(map(find_spec, modules)):
-        raise AckbusError(f"this needs more packages: pip install 'ackbus[{extra}]'")
+        raise AckbusError(f"this needs more packages: in a clone, pip install '.[{extra}]'")
