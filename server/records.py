@@ -150,7 +150,9 @@ class MessageRecord(BaseModel):
     headers: dict[str, Any] | None = None
     payload: Any = None
     payload_ref: str | None = None
-    payload_error: str | None = Field(None, description="Why the payload can't be had.")
+    payload_error: str | None = Field(
+        None, description="Why it has no payload: `decode_failed` for a blob that is no JSON."
+    )
 
 
 class MessageList(BaseModel):

@@ -73,8 +73,6 @@ def test_server_keeps_to_its_document(
 def test_document_can_be_made_a_client_of(one_client: httpx.Client) -> None:
     """Generators leave out operations of which an enumeration has values of several types."""
     document = one_client.get("/v1/openapi.json").json()
-    names = [act["operationId"] for path in document["paths"].values() for act in path.values()]
-    assert len(set(names)) == len(names)
     found: list[dict[str, Any]] = [document]
     for each in found:  # which grows meanwhile
         inner = each.values() if isinstance(each, dict) else each
