@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from ...blobs import BlobStore
+from ...blobs import CHUNK_BYTES, BlobStore
 from ..threads import in_thread
 from .common import MessageReader, MessageWriter, TheBus, has_tag, new_router, problems
 from .ranges import part_of
@@ -58,15 +58,19 @@ class _Incoming(RawIOBase):
         self._patience: Patience = request.app.state.patience
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next piece, of whatever size; empty at the end."""
+        """Return the next piece; empty at the end."""
         return anyio.from_thread.run(self._next)
 
     async def _next(self) -> bytes:
+        # A piece is as long as one that goes out, and has as long: some that drip must not have
+        # all the places.
+        piece = bytearray()
         with anyio.move_on_after(self._patience.stalled_s):
             async for chunk in self._chunks:
-                if chunk:
-                    return chunk
-            return b""
+                piece += chunk
+                if len(piece) >= CHUNK_BYTES:
+                    break
+            return bytes(piece)
         raise HTTPException(408)
 
 

@@ -292,3 +292,21 @@ def test_transfers_of_blobs_that_stand_still_are_cut_off_in_peace(server: Server
         client.sendall(head + b"the beginning")
         assert b" 408 " in client.recv(1000).split(b"\r\n")[0]
     assert "Traceback" not in server.errors
+
+
+def test_upload_that_drips_is_cut_off(server: Server) -> None:
+    """Eight of them would have all places, for as long as they like."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+        head = b"POST /v1/blobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+        client.sendall(head)
+        client.setblocking(False)
+        answer = b""
+        for _ in range(200):  # 20 s, if it is let
+            with contextlib.suppress(BlockingIOError):
+                answer = client.recv(1000)
+                break
+            with contextlib.suppress(ConnectionError):
+                client.send(b"x")
+            time.sleep(0.1)
+        assert b" 408 " in answer.split(b"\r\n")[0]
+    assert "Traceback" not in server.errors
