@@ -13,13 +13,12 @@ import anyio.lowlevel
 import anyio.to_thread
 from fastapi import Header, Path, Request, Response
 from pydantic import BaseModel, Field
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from ...blobs import CHUNK_BYTES, BlobStore
+from ...blobs import BlobStore
 from ..threads import in_thread
-from .common import MessageReader, MessageWriter, TheBus, has_tag, new_router, problems
+from .common import MessageReader, MessageWriter, TheBus, has_tag, new_router, next_piece, problems
 from .ranges import part_of
 
 #: How many blobs go in or out at a time: each has a thread as long as it takes.
@@ -59,25 +58,13 @@ class _Incoming(RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """Return the next piece; empty at the end."""
-        return anyio.from_thread.run(self._next)
-
-    async def _next(self) -> bytes:
-        # A piece is as long as one that goes out, and has as long: some that drip must not have
-        # all the places.
-        piece = bytearray()
-        with anyio.move_on_after(self._patience.stalled_s):
-            async for chunk in self._chunks:
-                piece += chunk
-                if len(piece) >= CHUNK_BYTES:
-                    break
-            return bytes(piece)
-        raise HTTPException(408)
+        return anyio.from_thread.run(next_piece, self._chunks, self._patience.stalled_s)
 
 
 @router.post(
     "/blobs",
     status_code=201,
-    responses=problems(408, 413),
+    responses=problems(413),
     openapi_extra={
         "requestBody": {
             "content": {_OCTETS: {"schema": {"type": "string", "format": "binary"}}},

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from http import HTTPStatus
 from typing import Annotated, Any, get_args, get_origin
 
+import anyio
 import orjson
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.dependencies.models import Dependant
@@ -15,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
 
+from ...blobs import CHUNK_BYTES
 from ...bus import Bus, sign_only_for, tracing
 from ...schema import MAX_SEQ, InvalidInput, decode
 from ..access import known, needs
@@ -27,8 +29,35 @@ from ..waiting import Waiter, Waiting
 PAGE, MAX_PAGE = 100, 1000
 
 
+async def next_piece(chunks: AsyncIterator[bytes], patience_s: float) -> bytes:
+    """Return the next MiB of a body, or what is left of it: nothing at its end.
+
+    Each has the same time to come: a body that drips would hold its place for as long as it likes.
+
+    Raises:
+        HTTPException: it takes too long.
+    """
+    piece = bytearray()
+    with anyio.move_on_after(patience_s):
+        async for chunk in chunks:
+            piece += chunk
+            if len(piece) >= CHUNK_BYTES:
+                break
+        return bytes(piece)
+    raise HTTPException(HTTPStatus.REQUEST_TIMEOUT)
+
+
 class _StrictRequest(Request):
-    """A request whose JSON is read as strictly as the bus reads JSON."""
+    """A request whose JSON is read as strictly as the bus reads JSON, and comes in time."""
+
+    async def body(self) -> bytes:
+        if not hasattr(self, "_body"):
+            chunks, patience = self.stream(), self.app.state.patience
+            pieces = []
+            while piece := await next_piece(chunks, patience.stalled_s):
+                pieces.append(piece)
+            self._body = b"".join(pieces)
+        return self._body
 
     async def json(self) -> Any:
         return decode(await self.body(), "the body")
@@ -161,7 +190,7 @@ def problems(*more: int) -> dict[int | str, dict[str, Any]]:
 
     Those that any may end in are among them.
     """
-    return documented(400, 401, 403, 404, 415, 422, 429, 500, 503, *more)
+    return documented(400, 401, 403, 404, 408, 415, 422, 429, 500, 503, *more)
 
 
 def has_tag(if_none_match: str | None, tag: str) -> bool:

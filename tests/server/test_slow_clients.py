@@ -294,11 +294,12 @@ def test_transfers_of_blobs_that_stand_still_are_cut_off_in_peace(server: Server
     assert "Traceback" not in server.errors
 
 
-def test_upload_that_drips_is_cut_off(server: Server) -> None:
-    """Eight of them would have all places, for as long as they like."""
+@pytest.mark.parametrize("path", ["/v1/blobs", "/v1/messages"])
+def test_body_that_drips_is_cut_off(server: Server, path: str) -> None:
+    """Eight such uploads would have all places, for as long as they like."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
-        head = b"POST /v1/blobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
-        client.sendall(head)
+        kind = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000"
+        client.sendall(f"POST {path} HTTP/1.1\r\n{kind}\r\n\r\n".encode())
         client.setblocking(False)
         answer = b""
         for _ in range(200):  # 20 s, if it is let
