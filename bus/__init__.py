@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .search import SEARCH_LIMIT as SEARCH_LIMIT
     from .search import Found as Found
     from .search import Search as Search
+    from .signing import sign_only_for as sign_only_for
     from .stats import Stats as Stats
     from .verification import Verification as Verification
     from .verification_checks import Counts as Counts
@@ -86,6 +87,7 @@ __all__ = [
     "project_root",
     "checks",
     "segment_name",
+    "sign_only_for",
     "tracing",
 ]
 
@@ -128,6 +130,7 @@ _HOMES = {
     "project_root": "project_paths",
     "checks": "health",
     "segment_name": "archive",
+    "sign_only_for": "signing",
 }
 
 

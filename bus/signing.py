@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from contextvars import ContextVar
 
 import orjson
 
@@ -25,6 +26,20 @@ if TYPE_CHECKING:
 #: The first element of what is signed, and the first part of a signature: the version of the form.
 FORM, VERSION = "ackbus-signature-1", "v1"
 
+#: Who alone is signed for, where a program publishes for others; None: all whose keys are here.
+_only: ContextVar[tuple[str, ...] | None] = ContextVar("ackbus_signs_only_for", default=None)
+
+
+def sign_only_for(agent: str | None) -> None:
+    """Let this task, and the threads that it asks, sign for one agent only, or for nobody.
+
+    A server is asked by others: to sign in a name that anybody may give would be to forge.
+
+    Args:
+        agent: who has shown who it is; None: nobody has.
+    """
+    _only.set(() if agent is None else (agent,))
+
 
 class Signer:
     """Signs for the agents whose keys this user has; others' messages stay as they are."""
@@ -40,7 +55,10 @@ class Signer:
             BusUnusable: the key of a sender can't be read, or others can read it.
             InvalidInput: the headers have no room for a signature.
         """
+        only = _only.get()
         for row in rows:
+            if only is not None and row.from_agent not in only:
+                continue
             key = self._key_of(row.from_agent)
             if key is not None:
                 _sign(row, key)

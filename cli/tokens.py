@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -78,7 +78,8 @@ def show_list(
         for record in records:
             output.json_line(record)
     elif records:
-        output.table(list(records[0]), [list(record.values()) for record in records])
+        rows = [record | {"scopes": " ".join(record["scopes"])} for record in records]
+        output.table(list(records[0]), [list(row.values()) for row in rows])
     return 0 if records else actions.NOTHING
 
 
@@ -134,8 +135,8 @@ def remove(
         output.line(f"removed {output.counted(count, 'token')} {name}")
     if is_last:
         output.note(
-            "it was the last: a server that only this machine can reach now lets in all its"
-            " programs, and one that others can reach lets in nobody"
+            "it was the last: a server that runs lets in nobody; started again, one that only this"
+            " machine can reach lets in all its programs"
         )
     return 0
 
@@ -161,12 +162,12 @@ def _ttl_s(expires: str | None) -> float | None:
     return None if expires is None else actions.seconds(expires, "--expires")
 
 
-def _record(token: Token, now_ms: int) -> dict[str, object]:
+def _record(token: Token, now_ms: int) -> dict[str, Any]:
     ends_ms = token.expires_at_ms
     return {
         "name": token.name,
         "id": token.id,
-        "scopes": " ".join(sorted(token.scopes)),
+        "scopes": sorted(token.scopes),
         "agent": token.agent,
         "created": format_ts(token.created_at_ms),
         "expires": None if ends_ms is None else format_ts(ends_ms),

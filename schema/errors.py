@@ -179,7 +179,7 @@ class LimitReached(Refused):
         self.kind, self.name, self.max_waiting = kind, name, max_waiting
         super().__init__(
             f"{kind} {name!r} is full: {max_waiting} wait there, which is its limit;"
-            " wait for room with --wait, or see 'bus limit list'"
+            " wait for room with --wait (wait_s in programs), or see 'bus limit list'"
         )
 
 

@@ -31,7 +31,7 @@ from .waiting import Waiting
 
 #: The headers of requests that operations look at, and that a browser asks leave for.
 _HEADERS_READ = (
-    *("Authorization", "Content-Type", "If-None-Match", "Last-Event-ID"),
+    *("Authorization", "Content-Type", "If-None-Match", "If-Range", "Last-Event-ID", "Range"),
     *("traceparent", "tracestate"),
 )
 
@@ -110,7 +110,7 @@ def _add_middleware(
             allow_origins=origins,
             allow_methods=["*"],
             allow_headers=_HEADERS_READ,
-            expose_headers=["Location", "ETag"],
+            expose_headers=["Content-Range", "ETag", "Location", "Retry-After"],
         )
     app.add_middleware(OwnOrigins, hosts=hosts, origins=origins)
     app.add_middleware(Measured, metrics=app.state.metrics)

@@ -8,6 +8,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..schema import InvalidInput
 from .problems import TOO_LARGE, problem
 
 #: The most that a body may have, but for those of blobs: a payload's 16 MiB, and what is around it.
@@ -54,7 +55,8 @@ def _bounded(receive: Receive, limit: int) -> Receive:
         message = await receive()
         size += len(message.get("body", b""))
         if size > limit:
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            too_long = InvalidInput(f"at most {limit} bytes")
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE) from too_long
         return message
 
     return bounded

@@ -79,6 +79,7 @@ def _identity(path: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+@router.head("/healthz", response_model=Health, include_in_schema=False)
 @router.get("/healthz", response_model=Health, responses=documented(503))
 async def healthz(request: Request) -> Health | Response:
     """Whether the bus can be read and written: asks the store, not the process."""

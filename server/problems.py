@@ -31,7 +31,7 @@ from ..schema import (
     TimedOut,
     UnknownRecipient,
 )
-from ..subscribers import QueueStuck
+from ..subscribers import ClaimLost, QueueStuck
 from .principals import Forbidden, TooManyRequests, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
@@ -47,15 +47,20 @@ _HEADERS: dict[int, dict[str, str]] = {
 
 
 #: What the words of a status leave open.
-_WHYS = {HTTPStatus.NOT_FOUND: "there is no such path; /v1/openapi.json has all that there are"}
+_WHYS = {HTTPStatus.NOT_FOUND: "/v1/openapi.json has all paths; a slash in a name is written %2F"}
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 #: Of how many things that are wrong with a request a client is told; and how much of a path to one.
 _ERRORS, _AT = 20, 200
 
-#: The kind of problem that too long a body is; the words of the status differ between Pythons.
+#: The kind of problem that too long a body is.
 TOO_LARGE = "content-too-large"
+#: The kinds of problems of which the words of the status differ between Pythons.
+_KINDS = {
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: TOO_LARGE,
+    HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE: "range-not-satisfiable",
+}
 
 
 class Problem(BaseModel):
@@ -74,10 +79,6 @@ class AfterTheEnd(AckPastEnd):
 
     def __init__(self, after: int, newest: int) -> None:
         super().__init__(f"there is no message {after} yet: the newest is {newest}")
-
-
-class OutOfTurn(Refused):
-    """A message is reported to have failed while others before it are still to be handled."""
 
 
 class Held(Refused):
@@ -128,6 +129,7 @@ _FACTS: dict[type[AckbusError], tuple[str, ...]] = {
     LimitReached: ("kind", "name", "max_waiting"),
     UnknownRecipient: ("agent", "nearest"),
     MailArchived: ("agent", "last_seq"),
+    ClaimLost: ("ended_as",),
     QueueStuck: ("first_seq", "last_seq"),
     Held: ("held",),
     Reserved: ("conflicts",),
@@ -193,9 +195,7 @@ async def _of_validation(request: Request, error: Exception) -> Response:
 async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
-    kind = status.phrase.lower().replace(" ", "-")
-    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        kind = TOO_LARGE
+    kind = _KINDS.get(status) or status.phrase.lower().replace(" ", "-")
     cause = error.__cause__  # a body that can't be read is told of in this way
     why = str(cause) if isinstance(cause, AckbusError) else _WHYS.get(status, status.phrase)
     response = problem(status, kind, f"{request.method} {request.url.path}: {why}")

@@ -19,7 +19,7 @@ Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 Token = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 #: What holds where a body does not say who acts.
 OR_BOUND = "left out: the agent that the token is bound to"
-PriorityGiven = Literal["interactive", "normal", "background", 0, 1, 2]
+PriorityGiven = Literal["interactive", "normal", "background"]
 
 #: The most messages that one request publishes.
 MAX_BATCH = 10_000
@@ -150,7 +150,9 @@ class MessageRecord(BaseModel):
     headers: dict[str, Any] | None = None
     payload: Any = None
     payload_ref: str | None = None
-    payload_error: str | None = Field(None, description="Why the payload can't be had.")
+    payload_error: str | None = Field(
+        None, description="Why it has no payload: `decode_failed` for a blob that is no JSON."
+    )
 
 
 class MessageList(BaseModel):

@@ -138,7 +138,7 @@ class Tokens:
             raise Unauthorized("nobody has this token; see 'bus token list'")
         token = _token(fields)
         if token.expires_at_ms is not None and token.expires_at_ms <= self._database.now_ms():
-            raise Unauthorized(f"token {token.name!r} is out of date; see 'bus token rotate'")
+            raise Unauthorized(f"token {token.name!r} is out of date; 'bus token create' makes one")
         return token.principal
 
     def _good(self, name: str) -> list[Token]:

@@ -30,6 +30,7 @@ class DeadLetters:
         *,
         type: TypePattern | None = None,
         since_ms: int | None = None,
+        after_seq: int = 0,
     ) -> Iterator[Job]:
         """Yield those that fit the filters, by state and in order, a page in memory at a time.
 
@@ -38,11 +39,12 @@ class DeadLetters:
                 was an answer, may be asked for too.
             type: only messages of a type that fits this pattern.
             since_ms: only jobs that ended at this epoch millisecond or later.
+            after_seq: only jobs of messages after this one.
         """
         for state in states:
-            after_seq = 0
-            while page := self._jobs.ended_badly(self._queue.info, state, after_seq, BATCH):
-                after_seq = page[-1].seq
+            seq = after_seq
+            while page := self._jobs.ended_badly(self._queue.info, state, seq, BATCH):
+                seq = page[-1].seq
                 for job in page:
                     is_recent = since_ms is None or (job.ended_at_ms or 0) >= since_ms
                     if is_recent and (type is None or self._is_of(job, type)):

@@ -161,15 +161,18 @@ class Endings:
     def lost(self, claim: Claim) -> ClaimLost:
         """Return the error for a worker that no longer has a claim."""
         record = self._claims.get(claim.token)
+        ended_as = None
         if record is None:
             how = "there is no such claim"
         elif record.status == "active":
             how = "its lease ran out"
         else:
-            how = f"it ended as {record.status}" + (f": {record.error}" if record.error else "")
+            ended_as = record.status
+            how = f"it ended as {ended_as}" + (f": {record.error}" if record.error else "")
         return ClaimLost(
             f"claim {claim.token} on message {claim.message.seq} of queue {claim.queue!r} is no"
-            f" longer held by {claim.instance}: {how}"
+            f" longer held by {claim.instance}: {how}",
+            ended_as,
         )
 
 

@@ -13,7 +13,15 @@ class ClaimLost(Refused):
     """The claim's lease ran out, or the job was cancelled: this worker no longer has it.
 
     What the worker reported is kept on the claim; the job and the log are unchanged.
+
+    Attributes:
+        ended_as: how the claim ended: completed, failed, timed_out or lost; None: its lease ran
+            out. Who ends a claim again, because no answer came, finds there that it was done.
     """
+
+    def __init__(self, text: str, ended_as: str | None = None) -> None:
+        self.ended_as = ended_as
+        super().__init__(text)
 
 
 class QueueNotFound(NotFound):

@@ -6,7 +6,7 @@ for must not widen what changes the tables.
 
 from __future__ import annotations
 
-from ..schema import InvalidInput
+from ..schema import MAX_SEQ, InvalidInput
 from . import jobs as states
 from .jobs import Job
 from .work_statements import VIEWS
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 
-def list_jobs(queue: Queue, found: Collection[str], limit: int) -> list[Job]:
+def list_jobs(
+    queue: Queue, found: Collection[str], limit: int, *, before_seq: int | None = None
+) -> list[Job]:
     """Return up to `limit` jobs of a queue, the newest first. Fills the queue first.
 
     When only queued ones are asked for they come in line: first those that may be claimed, in the
@@ -28,6 +30,7 @@ def list_jobs(queue: Queue, found: Collection[str], limit: int) -> list[Job]:
         queue: the queue.
         found: states of jobs; none for all.
         limit: how many at most.
+        before_seq: only jobs of messages before this one, the newest first in any case.
 
     Raises:
         InvalidInput: there is no such state.
@@ -36,23 +39,22 @@ def list_jobs(queue: Queue, found: Collection[str], limit: int) -> list[Job]:
     if unknown:
         raise InvalidInput(f"jobs have no state {unknown[0]!r}; it is {', '.join(states.STATES)}")
     queue.fill()
-    if not found:
-        return _rows(queue, "jobs_newest", limit)
-    if set(found) == {states.QUEUED}:
+    if before_seq is None and set(found) == {states.QUEUED}:
         return _rows(queue, "jobs_in_line", limit)
-    jobs = [job for state in dict.fromkeys(found) for job in _newest(queue, state, limit)]
+    upto_seq = MAX_SEQ if before_seq is None else before_seq - 1
+    if not found:
+        return _rows(queue, "jobs_newest", limit, upto_seq)
+    jobs = [job for state in dict.fromkeys(found) for job in _newest(queue, state, limit, upto_seq)]
     return sorted(jobs, key=lambda job: -job.seq)[:limit]
 
 
-def _newest(queue: Queue, state: str, limit: int) -> list[Job]:
+def _newest(queue: Queue, state: str, limit: int, upto_seq: int) -> list[Job]:
     if state == states.QUEUED:
-        return _rows(queue, "jobs_newest_queued", limit)
+        return _rows(queue, "jobs_newest_queued", limit, upto_seq)
     if state == states.RUNNING:
-        return _rows(queue, "jobs_running", limit)
-    is_bad = state in states.ENDED_BADLY
-    return _rows(
-        queue, "jobs_newest_ended_badly" if is_bad else "jobs_newest_in_state", limit, state
-    )
+        return _rows(queue, "jobs_running", limit, upto_seq)
+    ended = "jobs_newest_ended_badly" if state in states.ENDED_BADLY else "jobs_newest_in_state"
+    return _rows(queue, ended, limit, upto_seq, state)
 
 
 def _rows(queue: Queue, statement: str, *values: object) -> list[Job]:

@@ -45,13 +45,13 @@ LIMIT ?2;
 
 -- name: jobs_newest
 SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
- WHERE queue_id = ?1 ORDER BY seq DESC LIMIT ?2;
+ WHERE queue_id = ?1 AND seq <= ?3 ORDER BY seq DESC LIMIT ?2;
 
 -- name: jobs_running
 SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
  WHERE queue_id = ?1 AND state = 'running' AND jobs.seq IN (
        SELECT seq FROM claims INDEXED BY idx_claims_one_active
-        WHERE queue_id = ?1 AND status = 'active')
+        WHERE queue_id = ?1 AND status = 'active' AND seq <= ?3)
  ORDER BY jobs.seq DESC LIMIT ?2;
 
 -- name: oldest_active_claim
@@ -62,18 +62,19 @@ SELECT min(claimed_at_ms) FROM claims INDEXED BY idx_claims_one_active
 -- name: jobs_newest_queued
 SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
  WHERE queue_id = ?1 AND jobs.seq IN (
-       SELECT seq FROM ({queued seqs}) ORDER BY seq DESC LIMIT ?2)
+       SELECT seq FROM ({queued seqs}) WHERE seq <= ?3 ORDER BY seq DESC LIMIT ?2)
  ORDER BY jobs.seq DESC;
 
 -- name: jobs_newest_ended_badly
 SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ended_badly ON queues.id = queue_id
- WHERE queue_id = ?1 AND state = ?3 AND (state = 'failed' OR state = 'timed_out' OR state = 'dead')
+ WHERE queue_id = ?1 AND state = ?4 AND (state = 'failed' OR state = 'timed_out' OR state = 'dead')
+   AND seq <= ?3
  ORDER BY jobs.seq DESC LIMIT ?2;
 
 -- name: jobs_newest_in_state
 -- A walk over the queue from its newest job on, for states that most jobs are in.
 SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
- WHERE queue_id = ?1 AND state = ?3 ORDER BY jobs.seq DESC LIMIT ?2;
+ WHERE queue_id = ?1 AND state = ?4 AND seq <= ?3 ORDER BY jobs.seq DESC LIMIT ?2;
 
 -- name: lost_claims
 -- How many of a queue's newest claims (?2 at most) ran out since ?3, noticed or not. What was

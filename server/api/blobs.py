@@ -11,15 +11,15 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
-from fastapi import Path, Request, Response
+from fastapi import Header, Path, Request, Response
 from pydantic import BaseModel, Field
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from ...blobs import BlobStore
 from ..threads import in_thread
-from .common import MessageReader, MessageWriter, TheBus, new_router, problems
+from .common import MessageReader, MessageWriter, TheBus, has_tag, new_router, next_piece, problems
+from .ranges import part_of
 
 #: How many blobs go in or out at a time: each has a thread as long as it takes.
 _AT_A_TIME = 8
@@ -57,22 +57,14 @@ class _Incoming(RawIOBase):
         self._patience: Patience = request.app.state.patience
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next piece, of whatever size; empty at the end."""
-        return anyio.from_thread.run(self._next)
-
-    async def _next(self) -> bytes:
-        with anyio.move_on_after(self._patience.stalled_s):
-            async for chunk in self._chunks:
-                if chunk:
-                    return chunk
-            return b""
-        raise HTTPException(408)
+        """Return the next piece; empty at the end."""
+        return anyio.from_thread.run(next_piece, self._chunks, self._patience.stalled_s)
 
 
 @router.post(
     "/blobs",
     status_code=201,
-    responses=problems(408, 413),
+    responses=problems(413),
     openapi_extra={
         "requestBody": {
             "content": {_OCTETS: {"schema": {"type": "string", "format": "binary"}}},
@@ -98,26 +90,35 @@ class BlobResponse(Response):
 
     media_type = _OCTETS
 
-    def __init__(self, blobs: BlobStore, ref: str, size: int, *, is_head: bool) -> None:
-        headers = {
+    def __init__(
+        self,
+        blobs: BlobStore,
+        ref: str,
+        size: int,
+        *,
+        part: range | None = None,
+        is_head: bool = False,
+    ) -> None:
+        headers = _headers(ref) | {
             "Content-Disposition": f'attachment; filename="{ref}"',
             "X-Content-Type-Options": "nosniff",
             "Content-Security-Policy": "sandbox",
-            "Cache-Control": "private, max-age=31536000, immutable",  # its name is its hash
-            "ETag": f'"{ref}"',
+            "Accept-Ranges": "bytes",
         }
-        super().__init__(headers=headers)
-        self.headers["Content-Length"] = str(size)
-        self._blobs, self._ref, self._is_head = blobs, ref, is_head
+        if part is not None:
+            headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{size}"
+        super().__init__(status_code=200 if part is None else 206, headers=headers)
+        self.headers["Content-Length"] = str(size if part is None else len(part))
+        self._blobs, self._ref, self._part, self._is_head = blobs, ref, part, is_head
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it. There is no way to say more to a client that reads no more: it is cut off."""
         state = scope["app"].state
-        out = _Outgoing(send, self.raw_headers, state.patience)
+        out = _Outgoing(send, self.status_code, self.raw_headers, state.patience)
         watch = asyncio.create_task(out.watch(receive))
         try:
             if not self._is_head:
-                copy = partial(self._blobs.copy, self._ref, cast(BinaryIO, out))
+                copy = partial(self._copy, cast(BinaryIO, out))
                 await anyio.to_thread.run_sync(copy, limiter=_limiter())
             await out.end()
         except (ClientDisconnect, TimeoutError):
@@ -127,17 +128,30 @@ class BlobResponse(Response):
         finally:
             watch.cancel()
 
+    def _copy(self, out: BinaryIO) -> None:
+        if self._part is None:
+            self._blobs.copy(self._ref, out)
+        else:
+            self._blobs.copy_part(self._ref, out, self._part.start, len(self._part))
+
+
+def _headers(ref: str) -> dict[str, str]:
+    """Return what is said of a blob even where it is not sent: its name is its hash."""
+    return {"Cache-Control": "private, max-age=31536000, immutable", "ETag": f'"{ref}"'}
+
 
 class _Outgoing:
     """A response's body, for a thread that writes it."""
 
-    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]], patience: Patience) -> None:
+    def __init__(
+        self, send: Send, status: int, headers: list[tuple[bytes, bytes]], patience: Patience
+    ) -> None:
         self._send = send
         self._patience = patience
         self._is_gone = False
         self._start: dict[str, Any] | None = {
             "type": "http.response.start",
-            "status": 200,
+            "status": status,
             "headers": headers,
         }
 
@@ -165,16 +179,37 @@ class _Outgoing:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
 
 
-_DOWNLOAD: dict[int | str, dict[str, Any]] = {
-    200: {"content": {_OCTETS: {"schema": {"type": "string", "format": "binary"}}}},
-    **problems(),
+_BYTES = {"content": {_OCTETS: {"schema": {"type": "string", "format": "binary"}}}}
+_DOWNLOAD: dict[int | str, dict[str, Any]] = {200: _BYTES, **problems()}
+_PART: dict[int | str, dict[str, Any]] = {
+    206: {"description": "The part of it that was asked for."} | _BYTES,
+    304: {"description": "It is what the client has."},
 }
 
 
-@router.get("/blobs/{ref}", status_code=200, response_class=BlobResponse, responses=_DOWNLOAD)
-def read_blob(ref: BlobName, bus: TheBus, _: MessageReader) -> Response:
-    """Return a blob's bytes, checked against its name."""
-    return BlobResponse(bus.blobs, ref, bus.blobs.size(ref), is_head=False)
+@router.get(
+    "/blobs/{ref}",
+    status_code=200,
+    response_class=BlobResponse,
+    responses=_DOWNLOAD | _PART | problems(416),
+)
+def read_blob(
+    ref: BlobName,
+    bus: TheBus,
+    _: MessageReader,
+    wanted: Annotated[
+        str | None, Header(alias="Range", description="`bytes=FIRST-LAST`, either left out.")
+    ] = None,
+    if_range: Annotated[str | None, Header(description="Else all of it.")] = None,
+    if_none_match: Annotated[str | None, Header(description="What the client has.")] = None,
+) -> Response:
+    """Return a blob's bytes, or a part of them, all checked against its name."""
+    size = bus.blobs.size(ref)
+    headers = _headers(ref)
+    if has_tag(if_none_match, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    part = part_of(wanted, size) if if_range in (None, headers["ETag"]) else None
+    return BlobResponse(bus.blobs, ref, size, part=part)
 
 
 @router.head("/blobs/{ref}", status_code=200, response_class=BlobResponse, responses=_DOWNLOAD)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from http import HTTPStatus
 from typing import Annotated, Any, get_args, get_origin
 
+import anyio
 import orjson
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
+from starlette.types import Scope
 
-from ...bus import Bus, tracing
+from ...blobs import CHUNK_BYTES
+from ...bus import Bus, sign_only_for, tracing
 from ...schema import MAX_SEQ, InvalidInput, decode
 from ..access import known, needs
-from ..principals import Principal, Scope
+from ..principals import Principal
+from ..principals import Scope as TokenScope
 from ..problems import documented
 from ..waiting import Waiter, Waiting
 
@@ -24,8 +29,35 @@ from ..waiting import Waiter, Waiting
 PAGE, MAX_PAGE = 100, 1000
 
 
+async def next_piece(chunks: AsyncIterator[bytes], patience_s: float) -> bytes:
+    """Return the next MiB of a body, or what is left of it: nothing at its end.
+
+    Each has the same time to come: a body that drips would hold its place for as long as it likes.
+
+    Raises:
+        HTTPException: it takes too long.
+    """
+    piece = bytearray()
+    with anyio.move_on_after(patience_s):
+        async for chunk in chunks:
+            piece += chunk
+            if len(piece) >= CHUNK_BYTES:
+                break
+        return bytes(piece)
+    raise HTTPException(HTTPStatus.REQUEST_TIMEOUT)
+
+
 class _StrictRequest(Request):
-    """A request whose JSON is read as strictly as the bus reads JSON."""
+    """A request whose JSON is read as strictly as the bus reads JSON, and comes in time."""
+
+    async def body(self) -> bytes:
+        if not hasattr(self, "_body"):
+            chunks, patience = self.stream(), self.app.state.patience
+            pieces = []
+            while piece := await next_piece(chunks, patience.stalled_s):
+                pieces.append(piece)
+            self._body = b"".join(pieces)
+        return self._body
 
     async def json(self) -> Any:
         return decode(await self.body(), "the body")
@@ -36,7 +68,15 @@ class _StrictRoute(APIRoute):
 
     FastAPI reads and decodes the body before anything else: that is not done for everybody. And a
     slip in a parameter would be a filter that filters not.
+
+    A slash in a name is written `%2F`: else a slip in a path would be another name.
     """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Whether a path has as many parts as this one, and is it in all of them."""
+        if scope["raw_path"].rstrip(b"/").count(b"/") != self.path.count("/"):
+            return Match.NONE, {}
+        return super().matches(scope)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -44,7 +84,7 @@ class _StrictRoute(APIRoute):
         single = names - _query_names(self.dependant, of_lists=True)
 
         async def strictly(request: Request) -> Response:
-            known(request)
+            sign_only_for(known(request).agent)
             unknown = sorted(request.query_params.keys() - names)
             if unknown:
                 takes = ", ".join(sorted(names)) or "none"
@@ -125,11 +165,11 @@ TheBus = Annotated[Bus, Depends(the_bus)]
 TheWaiter = Annotated[Waiter, Depends(the_waiter)]
 TheTrace = Annotated[dict[str, str], Depends(the_trace)]
 
-MessageReader = Annotated[Principal, needs(Scope.MESSAGES_RO)]
-MessageWriter = Annotated[Principal, needs(Scope.MESSAGES_RW)]
-WorkReader = Annotated[Principal, needs(Scope.WORK_RO)]
-WorkWriter = Annotated[Principal, needs(Scope.WORK_RW)]
-Admin = Annotated[Principal, needs(Scope.ADMIN)]
+MessageReader = Annotated[Principal, needs(TokenScope.MESSAGES_RO)]
+MessageWriter = Annotated[Principal, needs(TokenScope.MESSAGES_RW)]
+WorkReader = Annotated[Principal, needs(TokenScope.WORK_RO)]
+WorkWriter = Annotated[Principal, needs(TokenScope.WORK_RW)]
+Admin = Annotated[Principal, needs(TokenScope.ADMIN)]
 
 After = Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only what comes after this seq.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]
@@ -150,7 +190,13 @@ def problems(*more: int) -> dict[int | str, dict[str, Any]]:
 
     Those that any may end in are among them.
     """
-    return documented(400, 401, 403, 404, 415, 422, 429, 500, 503, *more)
+    return documented(400, 401, 403, 404, 408, 415, 422, 429, 500, 503, *more)
+
+
+def has_tag(if_none_match: str | None, tag: str) -> bool:
+    """Whether a client says that it has what an entity tag stands for."""
+    known = (part.strip().removeprefix("W/") for part in (if_none_match or "").split(","))
+    return any(part in (tag, "*") for part in known)
 
 
 def json_response(

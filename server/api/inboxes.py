@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 from ...bus import Bus, tracing
 from ...schema import InvalidInput, Message, NotFound, TypePattern, encode, format_ts
 from ...subscribers import Cursors, Deliveries, Inbox, Parked
-from ..problems import OutOfTurn
 from ..records import Given, MessageList, ReceiptRecord, ReplyGiven, Seq, Seqs
 from .common import (
     PAGE,
@@ -198,8 +197,9 @@ def complete_message(
 ) -> CompletionRecord:
     """Acknowledge a message and publish what came of it, in one transaction, once.
 
-    A reply goes to the message's sender, in its conversation. However often this is repeated, the
-    replies are published one time.
+    All before it is acknowledged too, as by `ack`: complete messages in order. A reply goes to the
+    message's sender, in its conversation. However often this is repeated, the replies are published
+    one time.
     """
     box = Inbox(bus, writer.act_as(agent))
     message = _message(bus, done.seq)
@@ -219,22 +219,13 @@ def fail_message(
 ) -> FailureRecord:
     """Note that handling a message failed; after five failures it is parked, for a person.
 
-    It is a conflict when another is the first that waits: to park this one would acknowledge that.
+    It is parked in its turn only: the cursor can't pass it, and not those that wait before it.
     """
     box = Inbox(bus, writer.act_as(agent))
     message = _message(bus, failed.seq)
-    with bus.transaction():
-        _check_turn(box, message)
-        is_parked = box.fail(message, failed.error)
+    is_parked = box.fail(message, failed.error)
     attempts = box.attempts(message)
     return FailureRecord(agent=agent, cursor=box.position, attempts=attempts, parked=is_parked)
-
-
-def _check_turn(box: Inbox, message: Message) -> None:
-    look = box.look(1)
-    first = look.messages[0].seq if look.messages else None
-    if message.seq > look.cursor and message.seq != first:
-        raise OutOfTurn(f"of what waits for {box.agent}, {first} comes first, not {message.seq}")
 
 
 def _message(bus: Bus, seq: int) -> Message:

@@ -11,7 +11,7 @@ from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
 from ...bus import Bus
-from ...schema import MAX_TS_MS, NotFound, TypePattern
+from ...schema import MAX_SEQ, MAX_TS_MS, InvalidInput, NotFound, TypePattern
 from ...subscribers import (
     Claims,
     DeadLetters,
@@ -20,6 +20,7 @@ from ...subscribers import (
     Jobs,
     Queue,
     Queues,
+    WrongJobState,
     claim_record,
     job_record,
     list_jobs,
@@ -44,6 +45,12 @@ router = new_router("jobs")
 
 State = Literal["queued", "running", "succeeded", "failed", "timed_out", "dead", "cancelled"]
 OfQueue = Annotated[str | None, Query(min_length=1, description="Only those of this queue.")]
+BeforeInQueue = Annotated[
+    int | None, Query(ge=1, le=MAX_SEQ, description="Only what comes before it, in one `queue`.")
+]
+AfterInQueue = Annotated[
+    int | None, Query(ge=0, le=MAX_SEQ, description="Only what comes after it, in one `queue`.")
+]
 
 _DEAD = "dead"
 
@@ -68,12 +75,15 @@ def list_all_jobs(
     _: WorkReader,
     queue: OfQueue = None,
     state: Annotated[list[State] | None, Query(description="Repeatable.")] = None,
+    before: BeforeInQueue = None,
     limit: Limit = PAGE,
 ) -> dict[str, Any]:
-    """List jobs, the newest first; `queued` ones alone come in line."""
+    """List jobs, the newest first; `queued` ones alone, and without `before`, come in line."""
     states = state or []
-    found = [job for each in _queues(bus, queue) for job in list_jobs(each, states, limit)]
-    if set(states) != {"queued"}:
+    queues = _queues(bus, queue)
+    _check_page(queue, "before", before)
+    found = [job for each in queues for job in list_jobs(each, states, limit, before_seq=before)]
+    if before is not None or set(states) != {"queued"}:
         found.sort(key=lambda job: -job.seq)
     return _list(bus, found[:limit])
 
@@ -81,6 +91,12 @@ def list_all_jobs(
 def _queues(bus: Bus, name: str | None) -> list[Queue]:
     infos = Queues(bus).list() if name is None else [Queues(bus).get(name)]
     return [Queue(bus, info) for info in infos]
+
+
+def _check_page(queue: str | None, name: str, seq: int | None) -> None:
+    """Refuse to go on by a seq through several queues: a message may be a job in each."""
+    if queue is None and seq is not None:
+        raise InvalidInput(f"{name!r} goes on in one queue: give 'queue' too")
 
 
 def _list(bus: Bus, jobs: Iterable[Job]) -> dict[str, Any]:
@@ -161,17 +177,21 @@ def list_dead_letters(
         int | None,
         Query(ge=0, le=MAX_TS_MS, description="Only what died then or later, in epoch ms."),
     ] = None,
+    after: AfterInQueue = None,
     limit: Limit = PAGE,
 ) -> dict[str, Any]:
-    """List the jobs that used up their attempts, and why they failed, by queue."""
+    """List the jobs that used up their attempts, and why they failed, by queue and in order."""
     pattern = None if type is None else TypePattern(type)
+    _check_page(queue, "after", after)
     queues = _queues(bus, queue)
     for each in queues:
         each.fill()
     found = (
         job
         for each in queues
-        for job in DeadLetters(each).find((_DEAD,), type=pattern, since_ms=since_ms)
+        for job in DeadLetters(each).find(
+            (_DEAD,), type=pattern, since_ms=since_ms, after_seq=after or 0
+        )
     )
     return _list(bus, islice(found, limit))
 
@@ -212,7 +232,7 @@ def _change(bus: Bus, name: str, seqs: list[int], act: Callable[[int], Job]) -> 
         for seq in dict.fromkeys(seqs):
             state = jobs.get(queue.info, seq).state
             if state != _DEAD:
-                raise NotFound(f"job {seq} of queue {name!r} is not dead: it is {state}")
+                raise WrongJobState(f"job {seq} of queue {name!r} is not dead: it is {state}")
         changed = [act(seq) for seq in dict.fromkeys(seqs)]
     return _list(bus, changed)
 

@@ -34,6 +34,7 @@ from .common import (
     TheBus,
     TheTrace,
     TheWaiter,
+    has_tag,
     json_array,
     json_of,
     json_response,
@@ -222,7 +223,6 @@ def tagged(body: bytes, if_none_match: str | None) -> Response:
     """
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-    known = (part.strip().removeprefix("W/") for part in (if_none_match or "").split(","))
-    if any(part in (tag, "*") for part in known):
+    if has_tag(if_none_match, tag):
         return Response(status_code=304, headers=headers)
     return json_response(body, headers)

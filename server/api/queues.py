@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from fastapi import Path, Query
+from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
 from ...subscribers import (
@@ -152,17 +152,24 @@ def show_queue(
     "/queues/{queue:path}",
     response_model=QueueRecord,
     response_model_exclude_unset=True,
-    responses=problems(409),
+    responses={
+        201: {"model": QueueRecord, "description": "It was made."},
+        **problems(409),
+    },
 )
 def create_queue(
-    queue: QueueName, wanted: QueueGiven, bus: TheBus, _: QueueMaker
+    queue: QueueName, wanted: QueueGiven, bus: TheBus, _: QueueMaker, response: Response
 ) -> dict[str, Any]:
     """Make a queue, unless it is there.
 
-    It is a conflict when it is there with another type, or another value of a given rule. Whoever
-    claims from it reads what it takes in, so who makes it must be allowed to read messages.
+    It is a conflict when it is there with another type, or another value of a given rule; where it
+    began is not compared. Whoever claims from it reads what it takes in, so who makes it must be
+    allowed to read messages.
     """
-    made = Queue.create(bus, queue, wanted.type, start=wanted.start, **wanted.policy.rules())
+    with bus.transaction():
+        if all(info.name != queue for info in Queues(bus).list()):
+            response.status_code = 201
+        made = Queue.create(bus, queue, wanted.type, start=wanted.start, **wanted.policy.rules())
     return queue_record(made.info)
 
 

@@ -16,7 +16,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
-from ...bus import Bus
+from ...bus import Bus, sign_only_for
 from ...schema import InvalidInput
 from ..access import Access
 from ..principals import Forbidden, Principal, Scope
@@ -128,5 +128,6 @@ def _profile_of(context: Any) -> str:
 
 def _check(context: Any, scope: str) -> None:
     principal: Principal = context.request.state.principal
+    sign_only_for(principal.agent)
     if not principal.may(Scope(scope)):
         raise Forbidden(f"this token has no scope {scope!r}: ask who runs this project for one")

@@ -72,15 +72,61 @@ def test_blob_of_unknown_length_streams(one_client: httpx.Client) -> None:
     ],
 )
 def test_no_path_leads_out_of_the_store(
-    one_client: httpx.Client, ref: str, status: int, kind: str
+    one_client: httpx.Client, one_bus: Bus, ref: str, status: int, kind: str
 ) -> None:
-    problem(one_client.get(f"/v1/blobs/{ref}"), status, kind)
+    detail = problem(one_client.get(f"/v1/blobs/{ref}"), status, kind)
+    assert one_bus.layout.directory not in detail
 
 
 def test_altered_blob_is_not_sent(one_client: httpx.Client, one_bus: Bus) -> None:
     ref = one_client.post("/v1/blobs", content=b"right").json()["ref"]
     Path(one_bus.layout.blobs, ref).write_bytes(b"wrong")
     problem(one_client.get(f"/v1/blobs/{ref}"), 500, "blob-altered")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "begin", "end"),
+    [
+        ("bytes=0-", 0, 3_000_000),
+        ("bytes=7-1500000", 7, 1_500_001),
+        ("bytes=2999999-9999999", 2_999_999, 3_000_000),
+        ("bytes=-5", 2_999_995, 3_000_000),
+        ("bytes=-9999999", 0, 3_000_000),
+    ],
+)
+def test_download_goes_on_where_it_broke_off(
+    one_client: httpx.Client, wanted: str, begin: int, end: int
+) -> None:
+    data = os.urandom(1000) * 3000
+    path = f"/v1/blobs/{one_client.post('/v1/blobs', content=data).json()['ref']}"
+    tag = one_client.head(path).headers["ETag"]
+    came = one_client.get(path, headers={"Range": wanted, "If-Range": tag})
+    assert (came.status_code, came.content) == (206, data[begin:end])
+    assert came.headers["Content-Range"] == f"bytes {begin}-{end - 1}/3000000"
+    assert came.headers["Content-Length"] == str(end - begin)
+    other = one_client.get(path, headers={"Range": wanted, "If-Range": '"other"'})
+    assert (other.status_code, other.content) == (200, data)
+
+
+def test_part_that_can_not_be_had(one_client: httpx.Client, one_bus: Bus) -> None:
+    ref = one_client.post("/v1/blobs", content=b"0123456789").json()["ref"]
+    path = f"/v1/blobs/{ref}"
+    for beyond in ("bytes=10-", "bytes=-0", "bytes=99-100"):
+        refused = one_client.get(path, headers={"Range": beyond})
+        assert "10 bytes" in problem(refused, 416, "range-not-satisfiable")
+        assert refused.headers["Content-Range"] == "bytes */10"
+    for other in ("bytes=0-1,3-4", "bytes=-", "bytes=5-2", "lines=1-2", "bytes=a-b"):
+        assert one_client.get(path, headers={"Range": other}).status_code == 200
+    Path(one_bus.layout.blobs, ref).write_bytes(b"0123456780")
+    problem(one_client.get(path, headers={"Range": "bytes=0-1"}), 500, "blob-altered")
+
+
+def test_client_that_has_a_blob_is_not_sent_it_again(one_client: httpx.Client) -> None:
+    path = f"/v1/blobs/{one_client.post('/v1/blobs', content=b'mine').json()['ref']}"
+    tag = one_client.get(path).headers["ETag"]
+    again = one_client.get(path, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", tag)
+    assert one_client.get(path, headers={"If-None-Match": '"other"'}).content == b"mine"
 
 
 def test_upload_that_breaks_off_leaves_nothing(one_client: httpx.Client, one_bus: Bus) -> None:
@@ -104,7 +150,8 @@ def test_upload_over_the_limit_is_refused_before_it_is_read(one_client: httpx.Cl
 def test_upload_that_turns_out_too_long_is_refused(serve: Serve, bus: Bus) -> None:
     client = serve("--max-blob", "1")
     pieces = (b"x" * 100_000 for _ in range(30))
-    problem(client.post("/v1/blobs", content=pieces), 413, "content-too-large")
+    refused = client.post("/v1/blobs", content=pieces)
+    assert "at most 1048576 bytes" in problem(refused, 413, "content-too-large")
     assert temporary(bus) == []
 
 
@@ -120,7 +167,7 @@ def test_message_over_the_limit_is_refused(one_client: httpx.Client, one_bus: Bu
 def test_download_ends_with_its_client(bus: Bus) -> None:
     """The server below us takes what is sent to nobody, without a word."""
     ref = bus.blobs.put(io.BytesIO(bytes(50_000_000)))
-    response = BlobResponse(bus.blobs, ref, 50_000_000, is_head=False)
+    response = BlobResponse(bus.blobs, ref, 50_000_000)
     sent: list[Message] = []
     app = FastAPI()
     app.state.patience, app.state.hang_up = Patience(), lambda client: None

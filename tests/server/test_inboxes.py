@@ -71,15 +71,29 @@ def test_what_fails_too_often_is_parked_and_can_be_requeued(
 def test_what_fails_out_of_turn_loses_nothing(one_client: httpx.Client, one_bus: Bus) -> None:
     """To park it would acknowledge the mail before it."""
     first, second = (one_bus.publish("t", n, from_agent="lead", to_agent="w7").seq for n in (1, 2))
-    elsewhere = one_bus.publish("t", from_agent="lead", to_agent="lead").seq
-    for seq in (second, elsewhere):
-        failed = {"seq": seq, "error": "x"}
-        refused = one_client.post("/v1/inboxes/w7/fail", json=failed)
-        assert f"{first} comes first" in problem(refused, 409, "out-of-turn")
+    failed = {"seq": second, "error": "x"}
+
+    def fail() -> object:
+        came = one_client.post("/v1/inboxes/w7/fail", json=failed).json()
+        return came["attempts"], came["parked"]
+
+    assert [fail() for _ in range(6)] == [(n, False) for n in range(1, 7)]
+    mail = one_client.get("/v1/inboxes/w7").json()["messages"]
+    assert [message["seq"] for message in mail] == [first, second]
     assert one_client.post("/v1/inboxes/w7/ack", json={"seq": first}).status_code == 200
-    for seq, attempts in ((second, 1), (first, 0)):  # which is acknowledged
-        failed = {"seq": seq, "error": "x"}
-        assert one_client.post("/v1/inboxes/w7/fail", json=failed).json()["attempts"] == attempts
+    assert fail() == (7, True)
+
+
+def test_seq_is_a_number(one_client: httpx.Client) -> None:
+    refused = one_client.post("/v1/inboxes/w7/ack", json={"seq": "1"})
+    assert "body.seq" in problem(refused, 422, "invalid-input")
+
+
+def test_nothing_fails_that_is_for_another(one_client: httpx.Client, one_bus: Bus) -> None:
+    seq = one_bus.publish("t", from_agent="lead", to_agent="lead").seq
+    for act, more in (("fail", {"error": "x"}), ("complete", {})):
+        refused = one_client.post(f"/v1/inboxes/w7/{act}", json={"seq": seq} | more)
+        assert "is for 'lead'" in problem(refused, 422, "invalid-input")
 
 
 def test_poll_that_waits_returns_as_soon_as_there_is_mail(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from ackbus import Bus
+from ackbus.bus import Keyring
 from ackbus.server import Access, Principal, Scope, create_app
 from ackbus.server.origins import LOOPBACK_NAMES
 from ackbus.server.principals import LOCAL
@@ -116,6 +118,23 @@ def test_token_of_an_agent_speaks_in_its_name_only(bus: Bus) -> None:
 
     served(bus, act)
     assert [each.from_agent for each in bus.read()] == ["a"]
+
+
+def test_server_signs_only_for_whom_a_token_is_bound_to(
+    bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever reaches a server could sign as anybody whose key it can read."""
+    monkeypatch.setenv("BUS_KEYS_DIR", str(tmp_path / "keys"))
+    Keyring().create("a")
+
+    async def act(caller: Caller) -> None:
+        named = {"path": "/mcp?agent=a", "type": "t"}
+        assert (await caller.call("bus_send", headers=token("of-a"), **named))[0]
+        for each in ("any", "nobody"):
+            assert (await caller.call("bus_send", headers=token(each), **named))[0]
+
+    served(bus, act)
+    assert [bool(message.headers) for message in bus.read()] == [True, False, False]
 
 
 def test_token_is_good_for_its_scopes_only(bus: Bus) -> None:

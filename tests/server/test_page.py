@@ -198,6 +198,18 @@ def test_parked_message_is_delivered_again(visit: Visit, url: str, shared: Bus) 
     assert Inbox(shared, "lead").poll(1)[0].seq == 1
 
 
+def test_names_with_slashes_are_shown(visit: Visit, bus: Bus, bus_dir: Path) -> None:
+    Queue.create(bus, "team/build", "build")
+    bus.publish("note", "hello", from_agent="team/x")
+    bus.publish("note", "to a team", from_agent="lead", to_agent="team/x")
+    with serving(bus_dir) as url:
+        page = visit(f"{url}/#/inbox/team%2Fx")
+        expect(page.locator(".view")).to_contain_text("to a team")
+        page.goto(f"{url}/#/queues")
+        page.get_by_role("link", name="team/build").first.click()
+        expect(page.get_by_role("heading", name="team/build")).to_be_visible()
+
+
 def test_views_show_who_is_there_and_what_is_held(visit: Visit, url: str) -> None:
     page = visit(f"{url}/#/agents")
     coder = page.get_by_role("row").filter(has_text="schema 7")

@@ -298,3 +298,22 @@ def test_transfers_of_blobs_that_stand_still_are_cut_off_in_peace(server: Server
         client.sendall(head + b"the beginning")
         assert b" 408 " in client.recv(1000).split(b"\r\n")[0]
     assert "Traceback" not in server.errors
+
+
+@pytest.mark.parametrize("path", ["/v1/blobs", "/v1/messages"])
+def test_body_that_drips_is_cut_off(server: Server, path: str) -> None:
+    """Eight such uploads would have all places, for as long as they like."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+        kind = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000"
+        client.sendall(f"POST {path} HTTP/1.1\r\n{kind}\r\n\r\n".encode())
+        client.setblocking(False)
+        answer = b""
+        for _ in range(200):  # 20 s, if it is let
+            with contextlib.suppress(BlockingIOError):
+                answer = client.recv(1000)
+                break
+            with contextlib.suppress(ConnectionError):
+                client.send(b"x")
+            time.sleep(0.1)
+        assert b" 408 " in answer.split(b"\r\n")[0]
+    assert "Traceback" not in server.errors

@@ -1,5 +1,6 @@
 """Tokens: who is let in, for what, and as whom."""
 
+import json
 import subprocess
 from collections import deque
 from collections.abc import Callable
@@ -10,7 +11,8 @@ import pytest
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
-from ackbus import Bus, InvalidInput, NotFound, Refused
+from ackbus import Bus, InvalidInput, NotFound, Queue, Refused
+from ackbus.bus import Keyring
 from ackbus.server import Scope, Tokens
 
 from ..conftest import RunBus
@@ -65,6 +67,29 @@ def test_sender_cannot_be_forged(client: httpx.Client, tokens: Tokens, bus: Bus)
     assert "'b'" in problem(forged, 403, "forbidden")
     assert bus.log.newest_seq() == 0
     assert client.post("/v1/messages", json=MESSAGE, headers=bearer(token)).status_code == 201
+
+
+def test_server_signs_only_for_whom_a_token_is_bound_to(
+    client: httpx.Client, tokens: Tokens, bus: Bus, bus_env: dict[str, str]
+) -> None:
+    """Whoever is let in may give any name; to sign in it would make a forgery of that."""
+    Keyring(f"{bus_env['HOME']}/.config/ackbus/keys").create("lead")
+    Queue.create(bus, "work")
+
+    def work(who: str, headers: dict[str, str]) -> None:
+        message = {"type": "work", "from": "lead", "payload": who}
+        assert client.post("/v1/messages", json=message, headers=headers).status_code == 201
+        worker = {"worker": "w", "group": "lead"}
+        claimed = client.post("/v1/queues/work/claims", json=worker, headers=headers).json()
+        path = f"/v1/claims/{claimed['claims'][0]['token']}/complete"
+        replies = {"replies": [{"type": "done", "payload": who}]}
+        assert client.post(path, json=replies, headers=headers).status_code == 200
+
+    work("whoever", {})
+    work("anybody", bearer(tokens.create("any", [Scope.ADMIN])))
+    work("lead", bearer(tokens.create("lead", [RW, Scope.WORK_RW], agent="lead")))
+    signed = {(m.type, m.payload) for m in bus.read() if "signature" in m.headers}
+    assert signed == {("work", "lead"), ("done", "lead")}
 
 
 def test_in_a_session_a_token_speaks_as_its_agent(
@@ -216,6 +241,9 @@ def test_own_pages_and_allowed_ones_may_ask(serve: Serve) -> None:
     assert own.status_code == 200
     other = client.get("/v1/messages", headers={"Origin": board})
     assert other.headers["Access-Control-Allow-Origin"] == board
+    assert {"ETag", "Retry-After"} <= set(
+        other.headers["Access-Control-Expose-Headers"].split(", ")
+    )
     assert "Access-Control-Allow-Origin" not in own.headers
     for name in ("Authorization", "If-None-Match", "Last-Event-ID", "traceparent", "tracestate"):
         leave = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": name}
@@ -304,8 +332,12 @@ def test_commands_make_list_rotate_and_remove_tokens(run_bus: RunBus, tokens: To
     assert run_bus("token", "create", "ci", "--scope", "admin").code == 3
     removed = run_bus("token", "remove", "ci")
     assert (removed.code, removed.out) == (0, "removed 2 tokens ci\n")
-    assert "only this machine can reach now lets in all its programs" in removed.err
-    assert "one that others can reach lets in nobody" in removed.err
+    assert "a server that runs lets in nobody" in removed.err
+    assert "this machine can reach lets in all its programs" in removed.err
+    assert run_bus("token", "create", "two", "--scope", "messages:ro", "--scope", "work:ro").out
+    record = json.loads(run_bus("token", "list", "--json").out)
+    assert record["scopes"] == ["messages:ro", "work:ro"]
+    assert run_bus("token", "remove", "two").code == 0
     assert run_bus("token", "list").code == 4
     assert run_bus("token", "remove", "ci").code == 4
     assert run_bus("token", "rotate", "ci").code == 4

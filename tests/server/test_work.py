@@ -18,7 +18,7 @@ from .conftest import problem, serving
 def made(client: httpx.Client, name: str, **policy: object) -> str:
     """Makes a queue, and returns its name."""
     body = {"type": f"{name}.request", "policy": policy}
-    assert client.put(f"/v1/queues/{name}", json=body).status_code == 200
+    assert client.put(f"/v1/queues/{name}", json=body).status_code == 201
     return name
 
 
@@ -44,6 +44,9 @@ def test_claim_is_completed_with_its_reply(one_client: httpx.Client, one_bus: Bu
     job = one_client.get(f"/v1/queues/{queue}/jobs/{asked.seq}").json()
     assert (job["state"], job["attempts"][0]["result"]) == ("succeeded", '{"ok":1}')
     assert job["message"]["id"] == asked.id
+    again = one_client.post(f"/v1/claims/{claim['token']}/complete", json=body)
+    problem(again, 409, "claim-lost")
+    assert again.json()["ended_as"] == "completed"  # so it was done, if no answer came
 
 
 def test_late_holder_changes_nothing_and_learns_it(one_client: httpx.Client, one_bus: Bus) -> None:
@@ -95,6 +98,37 @@ def test_dead_letter_is_listed_shown_and_requeued(one_client: httpx.Client, one_
     done = one_client.post(f"/v1/dead-letters/{queue}/requeue", json={"seqs": [seq]}).json()
     assert [job["state"] for job in done["jobs"]] == ["queued"]
     problem(one_client.get(f"/v1/dead-letters/{queue}/{seq}"), 404, "not-found")
+    again = one_client.post(f"/v1/dead-letters/{queue}/requeue", json={"seqs": [seq]})
+    problem(again, 409, "wrong-job-state")
+
+
+def test_jobs_and_dead_letters_come_in_pages(one_client: httpx.Client, one_bus: Bus) -> None:
+    """More than a page can have is there to be had, each once."""
+    name = made(one_client, "qp", max_attempts=1)
+    queue = Queue.open(one_bus, name)
+    for _ in range(5):
+        one_bus.publish("qp.request", from_agent="lead")
+    for claim in queue.claim("w", limit=3):
+        queue.fail(claim, "no disk")
+
+    def walk(path: str, by: str, **parameters: str) -> list[int]:
+        found: list[int] = []
+        while True:
+            asked = {"queue": name, "limit": 2} | parameters | ({by: found[-1]} if found else {})
+            page = one_client.get(path, params=asked).json()["jobs"]
+            found += [job["seq"] for job in page]
+            if len(page) < 2:
+                return found
+
+    every = walk("/v1/jobs", "before")
+    assert every == sorted(every, reverse=True)
+    assert len(every) == 5
+    assert walk("/v1/dead-letters", "after") == walk("/v1/jobs", "before", state="dead")[::-1]
+    waiting = {"queue": name, "state": "queued", "before": every[0]}
+    jobs = one_client.get("/v1/jobs", params=waiting).json()["jobs"]
+    assert [job["seq"] for job in jobs] == every[1:2]
+    for path, by in (("/v1/jobs", "before"), ("/v1/dead-letters", "after")):
+        problem(one_client.get(path, params={by: 5}), 422, "invalid-input")
 
 
 def test_worker_that_waits_gets_what_comes(one_client: httpx.Client, one_bus: Bus) -> None:
@@ -195,6 +229,11 @@ def test_queue_shows_what_the_command_shows(one_client: httpx.Client, one_bus: B
     assert (changed["policy"]["ordering"], changed["policy"]["max_running"]) == ("priority", 5)
     other = one_client.put(f"/v1/queues/{queue}", json={"type": "other"})
     problem(other, 409, "queue-mismatch")
+    other = one_client.put(
+        f"/v1/queues/{queue}", json={"type": "q7.request", "policy": {"max_attempts": 9}}
+    )
+    problem(other, 409, "queue-mismatch")
+    assert one_client.put(f"/v1/queues/{queue}", json={"type": "q7.request"}).status_code == 200
     assert queue in [each["queue"] for each in one_client.get("/v1/queues").json()["queues"]]
 
 
@@ -210,6 +249,18 @@ def test_jobs_are_listed_purged_and_tried_again(one_client: httpx.Client, one_bu
     assert retried["state"] == "queued"
     twice = one_client.post(f"/v1/queues/{queue}/jobs/{seqs[0]}/retry")
     problem(twice, 409, "wrong-job-state")
+
+
+def test_slip_in_a_path_is_no_other_name(one_client: httpx.Client) -> None:
+    """A slash in a name is written %2F."""
+    queue = made(one_client, "q11")
+    refused = one_client.put(f"/v1/queues/{queue}/claims", json={})
+    problem(refused, 405, "method-not-allowed")
+    assert refused.headers["Allow"] == "POST"
+    assert "%2F" in problem(one_client.put("/v1/queues/q11/x", json={}), 404, "not-found")
+    assert one_client.put("/v1/queues/q11%2Fx", json={}).status_code == 201
+    names = [each["queue"] for each in one_client.get("/v1/queues").json()["queues"]]
+    assert [name for name in names if name.startswith("q11")] == ["q11", "q11/x"]
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ function query(parameters) {
   return parts.size ? `?${parts}` : "";
 }
 
-/** A name as a part of a path. Its slashes stay: names of agents and queues may have some. */
+/** A name as one part of a path: names of agents and queues may have slashes. */
 export function inPath(name) {
-  return encodeURIComponent(name).replaceAll("%2F", "/");
+  return encodeURIComponent(name);
 }

@@ -1,0 +1,35 @@
+"""Parts of what can be had whole (RFC 9110, section 14)."""
+
+from __future__ import annotations
+
+import re
+
+from starlette.exceptions import HTTPException
+
+from ...schema import InvalidInput
+
+_ONE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?", re.ASCII)
+
+
+def part_of(wanted: str | None, size: int) -> range | None:
+    """Return which bytes a `Range` header asks for; None: all of them.
+
+    What asks for several parts, or otherwise, gets all, as the RFC allows.
+
+    Raises:
+        HTTPException: none of them is there.
+    """
+    match = _ONE.fullmatch(wanted or "")
+    if match is None or not any(match.groups()):
+        return None
+    if match[1] is None:
+        found = range(max(0, size - int(match[2])), size)
+    else:
+        last = int(match[2] or size)
+        if last < int(match[1]):
+            return None
+        found = range(int(match[1]), min(last + 1, size))
+    if not found:
+        headers = {"Content-Range": f"bytes */{size}"}
+        raise HTTPException(416, headers=headers) from InvalidInput(f"it has {size} bytes")
+    return found
