@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 from ackbus import Bus, Draft
 from ackbus.schema import TypePattern, UnknownRecipientWarning
 from ackbus.server import Scope, Tokens
-from ackbus.subscribers import Inbox, Jobs, Queue
+from ackbus.subscribers import Inbox, Jobs, Outcome, Queue
 
 from ..conftest import wait_until
 from . import scene
@@ -184,8 +184,9 @@ def test_focus_stays_while_the_records_around_it_change(
     page.get_by_role("button", name=f"Job {claim.message.seq}").click()
     expect(page.locator(".attempt")).to_contain_text("builder-2")
     expect(page.locator(".attempt")).to_contain_text("active")
-    queue.complete(claim)
+    queue.end(claim, Outcome(result={"wheel": "made"}, stderr="a warning"))
     expect(page.locator(".attempt")).to_contain_text("completed")
+    expect(page.locator(".attempt pre")).to_have_text(["a warning", '{"wheel":"made"}'])
     page.get_by_role("button", name="Close").click()
     expect(page.get_by_role("button", name=f"Job {claim.message.seq}")).to_be_focused()
 
