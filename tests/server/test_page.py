@@ -167,6 +167,28 @@ def test_dead_letter_is_requeued(visit: Visit, url: str, shared: Bus) -> None:
     assert Jobs(shared.database).get(queue.info, seq).state == "queued"
 
 
+def test_job_is_cancelled_and_tried_again(visit: Visit, url: str, shared: Bus) -> None:
+    queue = Queue.create(shared, "deploy", "deploy.request")
+    seq = shared.publish("deploy.request", from_agent="lead").seq
+    queue.claim("deployer-1")
+    jobs = Jobs(shared.database)
+    page = visit(f"{url}/#/queues")
+    running = page.get_by_label("Queue deploy").get_by_role("link", name="1 running for up to")
+    running.click()
+    page.get_by_role("button", name=f"Cancel {seq}").click()
+    page.get_by_role("button", name="Cancel the job").click()
+    wait_until(lambda: jobs.get(queue.info, seq).state == "cancelled")
+    page.goto(f"{url}/#/queue/deploy")
+    row = page.get_by_role("table", name="Jobs").get_by_role("row").last
+    expect(row.get_by_role("cell").nth(5)).to_be_empty()  # it took no time that is known
+    row.get_by_text("deploy.request").click()
+    expect(page.get_by_label(f"Job {seq}", exact=True).locator(".facts")).to_contain_text("cancelled")
+    page.get_by_role("button", name=f"Retry {seq}").click()
+    expect(page.locator(".notice")).to_contain_text(f"{seq} is queued again")
+    expect(page.locator(".facts")).to_contain_text("queued")
+    assert jobs.get(queue.info, seq).state == "queued"
+
+
 def test_focus_stays_while_the_records_around_it_change(
     visit: Visit, url: str, shared: Bus
 ) -> None:
@@ -174,7 +196,7 @@ def test_focus_stays_while_the_records_around_it_change(
     queue = Queue.open(shared, "build")
     jobs = page.get_by_role("table", name="Jobs").get_by_role("row")
     waiting = page.get_by_role("link", name="waiting")
-    for focused in (jobs.last.get_by_role("button"), waiting):
+    for focused in (jobs.last.get_by_role("button", name="Job"), waiting):
         focused.focus()
         before = jobs.count()
         shared.publish("build.request", from_agent="lead")
@@ -193,6 +215,11 @@ def test_focus_stays_while_the_records_around_it_change(
 
 def test_parked_message_is_delivered_again(visit: Visit, url: str, shared: Bus) -> None:
     page = visit(f"{url}/#/inbox/lead")
+    parked = page.get_by_role("table", name="Parked messages")
+    parked.get_by_text("no handler knows this type").click()
+    expect(page.locator(".detail .payload")).to_contain_text("step 0 is through")
+    page.keyboard.press("Escape")
+    expect(page.locator(".detail")).to_have_count(0)
     page.get_by_role("button", name="Deliver again").click()
     expect(page.locator(".notice")).to_contain_text("delivered to lead again")
     expect(page.get_by_text("Nothing is parked.")).to_be_visible()

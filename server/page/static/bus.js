@@ -68,6 +68,16 @@ export function job(queue, seq) {
   return get(`/v1/queues/${inPath(queue)}/jobs/${seq}`);
 }
 
+/** Lets a job that did not succeed be tried again. */
+export function retryJob(queue, seq) {
+  return post(`/v1/queues/${inPath(queue)}/jobs/${seq}/retry`);
+}
+
+/** Gives a job up; a worker that is at it learns that it lost its claim. */
+export function cancelJob(queue, seq) {
+  return post(`/v1/queues/${inPath(queue)}/jobs/${seq}/cancel`);
+}
+
 /** Lets dead letters be tried again: all that are named, or none. */
 export function requeueDead(queue, seqs) {
   return post(`/v1/dead-letters/${inPath(queue)}/requeue`, { seqs });
