@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import socket
 import sqlite3
 import time
@@ -12,14 +13,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from ackbus import Bus, Draft
 from ackbus.schema import TypePattern, UnknownRecipientWarning
 from ackbus.server import Scope, Tokens
 from ackbus.subscribers import Inbox, Jobs, Outcome, Queue
 
-from ..conftest import wait_until
+from ..conftest import RunBus, wait_until
 from . import scene
 from .browsing import CHROMIUM, Visit, rows, wait_for_live
 from .conftest import serving
@@ -530,6 +531,30 @@ def test_what_may_not_be_read_is_not_said_to_be_empty(
         page.goto(f"{url}/#/holds")
         expect(page.locator(".notice")).to_contain_text("work:ro")
         expect(page.get_by_text("Nobody holds a lease.")).to_be_hidden()
+
+
+def test_commands_that_the_page_advises_do_what_it_says(
+    visit: Visit, bus_dir: Path, run_bus: RunBus
+) -> None:
+    with serving(bus_dir) as url:
+        page = visit(f"{url}/#/queues")
+        assert run_bus(*advised(page.locator(".empty"))).code == 0
+        expect(page.get_by_label("Queue reviews")).to_be_visible()
+        assert run_bus("token", "create", "admin", "--scope", "admin").code == 0
+        dialog = page.get_by_role("dialog")
+        made = run_bus(*advised(dialog))
+        dialog.get_by_label("Token").fill(made.out.strip())
+        page.keyboard.press("Enter")
+        wait_for_live(page)
+        page.goto(f"{url}/#/holds")
+        expect(page.get_by_text("Nobody holds a lease.")).to_be_visible()
+
+
+def advised(place: Locator) -> list[str]:
+    """The command that stands in a place of the page, without `bus`."""
+    program, *arguments = shlex.split(place.locator("code").inner_text())
+    assert program == "bus"
+    return arguments
 
 
 def test_each_view_has_a_title(visit: Visit, url: str) -> None:

@@ -22,7 +22,8 @@ function ask(refused, why) {
   });
   const form = h("form", { method: "dialog" },
     h("h2", { id: "token-title" }, "This bus asks for a token"),
-    h("p.muted", {}, "Make one with ", h("code", {}, "bus token create"),
+    h("p.muted", {}, "Make one to look at all there is: ",
+      h("code", {}, "bus token create me --scope messages:ro --scope work:ro"),
       ". It is kept in the open tabs of this page only."),
     refused ? h("p.bad", {}, why) : null,
     input,

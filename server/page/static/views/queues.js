@@ -21,7 +21,7 @@ export function queues() {
   const panels = new Map();
   const asking = repeat(async () => {
     const found = await bus.queues(WINDOW_S);
-    if (!found.length) page.replaceChildren(h("p.empty", {}, "No queue yet. ", h("code", {}, "bus run --type job --exec …"), " makes one."));
+    if (!found.length) page.replaceChildren(h("p.empty", {}, "No queue yet. Make one: ", h("code", {}, "bus queue create reviews --type 'review.*'")));
     for (const stats of found) {
       noteStats(stats);
       if (!panels.has(stats.queue)) {
