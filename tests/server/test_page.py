@@ -531,6 +531,13 @@ def test_what_may_not_be_read_is_not_said_to_be_empty(
         page.goto(f"{url}/#/holds")
         expect(page.locator(".notice")).to_contain_text("work:ro")
         expect(page.get_by_text("Nobody holds a lease.")).to_be_hidden()
+        page.get_by_role("button", name="Another token").click()
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Another token").click()
+        may_see = Tokens(bus.database).create("you", [Scope.MESSAGES_RO, Scope.WORK_RO])
+        page.get_by_role("textbox", name="Token").fill(may_see)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("row").filter(has_text="release")).to_be_visible()
 
 
 def test_commands_that_the_page_advises_do_what_it_says(
