@@ -311,6 +311,19 @@ def test_blob_is_shown_and_what_is_long_is_folded(visit: Visit, url: str, shared
     assert json.loads(Path(download.value.path()).read_bytes()) == payload
 
 
+def test_blob_that_is_no_json_is_saved_as_it_is(visit: Visit, url: str, shared: Bus) -> None:
+    content = b"\x89PNG" + bytes(1234)
+    ref = shared.blobs.put(content)
+    shared.publish("picture", payload_ref=ref, from_agent="lead")
+    page = visit(f"{url}/#/timeline?type=picture")
+    rows(page).first.click()
+    expect(page.get_by_text("not JSON, 1,238 bytes")).to_be_visible()
+    expect(page.locator(".detail .bad")).to_have_count(0)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save the blob").click()
+    assert Path(download.value.path()).read_bytes() == content
+
+
 def test_stored_script_stays_text(visit: Visit, bus: Bus, bus_dir: Path) -> None:
     script, image = "<script>alert(1)</script>", "<img src=x onerror=alert(1)>"
     payload = {"script": script, image: "javascript:alert(1)", "svg": "<svg onload=alert(1)>"}

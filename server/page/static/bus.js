@@ -26,6 +26,12 @@ export async function blob(ref) {
   return (await request(`/v1/blobs/${inPath(ref)}`)).blob();
 }
 
+/** How many bytes a blob has. */
+export async function blobSize(ref) {
+  const { headers } = await request(`/v1/blobs/${inPath(ref)}`, { method: "HEAD" });
+  return Number(headers.get("Content-Length"));
+}
+
 export async function agents() {
   return (await get("/v1/agents")).agents;
 }

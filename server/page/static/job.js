@@ -3,7 +3,7 @@
 import { until } from "./ages.js";
 import { h } from "./dom.js";
 import { clock, conversationOf, duration, moment, visible } from "./format.js";
-import { jsonView } from "./json-view.js";
+import { payloadView } from "./payload.js";
 import { address } from "./route.js";
 
 const KINDS = { completed: ".good", failed: ".bad", timed_out: ".warn", lost: ".warn" };
@@ -24,7 +24,7 @@ export function jobPanel(job, onClose) {
     h("h3", {}, "Attempts"),
     job.attempts.length ? job.attempts.map(attemptOf) : h("p.muted", {}, "None yet."),
     h("h3", {}, "Payload"),
-    message.payload === undefined ? h("p.muted", {}, message.payload_error ?? "none") : jsonView(message.payload));
+    payloadView(message));
 }
 
 function fact(name, value) {
