@@ -295,7 +295,8 @@ def test_integers_stay_as_they_are_written(visit: Visit, url: str, shared: Bus) 
 
 
 def test_blob_is_shown_and_what_is_long_is_folded(visit: Visit, url: str, shared: Bus) -> None:
-    payload = {"lines": [f"line {number}" for number in range(1000)], "end": "here"}
+    lines = [f"line {number}" for number in range(1000)]
+    payload = {"lines": lines, "end": "here", "long": "a" * 99_999 + "bcd"}
     receipt = shared.publish("report", payload, from_agent="lead")
     page = visit(url)
     expect(rows(page).first.locator(".seq")).to_have_text(str(receipt.seq))
@@ -306,6 +307,9 @@ def test_blob_is_shown_and_what_is_long_is_folded(visit: Visit, url: str, shared
     shown.get_by_role("button", name="[ 1000").click()
     shown.get_by_role("button", name="800 more").click()
     expect(shown).to_contain_text('"line 399"')
+    expect(shown).not_to_contain_text("bcd")
+    shown.get_by_role("button", name="4 more").click()
+    expect(shown).to_contain_text('bcd"')
     with page.expect_download() as download:
         page.get_by_role("button", name="Save the blob").click()
     assert json.loads(Path(download.value.path()).read_bytes()) == payload
