@@ -89,6 +89,32 @@ def test_timeline_filters_what_is_there_and_what_comes(
     expect(rows(page).first.locator(".seq")).to_have_text(str(receipt.seq))
 
 
+def test_names_of_agents_are_completed_and_both_are_seen(
+    visit: Visit, url: str, shared: Bus
+) -> None:
+    page = visit(f"{url}/#/timeline?type=long.names")
+    field = page.get_by_label("Agent")
+    field.focus()
+    expect(page.locator("datalist option[value='docs-writer']")).to_have_count(1)
+    assert field.evaluate("field => field.list.options.length") > 3
+    expect(page.get_by_text("Nothing fits.")).to_be_in_viewport()
+    list_, empty = (page.locator(each).bounding_box() for each in (".list", ".lists"))
+    assert list_ == empty  # the list has all of its room, also while it is empty
+    first, second = "n" * 90, "m" * 90
+    for name in (first, second):
+        shared.publish("hello", from_agent=name)
+    for sender, recipient in (("coder", first), (first, second)):
+        shared.publish("long.names", from_agent=sender, to_agent=recipient)
+    expect(rows(page)).to_have_count(2)
+    both_long, one_long = (
+        row.locator(".who .cut").evaluate_all("names => names.map((each) => each.clientWidth)")
+        for row in (rows(page).first, rows(page).last)
+    )
+    assert abs(both_long[0] - both_long[1]) <= 2
+    assert both_long[0] > 60
+    expect(rows(page).last.locator(".cut").first).to_have_js_property("scrollWidth", one_long[0])
+
+
 def test_page_understands_patterns_as_the_bus_does(visit: Visit, url: str) -> None:
     patterns = ("task", "task.*", "task.>", "*", ">", "*.done", "task.*.>")
     types = ("task", "task.done", "task.done.late", "other", "other.done")

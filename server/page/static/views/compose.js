@@ -1,5 +1,6 @@
 // Writing a message, as a person.
 
+import { completing } from "../agent-names.js";
 import * as bus from "../bus.js";
 import { h } from "../dom.js";
 import { conversationOf } from "../format.js";
@@ -21,25 +22,22 @@ class Compose {
   constructor(parameters) {
     this.said = h("p.said", { role: "status" });
     this.kind = h("span.muted");
-    this.names = h("datalist", { id: "agents" });
     this.form = this.#form(parameters);
     const element = h("div.view", {}, h("div.bar", {}, h("h1", {}, "Write a message")),
       h("div.page", {}, h("section.panel", {}, this.form)));
     this.view = { element, keys: () => false };
-    attempt(async () => {
-      this.names.append(...(await bus.inboxes()).map(({ agent }) => h("option", { value: agent })));
-    });
     if (parameters.reply) attempt(() => this.#answer(parameters.reply));
   }
 
   #form({ to }) {
     const payload = h("textarea", { name: "payload", spellcheck: "true", oninput: () => this.#tellKind() });
-    const field = (name, label, more = {}) => h("label", {}, label, h("input", { name, autocomplete: "off", spellcheck: "false", ...more }));
+    const input = (name, more) => h("input", { name, autocomplete: "off", spellcheck: "false", ...more });
+    const field = (name, label, more = {}) => h("label", {}, label, input(name, more));
     const onsubmit = (event) => (event.preventDefault(), attempt(() => this.#send()));
     return h("form.form", { onsubmit, oninput: () => (this.#id = newId()) },
       h("div.pair", {},
         field("from", "From: your name on the bus", { required: true, value: localStorage.getItem(NAME) ?? "human" }),
-        field("to", "To: an agent, or empty for everyone", { list: "agents", value: to })),
+        h("label", {}, "To: an agent, or empty for everyone", completing(input("to", { value: to })))),
       h("div.pair", {},
         field("type", "Type", { required: true, value: "message" }),
         h("label", {}, "Priority", h("select", { name: "priority" },
@@ -48,7 +46,7 @@ class Compose {
         field("correlation_id", "Conversation: empty begins one"),
         field("in_reply_to", "In reply to: the id of a message")),
       h("label", {}, h("span", {}, "Payload: JSON, or plain text ", this.kind), payload),
-      h("div.actions", {}, h("button.primary", {}, "Publish"), this.said), this.names);
+      h("div.actions", {}, h("button.primary", {}, "Publish"), this.said));
   }
 
   async #answer(seq) {

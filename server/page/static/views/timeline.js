@@ -1,5 +1,6 @@
 // The timeline: every message, the newest on top, as it comes.
 
+import { completing } from "../agent-names.js";
 import * as bus from "../bus.js";
 import { detail } from "../detail.js";
 import { h } from "../dom.js";
@@ -54,7 +55,7 @@ class Timeline {
       location.hash = address("timeline", "", Object.fromEntries(new FormData(form)));
     } },
     field("q", "Search payloads", "search"), field("type", "Type, like task.*"),
-    field("agent", "Agent"), field("conversation", "Conversation"),
+    completing(field("agent", "Agent")), field("conversation", "Conversation"),
     h("button", {}, "Show"),
     this.filters.q ? h("span.muted", {}, "best first; new ones don't appear") : null,
     Object.keys(this.filters).length ? h("a", { href: address("timeline") }, "Clear") : null);
