@@ -283,6 +283,25 @@ def test_person_writes_a_message(visit: Visit, url: str, shared: Bus) -> None:
     assert (message.payload, message.in_reply_to) == ({"go": True}, asked.id)
 
 
+def test_person_is_asked_about_what_may_be_a_slip(visit: Visit, url: str, shared: Bus) -> None:
+    page = visit(f"{url}/#/compose")
+    publish = page.get_by_role("button", name="Publish", exact=True)
+    last = shared.log.newest_seq()
+    page.get_by_label("Type").press("Enter")
+    expect(page.get_by_role("dialog")).to_contain_text("without a payload")
+    page.get_by_role("button", name="Leave it").click()
+    page.get_by_role("textbox", name="Payload").fill('{"a": 1,')
+    expect(page.get_by_text("– not JSON")).to_have_class(re.compile("bad"))
+    publish.click()
+    page.get_by_role("button", name="Leave it").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert shared.log.newest_seq() == last
+    publish.click()
+    page.get_by_role("button", name="Publish as text").click()
+    expect(page.locator(".said")).to_contain_text(f"Published as {last + 1}")
+    assert shared.log.newest(1)[0].payload == '{"a": 1,'
+
+
 def test_message_whose_answer_was_lost_is_sent_again_or_changed(
     visit: Visit, url: str, shared: Bus
 ) -> None:

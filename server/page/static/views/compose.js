@@ -2,6 +2,7 @@
 
 import { completing } from "../agent-names.js";
 import * as bus from "../bus.js";
+import { confirmed } from "../confirm.js";
 import { h } from "../dom.js";
 import { conversationOf } from "../format.js";
 import { parse } from "../json.js";
@@ -60,7 +61,8 @@ class Compose {
 
   #tellKind() {
     const text = this.form.elements.payload.value;
-    this.kind.textContent = text === "" ? "" : isJson(text) ? "– sent as JSON" : "– sent as text";
+    this.kind.textContent = text === "" ? "" : isJson(text) ? "– sent as JSON" : isMeantAsJson(text) ? "– not JSON" : "– sent as text";
+    this.kind.classList.toggle("bad", isMeantAsJson(text));
   }
 
   async #send() {
@@ -69,6 +71,7 @@ class Compose {
     if (payload !== "") draft.payload = isJson(payload) ? parse(payload) : payload;
     this.said.textContent = "";
     hush();
+    if (!await isMeant(payload)) return;
     const receipt = await bus.publish({ ...draft, id: this.#id });
     localStorage.setItem(NAME, fields.from);
     const conversation = draft.correlation_id ?? receipt.id;
@@ -78,6 +81,16 @@ class Compose {
     this.form.elements.payload.value = "";
     this.#tellKind();
   }
+}
+
+/** Asks about what may be a slip: a message can't be taken back. */
+async function isMeant(payload) {
+  if (payload === "") return confirmed("Publish it without a payload?", "Publish");
+  return !isMeantAsJson(payload) || confirmed("The payload begins as JSON does, and is none. Publish it as text?", "Publish as text");
+}
+
+function isMeantAsJson(text) {
+  return /^\s*[{["]/.test(text) && !isJson(text);
 }
 
 function isJson(text) {
