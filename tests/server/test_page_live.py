@@ -102,12 +102,13 @@ def test_view_that_could_not_be_read_is_read_when_there_is_a_connection_again(
     with serving(bus_dir) as url:
         page = visit(url)
         wait_for_live(page)
-    for view in ("conversations", f"conversation/{first.id}"):
+    for view in ("queues", "conversations", f"conversation/{first.id}"):
         page.evaluate("view => { location.hash = `#/${view}` }", view)
-        expect(page.locator(".notice")).to_be_visible()
+        expect(page.locator(".notice")).to_contain_text("the server can't be reached")
     bus.publish("second", from_agent="lead", correlation_id=first.id)
     with serving(bus_dir, "--port", url.rpartition(":")[2]):
         expect(page.locator(".sequence .step")).to_have_count(2)
+        expect(page.locator(".notice")).to_be_hidden()
 
 
 def test_earlier_messages_of_a_conversation_leave_what_is_seen_in_its_place(
