@@ -44,7 +44,7 @@ MAX_ELEMENTS = 1200
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
     """A bus that tests share which don't mind what else is in it."""
-    with Bus.init(tmp_path_factory.mktemp("page") / ".worker-state") as opened:
+    with Bus.init(tmp_path_factory.mktemp("project-with-a-long-name") / ".worker-state") as opened:
         yield opened
 
 
@@ -451,6 +451,7 @@ def test_no_view_is_wider_than_a_telephone(visit: Visit, url: str, scheme: str) 
         page.goto(f"{url}/#/{view}")
         expect(page.locator(".view")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") == 360, view
+    expect(page.locator(".top")).to_have_css("height", "81px")  # of two lines, whatever the project is called
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     lightness = sum(map(int, re.findall(r"\d+", ground))) / 3
     assert lightness > 200 if scheme == "light" else lightness < 60
@@ -626,9 +627,13 @@ def advised(place: Locator) -> list[str]:
     return arguments
 
 
-def test_each_view_has_a_title(visit: Visit, url: str) -> None:
+def test_each_view_has_a_title_and_names_the_project(
+    visit: Visit, url: str, shared: Bus
+) -> None:
+    name = Path(shared.layout.directory).parent.name
     page = visit(url)
+    expect(page.locator(".brand")).to_have_text(name)
     titles = {"timeline": "Timeline", "conversation": "Conversations", "queue/review": "review"}
     for view, title in titles.items():
         page.goto(f"{url}/#/{view}")
-        expect(page).to_have_title(re.compile(f"^{title} "))
+        expect(page).to_have_title(f"{title} – {name}")

@@ -88,7 +88,8 @@ def test_ui_shows_no_token_to_other_users(
     with running_ui(bus_env, "--dir", bus_dir, "--port", "0") as link:
         url, _, token = link.partition("/#token=")
         headers = {"Authorization": f"Bearer {token}"}
-        assert httpx.get(f"{url}/v1/newest").status_code == 401
+        for guarded in ("v1/newest", "page/project"):
+            assert httpx.get(f"{url}/{guarded}").status_code == 401
         assert httpx.get(f"{url}/v1/newest", headers=headers).status_code == 200
         assert httpx.get(f"{url}/v1/queues", headers=headers).status_code == 200
     assert not opened.exists()

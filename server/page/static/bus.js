@@ -26,6 +26,11 @@ export async function blob(ref) {
   return (await request(`/v1/blobs/${inPath(ref)}`)).blob();
 }
 
+/** The name of the project that the bus belongs to. */
+export async function project() {
+  return (await get("/page/project")).project;
+}
+
 /** How many bytes a blob has. */
 export async function blobSize(ref) {
   const { headers } = await request(`/v1/blobs/${inPath(ref)}`, { method: "HEAD" });
