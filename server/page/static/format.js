@@ -38,6 +38,11 @@ export function count(value) {
   return value == null ? "–" : COUNT.format(value);
 }
 
+/** How many wait for an agent; they are counted up to 1,000. */
+export function unreadCount(value) {
+  return value >= 1000 ? `${count(value)}+` : count(value);
+}
+
 /** A duration in its two largest units; a dash for none. */
 export function duration(ms) {
   if (ms == null) return "–";

@@ -4,7 +4,7 @@ import { since } from "../ages.js";
 import * as bus from "../bus.js";
 import { detail } from "../detail.js";
 import { agent, h } from "../dom.js";
-import { clock, count, oneLine } from "../format.js";
+import { clock, count, oneLine, unreadCount } from "../format.js";
 import { confirmed } from "../confirm.js";
 import { attempt, tellDone } from "../notice.js";
 import { repeat } from "../repeat.js";
@@ -18,7 +18,7 @@ const SHOWN = 50;
 export function inboxes({ live }) {
   const table = new Table("Inboxes", [
     ["agent", (record) => h("a", { href: address("inbox", record.agent), "data-stop": record.agent }, agent(record.agent))],
-    ["unread", ({ unread }) => h(unread ? "b" : "span.muted", {}, unread >= 1000 ? "1,000+" : count(unread)), "number"],
+    ["unread", ({ unread }) => h(unread ? "b" : "span.muted", {}, unreadCount(unread)), "number"],
     ["done up to", ({ cursor }) => cursor, "number"],
     ["parked", ({ parked }) => parked ? h("span.tag.bad", {}, count(parked)) : h("span.muted", {}, "0"), "number"],
   ], "No inbox yet.");
