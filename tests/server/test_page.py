@@ -113,6 +113,18 @@ def test_names_of_agents_are_completed_and_both_are_seen(
     assert abs(both_long[0] - both_long[1]) <= 2
     assert both_long[0] > 60
     expect(rows(page).last.locator(".cut").first).to_have_js_property("scrollWidth", one_long[0])
+    page.goto(f"{url}/#/timeline?type=plan.proposed")
+    expect(rows(page)).to_have_count(1)
+    for width in (1280, 390):  # a short name is followed at once
+        page.set_viewport_size({"width": width, "height": 700})
+        wait_until(lambda: all(0 < gap < 10 for gap in rows(page).evaluate(GAPS)))
+
+
+#: How far the arrow of a row is from the sender's name, and the recipient's from it.
+GAPS = """row => {
+  const boxes = [...row.querySelector(".who").children].map((each) => each.getBoundingClientRect());
+  return [boxes[1].left - boxes[0].right, boxes[2].left - boxes[1].right];
+}"""
 
 
 def test_page_understands_patterns_as_the_bus_does(visit: Visit, url: str) -> None:
@@ -173,6 +185,7 @@ def test_conversation_is_drawn_and_followed(
     before = steps.count()
     names = page.locator(".sequence .heads title").all_text_contents()
     assert names == ["lead", "reviewer", "coder", "tester", "everyone"]
+    expect(steps.nth(0)).to_contain_text("goal: Move the store")
     answer = Draft("plan.done", from_agent="lead", to_agent="coder", correlation_id=conversation)
     shared.publish_many([answer])
     expect(steps).to_have_count(before + 1)
@@ -267,6 +280,12 @@ def test_views_show_who_is_there_and_what_is_held(visit: Visit, url: str) -> Non
     expect(page.get_by_label("Queue review").locator(".plot")).to_have_count(3)
     page.goto(f"{url}/#/conversations")
     expect(page.get_by_role("link", name="plan.proposed")).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("DOCS-writer")
+    expect(page.get_by_role("link", name="plan.proposed")).to_be_hidden()
+    expect(page.get_by_role("row").filter(has_text="docs-writer").first).to_be_visible()
+    page.get_by_label("Filter conversations").fill("none of that")
+    expect(page.get_by_text("No conversation fits.")).to_be_visible()
 
 
 def test_person_writes_a_message(visit: Visit, url: str, shared: Bus) -> None:

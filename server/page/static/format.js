@@ -66,6 +66,11 @@ export function oneLine(message) {
   return visible(text.slice(0, MAX_LINE));
 }
 
+/** A text, or its beginning where there is no room for all. */
+export function shortened(text, room) {
+  return text.length <= room ? text : `${text.slice(0, Math.max(room - 1, 1))}…`;
+}
+
 function inLine(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
