@@ -37,7 +37,9 @@ def agents(json: Json = False, place: Place = HERE) -> int:
         for record in records:
             output.json_line({key: value for key, value in record.items() if value is not None})
     elif records:
-        output.table([key.replace("_s", "") for key in records[0]], [_row(each) for each in records])
+        output.table(
+            [key.replace("_s", "") for key in records[0]], [_row(each) for each in records]
+        )
     return 0 if records else actions.NOTHING
 
 
