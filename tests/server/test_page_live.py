@@ -137,6 +137,29 @@ def test_earlier_messages_of_a_conversation_leave_what_is_seen_in_its_place(
     expect(last).to_be_in_viewport()
 
 
+def test_drawing_stays_bounded_while_its_end_is_not_looked_at(
+    visit: Visit, url: str, one_bus: Bus
+) -> None:
+    def publish(count: int) -> int:
+        drafts = [Draft("far.step", from_agent="lead", correlation_id="far")] * count
+        return one_bus.publish_many(drafts)[-1].seq
+
+    publish(100)
+    page = visit(f"{url}/#/conversation/far")
+    wait_for_live(page)
+    steps = page.locator(".sequence .step")
+    expect(steps).to_have_count(100)
+    page.locator(".sequence").evaluate("drawing => drawing.scrollTo(0, 0)")
+    publish(600)
+    expect(steps).to_have_count(700)
+    publish(1)
+    expect(page.get_by_text("700+ messages")).to_be_visible()
+    last = publish(500)
+    page.locator(".sequence").evaluate("drawing => drawing.scrollTo(0, drawing.scrollHeight)")
+    expect(page.locator(f".step[data-seq='{last}']")).to_be_in_viewport()
+    expect(steps).to_have_count(200)
+
+
 def test_views_that_were_left_leave_nothing_behind(visit: Visit, url: str) -> None:
     page = visit(url)
     wait_for_live(page)
