@@ -34,9 +34,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="into docs/pictures")
     folder = PICTURES if parser.parse_args().write else Path(tempfile.mkdtemp())
     warnings.simplefilter("ignore", UnknownRecipientWarning)
-    with tempfile.TemporaryDirectory() as place, Bus.init(f"{place}/.worker-state") as bus:
+    with tempfile.TemporaryDirectory() as place, Bus.init(f"{place}/shop/.worker-state") as bus:
         conversation = scene.fill(bus)
-        with serving(Path(place, ".worker-state")) as url, chromium() as browser:
+        with serving(Path(place, "shop/.worker-state")) as url, chromium() as browser:
             take_all(browser, bus, url, conversation, folder)
     print(folder)
 

@@ -446,6 +446,22 @@ def test_files_of_the_page_are_held_to_a_strict_policy(url: str) -> None:
     assert httpx.get(url, headers=known).status_code == 304
 
 
+def test_message_and_job_can_be_linked_to(visit: Visit, url: str) -> None:
+    page = visit(f"{url}/#/inbox/lead")
+    page.get_by_role("button", name="Message 2", exact=True).click()
+    page.get_by_title("A link to this message").click()
+    expect(page).to_have_url(f"{url}/#/timeline?message=2")
+    expect(page.locator(".detail")).to_have_attribute("aria-label", "Message 2")
+    expect(rows(page).first).to_be_visible()  # as the others
+    page.go_back()
+    expect(page.locator(".detail")).to_have_count(0)
+    page.goto(f"{url}/#/queue/review")
+    page.get_by_role("button", name="Job").first.click()
+    page.get_by_title("A link to this job").click()
+    expect(page).to_have_url(re.compile(r"/queue/review\?job=\d+$"))
+    expect(page.locator(".detail .facts")).to_contain_text("review.request")
+
+
 def test_times_have_a_line_in_each_language_and_time_zone(
     visit: Visit, url: str, conversation: str
 ) -> None:

@@ -26,7 +26,7 @@ export function detail(message, onClose) {
 
 function facts(message, conversation) {
   const rows = [
-    ["seq", message.seq],
+    ["seq", h("a", { href: address("timeline", "", { message: message.seq }), title: "A link to this message" }, message.seq)],
     ["time", moment(message.ts)],
     ["from", agent(message.from)],
     ["to", message.to == null ? "everyone" : agent(message.to)],

@@ -12,7 +12,8 @@ const KINDS = { completed: ".good", failed: ".bad", timed_out: ".warn", lost: ".
 export function jobPanel(job, onClose) {
   const { message } = job;
   return h("section.detail", { tabindex: -1, "aria-label": `Job ${job.seq}` },
-    h("header", {}, h("h2", {}, `Job ${job.seq}`),
+    h("header", {},
+      h("h2", {}, h("a", { href: address("queue", job.queue, { job: job.seq }), title: "A link to this job" }, `Job ${job.seq}`)),
       h("button.quiet", { type: "button", onclick: onClose, "aria-label": "Close" }, "✕")),
     h("dl.facts", {},
       fact("state", job.state), fact("type", message.type), fact("queue", job.queue),

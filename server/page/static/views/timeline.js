@@ -8,7 +8,7 @@ import { fits } from "../filters.js";
 import { follow } from "../follow.js";
 import { conversationOf, count } from "../format.js";
 import { makeRow, showRow } from "../message-row.js";
-import { tellProblem } from "../notice.js";
+import { attempt, tellProblem } from "../notice.js";
 import { address } from "../route.js";
 import { Split } from "../split.js";
 import { VirtualList } from "../virtual-list.js";
@@ -29,7 +29,8 @@ class Timeline {
   #isBehind = false;  // so many came unseen that they are not kept
 
   constructor(live, parameters) {
-    this.filters = parameters;
+    const { message, ...filters } = parameters;
+    this.filters = filters;
     this.list = new VirtualList({
       label: "Messages, the newest first",
       make: makeRow,
@@ -45,6 +46,7 @@ class Timeline {
     this.following = follow(live, () => this.#begin(), (messages) => this.#take(messages));
     const element = h("div.view", {}, h("h1.unseen", {}, "Timeline"), this.#bar(), this.split.element);
     this.view = { element, keys: (key) => this.#key(key), close: this.following.stop };
+    if (message) attempt(async () => this.#open(await bus.message(message)));
   }
 
   #bar() {
