@@ -37,13 +37,17 @@ def agents(json: Json = False, place: Place = HERE) -> int:
         for record in records:
             output.json_line({key: value for key, value in record.items() if value is not None})
     elif records:
-        rows = [list((record | {"age_s": _age(record["age_s"])}).values()) for record in records]
-        output.table([key.replace("_s", "") for key in records[0]], rows)
+        output.table(
+            [key.replace("_s", "") for key in records[0]], [_row(each) for each in records]
+        )
     return 0 if records else actions.NOTHING
 
 
-def _age(seconds: object) -> str | None:
-    return output.age(seconds) if isinstance(seconds, (int, float)) else None
+def _row(record: dict[str, object]) -> list[object]:
+    age_s, unread = record["age_s"], record["unread"]
+    age = output.age(age_s) if isinstance(age_s, (int, float)) else None
+    shown = f"{unread}+" if unread == _MAX_COUNTED else unread  # there may be more
+    return list((record | {"age_s": age, "unread": shown}).values())
 
 
 def _record(bus: Bus, name: str, beat: Heartbeat | None, cursor: int) -> dict[str, object]:

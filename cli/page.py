@@ -62,6 +62,8 @@ def ui(
     with actions.open_bus(directory, user) as bus:
         is_free = _is_free(port)
         if is_free or not is_served_at(bus, _HOST, port):
+            if not is_free:
+                output.note(f"another program, or bus, has port {port}: this takes a free one")
             serve(bus, Options(_HOST, port if is_free else 0), on_ready=show)
         elif opening := show(f"http://{_HOST}:{port}"):
             opening.join()

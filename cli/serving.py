@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ..schema import Refused
 from . import actions, output
 from .commands import Commands
 from .extras import require
@@ -47,9 +48,10 @@ def serve(
 
     The JSON API is under /v1, and described in /v1/openapi.json. Programs that open the file need
     no server, and go on without it. An address that others can reach needs a token ('bus token').
+    Exit code 3 when this bus is served there already.
     """
     require("server", "fastapi", "uvicorn")
-    from ..server import Options, serve
+    from ..server import Options, is_served_at, serve
 
     def announce(url: str) -> None:
         if json:
@@ -63,6 +65,8 @@ def serve(
             )
 
     with actions.open_bus(directory, user) as bus:
+        if port and is_served_at(bus, host, port):
+            raise Refused(f"this bus is served there already, at http://{host}:{port}")
         options = Options(host, port, max_rate, allow_origin or (), max_blob * 1024 * 1024)
         serve(bus, options, on_ready=announce)
     return 0

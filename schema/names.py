@@ -29,6 +29,9 @@ def check_queue_name(name: object) -> None:
     text = _check(name, "queue name", MAX_TYPE_CHARS)
     if " " in text:
         raise InvalidInput(f"queue name {shown(text)} must not have spaces")
+    # Clients of HTTP take such parts of a path as ways through it, and would ask for another.
+    if not {".", ".."}.isdisjoint(text.split("/")):
+        raise InvalidInput(f"queue name {shown(text)} must not be, or lead through, '.' or '..'")
 
 
 def check_type(name: object) -> None:

@@ -1,4 +1,4 @@
-"""Finding a server that runs already: by asking it which bus it serves.
+"""Telling buses apart: finding a server that runs already, by asking it which bus it serves.
 
 Nothing is written down when a server starts, so nothing is left behind when one dies.
 """
@@ -8,12 +8,16 @@ from __future__ import annotations
 import json
 import os
 from http.client import HTTPConnection, HTTPException
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 from fastapi import APIRouter
 
 from ...bus import Bus
+from ...schema import BUS_DIRECTORY
+from ..access import needs
 from ..api.common import TheBus
+from ..principals import Principal
 
 _PATH = "/page/bus"
 #: A server on this machine answers much sooner, unless it is no server of ours.
@@ -26,6 +30,13 @@ router = APIRouter(include_in_schema=False)
 def which_bus(bus: TheBus) -> dict[str, str]:
     """Say which bus this is, without saying where it is."""
     return {"bus": identity(bus)}
+
+
+@router.get("/page/project")
+def which_project(bus: TheBus, _: Annotated[Principal, needs()]) -> dict[str, str]:
+    """Say what people call this bus: the name of the directory that has it, to those let in."""
+    directory = Path(bus.layout.directory)
+    return {"project": (directory.parent if directory.name == BUS_DIRECTORY else directory).name}
 
 
 def identity(bus: Bus) -> str:

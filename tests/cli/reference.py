@@ -39,7 +39,7 @@ _HEAD = """\
 | 3 | refused or conflict: a lease that is held, an id that is taken, an ack past the end |
 | 4 | nothing there: an empty inbox, nothing found, no such message or blob |
 | 5 | timed out: a lease that was waited for, a bus that others kept locked |
-| 130 | ended by Ctrl-C |
+| 130 | ended by Ctrl-C; servers, workers and listeners, which end so, end with 0 |
 | 141 | the reader of the output left, as in `bus replay --from 1 \\| head -1` |
 
 Every command also takes `-v`, `--verbose` and `-h`, `--help`; those that need a bus take

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ackbus import Bus, Inbox
+from ackbus import Bus, Draft, Inbox
 
 from ..conftest import RunBus, wait_until
 from .conftest import StartBus, assert_error
@@ -33,6 +33,13 @@ def test_agents_shows_who_acted_and_how_they_are(run_bus: RunBus, bus: Bus) -> N
     headings, first, *others = run_bus("agents").out.splitlines()
     assert headings.index(" age ") + 1 == first.index("3 min")
     assert len(others) == 2
+
+
+def test_unread_messages_are_counted_up_to_a_thousand(run_bus: RunBus, bus: Bus) -> None:
+    bus.publish_many([Draft("t", from_agent="sender")] * 1000)
+    _, line = run_bus("agents").out.splitlines()
+    assert line.endswith(" 1000+")
+    assert json.loads(run_bus("agents", "--json").out)["unread"] == 1000
 
 
 def test_one_beat_is_written(run_bus: RunBus, bus: Bus) -> None:

@@ -14,7 +14,7 @@ import scene
 from browsing import chromium
 from conftest import serving
 from PIL import Image
-from playwright.sync_api import Browser, Page, ViewportSize
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from ackbus import Bus, Queue
 from ackbus.schema import UnknownRecipientWarning
@@ -34,9 +34,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="into docs/pictures")
     folder = PICTURES if parser.parse_args().write else Path(tempfile.mkdtemp())
     warnings.simplefilter("ignore", UnknownRecipientWarning)
-    with tempfile.TemporaryDirectory() as place, Bus.init(f"{place}/.worker-state") as bus:
+    with tempfile.TemporaryDirectory() as place, Bus.init(f"{place}/shop/.worker-state") as bus:
         conversation = scene.fill(bus)
-        with serving(Path(place, ".worker-state")) as url, chromium() as browser:
+        with serving(Path(place, "shop/.worker-state")) as url, chromium() as browser:
             take_all(browser, bus, url, conversation, folder)
     print(folder)
 
@@ -44,6 +44,7 @@ def main() -> None:
 def take_all(browser: Browser, bus: Bus, url: str, conversation: str, folder: Path) -> None:
     page = opened(browser, f"{url}/#/conversation/{conversation}", WIDE, "dark")
     page.locator(".sequence .step").nth(5).click()
+    expect(page.locator(".sequence .head").last).to_be_in_viewport()  # drawn anew, beside the panel
     take(page, folder / "page-conversation.png")
     page = opened(browser, url, WIDE, "light")
     page.locator(".row").filter(has_text="task.done").first.click()

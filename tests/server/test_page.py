@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import socket
 import sqlite3
 import time
@@ -12,14 +13,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from ackbus import Bus, Draft
 from ackbus.schema import TypePattern, UnknownRecipientWarning
 from ackbus.server import Scope, Tokens
-from ackbus.subscribers import Inbox, Jobs, Queue
+from ackbus.subscribers import Inbox, Jobs, Outcome, Queue
 
-from ..conftest import wait_until
+from ..conftest import RunBus, wait_until
 from . import scene
 from .browsing import CHROMIUM, Visit, rows, wait_for_live
 from .conftest import serving
@@ -43,7 +44,7 @@ MAX_ELEMENTS = 1200
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
     """A bus that tests share which don't mind what else is in it."""
-    with Bus.init(tmp_path_factory.mktemp("page") / ".worker-state") as opened:
+    with Bus.init(tmp_path_factory.mktemp("project-with-a-long-name") / ".worker-state") as opened:
         yield opened
 
 
@@ -86,6 +87,44 @@ def test_timeline_filters_what_is_there_and_what_comes(
     receipt = shared.publish_many([answer])[0]
     expect(rows(page)).to_have_count(5)
     expect(rows(page).first.locator(".seq")).to_have_text(str(receipt.seq))
+
+
+def test_names_of_agents_are_completed_and_both_are_seen(
+    visit: Visit, url: str, shared: Bus
+) -> None:
+    page = visit(f"{url}/#/timeline?type=long.names")
+    field = page.get_by_label("Agent")
+    field.focus()
+    expect(page.locator("datalist option[value='docs-writer']")).to_have_count(1)
+    assert field.evaluate("field => field.list.options.length") > 3
+    expect(page.get_by_text("Nothing fits.")).to_be_in_viewport()
+    list_, empty = (page.locator(each).bounding_box() for each in (".list", ".lists"))
+    assert list_ == empty  # the list has all of its room, also while it is empty
+    first, second = "n" * 90, "m" * 90
+    for name in (first, second):
+        shared.publish("hello", from_agent=name)
+    for sender, recipient in (("coder", first), (first, second)):
+        shared.publish("long.names", from_agent=sender, to_agent=recipient)
+    expect(rows(page)).to_have_count(2)
+    both_long, one_long = (
+        row.locator(".who .cut").evaluate_all("names => names.map((each) => each.clientWidth)")
+        for row in (rows(page).first, rows(page).last)
+    )
+    assert abs(both_long[0] - both_long[1]) <= 2
+    assert both_long[0] > 60
+    expect(rows(page).last.locator(".cut").first).to_have_js_property("scrollWidth", one_long[0])
+    page.goto(f"{url}/#/timeline?type=plan.proposed")
+    expect(rows(page)).to_have_count(1)
+    for width in (1280, 390):  # a short name is followed at once
+        page.set_viewport_size({"width": width, "height": 700})
+        wait_until(lambda: all(0 < gap < 10 for gap in rows(page).evaluate(GAPS)))
+
+
+#: How far the arrow of a row is from the sender's name, and the recipient's from it.
+GAPS = """row => {
+  const boxes = [...row.querySelector(".who").children].map((each) => each.getBoundingClientRect());
+  return [boxes[1].left - boxes[0].right, boxes[2].left - boxes[1].right];
+}"""
 
 
 def test_page_understands_patterns_as_the_bus_does(visit: Visit, url: str) -> None:
@@ -146,6 +185,7 @@ def test_conversation_is_drawn_and_followed(
     before = steps.count()
     names = page.locator(".sequence .heads title").all_text_contents()
     assert names == ["lead", "reviewer", "coder", "tester", "everyone"]
+    expect(steps.nth(0)).to_contain_text("goal: Move the store")
     answer = Draft("plan.done", from_agent="lead", to_agent="coder", correlation_id=conversation)
     shared.publish_many([answer])
     expect(steps).to_have_count(before + 1)
@@ -167,6 +207,30 @@ def test_dead_letter_is_requeued(visit: Visit, url: str, shared: Bus) -> None:
     assert Jobs(shared.database).get(queue.info, seq).state == "queued"
 
 
+def test_job_is_cancelled_and_tried_again(visit: Visit, url: str, shared: Bus) -> None:
+    queue = Queue.create(shared, "deploy", "deploy.request")
+    seq = shared.publish("deploy.request", from_agent="lead").seq
+    queue.claim("deployer-1")
+    jobs = Jobs(shared.database)
+    page = visit(f"{url}/#/queues")
+    running = page.get_by_label("Queue deploy").get_by_role("link", name="1 running for up to")
+    running.click()
+    page.get_by_role("button", name=f"Cancel {seq}").click()
+    page.get_by_role("button", name="Cancel the job").click()
+    wait_until(lambda: jobs.get(queue.info, seq).state == "cancelled")
+    page.goto(f"{url}/#/queue/deploy")
+    row = page.get_by_role("table", name="Jobs").get_by_role("row").last
+    expect(row.get_by_role("cell").nth(5)).to_be_empty()  # it took no time that is known
+    row.get_by_text("deploy.request").click()
+    expect(page.get_by_label(f"Job {seq}", exact=True).locator(".facts")).to_contain_text(
+        "cancelled"
+    )
+    page.get_by_role("button", name=f"Retry {seq}").click()
+    expect(page.locator(".notice")).to_contain_text(f"{seq} is queued again")
+    expect(page.locator(".facts")).to_contain_text("queued")
+    assert jobs.get(queue.info, seq).state == "queued"
+
+
 def test_focus_stays_while_the_records_around_it_change(
     visit: Visit, url: str, shared: Bus
 ) -> None:
@@ -174,7 +238,7 @@ def test_focus_stays_while_the_records_around_it_change(
     queue = Queue.open(shared, "build")
     jobs = page.get_by_role("table", name="Jobs").get_by_role("row")
     waiting = page.get_by_role("link", name="waiting")
-    for focused in (jobs.last.get_by_role("button"), waiting):
+    for focused in (jobs.last.get_by_role("button", name="Job"), waiting):
         focused.focus()
         before = jobs.count()
         shared.publish("build.request", from_agent="lead")
@@ -184,14 +248,20 @@ def test_focus_stays_while_the_records_around_it_change(
     page.get_by_role("button", name=f"Job {claim.message.seq}").click()
     expect(page.locator(".attempt")).to_contain_text("builder-2")
     expect(page.locator(".attempt")).to_contain_text("active")
-    queue.complete(claim)
+    queue.end(claim, Outcome(result={"wheel": "made"}, stderr="a warning"))
     expect(page.locator(".attempt")).to_contain_text("completed")
+    expect(page.locator(".attempt pre")).to_have_text(["a warning", '{"wheel":"made"}'])
     page.get_by_role("button", name="Close").click()
     expect(page.get_by_role("button", name=f"Job {claim.message.seq}")).to_be_focused()
 
 
 def test_parked_message_is_delivered_again(visit: Visit, url: str, shared: Bus) -> None:
     page = visit(f"{url}/#/inbox/lead")
+    parked = page.get_by_role("table", name="Parked messages")
+    parked.get_by_text("no handler knows this type").click()
+    expect(page.locator(".detail .payload")).to_contain_text("step 0 is through")
+    page.keyboard.press("Escape")
+    expect(page.locator(".detail")).to_have_count(0)
     page.get_by_role("button", name="Deliver again").click()
     expect(page.locator(".notice")).to_contain_text("delivered to lead again")
     expect(page.get_by_text("Nothing is parked.")).to_be_visible()
@@ -224,6 +294,12 @@ def test_views_show_who_is_there_and_what_is_held(visit: Visit, url: str) -> Non
     expect(page.get_by_label("Queue review").locator(".plot")).to_have_count(3)
     page.goto(f"{url}/#/conversations")
     expect(page.get_by_role("link", name="plan.proposed")).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("DOCS-writer")
+    expect(page.get_by_role("link", name="plan.proposed")).to_be_hidden()
+    expect(page.get_by_role("row").filter(has_text="docs-writer").first).to_be_visible()
+    page.get_by_label("Filter conversations").fill("none of that")
+    expect(page.get_by_text("No conversation fits.")).to_be_visible()
 
 
 def test_person_writes_a_message(visit: Visit, url: str, shared: Bus) -> None:
@@ -238,6 +314,25 @@ def test_person_writes_a_message(visit: Visit, url: str, shared: Bus) -> None:
     assert asked is not None
     assert (message.from_agent, message.to_agent) == ("ada", "reviewer")
     assert (message.payload, message.in_reply_to) == ({"go": True}, asked.id)
+
+
+def test_person_is_asked_about_what_may_be_a_slip(visit: Visit, url: str, shared: Bus) -> None:
+    page = visit(f"{url}/#/compose")
+    publish = page.get_by_role("button", name="Publish", exact=True)
+    last = shared.log.newest_seq()
+    page.get_by_label("Type").press("Enter")
+    expect(page.get_by_role("dialog")).to_contain_text("without a payload")
+    page.get_by_role("button", name="Leave it").click()
+    page.get_by_role("textbox", name="Payload").fill('{"a": 1,')
+    expect(page.locator("label").get_by_text("not JSON")).to_have_class(re.compile("bad"))
+    publish.click()
+    page.get_by_role("button", name="Leave it").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert shared.log.newest_seq() == last
+    publish.click()
+    page.get_by_role("button", name="Publish as text").click()
+    expect(page.locator(".said")).to_contain_text(f"Published as {last + 1}")
+    assert shared.log.newest(1)[0].payload == '{"a": 1,'
 
 
 def test_message_whose_answer_was_lost_is_sent_again_or_changed(
@@ -278,7 +373,8 @@ def test_integers_stay_as_they_are_written(visit: Visit, url: str, shared: Bus) 
 
 
 def test_blob_is_shown_and_what_is_long_is_folded(visit: Visit, url: str, shared: Bus) -> None:
-    payload = {"lines": [f"line {number}" for number in range(1000)], "end": "here"}
+    lines = [f"line {number}" for number in range(1000)]
+    payload = {"lines": lines, "end": "here", "long": "a" * 99_999 + "bcd"}
     receipt = shared.publish("report", payload, from_agent="lead")
     page = visit(url)
     expect(rows(page).first.locator(".seq")).to_have_text(str(receipt.seq))
@@ -289,9 +385,25 @@ def test_blob_is_shown_and_what_is_long_is_folded(visit: Visit, url: str, shared
     shown.get_by_role("button", name="[ 1000").click()
     shown.get_by_role("button", name="800 more").click()
     expect(shown).to_contain_text('"line 399"')
+    expect(shown).not_to_contain_text("bcd")
+    shown.get_by_role("button", name="4 more").click()
+    expect(shown).to_contain_text('bcd"')
     with page.expect_download() as download:
         page.get_by_role("button", name="Save the blob").click()
     assert json.loads(Path(download.value.path()).read_bytes()) == payload
+
+
+def test_blob_that_is_no_json_is_saved_as_it_is(visit: Visit, url: str, shared: Bus) -> None:
+    content = b"\x89PNG" + bytes(1234)
+    ref = shared.blobs.put(content)
+    shared.publish("picture", payload_ref=ref, from_agent="lead")
+    page = visit(f"{url}/#/timeline?type=picture")
+    rows(page).first.click()
+    expect(page.get_by_text("not JSON, 1,238 bytes")).to_be_visible()
+    expect(page.locator(".detail .bad")).to_have_count(0)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save the blob").click()
+    assert Path(download.value.path()).read_bytes() == content
 
 
 def test_stored_script_stays_text(visit: Visit, bus: Bus, bus_dir: Path) -> None:
@@ -346,6 +458,22 @@ def test_files_of_the_page_are_held_to_a_strict_policy(url: str) -> None:
     assert httpx.get(url, headers=known).status_code == 304
 
 
+def test_message_and_job_can_be_linked_to(visit: Visit, url: str) -> None:
+    page = visit(f"{url}/#/inbox/lead")
+    page.get_by_role("button", name="Message 2", exact=True).click()
+    page.get_by_title("A link to this message").click()
+    expect(page).to_have_url(f"{url}/#/timeline?message=2")
+    expect(page.locator(".detail")).to_have_attribute("aria-label", "Message 2")
+    expect(rows(page).first).to_be_visible()  # as the others
+    page.go_back()
+    expect(page.locator(".detail")).to_have_count(0)
+    page.goto(f"{url}/#/queue/review")
+    page.get_by_role("button", name="Job").first.click()
+    page.get_by_title("A link to this job").click()
+    expect(page).to_have_url(re.compile(r"/queue/review\?job=\d+$"))
+    expect(page.locator(".detail .facts")).to_contain_text("review.request")
+
+
 def test_times_have_a_line_in_each_language_and_time_zone(
     visit: Visit, url: str, conversation: str
 ) -> None:
@@ -372,6 +500,7 @@ def test_no_view_is_wider_than_a_telephone(visit: Visit, url: str, scheme: str) 
         page.goto(f"{url}/#/{view}")
         expect(page.locator(".view")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") == 360, view
+    expect(page.locator(".top")).to_have_css("height", "81px")  # two lines, not three
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     lightness = sum(map(int, re.findall(r"\d+", ground))) / 3
     assert lightness > 200 if scheme == "light" else lightness < 60
@@ -514,11 +643,44 @@ def test_what_may_not_be_read_is_not_said_to_be_empty(
         page.goto(f"{url}/#/holds")
         expect(page.locator(".notice")).to_contain_text("work:ro")
         expect(page.get_by_text("Nobody holds a lease.")).to_be_hidden()
+        page.get_by_role("button", name="Another token").click()
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Another token").click()
+        may_see = Tokens(bus.database).create("you", [Scope.MESSAGES_RO, Scope.WORK_RO])
+        page.get_by_role("textbox", name="Token").fill(may_see)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("row").filter(has_text="release")).to_be_visible()
 
 
-def test_each_view_has_a_title(visit: Visit, url: str) -> None:
+def test_commands_that_the_page_advises_do_what_it_says(
+    visit: Visit, bus_dir: Path, run_bus: RunBus
+) -> None:
+    with serving(bus_dir) as url:
+        page = visit(f"{url}/#/queues")
+        assert run_bus(*advised(page.locator(".empty"))).code == 0
+        expect(page.get_by_label("Queue reviews")).to_be_visible()
+        assert run_bus("token", "create", "admin", "--scope", "admin").code == 0
+        dialog = page.get_by_role("dialog")
+        made = run_bus(*advised(dialog))
+        dialog.get_by_label("Token").fill(made.out.strip())
+        page.keyboard.press("Enter")
+        wait_for_live(page)
+        page.goto(f"{url}/#/holds")
+        expect(page.get_by_text("Nobody holds a lease.")).to_be_visible()
+
+
+def advised(place: Locator) -> list[str]:
+    """The command that stands in a place of the page, without `bus`."""
+    program, *arguments = shlex.split(place.locator("code").inner_text())
+    assert program == "bus"
+    return arguments
+
+
+def test_each_view_has_a_title_and_names_the_project(visit: Visit, url: str, shared: Bus) -> None:
+    name = Path(shared.layout.directory).parent.name
     page = visit(url)
+    expect(page.locator(".brand")).to_have_text(name)
     titles = {"timeline": "Timeline", "conversation": "Conversations", "queue/review": "review"}
     for view, title in titles.items():
         page.goto(f"{url}/#/{view}")
-        expect(page).to_have_title(re.compile(f"^{title} "))
+        expect(page).to_have_title(re.compile(f"^{title} . {name}$"))

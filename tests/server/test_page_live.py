@@ -79,6 +79,16 @@ def test_who_was_away_for_long_reads_the_newest_and_not_all(
     expect(newest.locator(".seq")).to_have_text(str(receipt.seq))
 
 
+def test_more_unread_messages_than_are_counted_have_a_plus(
+    visit: Visit, url: str, one_bus: Bus
+) -> None:
+    one_bus.publish_many([Draft("t", from_agent="lead")] * 1000)
+    page = visit(f"{url}/#/agents")
+    for view in ("agents", "inboxes"):
+        page.goto(f"{url}/#/{view}")
+        expect(page.get_by_role("row").filter(has_text="lead")).to_contain_text("1,000+")
+
+
 def test_what_comes_while_a_view_reads_is_not_missed(visit: Visit, url: str, one_bus: Bus) -> None:
     page = visit(f"{url}/#/agents")
     wait_for_live(page)
@@ -102,12 +112,13 @@ def test_view_that_could_not_be_read_is_read_when_there_is_a_connection_again(
     with serving(bus_dir) as url:
         page = visit(url)
         wait_for_live(page)
-    for view in ("conversations", f"conversation/{first.id}"):
+    for view in ("queues", "conversations", f"conversation/{first.id}"):
         page.evaluate("view => { location.hash = `#/${view}` }", view)
-        expect(page.locator(".notice")).to_be_visible()
+        expect(page.locator(".notice")).to_contain_text("the server can't be reached")
     bus.publish("second", from_agent="lead", correlation_id=first.id)
     with serving(bus_dir, "--port", url.rpartition(":")[2]):
         expect(page.locator(".sequence .step")).to_have_count(2)
+        expect(page.locator(".notice")).to_be_hidden()
 
 
 def test_earlier_messages_of_a_conversation_leave_what_is_seen_in_its_place(
@@ -124,6 +135,29 @@ def test_earlier_messages_of_a_conversation_leave_what_is_seen_in_its_place(
     page.get_by_role("button", name="Earlier").dblclick()
     expect(steps).to_have_count(251)
     expect(last).to_be_in_viewport()
+
+
+def test_drawing_stays_bounded_while_its_end_is_not_looked_at(
+    visit: Visit, url: str, one_bus: Bus
+) -> None:
+    def publish(count: int) -> int:
+        drafts = [Draft("far.step", from_agent="lead", correlation_id="far")] * count
+        return one_bus.publish_many(drafts)[-1].seq
+
+    publish(100)
+    page = visit(f"{url}/#/conversation/far")
+    wait_for_live(page)
+    steps = page.locator(".sequence .step")
+    expect(steps).to_have_count(100)
+    page.locator(".sequence").evaluate("drawing => drawing.scrollTo(0, 0)")
+    publish(600)
+    expect(steps).to_have_count(700)
+    publish(1)
+    expect(page.get_by_text("700+ messages")).to_be_visible()
+    last = publish(500)
+    page.locator(".sequence").evaluate("drawing => drawing.scrollTo(0, drawing.scrollHeight)")
+    expect(page.locator(f".step[data-seq='{last}']")).to_be_in_viewport()
+    expect(steps).to_have_count(200)
 
 
 def test_views_that_were_left_leave_nothing_behind(visit: Visit, url: str) -> None:

@@ -62,8 +62,14 @@ def test_ui_uses_the_server_that_runs(
         assert opened.read_text() == url
 
 
+def test_bus_is_not_served_twice_at_one_address(bus_dir: Path, run_bus: RunBus) -> None:
+    with serving(bus_dir) as url:
+        ended = run_bus("serve", "--port", url.rpartition(":")[2])
+        assert (ended.code, ended.err) == (3, f"bus: this bus is served there already, at {url}\n")
+
+
 def test_ui_leaves_the_server_of_another_bus_alone(
-    bus_dir: Path, bus_env: dict[str, str], tmp_path: Path
+    bus_dir: Path, bus_env: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     Bus.init(tmp_path / "other").close()
     with serving(tmp_path / "other") as others:
@@ -71,6 +77,7 @@ def test_ui_leaves_the_server_of_another_bus_alone(
         with running_ui(bus_env, "--dir", bus_dir, "--no-open", "--port", port) as url:
             assert url != others
             assert httpx.get(f"{url}/page/bus").json() != httpx.get(f"{others}/page/bus").json()
+            assert f"has port {port}: this takes a free one" in capfd.readouterr().err
 
 
 def test_ui_leaves_a_port_that_another_program_has(bus_dir: Path, bus_env: dict[str, str]) -> None:
@@ -88,7 +95,8 @@ def test_ui_shows_no_token_to_other_users(
     with running_ui(bus_env, "--dir", bus_dir, "--port", "0") as link:
         url, _, token = link.partition("/#token=")
         headers = {"Authorization": f"Bearer {token}"}
-        assert httpx.get(f"{url}/v1/newest").status_code == 401
+        for guarded in ("v1/newest", "page/project"):
+            assert httpx.get(f"{url}/{guarded}").status_code == 401
         assert httpx.get(f"{url}/v1/newest", headers=headers).status_code == 200
         assert httpx.get(f"{url}/v1/queues", headers=headers).status_code == 200
     assert not opened.exists()

@@ -286,6 +286,13 @@ def test_queue_refuses_what_is_no_pattern(bus: Bus, pattern: str) -> None:
     assert Queues(bus).list() == []
 
 
+@pytest.mark.parametrize("name", [".", "..", "a/../b", "./a"])
+def test_queue_has_no_name_that_no_address_can_have(bus: Bus, name: str) -> None:
+    with pytest.raises(InvalidInput):
+        Queue.create(bus, name, "job")
+    assert Queues(bus).list() == []
+
+
 def test_queues_and_jobs_that_are_not_there_are_said_so(bus: Bus) -> None:
     """P-32."""
     with pytest.raises(QueueNotFound, match="no queue 'job'"):

@@ -26,6 +26,17 @@ export async function blob(ref) {
   return (await request(`/v1/blobs/${inPath(ref)}`)).blob();
 }
 
+/** The name of the project that the bus belongs to. */
+export async function project() {
+  return (await get("/page/project")).project;
+}
+
+/** How many bytes a blob has. */
+export async function blobSize(ref) {
+  const { headers } = await request(`/v1/blobs/${inPath(ref)}`, { method: "HEAD" });
+  return Number(headers.get("Content-Length"));
+}
+
 export async function agents() {
   return (await get("/v1/agents")).agents;
 }
@@ -66,6 +77,16 @@ export async function jobs(queue, parameters) {
 /** One job with its message and every attempt at it. */
 export function job(queue, seq) {
   return get(`/v1/queues/${inPath(queue)}/jobs/${seq}`);
+}
+
+/** Lets a job that did not succeed be tried again. */
+export function retryJob(queue, seq) {
+  return post(`/v1/queues/${inPath(queue)}/jobs/${seq}/retry`);
+}
+
+/** Gives a job up; a worker that is at it learns that it lost its claim. */
+export function cancelJob(queue, seq) {
+  return post(`/v1/queues/${inPath(queue)}/jobs/${seq}/cancel`);
 }
 
 /** Lets dead letters be tried again: all that are named, or none. */

@@ -6,7 +6,7 @@ const SVG = "http://www.w3.org/2000/svg";
  * Makes an element.
  * @param {string} tag - a tag, with classes after dots, such as "div.row.fresh"
  * @param {object} [attributes] - attributes; a function is a listener ("onclick"); null leaves out
- * @param {...(Node|string|number|null)} children - nodes, or what becomes text
+ * @param {...(Node|string|number|null|Array)} children - nodes, what becomes text, or lists of these
  */
 export function h(tag, attributes = {}, ...children) {
   const [name, ...classes] = tag.split(".");
@@ -29,7 +29,7 @@ function fill(element, classes, attributes, children) {
     else if (key === "value") element.value = value;
     else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child != null).map(textOrNode));
+  element.append(...children.flat(Infinity).filter((child) => child != null).map(textOrNode));
   return element;
 }
 

@@ -1,6 +1,6 @@
 // What there is, and then what comes: a view that follows misses nothing between the two.
 
-import { tellProblem } from "./notice.js";
+import { hush, tellProblem } from "./notice.js";
 
 /**
  * Reads what there is, and then takes what comes. Reads again where the stream begins anew, and
@@ -18,6 +18,7 @@ export function follow(live, read, take) {
     const came = (waiting = []);
     try {
       await read();
+      if (hasFailed && !over.signal.aborted) hush();
       hasFailed = false;
     } catch (error) {
       if (over.signal.aborted) return;

@@ -38,6 +38,11 @@ export function count(value) {
   return value == null ? "–" : COUNT.format(value);
 }
 
+/** How many wait for an agent; they are counted up to 1,000. */
+export function unreadCount(value) {
+  return value >= 1000 ? `${count(value)}+` : count(value);
+}
+
 /** A duration in its two largest units; a dash for none. */
 export function duration(ms) {
   if (ms == null) return "–";
@@ -59,6 +64,11 @@ export function oneLine(message) {
     ? Object.entries(payload).map(([key, value]) => `${key}: ${inLine(value)}`).join("  ·  ")
     : inLine(payload);
   return visible(text.slice(0, MAX_LINE));
+}
+
+/** A text, or its beginning where there is no room for all. */
+export function shortened(text, room) {
+  return text.length <= room ? text : `${text.slice(0, Math.max(room - 1, 1))}…`;
 }
 
 function inLine(value) {

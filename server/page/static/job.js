@@ -3,7 +3,7 @@
 import { until } from "./ages.js";
 import { h } from "./dom.js";
 import { clock, conversationOf, duration, moment, visible } from "./format.js";
-import { jsonView } from "./json-view.js";
+import { payloadView } from "./payload.js";
 import { address } from "./route.js";
 
 const KINDS = { completed: ".good", failed: ".bad", timed_out: ".warn", lost: ".warn" };
@@ -12,7 +12,8 @@ const KINDS = { completed: ".good", failed: ".bad", timed_out: ".warn", lost: ".
 export function jobPanel(job, onClose) {
   const { message } = job;
   return h("section.detail", { tabindex: -1, "aria-label": `Job ${job.seq}` },
-    h("header", {}, h("h2", {}, `Job ${job.seq}`),
+    h("header", {},
+      h("h2", {}, h("a", { href: address("queue", job.queue, { job: job.seq }), title: "A link to this job" }, `Job ${job.seq}`)),
       h("button.quiet", { type: "button", onclick: onClose, "aria-label": "Close" }, "✕")),
     h("dl.facts", {},
       fact("state", job.state), fact("type", message.type), fact("queue", job.queue),
@@ -24,7 +25,7 @@ export function jobPanel(job, onClose) {
     h("h3", {}, "Attempts"),
     job.attempts.length ? job.attempts.map(attemptOf) : h("p.muted", {}, "None yet."),
     h("h3", {}, "Payload"),
-    message.payload === undefined ? h("p.muted", {}, message.payload_error ?? "none") : jsonView(message.payload));
+    payloadView(message));
 }
 
 function fact(name, value) {

@@ -1,21 +1,23 @@
 // A JSON value, indented and coloured, with long and deep parts folded. Everything is text.
 
 import { h } from "./dom.js";
-import { visible } from "./format.js";
+import { count, visible } from "./format.js";
 import { isExact } from "./json.js";
 
 const OPEN_LEVELS = 3;
 // A part with more entries is folded at first, and shown so many at a time.
 const MANY = 200;
+// Of a longer text this much is shown at first: to lay out megabytes takes seconds.
+const LONG = 100_000;
 
 /** A value as an element. */
 export function jsonView(value) {
-  const inside = typeof value === "string" ? visible(value) : node(value, 0);
+  const inside = typeof value === "string" ? text(visible(value)) : node(value, 0);
   return h("pre.payload", { tabindex: 0, "aria-label": "Payload" }, inside);
 }
 
 function node(value, level) {
-  if (typeof value === "string") return h("span.string", {}, visible(JSON.stringify(value)));
+  if (typeof value === "string") return h("span.string", {}, text(visible(JSON.stringify(value))));
   if (typeof value === "number") return h("span.figure", {}, value);
   if (isExact(value)) return h("span.figure", {}, value.rawJSON);
   if (value === null || typeof value === "boolean") return h("span.figure", {}, String(value));
@@ -23,6 +25,17 @@ function node(value, level) {
   const brackets = isArray ? "[]" : "{}";
   const entries = isArray ? value.map((each) => [null, each]) : Object.entries(value);
   return entries.length ? folding(entries, level, brackets) : brackets;
+}
+
+function text(whole) {
+  if (whole.length <= LONG) return whole;
+  const more = h("button.fold", { type: "button" }, `${count(whole.length - LONG)} more …`);
+  more.addEventListener("click", () => {
+    const { parentNode } = more;
+    more.replaceWith(whole.slice(LONG));
+    parentNode.normalize();  // a letter of two halves may have been cut
+  });
+  return [whole.slice(0, LONG), more];
 }
 
 /** A part that can be folded. It is made when it is opened, so a large one costs what is seen. */

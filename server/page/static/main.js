@@ -1,9 +1,10 @@
 // Starts the page: the bar, the live stream, and the view that the address names.
 
-import { h } from "./dom.js";
+import { project } from "./bus.js";
+import { h, setText } from "./dom.js";
 import { listenToKeys, showKeys } from "./keys.js";
 import { Live } from "./live.js";
-import { hush } from "./notice.js";
+import { attempt, hush } from "./notice.js";
 import { address, route } from "./route.js";
 import { startTheme, switchTheme } from "./theme.js";
 import { takeTokenFromAddress } from "./token.js";
@@ -37,6 +38,7 @@ const SHOWN = VIEWS.filter(([, title]) => !title.of);
 const live = new Live();
 const main = document.querySelector("main");
 let shown = null;
+let projectName = "ackbus";  // what this is, until its name is known
 
 function show() {
   const { view, subject, parameters } = route();
@@ -49,7 +51,20 @@ function show() {
     if (link.dataset.view === (title.of ?? name)) mark(link);
     else link.removeAttribute("aria-current");
   }
-  document.title = `${subject || document.querySelector("nav [aria-current]").textContent} – ackbus`;
+  showName();
+}
+
+/** Says which bus it is, of several that a person may look at. */
+function showName() {
+  const { subject } = route();
+  const view = document.querySelector("nav [aria-current]").textContent;
+  document.title = `${subject || view} – ${projectName}`;
+  setText(document.querySelector(".brand span"), projectName);
+}
+
+async function readName() {
+  projectName = await project();
+  showName();
 }
 
 function mark(link) {
@@ -69,6 +84,7 @@ function act(key) {
 }
 
 function showState({ detail: state }) {
+  if (state === "live") attempt(readName);
   const link = document.querySelector(".link");
   link.dataset.state = state;
   link.textContent = { live: "live", down: "no connection" }[state];

@@ -1,13 +1,15 @@
 // The line under the bar: what went wrong, or what was done.
 
 import { h } from "./dom.js";
+import { changeToken } from "./token-dialog.js";
 
 const GOOD_MS = 5000;
 let timer = 0;
 
 /** Tells what went wrong, until it is closed or something else is told. */
 export function tellProblem(error) {
-  tell(error.message ?? String(error), "bad");
+  const isRefused = error.status === 403;
+  tell(error.message ?? String(error), "bad", isRefused ? h("button", { type: "button", onclick: changeToken }, "Another token") : null);
 }
 
 /** Tells what was done, for a moment. */
@@ -31,9 +33,9 @@ export async function attempt(act) {
   }
 }
 
-function tell(text, kind) {
+function tell(text, kind, offer = null) {
   clearTimeout(timer);
-  line().replaceChildren(text, " ", h("button.quiet", { type: "button", onclick: hush }, "Close"));
+  line().replaceChildren(h("span", {}, text), offer ?? "", h("button.quiet", { type: "button", onclick: hush }, "Close"));
   line().dataset.kind = kind;
   line().hidden = false;
 }

@@ -1,7 +1,7 @@
 // Doing something again and again while the page can be seen: for what no stream tells of.
 
 import { Problem } from "./api.js";
-import { tellProblem } from "./notice.js";
+import { hush, tellProblem } from "./notice.js";
 
 const EVERY_MS = 2000;
 // A busy bus would have it done a hundred times a second.
@@ -18,6 +18,7 @@ export function repeat(act) {
   let isRunning = false;
   let isWanted = false;
   let told = null;
+  let isRead = false;
   const run = async () => {
     if (isOver) return;
     isRunning = true;
@@ -38,12 +39,17 @@ export function repeat(act) {
   const once = async () => {
     try {
       await act();
+      if (told && !isOver) hush();
       told = null;
+      isRead = true;
     } catch (error) {
-      // That there is no connection is said in the bar; the same trouble is told one time.
+      // That the connection is gone is said in the bar, and more only where there is nothing to see;
+      // the same trouble is told one time.
       if (!(error instanceof Problem)) console.error(error);
-      else if (!isOver && error.status && error.message !== told) tellProblem(error);
-      told = error.message;
+      else if (!isOver && (error.status || !isRead) && error.message !== told) {
+        told = error.message;
+        tellProblem(error);
+      }
     }
   };
   run();

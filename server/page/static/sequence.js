@@ -1,7 +1,7 @@
 // A conversation as a sequence diagram: a line for each agent, an arrow for each message.
 
 import { h, hue, s } from "./dom.js";
-import { clock, minute } from "./format.js";
+import { clock, minute, oneLine, shortened } from "./format.js";
 
 const LEFT = 108;
 // Where there is little room, times have no seconds.
@@ -57,7 +57,8 @@ function step(message, at, { x, column, whole, isNarrow, isSelected, onSelect })
   const from = x.get(message.from);
   const to = x.get(message.to ?? EVERYONE);
   const classes = /(^|\.)(failed|error|dead)$/.test(message.type) ? ".failed" : "";
-  const words = `${message.seq}: ${message.from} to ${message.to ?? EVERYONE}, ${message.type}`;
+  const says = oneLine(message);
+  const words = `${message.seq}: ${message.from} to ${message.to ?? EVERYONE}, ${message.type}: ${says}`;
   return s(`g.step${classes}`, {
     role: "option", id: `step-${message.seq}`, "data-seq": message.seq, "aria-selected": isSelected, "aria-label": words,
     onclick: () => onSelect(message),
@@ -65,7 +66,8 @@ function step(message, at, { x, column, whole, isNarrow, isSelected, onSelect })
   s("rect.hit", { x: 0, y: at * STEP + 4, width: whole, height: STEP }),
   s("text.stamp", { x: isNarrow ? 8 : 14, y: y + 4 }, isNarrow ? minute(message.ts) : clock(message.ts)),
   from === to ? loop(from, y) : arrow(from, to, y, message.in_reply_to),
-  label(message.type, from, to, y, column));
+  label(message.type, says, from, to, y, column),
+  s("title", {}, `${message.type}\n${says}`));
 }
 
 function arrow(from, to, y, isReply) {
@@ -83,12 +85,13 @@ function loop(x, y) {
   ];
 }
 
-function label(type, from, to, y, column) {
-  if (from === to) return s("text.halo", { x: from + 28, y: y + 3 }, shortened(type, Math.floor((column - 40) / LETTER)));
-  const room = Math.floor((Math.abs(to - from) - 20) / LETTER);
-  return s("text.halo", { x: (from + to) / 2, y: y - 7, "text-anchor": "middle" }, shortened(type, room), s("title", {}, type));
-}
-
-function shortened(text, room) {
-  return text.length <= room ? text : `${text.slice(0, Math.max(room - 1, 1))}…`;
+/** What a message is, above its arrow, and what it says, below. */
+function label(type, says, from, to, y, column) {
+  const isLoop = from === to;
+  const room = Math.floor((isLoop ? column - 40 : Math.abs(to - from) - 20) / LETTER);
+  const place = isLoop ? { x: from + 28 } : { x: (from + to) / 2, "text-anchor": "middle" };
+  return [
+    s("text.halo", { ...place, y: isLoop ? y + 1 : y - 7 }, shortened(type, room)),
+    s("text.says.halo", { ...place, y: y + 14 }, shortened(says, room)),
+  ];
 }

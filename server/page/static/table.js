@@ -11,9 +11,11 @@ export class Table {
    * @param {string} label - what it lists
    * @param {Array} columns - [title, cell] or [title, cell, class]: `cell` makes what a record shows
    * @param {string} empty - what is said when there is nothing
+   * @param {(record: object) => void} [onOpen] - a person opens a record; it has an `opener`
    */
-  constructor(label, columns, empty) {
+  constructor(label, columns, empty, onOpen = null) {
     this.columns = columns;
+    this.onOpen = onOpen;
     this.body = h("tbody");
     this.empty = h("p.empty", { hidden: true }, empty);  // until it is known
     const heads = columns.map(([title, , kind]) => h(`${title ? "th" : "td"}${kind ? `.${kind}` : ""}`, { scope: title ? "col" : null }, title));
@@ -44,8 +46,20 @@ export class Table {
   }
 
   #row(record) {
-    return h("tr", {}, this.columns.map(([title, cell, kind]) => h(kind ? `td.${kind}` : "td", { "data-label": title }, cell(record))));
+    const cells = this.columns.map(([title, cell, kind]) => h(kind ? `td.${kind}` : "td", { "data-label": title }, cell(record)));
+    if (!this.onOpen) return h("tr", {}, cells);
+    return h("tr.opens", { onclick: ({ target }) => isFree(target) && this.onOpen(record) }, cells);
   }
+}
+
+/** Whether a click on an element of a row means the row: no other thing to click, and no text to copy. */
+function isFree(element) {
+  return !element.closest("a, button:not([data-opens])") && getSelection().isCollapsed;
+}
+
+/** What opens a record for those who have no mouse: a click on it is one on its row. */
+export function opener(text, label) {
+  return h("button.quiet", { type: "button", "data-stop": text, "data-opens": "", "aria-label": label }, text);
 }
 
 /** Moves the focus to the next or the previous of the things that can be had in a view. */

@@ -3,7 +3,7 @@
 import * as bus from "../bus.js";
 import { since } from "../ages.js";
 import { agent, h } from "../dom.js";
-import { count } from "../format.js";
+import { unreadCount } from "../format.js";
 import { repeat } from "../repeat.js";
 import { address } from "../route.js";
 import { Table, tableKeys } from "../table.js";
@@ -22,7 +22,7 @@ export function agents() {
 const COLUMNS = [
   ["agent", (record) => h("a", { href: address("timeline", "", { agent: record.agent }), "data-stop": record.agent }, agent(record.agent))],
   ["liveness", ({ liveness }) => liveness ? h(`span.tag${KINDS[liveness] ?? ""}`, {}, liveness) : h("span.muted", {}, "no heart")],
-  ["unread", (record) => h("a", { href: address("inbox", record.agent) }, count(record.unread)), "number"],
+  ["unread", (record) => h("a", { href: address("inbox", record.agent) }, unreadCount(record.unread)), "number"],
   ["status", ({ status }) => status ?? ""],
   ["task", ({ task }) => task ?? ""],
   ["progress", ({ progress }) => progress == null ? "" : meter(progress), "nowrap"],

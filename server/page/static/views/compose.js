@@ -1,6 +1,8 @@
 // Writing a message, as a person.
 
+import { completing } from "../agent-names.js";
 import * as bus from "../bus.js";
+import { confirmed } from "../confirm.js";
 import { h } from "../dom.js";
 import { conversationOf } from "../format.js";
 import { parse } from "../json.js";
@@ -21,25 +23,22 @@ class Compose {
   constructor(parameters) {
     this.said = h("p.said", { role: "status" });
     this.kind = h("span.muted");
-    this.names = h("datalist", { id: "agents" });
     this.form = this.#form(parameters);
     const element = h("div.view", {}, h("div.bar", {}, h("h1", {}, "Write a message")),
       h("div.page", {}, h("section.panel", {}, this.form)));
     this.view = { element, keys: () => false };
-    attempt(async () => {
-      this.names.append(...(await bus.inboxes()).map(({ agent }) => h("option", { value: agent })));
-    });
     if (parameters.reply) attempt(() => this.#answer(parameters.reply));
   }
 
   #form({ to }) {
     const payload = h("textarea", { name: "payload", spellcheck: "true", oninput: () => this.#tellKind() });
-    const field = (name, label, more = {}) => h("label", {}, label, h("input", { name, autocomplete: "off", spellcheck: "false", ...more }));
+    const input = (name, more) => h("input", { name, autocomplete: "off", spellcheck: "false", ...more });
+    const field = (name, label, more = {}) => h("label", {}, label, input(name, more));
     const onsubmit = (event) => (event.preventDefault(), attempt(() => this.#send()));
     return h("form.form", { onsubmit, oninput: () => (this.#id = newId()) },
       h("div.pair", {},
         field("from", "From: your name on the bus", { required: true, value: localStorage.getItem(NAME) ?? "human" }),
-        field("to", "To: an agent, or empty for everyone", { list: "agents", value: to })),
+        h("label", {}, "To: an agent, or empty for everyone", completing(input("to", { value: to })))),
       h("div.pair", {},
         field("type", "Type", { required: true, value: "message" }),
         h("label", {}, "Priority", h("select", { name: "priority" },
@@ -48,7 +47,7 @@ class Compose {
         field("correlation_id", "Conversation: empty begins one"),
         field("in_reply_to", "In reply to: the id of a message")),
       h("label", {}, h("span", {}, "Payload: JSON, or plain text ", this.kind), payload),
-      h("div.actions", {}, h("button.primary", {}, "Publish"), this.said), this.names);
+      h("div.actions", {}, h("button.primary", {}, "Publish"), this.said));
   }
 
   async #answer(seq) {
@@ -62,7 +61,8 @@ class Compose {
 
   #tellKind() {
     const text = this.form.elements.payload.value;
-    this.kind.textContent = text === "" ? "" : isJson(text) ? "– sent as JSON" : "– sent as text";
+    this.kind.textContent = text === "" ? "" : isJson(text) ? "– sent as JSON" : isMeantAsJson(text) ? "– not JSON" : "– sent as text";
+    this.kind.classList.toggle("bad", isMeantAsJson(text));
   }
 
   async #send() {
@@ -71,6 +71,7 @@ class Compose {
     if (payload !== "") draft.payload = isJson(payload) ? parse(payload) : payload;
     this.said.textContent = "";
     hush();
+    if (!await isMeant(payload)) return;
     const receipt = await bus.publish({ ...draft, id: this.#id });
     localStorage.setItem(NAME, fields.from);
     const conversation = draft.correlation_id ?? receipt.id;
@@ -80,6 +81,16 @@ class Compose {
     this.form.elements.payload.value = "";
     this.#tellKind();
   }
+}
+
+/** Asks about what may be a slip: a message can't be taken back. */
+async function isMeant(payload) {
+  if (payload === "") return confirmed("Publish it without a payload?", "Publish");
+  return !isMeantAsJson(payload) || confirmed("The payload begins as JSON does, and is none. Publish it as text?", "Publish as text");
+}
+
+function isMeantAsJson(text) {
+  return /^\s*[{["]/.test(text) && !isJson(text);
 }
 
 function isJson(text) {

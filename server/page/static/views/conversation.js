@@ -26,17 +26,18 @@ class Conversation {
   #isDrawn = true;
   #drawnAt = -DRAW_MS;
   #isOver = false;
+  #isBehind = false;  // so many came while its end is not looked at that they are not drawn
 
   constructor(live, id) {
     this.id = id;
     this.title = h("h1.cut", { title: id }, "Conversation ", h("code", {}, id));
     this.earlier = h("button", { type: "button", hidden: true, onclick: () => attempt(() => this.#readEarlier()) }, "Earlier");
     this.counted = h("span.muted");
-    this.drawing = h("div.sequence", { role: "listbox", tabindex: 0, "aria-label": "The messages, drawn as a sequence" });
+    this.drawing = h("div.sequence", { onscroll: () => this.#catchUp(), role: "listbox", tabindex: 0, "aria-label": "The messages, drawn as a sequence" });
     this.split = new Split(this.drawing);
     const bar = h("div.bar", {}, this.title, this.counted, this.earlier,
       h("a", { href: address("timeline", "", { conversation: id }) }, "As a list"));
-    const following = follow(live, () => this.#read(), (messages) => this.#take(messages));
+    this.following = follow(live, () => this.#read(), (messages) => this.#take(messages));
     const resized = new ResizeObserver(() => this.#draw());
     resized.observe(this.drawing);
     this.view = {
@@ -44,13 +45,14 @@ class Conversation {
       keys: (key) => this.#key(key),
       close: () => {
         this.#isOver = true;
-        following.stop();
+        this.following.stop();
         resized.disconnect();
       },
     };
   }
 
   async #read() {
+    this.#isBehind = false;
     this.#messages = await this.#page({});
     this.#draw(true);
   }
@@ -75,15 +77,28 @@ class Conversation {
   #take(messages) {
     const last = this.#messages.at(-1)?.seq ?? 0;
     const fresh = messages.filter((each) => conversationOf(each) === this.id && each.seq > last);
-    if (!fresh.length) return;
-    const { scrollTop, clientHeight, scrollHeight } = this.drawing;
-    const isAtEnd = scrollTop + clientHeight >= scrollHeight - 60;
+    if (!fresh.length || this.#isBehind) return;
+    const isAtEnd = this.#isAtEnd();
+    this.#isBehind = !isAtEnd && this.#messages.length > KEEP;
+    if (this.#isBehind) return this.#draw();
     this.#messages.push(...fresh);
     if (isAtEnd && this.#messages.length > KEEP) {
       this.#messages.splice(0, this.#messages.length - PAGE);
       this.earlier.hidden = false;
     }
     this.#draw(isAtEnd);
+  }
+
+  #isAtEnd() {
+    const { scrollTop, clientHeight, scrollHeight } = this.drawing;
+    return scrollTop + clientHeight >= scrollHeight - 60;
+  }
+
+  /** Begins anew where the end is looked at again. */
+  #catchUp() {
+    if (!this.#isBehind || !this.#isAtEnd()) return;
+    this.#isBehind = false;
+    this.following.again();
   }
 
   #draw(toEnd = false) {
@@ -100,7 +115,7 @@ class Conversation {
 
   #drawNow() {
     const there = this.#messages.length;
-    this.counted.textContent = `${count(there)}${this.earlier.hidden ? "" : "+"} ${there === 1 ? "message" : "messages"}`;
+    this.counted.textContent = `${count(there)}${this.earlier.hidden && !this.#isBehind ? "" : "+"} ${there === 1 ? "message" : "messages"}`;
     if (!there) {
       this.drawing.replaceChildren(h("p.empty", {}, "No message of this conversation yet."));
       return;

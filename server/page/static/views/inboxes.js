@@ -2,13 +2,15 @@
 
 import { since } from "../ages.js";
 import * as bus from "../bus.js";
+import { detail } from "../detail.js";
 import { agent, h } from "../dom.js";
-import { clock, count, oneLine } from "../format.js";
+import { clock, count, oneLine, unreadCount } from "../format.js";
 import { confirmed } from "../confirm.js";
 import { attempt, tellDone } from "../notice.js";
 import { repeat } from "../repeat.js";
 import { address } from "../route.js";
-import { Table, tableKeys } from "../table.js";
+import { Split } from "../split.js";
+import { opener, Table, tableKeys } from "../table.js";
 
 const SHOWN = 50;
 
@@ -16,7 +18,7 @@ const SHOWN = 50;
 export function inboxes({ live }) {
   const table = new Table("Inboxes", [
     ["agent", (record) => h("a", { href: address("inbox", record.agent), "data-stop": record.agent }, agent(record.agent))],
-    ["unread", ({ unread }) => h(unread ? "b" : "span.muted", {}, unread >= 1000 ? "1,000+" : count(unread)), "number"],
+    ["unread", ({ unread }) => h(unread ? "b" : "span.muted", {}, unreadCount(unread)), "number"],
     ["done up to", ({ cursor }) => cursor, "number"],
     ["parked", ({ parked }) => parked ? h("span.tag.bad", {}, count(parked)) : h("span.muted", {}, "0"), "number"],
   ], "No inbox yet.");
@@ -28,22 +30,25 @@ export function inboxes({ live }) {
 
 /** One inbox. */
 export function inbox({ live, subject }) {
+  const shut = () => split.shut();
+  const open = ({ seq }) => attempt(async () => split.open(detail(await bus.message(seq), shut)));
+  const seqOf = ["seq", ({ seq }) => opener(seq, `Message ${seq}`), "number"];
   const parked = new Table("Parked messages", [
-    ["seq", ({ seq }) => seq, "number"],
+    seqOf,
     ["attempts", ({ attempts }) => attempts, "number"],
     ["parked, ago", ({ parked_at }) => since(parked_at), "nowrap"],
     ["error", ({ error }) => error],
     ["", (record) => h("div.actions", {},
-      h("button", { type: "button", "aria-label": `Deliver again: ${record.seq}`, "data-stop": record.seq, onclick: () => attempt(() => requeue(record)) }, "Deliver again"),
+      h("button", { type: "button", "aria-label": `Deliver again: ${record.seq}`, onclick: () => attempt(() => requeue(record)) }, "Deliver again"),
       h("button.quiet", { type: "button", "aria-label": `Drop ${record.seq}`, onclick: () => attempt(() => drop(record)) }, "Drop"))],
-  ], "Nothing is parked.");
+  ], "Nothing is parked.", open);
   const mail = new Table("Messages that wait", [
-    ["seq", ({ seq }) => seq, "number"],
+    seqOf,
     ["time", ({ ts }) => clock(ts), "nowrap"],
     ["from", ({ from }) => agent(from)],
-    ["type", (message) => h("a", { href: address("conversation", message.correlation_id ?? message.id), "data-stop": message.seq }, message.type)],
+    ["type", ({ type }) => type],
     ["payload", (message) => h("span.mono.muted", {}, oneLine(message))],
-  ], "Nothing waits.");
+  ], "Nothing waits.", open);
   const cursor = h("span.muted");
   const refresh = async () => {
     const found = await bus.inbox(subject, SHOWN);
@@ -61,12 +66,15 @@ export function inbox({ live, subject }) {
     await bus.dropParked(subject, [seq]);
     await refresh();
   };
+  const split = new Split(h("div.page", {},
+    h("section.panel", {}, h("header", {}, h("h2", {}, "Parked")), parked.element),
+    h("section.panel", {}, h("header", {}, h("h2", {}, "Waiting"), h("span.muted", {}, `the first ${SHOWN}`)), mail.element)));
   const element = h("div.view", {},
     h("div.bar", {}, h("h1", {}, "Inbox of ", subject), cursor, h("a", { href: address("inboxes") }, "All inboxes")),
-    h("div.page", {},
-      h("section.panel", {}, h("header", {}, h("h2", {}, "Parked")), parked.element),
-      h("section.panel", {}, h("header", {}, h("h2", {}, "Waiting"), h("span.muted", {}, `the first ${SHOWN}`)), mail.element)));
-  return { element, keys: tableKeys(element), close: refreshed(live, refresh) };
+    split.element);
+  const tables = tableKeys(element);
+  const keys = (key) => key === "Escape" ? (shut(), true) : tables(key);
+  return { element, keys, close: refreshed(live, refresh) };
 }
 
 /** Asks again and again, and at once when a message comes; returns what ends that. */

@@ -11,7 +11,7 @@ import { attempt, tellDone } from "../notice.js";
 import { repeat } from "../repeat.js";
 import { address } from "../route.js";
 import { Split } from "../split.js";
-import { Table, tableKeys } from "../table.js";
+import { opener, Table, tableKeys } from "../table.js";
 import { figures, noteStats, plots, WINDOW_S } from "./queues.js";
 
 const SHOWN = 100;
@@ -28,7 +28,7 @@ class QueueView {
     this.state = parameters.state ?? "";
     this.figures = h("div.actions");
     this.plots = h("div.plots");
-    this.jobs = new Table("Jobs", this.#columns(), "No job in this state.");
+    this.jobs = new Table("Jobs", this.#columns(), "No job in this state.", ({ seq }) => attempt(() => this.#open(seq)));
     this.page = h("div.page", {},
       h("section.panel", {}, h("header", {}, h("h2", {}, "Now"), this.figures), this.plots),
       h("section.panel", {}, this.#jobsHead(), this.jobs.element));
@@ -53,21 +53,23 @@ class QueueView {
 
   #columns() {
     return [
-      ["seq", ({ seq }) => h("button.quiet", { type: "button", "data-stop": seq, "aria-label": `Job ${seq}`, onclick: () => attempt(() => this.#open(seq)) }, seq), "number"],
+      ["seq", ({ seq }) => opener(seq, `Job ${seq}`), "number"],
       ["type", ({ type }) => type ?? ""],
       ["state", ({ state }) => h(`span.tag${KINDS[state] ?? ""}`, {}, state)],
       ["attempt", (job) => `${job.attempt} of ${job.max_attempts}`, "number"],
       ["age", (job) => since(job.created_at), "number"],
-      ["took", (job) => job.started_at && job.ended_at ? duration(new Date(job.ended_at) - new Date(job.started_at)) : "", "number"],
+      ["took", took, "number"],
       ["error", ({ error }) => error ?? "", "wide"],
-      ["", (job) => job.state === "dead" ? this.#deadActions(job.seq) : ""],
+      ["", (job) => h("div.actions", {}, this.#actions(job))],
     ];
   }
 
-  #deadActions(seq) {
-    return h("div.actions", {},
-      h("button", { type: "button", "aria-label": `Requeue ${seq}`, onclick: () => attempt(() => this.#requeue([seq])) }, "Requeue"),
-      h("button.quiet", { type: "button", "aria-label": `Drop ${seq}`, onclick: () => attempt(() => this.#drop(seq)) }, "Drop"));
+  /** What can be done about a job, in the words of the command line. */
+  #actions({ state, seq }) {
+    const button = (verb, act) => h("button.quiet", { type: "button", "aria-label": `${verb} ${seq}`, onclick: () => attempt(act) }, verb);
+    if (state === "dead") return [button("Requeue", () => this.#requeue([seq])), button("Drop", () => this.#drop(seq))];
+    if (state === "queued" || state === "running") return button("Cancel", () => this.#cancel(seq));
+    return state === "succeeded" ? null : button("Retry", () => this.#retry(seq));
   }
 
   async #refresh() {
@@ -97,6 +99,18 @@ class QueueView {
     await this.#refresh();
   }
 
+  async #retry(seq) {
+    await bus.retryJob(this.name, seq);
+    tellDone(`${seq} is queued again`);
+    await this.#refresh();
+  }
+
+  async #cancel(seq) {
+    if (!await confirmed(`Give ${seq} up? A worker that is at it loses it. It stays on record.`, "Cancel the job")) return;
+    await bus.cancelJob(this.name, seq);
+    await this.#refresh();
+  }
+
   async #open(seq) {
     this.#show(await bus.job(this.name, seq));
   }
@@ -117,4 +131,10 @@ class QueueView {
     this.job = null;
     this.split.shut();
   }
+}
+
+/** How long the last attempt took, or takes. One that was cancelled may have waited long before that. */
+function took({ state, started_at, ended_at }) {
+  if (state === "running") return since(started_at);
+  return state === "cancelled" || !started_at || !ended_at ? "" : duration(new Date(ended_at) - new Date(started_at));
 }

@@ -21,7 +21,7 @@ export function queues() {
   const panels = new Map();
   const asking = repeat(async () => {
     const found = await bus.queues(WINDOW_S);
-    if (!found.length) page.replaceChildren(h("p.empty", {}, "No queue yet. ", h("code", {}, "bus run --type job --exec …"), " makes one."));
+    if (!found.length) page.replaceChildren(h("p.empty", {}, "No queue yet. Make one: ", h("code", {}, "bus queue create reviews --type 'review.*'")));
     for (const stats of found) {
       noteStats(stats);
       if (!panels.has(stats.queue)) {
@@ -51,9 +51,10 @@ export function plots(name) {
   ];
 }
 
-// What is counted: its name, how it is coloured where there is some, and the state of its jobs.
+// What is counted: its name, how it is coloured where there is some, the state of its jobs, and since
+// when the first of them is.
 const COUNTED = [
-  ["waiting", "", "queued"], ["delayed"], ["held"], ["running", "", "running"],
+  ["waiting", "", "queued", "oldest_wait_ms"], ["delayed"], ["held"], ["running", "", "running", "longest_run_ms"],
   ["failed", "warn", "failed"], ["timed_out", "warn", "timed_out"], ["dead", "bad", "dead"],
 ];
 
@@ -63,10 +64,10 @@ export function figures(stats) {
   return [tag, ...COUNTED.map((counted) => figure(stats, ...counted))];
 }
 
-function figure(stats, name, kind, state) {
+function figure(stats, name, kind, state, age) {
   const number = stats[name];
   const classes = `.${number && kind ? kind : "muted"}`;
-  const words = [h("b", {}, count(number)), ` ${name.replace("_", " ")}`];
+  const words = [h("b", {}, count(number)), ` ${name.replace("_", " ")}`, stats[age] == null ? null : ` for up to ${duration(stats[age])}`];
   if (!number || !state) return h(`span${classes}`, {}, words);
   return h(`a${classes}`, { href: address("queue", stats.queue, { state }) }, words);
 }

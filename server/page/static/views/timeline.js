@@ -1,5 +1,6 @@
 // The timeline: every message, the newest on top, as it comes.
 
+import { completing } from "../agent-names.js";
 import * as bus from "../bus.js";
 import { detail } from "../detail.js";
 import { h } from "../dom.js";
@@ -7,7 +8,7 @@ import { fits } from "../filters.js";
 import { follow } from "../follow.js";
 import { conversationOf, count } from "../format.js";
 import { makeRow, showRow } from "../message-row.js";
-import { tellProblem } from "../notice.js";
+import { attempt, tellProblem } from "../notice.js";
 import { address } from "../route.js";
 import { Split } from "../split.js";
 import { VirtualList } from "../virtual-list.js";
@@ -28,7 +29,8 @@ class Timeline {
   #isBehind = false;  // so many came unseen that they are not kept
 
   constructor(live, parameters) {
-    this.filters = parameters;
+    const { message, ...filters } = parameters;
+    this.filters = filters;
     this.list = new VirtualList({
       label: "Messages, the newest first",
       make: makeRow,
@@ -44,6 +46,7 @@ class Timeline {
     this.following = follow(live, () => this.#begin(), (messages) => this.#take(messages));
     const element = h("div.view", {}, h("h1.unseen", {}, "Timeline"), this.#bar(), this.split.element);
     this.view = { element, keys: (key) => this.#key(key), close: this.following.stop };
+    if (message) attempt(async () => this.#open(await bus.message(message)));
   }
 
   #bar() {
@@ -54,7 +57,7 @@ class Timeline {
       location.hash = address("timeline", "", Object.fromEntries(new FormData(form)));
     } },
     field("q", "Search payloads", "search"), field("type", "Type, like task.*"),
-    field("agent", "Agent"), field("conversation", "Conversation"),
+    completing(field("agent", "Agent")), field("conversation", "Conversation"),
     h("button", {}, "Show"),
     this.filters.q ? h("span.muted", {}, "best first; new ones don't appear") : null,
     Object.keys(this.filters).length ? h("a", { href: address("timeline") }, "Clear") : null);
