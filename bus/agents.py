@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import UnknownRecipient
+from ..schema import EVERYONE, UnknownRecipient
 from .statements import SQL
 
 TYPE_CHECKING = False
@@ -45,6 +45,26 @@ class Agents:
                     return False
             self._known.add(agent)
         return True
+
+    def check_recipient(
+        self, agent: str, *, strict: bool = False, repeat: bool = True
+    ) -> UnknownRecipient | None:
+        """Return what to warn of before a message is sent to an agent, or None.
+
+        Args:
+            agent: the recipient.
+            strict: refuse one that the bus has never seen.
+            repeat: whether to say it again when this process has been told before.
+
+        Raises:
+            UnknownRecipient: the bus has never seen it, and `strict`, or it is a word for everyone:
+                the message would lie in an inbox at which nobody looks.
+        """
+        is_refused = strict or agent in EVERYONE
+        stranger = self.stranger(agent, repeat=repeat or is_refused)
+        if stranger is not None and is_refused:
+            raise stranger
+        return stranger
 
     def stranger(self, agent: str, *, repeat: bool) -> UnknownRecipient | None:
         """Return the error for a recipient that the bus has never seen, else None.

@@ -7,7 +7,6 @@ import warnings
 from ..blobs import BlobStore
 from ..schema import (
     ABSENT,
-    EVERYONE,
     Database,
     Draft,
     Priority,
@@ -217,22 +216,14 @@ class Bus:
     def _publish(self, drafts: list[Draft], strict: bool, wait_s: float) -> list[Receipt]:
         for recipient in {d.to_agent for d in drafts if isinstance(d.to_agent, str)}:
             check_agent(recipient, "recipient")
-            self._check_recipient(recipient, strict)
+            stranger = self.agents.check_recipient(recipient, strict=strict, repeat=False)
+            if stranger is not None:  # attributed to whoever called publish or publish_many
+                warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=3)
         if not wait_s or self.database.writing:  # waiting would keep those out who make room
             return self.log.append(drafts)
         from .waiting_limits import publish_when_there_is_room
 
         return publish_when_there_is_room(lambda: self.log.append(drafts), wait_s)
-
-    def _check_recipient(self, recipient: str, strict: bool) -> None:
-        is_refused = strict or recipient in EVERYONE  # else it would lie where nobody looks
-        stranger = self.agents.stranger(recipient, repeat=is_refused)
-        if stranger is None:
-            return
-        if is_refused:
-            raise stranger
-        # Attributed to whoever called publish or publish_many.
-        warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=4)
 
     def transaction(self) -> AbstractContextManager[object]:
         """Make one transaction of all that this thread does with the bus inside the block.

@@ -130,9 +130,11 @@ def _telemetry() -> TelemetryConfig:
 def end_streams(app: FastAPI) -> None:
     """Make what waits in an application end, as its server can't before: streams, and tools.
 
-    A signal handler may call it.
+    A signal handler may call it, before there is any too.
     """
-    feed: Feed = app.state.feed
+    feed: Feed | None = getattr(app.state, "feed", None)
+    if feed is None:
+        return
     feed.stop_soon()
     mcp: McpMount = app.state.mcp
     mcp.end_waiting()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from ..bus import tracing
-from ..schema import InvalidInput, check_agent
+from ..schema import EVERYONE, InvalidInput, check_agent
 from .at_hand import NEWS, AtHand, next_change_ms
 from .claims import Claim, Claims, Outcome
 from .endings import Endings
@@ -258,7 +258,9 @@ class Queue:
             now_ms = self.bus.database.now_ms()
             ended = [self._endings.end(info, *end, now_ms) for end in ends]
             drafts = [draft for replies, _ in ended for draft in replies]
-            # Past the check of recipients: whoever is answered has sent something.
+            for draft in drafts:  # whoever is answered has sent something; the rest may be a slip
+                if draft.to_agent in EVERYONE:
+                    self.bus.agents.check_recipient(draft.to_agent)
             receipts = iter(self.bus.log.append(drafts) if drafts else [])
         return [([*islice(receipts, len(replies))], error) for replies, error in ended]
 

@@ -30,7 +30,7 @@ from .common import (
     new_router,
     problems,
 )
-from .messages import page_of
+from .messages import Strict, page_of
 from .publishing import publish_all
 from .work_records import ClaimRecord, JobRecord
 
@@ -175,7 +175,14 @@ def _work(work: Work, now_ms: int) -> dict[str, Any]:
     return job_record(work.job) | {"claims": claims}
 
 
-@router.post("/requests", status_code=201, responses=problems(409, 413))
+@router.post(
+    "/requests",
+    status_code=201,
+    responses={
+        200: {"model": RequestRecord, "description": "It was asked already."},
+        **problems(409, 413),
+    },
+)
 async def publish_request(
     asked: RequestGiven,
     bus: TheBus,
@@ -183,7 +190,7 @@ async def publish_request(
     trace: TheTrace,
     response: Response,
     waiter: TheWaiter,
-    strict: Annotated[bool, Query(description="Refuse a recipient that was never seen.")] = False,
+    strict: Strict = False,
 ) -> RequestRecord:
     """Publish a request and return at once. `/v1/requests/{id}/answer` has the answer.
 
@@ -193,6 +200,8 @@ async def publish_request(
     reply_types = ReplyTypes.of(asked.type, asked.success_type, asked.failure_type)
     reply_types.require(asked.type)
     (receipt,) = await publish_all(bus, [draft], trace, strict=strict, waiter=waiter)
+    if receipt.duplicate:
+        response.status_code = 200
     message = await in_thread(partial(bus.get, receipt.seq))
     assert message is not None
     response.headers["Location"] = f"/v1/messages/{receipt.seq}"

@@ -11,6 +11,7 @@ from fastapi import Header, Query, Response
 
 from ...bus import Bus
 from ...schema import MAX_SEQ, Message, NotFound
+from ...subscribers import find_message
 from ..problems import AfterTheEnd
 from ..records import (
     FoundList,
@@ -210,7 +211,7 @@ def show_message(
     if_none_match: Annotated[str | None, Header(description="What the client has.")] = None,
 ) -> Response:
     """Show one message with its payload, by its seq or its id. It never changes."""
-    message = bus.get(int(key)) if key.isdecimal() and len(key) < 19 else bus.get(key)
+    message = find_message(bus, key)
     if message is None:
         raise NotFound(f"no message {key[:255]!r}")
     return tagged(message.to_json(), if_none_match)

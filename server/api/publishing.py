@@ -66,7 +66,7 @@ def _publish(bus: Bus, drafts: list[Draft], strict: bool) -> list[ReceiptRecord]
 
 
 def _warning(bus: Bus, recipient: str | None, strict: bool) -> str | None:
-    stranger = None if recipient is None else bus.agents.stranger(recipient, repeat=True)
-    if stranger is not None and strict:
-        raise stranger
+    if recipient is None:
+        return None
+    stranger = bus.agents.check_recipient(recipient, strict=strict)
     return None if stranger is None else str(stranger)

@@ -77,8 +77,12 @@ def wait_for(
 
 
 def stranger(bus: Bus, to: str | None) -> str | None:
-    """Return a warning if the bus has never seen a recipient."""
-    unknown = None if to is None else bus.agents.stranger(to, repeat=True)
+    """Return a warning if the bus has never seen a recipient.
+
+    Raises:
+        UnknownRecipient: it is a word for everyone.
+    """
+    unknown = None if to is None else bus.agents.check_recipient(to)
     return None if unknown is None else shown(str(unknown))
 
 

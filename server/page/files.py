@@ -15,6 +15,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 
 from ...schema import NotFound
+from ..api.common import has_tag
 
 _ROOT = Path(__file__).with_name("static")
 
@@ -87,6 +88,6 @@ async def page_file(name: str, if_none_match: IfNoneMatch = None) -> Response:
     if file is None:
         raise NotFound(f"the page has no file {name[:80]!a}")
     headers = _HEADERS | {"ETag": file.tag}
-    if if_none_match == file.tag:
+    if has_tag(if_none_match, file.tag):
         return Response(status_code=304, headers=headers)
     return Response(file.body, headers=headers, media_type=file.media_type)

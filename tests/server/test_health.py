@@ -4,6 +4,8 @@ import asyncio
 import threading
 
 from ackbus import Bus
+from ackbus.server import Access, create_app
+from ackbus.server.app import end_streams
 from ackbus.server.health import Readiness
 
 
@@ -38,3 +40,8 @@ def test_all_who_ask_at_a_time_are_answered_by_one_check(bus: Bus) -> None:
     assert readiness.count == 1
     bus.publish("t", from_agent="a")
     assert asyncio.run(readiness.check()) == 2
+
+
+def test_signal_before_the_server_has_begun_ends_it_without_an_error(bus: Bus) -> None:
+    """Its handler may be called before there is anything that it could end."""
+    end_streams(create_app(bus, Access(bus)))

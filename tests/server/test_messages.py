@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from ackbus import Bus
+from ackbus import Bus, Queue
 
 from .conftest import problem
 
@@ -47,6 +47,34 @@ def test_same_id_with_other_content_is_a_conflict_that_names_it(client: httpx.Cl
     other = client.post("/v1/messages", json=MESSAGE | {"id": "x", "payload": 2})
     assert "taken by seq 1" in problem(other, 409, "id-conflict")
     assert other.json()["fields"] == ["payload"]
+
+
+@pytest.mark.parametrize("word", ["all", "*"])
+def test_word_for_everyone_is_no_recipient_at_any_door(
+    client: httpx.Client, bus: Bus, word: str
+) -> None:
+    to = MESSAGE | {"to": word}
+    queue = Queue.create(bus, "work", "work")
+    bus.publish("work", from_agent="lead")
+    (claim,) = queue.claim("w")
+    newest = bus.log.newest_seq()
+    for path, body in (
+        ("messages", to),
+        ("messages/batch", {"messages": [to]}),
+        ("requests", to | {"type": "t.request"}),
+        ("sessions/s/message", {"text": "hi", "to": word}),
+        (f"claims/{claim.token}/complete", {"replies": [{"type": "t", "to": word}]}),
+    ):
+        refused = client.post(f"/v1/{path}", json=body)
+        assert "name no recipient" in problem(refused, 409, "unknown-recipient"), path
+    assert bus.log.newest_seq() == newest
+
+
+def test_message_is_shown_by_its_seq_or_its_id(client: httpx.Client, bus: Bus) -> None:
+    receipt = bus.publish("t", "by id", from_agent="a", id="99999")
+    for key in (receipt.seq, "99999"):
+        assert client.get(f"/v1/messages/{key}").json()["payload"] == "by id"
+    problem(client.get("/v1/messages/\u0661"), 404, "not-found")  # a digit, of another script
 
 
 def test_pages_follow_one_another_without_a_gap(client: httpx.Client, bus: Bus) -> None:
