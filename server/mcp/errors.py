@@ -18,6 +18,7 @@ from ...schema import (
     LimitReached,
     MailArchived,
     UnknownParent,
+    UnknownRecipient,
 )
 from ...subscribers import ClaimLost, QueueNotFound
 from .frames import shown
@@ -27,9 +28,13 @@ _NEXT: tuple[tuple[type[AckbusError], str], ...] = (
     (MailArchived, "Or go on after them: bus_ack(seq={error.last_seq})."),
     (AckPastEnd, "bus_inbox shows the seqs that wait."),
     (IdConflict, "Send it under another id, or without one."),
+    (UnknownRecipient, "Nothing was sent. Leave `to` out to reach everyone."),
     (UnknownParent, "Give the seq or id of a message that bus_inbox or bus_thread showed."),
     (LimitReached, "Nothing was stored. Let the readers catch up, and send it again later."),
-    (ClaimLost, "Stop this work: the job is no longer yours. bus_claim gives another."),
+    (
+        ClaimLost,
+        "Unless it ended as you say, stop: the job is another's. bus_claim gives the next.",
+    ),
     (LeaseLost, "Stop editing, and call bus_reserve again."),
     (QueueNotFound, "Ask who runs this project which queue is meant."),
     (BusBusy, "Nothing was changed. Call again in a few seconds."),

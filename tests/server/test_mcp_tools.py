@@ -105,6 +105,15 @@ def test_what_agents_say_of_themselves_stands_behind_bars(bus: Bus, bus_dir: Pat
     in_process(bus_dir, act)
 
 
+def test_word_for_everyone_is_no_recipient(bus: Bus, bus_dir: Path) -> None:
+    async def act(me: Agent) -> None:
+        for tool, type in (("bus_send", "t"), ("bus_request", "t.request")):
+            assert "Leave `to` out" in await me.fail(tool, type=type, body="x", to="all")
+
+    in_process(bus_dir, act)
+    assert bus.log.newest_seq() == 0
+
+
 def test_acknowledging_what_a_type_shows_covers_what_it_hides(bus: Bus, bus_dir: Path) -> None:
     """An agent that is told bus_ack(seq=2) and no more would never see message 1."""
     bus.publish("a.x", 1, from_agent="a")
