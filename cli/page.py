@@ -10,10 +10,10 @@ import typer
 
 from ..bus import Bus
 from ..schema import NotFound, start_thread
-from . import actions, output
+from . import output
 from .commands import Commands
 from .extras import require
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,9 +36,7 @@ def ui(
         bool, typer.Option("--no-open", help="Print the address, and open no browser.")
     ] = False,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Open the page of the bus in the browser.
 
@@ -59,7 +57,7 @@ def ui(
             return None
         return start_thread(lambda: _open(url), "browser")
 
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         is_free = _is_free(port)
         if is_free or not is_served_at(bus, _HOST, port):
             if not is_free:

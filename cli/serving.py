@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from ..schema import Refused
-from . import actions, output
+from . import output
 from .commands import Commands
 from .extras import require
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place
 
 commands = Commands()
 
@@ -40,9 +40,7 @@ def serve(
         int, typer.Option(metavar="MIB", min=1, help="The longest blob that a client may store.")
     ] = 4096,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Serve the bus over HTTP, until Ctrl-C or SIGTERM.
 
@@ -64,7 +62,7 @@ def serve(
                 " let a proxy with TLS or a tunnel stand before it"
             )
 
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         if port and is_served_at(bus, host, port):
             raise Refused(f"this bus is served there already, at http://{host}:{port}")
         options = Options(host, port, max_rate, allow_origin or (), max_blob * 1024 * 1024)

@@ -10,7 +10,7 @@ from ..schema import InvalidInput, NotFound, format_ts
 from . import actions, output
 from .commands import Commands
 from .extras import require
-from .options import Directory, Json, User, Verbose
+from .options import HERE, Json, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,9 +45,7 @@ def create(
     ] = None,
     expires: Expires = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Make a token, and print it: it is never shown again.
 
@@ -58,20 +56,18 @@ def create(
     from ..server import Tokens
 
     scopes = [_scope(each) for each in scope]
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         made = Tokens(bus.database).create(name, scopes, agent=agent, ttl_s=_ttl_s(expires))
     return _print_new(name, made, json)
 
 
 @token.command("list", example="bus token list")
-def show_list(
-    json: Json = False, directory: Directory = None, user: User = False, verbose: Verbose = False
-) -> int:
+def show_list(json: Json = False, place: Place = HERE) -> int:
     """List the tokens, never their secrets. Exit code 4 when there are none."""
     require("server", "fastapi")
     from ..server import Tokens
 
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         now_ms = bus.database.now_ms()
         records = [_record(each, now_ms) for each in Tokens(bus.database).all()]
     if json:
@@ -91,9 +87,7 @@ def rotate(
     ] = "1d",
     expires: Expires = None,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Make a token that takes the place of another, and print it.
 
@@ -103,7 +97,7 @@ def rotate(
     from ..server import Tokens
 
     overlap_s = actions.seconds(overlap, "--overlap")
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         made = Tokens(bus.database).rotate(name, overlap_s=overlap_s, ttl_s=_ttl_s(expires))
     return _print_new(name, made, json)
 
@@ -112,9 +106,7 @@ def rotate(
 def remove(
     name: Name,
     json: Json = False,
-    directory: Directory = None,
-    user: User = False,
-    verbose: Verbose = False,
+    place: Place = HERE,
 ) -> int:
     """Let the tokens of a name be good no longer, from the next request on.
 
@@ -123,7 +115,7 @@ def remove(
     require("server", "fastapi")
     from ..server import Tokens
 
-    with actions.open_bus(directory, user) as bus:
+    with place.open() as bus:
         tokens = Tokens(bus.database)
         count = tokens.remove(name)
         is_last = not tokens.are_needed()
