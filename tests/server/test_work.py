@@ -2,7 +2,9 @@
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -137,6 +139,29 @@ def test_worker_that_waits_gets_what_comes(one_client: httpx.Client, one_bus: Bu
     (claim,) = claimed(one_client, queue, wait_s=20)
     one_client.post(f"/v1/claims/{claim['token']}/fail", json={"error": "x", "retry_after_s": 0.5})
     (again,) = claimed(one_client, queue, wait_s=20)  # no message tells of that
+    assert again["attempt"] == 2
+
+
+def test_worker_that_waits_looks_for_itself_on_a_busy_bus_too(
+    one_client: httpx.Client, one_bus: Bus
+) -> None:
+    """What is published meanwhile doesn't concern it."""
+    queue = made(one_client, "q11", backoff_s=0)
+    one_bus.publish("q11.request", from_agent="lead")
+    (claim,) = claimed(one_client, queue)
+    one_client.post(f"/v1/claims/{claim['token']}/fail", json={"error": "x", "retry_after_s": 0.5})
+    over = threading.Event()
+
+    def keep_busy() -> None:
+        while not over.wait(0.2):
+            one_bus.publish("q11.news", from_agent="lead")
+
+    with ThreadPoolExecutor() as threads:
+        threads.submit(keep_busy)
+        try:
+            (again,) = claimed(one_client, queue, wait_s=8)
+        finally:
+            over.set()
     assert again["attempt"] == 2
 
 
