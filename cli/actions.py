@@ -22,6 +22,7 @@ from .prompt import AGENT_VARIABLE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from ..schema import Message, Receipt
 
@@ -39,9 +40,9 @@ BY_MAIN_TREE = "looking upwards from the main work tree of git"
 NOTHING = 4
 
 
-def open_bus(directory: str | None, user: bool) -> Bus:
-    """Open the bus that --dir, --user, BUS_DIR or the working directory name."""
-    bus = Bus.open(find(directory, user)[0])
+def open_bus(directory: str | None, user: bool, **options: Any) -> Bus:
+    """Open the bus that --dir, --user, BUS_DIR or the working directory name; options as for it."""
+    bus = Bus.open(find(directory, user)[0], **options)
     output.detail(f"the bus is in {bus.layout.directory}")
     return bus
 

@@ -49,7 +49,7 @@ def serve(
     no server, and go on without it. An address that others can reach needs a token ('bus token').
     """
     require("server", "fastapi", "uvicorn")
-    from ..server import Options, serve
+    from ..server import WRITE_TIMEOUT_S, Options, serve
 
     def announce(url: str) -> None:
         if json:
@@ -62,7 +62,7 @@ def serve(
                 " let a proxy with TLS or a tunnel stand before it"
             )
 
-    with actions.open_bus(directory, user) as bus:
+    with actions.open_bus(directory, user, write_timeout_s=WRITE_TIMEOUT_S) as bus:
         options = Options(host, port, max_rate, allow_origin or (), max_blob * 1024 * 1024)
         serve(bus, options, on_ready=announce)
     return 0

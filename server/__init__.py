@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .running import DEFAULT_PORT as DEFAULT_PORT
     from .running import Options as Options
     from .running import serve as serve
+    from .threads import WRITE_TIMEOUT_S as WRITE_TIMEOUT_S
     from .tokens import OVERLAP_S as OVERLAP_S
     from .tokens import Token as Token
     from .tokens import Tokens as Tokens
@@ -38,6 +39,7 @@ __all__ = [
     "DEFAULT_PORT",
     "Options",
     "Patience",
+    "WRITE_TIMEOUT_S",
     "is_served_at",
     "serve",
     # For agents
@@ -57,6 +59,7 @@ _HOMES = {
     "Scope": "principals",
     "Token": "tokens",
     "Tokens": "tokens",
+    "WRITE_TIMEOUT_S": "threads",
     "create_app": "app",
     "is_served_at": "page",
     "serve": "running",

@@ -15,6 +15,10 @@ import anyio.to_thread
 #: How many operations run at a time; those that come meanwhile wait for a thread.
 THREADS = 16
 
+#: How long a write waits for other writers, in seconds; the client is then told to try again. While
+#: it waits it holds a thread, and those who only read need one too.
+WRITE_TIMEOUT_S = 5.0
+
 T = TypeVar("T")
 
 
