@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from ..bus import Wanted
 from ..schema import BusBusy, Message
+from .disconnects import until_gone
 from .threads import in_thread
 
 TYPE_CHECKING = False
@@ -128,8 +129,7 @@ class Waiter:
                 watch.cancel()
 
     async def _leave_with_client(self, scope: anyio.CancelScope) -> None:
-        while (await self._request.receive())["type"] != "http.disconnect":
-            pass
+        await until_gone(self._request.receive)
         scope.cancel()
 
     @property

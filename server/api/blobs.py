@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from ...blobs import BlobStore
+from ..disconnects import until_gone
 from ..threads import in_thread
 from .common import MessageReader, MessageWriter, TheBus, has_tag, new_router, next_piece, problems
 from .ranges import part_of
@@ -165,8 +166,7 @@ class _Outgoing:
 
     async def watch(self, receive: Receive) -> None:
         """Find out that the client is gone: sending would go on, to nobody."""
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await until_gone(receive)
         self._is_gone = True
 
     async def _send_piece(self, chunk: bytes, more: bool) -> None:

@@ -1,7 +1,7 @@
 """Who an agent is over HTTP: by its token, its address, or its session."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +276,26 @@ def test_inbox_of_another_agent_is_no_resource(bus: Bus) -> None:
         assert "acts for 'a' only" in await read("b")
         assert "for b only" not in await read("b")
         assert "messages" in await read("a")
+
+    served(bus, act)
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
+def test_call_that_turns_out_too_long_is_a_problem(bus: Bus, version: str) -> None:
+    """Its length is not said before."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(18):
+            yield bytes(1024 * 1024)
+
+    async def act(caller: Caller) -> None:
+        headers = {
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+            "MCP-Protocol-Version": version,
+        }
+        response = await caller.http.post("/mcp", content=pieces(), headers=headers)
+        assert "at most" in problem(response, 413, "content-too-large")
 
     served(bus, act)
 
