@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 import anyio
-from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..disconnects import until_gone
@@ -41,8 +39,7 @@ def while_there(app: ASGIApp) -> ASGIApp:
         with anyio.CancelScope() as call:
             watch = asyncio.create_task(leave_with_client())
             try:
-                with suppress(ClientDisconnect):  # nobody is there to be told
-                    await app(scope, hear, say)
+                await app(scope, hear, say)
             finally:
                 watch.cancel()
 

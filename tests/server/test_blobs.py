@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from starlette.types import Message
 
 from ackbus import Bus
-from ackbus.server import Patience
+from ackbus.server import Access, Patience, create_app
 from ackbus.server.api.blobs import BlobResponse
 
 from ..conftest import wait_until
@@ -137,6 +137,48 @@ def test_upload_that_breaks_off_leaves_nothing(one_client: httpx.Client, one_bus
         client.sendall(head.encode() + b"x" * 200_000)
         wait_until(lambda: temporary(one_bus) != before)
     wait_until(lambda: temporary(one_bus) == before)
+
+
+@pytest.mark.parametrize("path", ["/v1/blobs", "/v1/messages", "/mcp"])
+def test_client_that_goes_while_it_sends_is_no_defect(
+    bus: Bus, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else each upload that breaks off would be a traceback in the server's output."""
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "Content-Type": "application/json",
+        "Host": "127.0.0.1",
+        "MCP-Protocol-Version": "2026-07-28",
+    }
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 2),
+        "scheme": "http",
+        "root_path": "",
+        "http_version": "1.1",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+    }
+    received = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+
+    async def receive() -> Message:
+        return next(received, {"type": "http.disconnect"})
+
+    async def send(message: Message) -> None:
+        pass
+
+    async def run() -> None:
+        app = create_app(bus, Access(bus))
+        async with app.router.lifespan_context(app):
+            await app(scope, receive, send)
+
+    asyncio.run(run())
+    assert caplog.records == []
+    assert temporary(bus) == []
 
 
 def test_upload_over_the_limit_is_refused_before_it_is_read(one_client: httpx.Client) -> None:
