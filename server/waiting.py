@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import TypeVar
 
@@ -25,6 +25,10 @@ MAX_WAITING = 500
 #: How often a waiter looks for itself, in seconds: not all that can be waited for is a message.
 _RECHECK_S = 2.0
 
+#: How often who waits for room tries again, in seconds: what makes room rings no bell. Each try is
+#: work, so the more do, the more rarely each: this far are the tries of all apart.
+_TRY_EVERY_S, _TRIES_APART_S = 0.05, 0.004
+
 T = TypeVar("T")
 
 
@@ -38,6 +42,8 @@ class Waiting:
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
         self._count = 0
+        #: How many of them try again and again.
+        self.trying = 0
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -127,6 +133,16 @@ class Waiter:
                 yield
             finally:
                 watch.cancel()
+
+    async def tries(self) -> AsyncGenerator[None, None]:
+        """Yield whenever it is time to try again, until the server stops."""
+        self._waiting.trying += 1
+        try:
+            while not self.is_over:
+                await anyio.sleep(max(_TRY_EVERY_S, self._waiting.trying * _TRIES_APART_S))
+                yield
+        finally:
+            self._waiting.trying -= 1
 
     async def _leave_with_client(self, scope: anyio.CancelScope) -> None:
         await until_gone(self._request.receive)
