@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anyio import CapacityLimiter
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
@@ -26,7 +27,7 @@ from .metrics import router as metrics
 from .origins import OwnOrigins
 from .page import ROUTERS as PAGE_ROUTERS
 from .problems import Problem, handle_problems
-from .threads import bound_threads
+from .threads import DOWNLOADS, UPLOADS, bound_threads
 from .waiting import Waiting
 
 #: The headers of requests that operations look at, and that a browser asks leave for.
@@ -63,6 +64,8 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         bound_threads()
+        app.state.uploads = CapacityLimiter(UPLOADS)
+        app.state.downloads = CapacityLimiter(DOWNLOADS)
         app.state.feed = feed = Feed(bus)
         app.state.waiting = Waiting(feed)
         async with mcp.lifespan(app):

@@ -6,6 +6,7 @@ import io
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -181,6 +182,20 @@ def test_client_that_goes_while_it_sends_is_no_defect(
     assert temporary(bus) == []
 
 
+def test_uploads_that_are_slow_do_not_keep_downloads_out(client: httpx.Client, bus: Bus) -> None:
+    """Each may take 30 s for a MiB, and there are places for eight."""
+    path = f"/v1/blobs/{bus.blobs.put(b'mine')}"
+    url = client.base_url
+    head = f"POST /v1/blobs HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: 100\r\n\r\n"
+    before = temporary(bus)
+    with ExitStack() as stack:
+        for _ in range(8):
+            slow = stack.enter_context(socket.create_connection((url.host, url.port)))
+            slow.sendall(head.encode() + b"x")
+        wait_until(lambda: len(temporary(bus)) == len(before) + 8)
+        assert client.get(path).content == b"mine"
+
+
 def test_upload_over_the_limit_is_refused_before_it_is_read(one_client: httpx.Client) -> None:
     url = one_client.base_url
     with socket.create_connection((url.host, url.port)) as client:
@@ -213,6 +228,7 @@ def test_download_ends_with_its_client(bus: Bus) -> None:
     sent: list[Message] = []
     app = FastAPI()
     app.state.patience, app.state.hang_up = Patience(), lambda client: None
+    app.state.downloads = None
 
     async def receive() -> Message:
         while len(sent) < 2:
