@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from starlette.requests import HTTPConnection
 from ackbus import Bus
 from ackbus.bus import Keyring
 from ackbus.server import Access, Principal, Scope, create_app
+from ackbus.server.mcp.http import HttpDoor
 from ackbus.server.origins import LOOPBACK_NAMES
 from ackbus.server.principals import LOCAL
 
@@ -276,6 +278,27 @@ def test_inbox_of_another_agent_is_no_resource(bus: Bus) -> None:
         assert "acts for 'a' only" in await read("b")
         assert "for b only" not in await read("b")
         assert "messages" in await read("a")
+
+    served(bus, act)
+
+
+def test_door_that_can_not_be_opened_is_an_error_and_tried_again(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a wait without an end, for this request and for all that follow."""
+
+    @asynccontextmanager
+    async def fail(door: HttpDoor) -> AsyncIterator[None]:
+        raise RuntimeError("a defect")
+        yield
+
+    async def act(caller: Caller) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(HttpDoor, "running", fail)
+            for _ in range(2):
+                with pytest.raises(RuntimeError, match="a defect"):
+                    await asyncio.wait_for(caller.post("bus_status"), 10)
+        assert (await caller.post("bus_status")).status_code == 200
 
     served(bus, act)
 
