@@ -9,10 +9,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .access import Access as Access
     from .app import create_app as create_app
-    from .live import Patience as Patience
     from .mcp import PROFILES as PROFILES
     from .mcp import serve_stdio as serve_stdio
     from .page import is_served_at as is_served_at
+    from .patience import Patience as Patience
     from .principals import Principal as Principal
     from .principals import Scope as Scope
     from .running import DEFAULT_HOST as DEFAULT_HOST
@@ -54,7 +54,7 @@ _HOMES = {
     "OVERLAP_S": "tokens",
     "Options": "running",
     "PROFILES": "mcp",
-    "Patience": "live",
+    "Patience": "patience",
     "Principal": "principals",
     "Scope": "principals",
     "Token": "tokens",

@@ -20,12 +20,13 @@ from .body_limit import MAX_BLOB_BYTES, MAX_BODY_BYTES, BodyLimit
 from .health import Readiness
 from .health import router as health
 from .live import ROUTERS as LIVE_ROUTERS
-from .live import Feed, Patience
+from .live import Feed
 from .mcp import McpMount
 from .metrics import Measured, Metrics
 from .metrics import router as metrics
 from .origins import OwnOrigins
 from .page import ROUTERS as PAGE_ROUTERS
+from .patience import Patience
 from .problems import Problem, handle_problems
 from .threads import DOWNLOADS, UPLOADS, bound_threads
 from .waiting import Waiting
@@ -57,7 +58,7 @@ def create_app(
         hosts: the names under which the server may be asked; None: any.
         origins: the origins whose pages may ask, besides the server's own.
         max_blob_bytes: how long a blob may be that a client stores.
-        patience: how long the live streams wait for their clients; None: as is usual.
+        patience: how long clients are waited for; None: as is usual.
     """
     mcp = McpMount(bus.layout.directory, MAX_BODY_BYTES)
 

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...blobs import BlobStore
 from ..disconnects import until_gone
+from ..patience import Patience
 from ..threads import in_thread
 from .common import MessageReader, MessageWriter, TheBus, has_tag, new_router, next_piece, problems
 from .ranges import part_of
@@ -25,10 +26,6 @@ from .ranges import part_of
 _END_S = 1.0
 
 _OCTETS = "application/octet-stream"
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..live import Patience
 
 router = new_router("blobs")
 

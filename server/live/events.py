@@ -20,8 +20,9 @@ from ..api.common import (
     problems,
 )
 from ..disconnects import until_gone
+from ..patience import Patience
 from .batches import Batch
-from .clients import Client, End, Patience
+from .clients import Client, End
 from .cursors import begin_after
 from .feed import Feed
 
