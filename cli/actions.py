@@ -8,6 +8,7 @@ import time
 from ..bus import Bus
 from ..schema import (
     BUS_DIR_VARIABLE,
+    WRITE_TIMEOUT_S,
     InvalidInput,
     find_bus,
     parse_duration_ms,
@@ -39,9 +40,9 @@ BY_MAIN_TREE = "looking upwards from the main work tree of git"
 NOTHING = 4
 
 
-def open_bus(directory: str | None, user: bool) -> Bus:
+def open_bus(directory: str | None, user: bool, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
     """Open the bus that --dir, --user, BUS_DIR or the working directory name."""
-    bus = Bus.open(find(directory, user)[0])
+    bus = Bus.open(find(directory, user)[0], write_timeout_s=write_timeout_s)
     output.detail(f"the bus is in {bus.layout.directory}")
     return bus
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..schema import MAX_SEQ as MAX_SEQ
+from ..schema import WRITE_TIMEOUT_S
 from . import actions, hints, output
 
 TYPE_CHECKING = False
@@ -66,9 +67,9 @@ class Place:
     user: User = False
     verbose: Verbose = False
 
-    def open(self) -> Bus:
-        """Open the bus."""
-        return actions.open_bus(self.directory, self.user)
+    def open(self, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
+        """Open the bus; writers wait for their place for so long."""
+        return actions.open_bus(self.directory, self.user, write_timeout_s=write_timeout_s)
 
     def find(self) -> tuple[str, str]:
         """Return the directory of the bus, and by what it is found."""

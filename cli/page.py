@@ -45,7 +45,7 @@ def ui(
     printed: other users of this machine can see the command line of a browser.
     """
     require("server", "fastapi", "uvicorn")
-    from ..server import Options, is_served_at, serve
+    from ..server import WRITE_TIMEOUT_S, Options, is_served_at, serve
 
     def show(url: str) -> Thread | None:
         link = _link(bus, url)
@@ -57,7 +57,7 @@ def ui(
             return None
         return start_thread(lambda: _open(url), "browser")
 
-    with place.open() as bus:
+    with place.open(write_timeout_s=WRITE_TIMEOUT_S) as bus:
         is_free = _is_free(port)
         if is_free or not is_served_at(bus, _HOST, port):
             if not is_free:

@@ -49,7 +49,7 @@ def serve(
     Exit code 3 when this bus is served there already.
     """
     require("server", "fastapi", "uvicorn")
-    from ..server import Options, is_served_at, serve
+    from ..server import WRITE_TIMEOUT_S, Options, is_served_at, serve
 
     def announce(url: str) -> None:
         if json:
@@ -62,7 +62,7 @@ def serve(
                 " let a proxy with TLS or a tunnel stand before it"
             )
 
-    with place.open() as bus:
+    with place.open(write_timeout_s=WRITE_TIMEOUT_S) as bus:
         if port and is_served_at(bus, host, port):
             raise Refused(f"this bus is served there already, at http://{host}:{port}")
         options = Options(host, port, max_rate, allow_origin or (), max_blob * 1024 * 1024)

@@ -9,16 +9,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .access import Access as Access
     from .app import create_app as create_app
-    from .live import Patience as Patience
     from .mcp import PROFILES as PROFILES
     from .mcp import serve_stdio as serve_stdio
     from .page import is_served_at as is_served_at
+    from .patience import Patience as Patience
     from .principals import Principal as Principal
     from .principals import Scope as Scope
     from .running import DEFAULT_HOST as DEFAULT_HOST
     from .running import DEFAULT_PORT as DEFAULT_PORT
     from .running import Options as Options
     from .running import serve as serve
+    from .threads import WRITE_TIMEOUT_S as WRITE_TIMEOUT_S
     from .tokens import OVERLAP_S as OVERLAP_S
     from .tokens import Token as Token
     from .tokens import Tokens as Tokens
@@ -38,6 +39,7 @@ __all__ = [
     "DEFAULT_PORT",
     "Options",
     "Patience",
+    "WRITE_TIMEOUT_S",
     "is_served_at",
     "serve",
     # For agents
@@ -52,11 +54,12 @@ _HOMES = {
     "OVERLAP_S": "tokens",
     "Options": "running",
     "PROFILES": "mcp",
-    "Patience": "live",
+    "Patience": "patience",
     "Principal": "principals",
     "Scope": "principals",
     "Token": "tokens",
     "Tokens": "tokens",
+    "WRITE_TIMEOUT_S": "threads",
     "create_app": "app",
     "is_served_at": "page",
     "serve": "running",

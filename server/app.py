@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anyio import CapacityLimiter
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
@@ -19,14 +20,15 @@ from .body_limit import MAX_BLOB_BYTES, MAX_BODY_BYTES, BodyLimit
 from .health import Readiness
 from .health import router as health
 from .live import ROUTERS as LIVE_ROUTERS
-from .live import Feed, Patience
+from .live import Feed
 from .mcp import McpMount
 from .metrics import Measured, Metrics
 from .metrics import router as metrics
 from .origins import OwnOrigins
 from .page import ROUTERS as PAGE_ROUTERS
+from .patience import Patience
 from .problems import Problem, handle_problems
-from .threads import bound_threads
+from .threads import DOWNLOADS, UPLOADS, bound_threads
 from .waiting import Waiting
 
 #: The headers of requests that operations look at, and that a browser asks leave for.
@@ -56,13 +58,15 @@ def create_app(
         hosts: the names under which the server may be asked; None: any.
         origins: the origins whose pages may ask, besides the server's own.
         max_blob_bytes: how long a blob may be that a client stores.
-        patience: how long the live streams wait for their clients; None: as is usual.
+        patience: how long clients are waited for; None: as is usual.
     """
     mcp = McpMount(bus.layout.directory, MAX_BODY_BYTES)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         bound_threads()
+        app.state.uploads = CapacityLimiter(UPLOADS)
+        app.state.downloads = CapacityLimiter(DOWNLOADS)
         app.state.feed = feed = Feed(bus)
         app.state.waiting = Waiting(feed)
         async with mcp.lifespan(app):

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from ..schema import (
@@ -53,6 +54,9 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 #: Of how many things that are wrong with a request a client is told; and how much of a path to one.
 _ERRORS, _AT = 20, 200
+
+#: The status that servers note for a client that went away; no client sees it.
+_CLIENT_GONE = 499
 
 #: The kind of problem that too long a body is.
 TOO_LARGE = "content-too-large"
@@ -165,6 +169,7 @@ def handle_problems(app: FastAPI) -> None:
     app.add_exception_handler(AckbusError, _of_ours)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(ClientDisconnect, _of_nobody)
     app.add_exception_handler(Exception, _of_defect)
 
 
@@ -211,6 +216,11 @@ def _methods(request: Request) -> Iterator[str]:
         asked = {**request.scope, "method": method}
         if any(route.matches(asked)[0] is Match.FULL for route in request.app.routes):
             yield method
+
+
+async def _of_nobody(request: Request, error: Exception) -> Response:
+    """End a request whose client went while it was still being read; only metrics see how."""
+    return Response(status_code=_CLIENT_GONE)
 
 
 async def _of_defect(request: Request, error: Exception) -> Response:

@@ -22,8 +22,8 @@ from ..schema import AckbusError, Refused, UnknownRecipientWarning
 from .access import Access
 from .app import create_app, end_streams
 from .body_limit import MAX_BLOB_BYTES
-from .live import Patience
 from .origins import LOOPBACK_NAMES, check_origin
+from .patience import Patience
 from .tokens import Tokens
 
 DEFAULT_HOST = "127.0.0.1"
@@ -49,7 +49,7 @@ class Options:
         max_rate: how many requests a second whoever asks may make; None: any.
         origins: the origins whose pages may ask, besides the server's own.
         max_blob_bytes: how long a blob may be that a client stores.
-        patience: how long the live streams wait for their clients.
+        patience: how long clients are waited for.
     """
 
     host: str = DEFAULT_HOST

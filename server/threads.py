@@ -1,8 +1,11 @@
-"""The threads in which operations use the library: as many as the bus may have connections.
+"""The threads in which the server uses the library.
 
-Each thread that touches the bus has a connection, with its files and its memory, so their number
-is bounded. What waits (for room, for an answer, for a slow client) waits in the event loop, and
-takes a thread only to look.
+Each thread that touches the bus has a connection, with its files and its memory, so each kind is
+bounded, and has its own bound where one kind would keep another out: operations, blobs that come
+in and that go out (each has a thread as long as its client takes), what streams read of the log
+(`live.history`) and tools (`mcp.protocol`). Operations that wait (for room, for an answer) wait in
+the event loop, and take a thread only to look; tools that wait keep theirs. Besides, there is one
+thread for each of the live feed, the hearts of agents and the question after health.
 """
 
 from __future__ import annotations
@@ -14,6 +17,12 @@ import anyio.to_thread
 
 #: How many operations run at a time; those that come meanwhile wait for a thread.
 THREADS = 16
+#: How many blobs come in at a time, and how many go out.
+UPLOADS = DOWNLOADS = 8
+
+#: How long a write waits for other writers, in seconds; the client is then told to try again. While
+#: it waits it holds a thread, and those who only read need one too.
+WRITE_TIMEOUT_S = 5.0
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from ..bus import Wanted
 from ..schema import BusBusy, Message
+from .disconnects import until_gone
 from .threads import in_thread
 
 TYPE_CHECKING = False
@@ -23,6 +24,10 @@ MAX_WAITING = 500
 
 #: How often a waiter looks for itself, in seconds: not all that can be waited for is a message.
 _RECHECK_S = 2.0
+
+#: How often who waits for room tries again, in seconds: what makes room rings no bell. Each try is
+#: work, so the more do, the more rarely each: this far are the tries of all apart.
+_TRY_EVERY_S, _TRIES_APART_S = 0.05, 0.004
 
 T = TypeVar("T")
 
@@ -37,6 +42,8 @@ class Waiting:
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
         self._count = 0
+        #: How many of them try again and again.
+        self.trying = 0
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -89,6 +96,7 @@ class Waiter:
         """
         feed = self._waiting.feed
         begin = feed.newest_seq  # before the look: what comes after it is heard
+        looked_at = anyio.current_time()
         found = await in_thread(look)
         if is_there(found) or not self.wait_s:
             return found
@@ -97,8 +105,14 @@ class Waiter:
             aclosing(feed.stream(begin, Wanted(), keep_alive_s=_RECHECK_S)) as batches,
         ):
             async for batch in batches:
-                if batch.events and not any(concerns(each.message) for each in batch.events):
+                is_due = anyio.current_time() - looked_at >= _RECHECK_S  # however busy the bus is
+                if (
+                    batch.events
+                    and not is_due
+                    and not any(concerns(e.message) for e in batch.events)
+                ):
                     continue
+                looked_at = anyio.current_time()
                 found = await in_thread(look)
                 if is_there(found):
                     break
@@ -120,9 +134,18 @@ class Waiter:
             finally:
                 watch.cancel()
 
+    async def tries(self) -> AsyncGenerator[None, None]:
+        """Yield whenever it is time to try again, until the server stops."""
+        self._waiting.trying += 1
+        try:
+            while not self.is_over:
+                await anyio.sleep(max(_TRY_EVERY_S, self._waiting.trying * _TRIES_APART_S))
+                yield
+        finally:
+            self._waiting.trying -= 1
+
     async def _leave_with_client(self, scope: anyio.CancelScope) -> None:
-        while (await self._request.receive())["type"] != "http.disconnect":
-            pass
+        await until_gone(self._request.receive)
         scope.cancel()
 
     @property

@@ -9,7 +9,6 @@ from typing import Annotated, Any, BinaryIO, cast
 
 import anyio
 import anyio.from_thread
-import anyio.lowlevel
 import anyio.to_thread
 from fastapi import Header, Path, Request, Response
 from pydantic import BaseModel, Field
@@ -17,25 +16,18 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from ...blobs import BlobStore
+from ..disconnects import until_gone
+from ..patience import Patience
 from ..threads import in_thread
 from .common import MessageReader, MessageWriter, TheBus, has_tag, new_router, next_piece, problems
 from .ranges import part_of
 
-#: How many blobs go in or out at a time: each has a thread as long as it takes.
-_AT_A_TIME = 8
 #: How long the end of a connection may take once it was ended, in seconds.
 _END_S = 1.0
 
 _OCTETS = "application/octet-stream"
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..live import Patience
-
 router = new_router("blobs")
-
-#: Made when it is first needed: a limiter belongs to an event loop.
-_transfers = anyio.lowlevel.RunVar[anyio.CapacityLimiter]("ackbus_transfers")
 
 BlobName = Annotated[
     str, Path(pattern="^sha256-[0-9a-f]{64}$", description="What storing it returned.")
@@ -78,7 +70,7 @@ async def store_blob(request: Request, bus: TheBus, _: MessageWriter) -> BlobRec
     """
     body = cast(BinaryIO, _Incoming(request))
     put = partial(bus.blobs.put, body)
-    ref = await anyio.to_thread.run_sync(put, limiter=_limiter())
+    ref = await anyio.to_thread.run_sync(put, limiter=request.app.state.uploads)
     return BlobRecord(ref=ref, bytes=await in_thread(partial(bus.blobs.size, ref)))
 
 
@@ -119,7 +111,7 @@ class BlobResponse(Response):
         try:
             if not self._is_head:
                 copy = partial(self._copy, cast(BinaryIO, out))
-                await anyio.to_thread.run_sync(copy, limiter=_limiter())
+                await anyio.to_thread.run_sync(copy, limiter=state.downloads)
             await out.end()
         except (ClientDisconnect, TimeoutError):
             state.hang_up(scope["client"])
@@ -165,8 +157,7 @@ class _Outgoing:
 
     async def watch(self, receive: Receive) -> None:
         """Find out that the client is gone: sending would go on, to nobody."""
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await until_gone(receive)
         self._is_gone = True
 
     async def _send_piece(self, chunk: bytes, more: bool) -> None:
@@ -216,12 +207,3 @@ def read_blob(
 def look_at_blob(ref: BlobName, bus: TheBus, _: MessageReader) -> Response:
     """Say how long a blob is; its bytes are not looked at."""
     return BlobResponse(bus.blobs, ref, bus.blobs.size(ref), is_head=True)
-
-
-def _limiter() -> anyio.CapacityLimiter:
-    try:
-        return _transfers.get()
-    except LookupError:
-        limiter = anyio.CapacityLimiter(_AT_A_TIME)
-        _transfers.set(limiter)
-        return limiter

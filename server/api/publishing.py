@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import aclosing
 from functools import partial
-
-import anyio
 
 from ...bus import Bus, tracing
 from ...schema import Draft, LimitReached
 from ..records import ReceiptRecord
 from ..threads import in_thread
 from ..waiting import Waiter
-
-#: How often a publisher that waits for room tries again, in seconds: what makes room rings no bell.
-_TRY_EVERY_S = 0.05
 
 
 async def publish_all(
@@ -45,9 +41,8 @@ async def publish_all(
         if waiter is None or not waiter.wait_s:
             raise
         full = error
-    async with waiter.patience():
-        while not waiter.is_over:
-            await anyio.sleep(_TRY_EVERY_S)
+    async with waiter.patience(), aclosing(waiter.tries()) as tries:
+        async for _ in tries:
             try:
                 return await in_thread(publish)
             except LimitReached as error:

@@ -1,6 +1,5 @@
 """Live streams of messages: replay from a cursor, then whatever comes, without a gap between."""
 
-from .clients import Patience
 from .events import router as events
 from .feed import Feed
 from .sessions import router as sessions
@@ -10,4 +9,4 @@ from .sockets import router as sockets
 
 ROUTERS = (events, sockets, sessions, session_sockets, nowhere)
 
-__all__ = ["ROUTERS", "Feed", "Patience"]
+__all__ = ["ROUTERS", "Feed"]

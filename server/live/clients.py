@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Protocol
 
 import anyio
@@ -14,6 +13,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from ...schema import AckbusError
 from ..access import still_allowed
+from ..patience import Patience
 from ..principals import Scope
 from .batches import Batch
 
@@ -24,20 +24,6 @@ _ASK_EVERY_S = 1.0
 _LAST_WORDS_S = 5.0
 
 _log = logging.getLogger("ackbus.server")
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long the streams wait for their clients.
-
-    Attributes:
-        stalled_s: how long a client may take for what it was sent before it is dropped, in
-            seconds. What it was sent is at most a batch and what the system buffers.
-        keep_alive_s: how often it hears that the stream is alive, when nothing comes, in seconds.
-    """
-
-    stalled_s: float = 30.0
-    keep_alive_s: float = 15.0
 
 
 class End(Exception):

@@ -19,8 +19,10 @@ from ..api.common import (
     new_router,
     problems,
 )
+from ..disconnects import until_gone
+from ..patience import Patience
 from .batches import Batch
-from .clients import Client, End, Patience
+from .clients import Client, End
 from .cursors import begin_after
 from .feed import Feed
 
@@ -75,8 +77,7 @@ class _Events:
         await self._send(_body(f": ended: {reason}\n\n".encode(), more=False))
 
     async def gone(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            continue
+        await until_gone(self._receive)
 
 
 def _body(data: bytes, *, more: bool = True) -> dict[str, Any]:

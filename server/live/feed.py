@@ -155,13 +155,16 @@ class Feed:
             try:
                 messages = self._bus.log.read(after_seq=after)
                 while events := [Event(each) for each in islice(messages, _AT_ONCE)]:
-                    after = events[-1].seq
                     self._hand_over(list(cut(events)))
+                    after = events[-1].seq
                     if self._over.wait(_REST_S):
                         return
                 self._listener.wait(RECHECK_S)
-            except AckbusError as error:  # waiting too, where the bus was moved
-                _log.warning("the live feed can't read the bus: %s", error)
+            # Waiting fails too, where the bus was moved. And whatever goes wrong: a feed that ended
+            # would leave its clients waiting, in silence.
+            except Exception as error:
+                is_defect = not isinstance(error, AckbusError)
+                _log.warning("the live feed can't read the bus: %s", error, exc_info=is_defect)
                 self._over.wait(_PAUSE_S)
 
     def _hand_over(self, batches: list[Batch]) -> None:

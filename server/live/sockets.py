@@ -12,10 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ...bus import Bus, Wanted
 from ...schema import MAX_SEQ, AckbusError, BusBusy, BusUnusable, InvalidInput
 from ..access import allowed
+from ..patience import Patience
 from ..principals import Scope, TooManyRequests
 from ..problems import problem
 from .batches import Batch
-from .clients import Client, End, Patience
+from .clients import Client, End
 from .cursors import begin_after
 from .feed import Feed
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import asyncio
 
 import anyio
-from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..disconnects import until_gone
 
 
 def while_there(app: ASGIApp) -> ASGIApp:
@@ -29,17 +30,17 @@ def while_there(app: ASGIApp) -> ASGIApp:
             answers.set()  # from now on there is nothing to cancel
             await send(message)
 
-        async def watch() -> None:
+        async def leave_with_client() -> None:
             await asked.wait()
-            while (await receive())["type"] != "http.disconnect":
-                pass
+            await until_gone(receive)
             if not answers.is_set():
-                tasks.cancel_scope.cancel()
+                call.cancel()
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch)
-            with suppress(ClientDisconnect):  # nobody is there to be told
+        with anyio.CancelScope() as call:
+            watch = asyncio.create_task(leave_with_client())
+            try:
                 await app(scope, hear, say)
-            tasks.cancel_scope.cancel()
+            finally:
+                watch.cancel()
 
     return watched

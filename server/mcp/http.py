@@ -20,6 +20,7 @@ from ...bus import Bus, sign_only_for
 from ...schema import InvalidInput
 from ..access import Access
 from ..principals import Forbidden, Principal, Scope
+from ..threads import WRITE_TIMEOUT_S
 from .hanging_up import while_there
 from .home import IDLE_S, Home
 from .profiles import DEFAULT, PROFILES
@@ -45,7 +46,7 @@ class HttpDoor:
     """
 
     def __init__(self, directory: str, max_body_bytes: int) -> None:
-        self._home = Home(lambda: Bus.open(directory))
+        self._home = Home(lambda: Bus.open(directory, write_timeout_s=WRITE_TIMEOUT_S))
         # The session of each client that speaks a protocol with sessions, and its last call; those
         # that have been silent longest come first.
         self._sessions: dict[str, tuple[Session, float]] = {}

@@ -70,16 +70,21 @@ class McpMount:
 
     async def _open(self) -> HttpDoor:
         door = await anyio.to_thread.run_sync(self._load)
-        opened = asyncio.Event()
+        opened = asyncio.get_running_loop().create_future()
 
         async def run() -> None:
-            async with door.running():
-                opened.set()
-                await self._closing.wait()
+            try:
+                async with door.running():
+                    opened.set_result(None)
+                    await self._closing.wait()
+            except Exception as error:
+                if opened.done():
+                    raise
+                opened.set_exception(error)
 
         # A task of its own: what the SDK opens must be closed by the task that opened it.
         self._task = asyncio.create_task(run())
-        await opened.wait()
+        await opened
         return door
 
     def _load(self) -> HttpDoor:

@@ -6,6 +6,7 @@ import io
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -14,7 +15,7 @@ from fastapi import FastAPI
 from starlette.types import Message
 
 from ackbus import Bus
-from ackbus.server import Patience
+from ackbus.server import Access, Patience, create_app
 from ackbus.server.api.blobs import BlobResponse
 
 from ..conftest import wait_until
@@ -139,6 +140,62 @@ def test_upload_that_breaks_off_leaves_nothing(one_client: httpx.Client, one_bus
     wait_until(lambda: temporary(one_bus) == before)
 
 
+@pytest.mark.parametrize("path", ["/v1/blobs", "/v1/messages", "/mcp"])
+def test_client_that_goes_while_it_sends_is_no_defect(
+    bus: Bus, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else each upload that breaks off would be a traceback in the server's output."""
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "Content-Type": "application/json",
+        "Host": "127.0.0.1",
+        "MCP-Protocol-Version": "2026-07-28",
+    }
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 2),
+        "scheme": "http",
+        "root_path": "",
+        "http_version": "1.1",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+    }
+    received = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+
+    async def receive() -> Message:
+        return next(received, {"type": "http.disconnect"})
+
+    async def send(message: Message) -> None:
+        pass
+
+    async def run() -> None:
+        app = create_app(bus, Access(bus))
+        async with app.router.lifespan_context(app):
+            await app(scope, receive, send)
+
+    asyncio.run(run())
+    assert caplog.records == []
+    assert temporary(bus) == []
+
+
+def test_uploads_that_are_slow_do_not_keep_downloads_out(client: httpx.Client, bus: Bus) -> None:
+    """Each may take 30 s for a MiB, and there are places for eight."""
+    path = f"/v1/blobs/{bus.blobs.put(b'mine')}"
+    url = client.base_url
+    head = f"POST /v1/blobs HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: 100\r\n\r\n"
+    before = temporary(bus)
+    with ExitStack() as stack:
+        for _ in range(8):
+            slow = stack.enter_context(socket.create_connection((url.host, url.port)))
+            slow.sendall(head.encode() + b"x")
+        wait_until(lambda: len(temporary(bus)) == len(before) + 8)
+        assert client.get(path).content == b"mine"
+
+
 def test_upload_over_the_limit_is_refused_before_it_is_read(one_client: httpx.Client) -> None:
     url = one_client.base_url
     with socket.create_connection((url.host, url.port)) as client:
@@ -171,6 +228,7 @@ def test_download_ends_with_its_client(bus: Bus) -> None:
     sent: list[Message] = []
     app = FastAPI()
     app.state.patience, app.state.hang_up = Patience(), lambda client: None
+    app.state.downloads = None
 
     async def receive() -> Message:
         while len(sent) < 2:

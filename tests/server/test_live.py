@@ -1,9 +1,11 @@
 """Live streams: replay, then what comes, without a gap, a double, or a loss."""
 
 import asyncio
+import gc
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,13 @@ import pytest
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
-from ackbus import Bus, Draft
+from ackbus import Bus, Draft, Message
 from ackbus.bus import Wanted
+from ackbus.schema import BusUnusable
 from ackbus.server.live import Feed
-from ackbus.server.live.batches import BATCH_BYTES, Batch
+from ackbus.server.live import feed as feed_module
+from ackbus.server.live.batches import BATCH_BYTES, Batch, Event
+from ackbus.server.live.history import History
 
 from ..conftest import RunBus
 from .conftest import Serve, problem, serving
@@ -236,6 +241,63 @@ def test_client_that_is_ahead_of_the_feed_lets_it_catch_up(bus: Bus) -> None:
         return await asyncio.wait_for(following, 10)
 
     assert asyncio.run(follow_and_publish()) == 2
+
+
+def test_defect_does_not_end_the_feed(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """U-22: nobody would notice but by what doesn't come. Nothing is left out."""
+    cut, failures = feed_module.cut, iter([RuntimeError("a defect")])
+
+    def fail_once(events: list[Event]) -> Iterator[Batch]:
+        for failure in failures:
+            raise failure
+        return cut(events)
+
+    monkeypatch.setattr(feed_module, "cut", fail_once)
+
+    async def follow() -> list[int]:
+        feed = Feed(bus)
+        try:
+            seq = bus.publish("t", from_agent="a").seq
+            async for batch in feed.stream(seq - 1, Wanted(), keep_alive_s=10):
+                return [event.seq for event in batch.events]
+            return []
+        finally:
+            await feed.close()
+
+    assert asyncio.run(follow()) == [1]
+    (record,) = caplog.records
+    assert "a defect" in record.message
+    assert record.exc_info
+
+
+def test_part_of_the_log_that_fails_when_all_have_left_is_no_error(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus.publish("t", from_agent="a")
+    reading, left = threading.Event(), threading.Event()
+
+    def fail(**which: int) -> Iterator[Message]:
+        reading.set()
+        left.wait(10)
+        raise BusUnusable("damaged")
+
+    monkeypatch.setattr(bus.log, "read", fail)
+
+    async def come_and_go() -> None:
+        history = History(bus)
+        client = asyncio.create_task(history.after(0, 1))
+        await asyncio.to_thread(reading.wait, 10)
+        client.cancel()
+        with suppress(asyncio.CancelledError):
+            await client
+        left.set()
+        await asyncio.wait(history._blocks.values())
+
+    asyncio.run(come_and_go())
+    gc.collect()
+    assert caplog.records == []
 
 
 def test_stream_that_looks_for_what_is_rare_says_that_it_is_alive_and_can_be_stopped(

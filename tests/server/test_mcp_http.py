@@ -1,7 +1,8 @@
 """Who an agent is over HTTP: by its token, its address, or its session."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from starlette.requests import HTTPConnection
 from ackbus import Bus
 from ackbus.bus import Keyring
 from ackbus.server import Access, Principal, Scope, create_app
+from ackbus.server.mcp.http import HttpDoor
 from ackbus.server.origins import LOOPBACK_NAMES
 from ackbus.server.principals import LOCAL
 
@@ -276,6 +278,47 @@ def test_inbox_of_another_agent_is_no_resource(bus: Bus) -> None:
         assert "acts for 'a' only" in await read("b")
         assert "for b only" not in await read("b")
         assert "messages" in await read("a")
+
+    served(bus, act)
+
+
+def test_door_that_can_not_be_opened_is_an_error_and_tried_again(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a wait without an end, for this request and for all that follow."""
+
+    @asynccontextmanager
+    async def fail(door: HttpDoor) -> AsyncIterator[None]:
+        raise RuntimeError("a defect")
+        yield
+
+    async def act(caller: Caller) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(HttpDoor, "running", fail)
+            for _ in range(2):
+                with pytest.raises(RuntimeError, match="a defect"):
+                    await asyncio.wait_for(caller.post("bus_status"), 10)
+        assert (await caller.post("bus_status")).status_code == 200
+
+    served(bus, act)
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
+def test_call_that_turns_out_too_long_is_a_problem(bus: Bus, version: str) -> None:
+    """Its length is not said before."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(18):
+            yield bytes(1024 * 1024)
+
+    async def act(caller: Caller) -> None:
+        headers = {
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+            "MCP-Protocol-Version": version,
+        }
+        response = await caller.http.post("/mcp", content=pieces(), headers=headers)
+        assert "at most" in problem(response, 413, "content-too-large")
 
     served(bus, act)
 

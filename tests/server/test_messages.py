@@ -1,5 +1,7 @@
 """Publishing and reading over HTTP."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import httpx
 import pytest
 
@@ -193,3 +195,16 @@ def test_slip_in_a_parameter_is_refused(client: httpx.Client) -> None:
     assert "'type' is given more than once" in problem(twice, 422, "invalid-input")
     assert client.get("/v1/search", params={"q": ["disk", "full"]}).status_code == 200
     assert client.get("/v1/jobs", params={"state": ["dead", "failed"]}).status_code == 200
+
+
+def test_writers_that_wait_for_another_program_do_not_keep_readers_out(
+    client: httpx.Client, bus: Bus
+) -> None:
+    """As many as there are threads are told after a while to come again."""
+    with ThreadPoolExecutor(16) as threads, bus.transaction():
+        posts = [threads.submit(client.post, "/v1/messages", json=MESSAGE) for _ in range(16)]
+        responses = [each.result() for each in posts]
+        assert client.get("/v1/messages").json()["messages"] == []
+    for response in responses:
+        problem(response, 503, "bus-busy")
+        assert response.headers["Retry-After"] == "1"

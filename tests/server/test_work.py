@@ -1,15 +1,20 @@
 """Queues, jobs, claims, dead letters and limits over HTTP."""
 
+import asyncio
 import json
 import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
-from ackbus import Bus, Queue
+from ackbus import Bus, Draft, Queue, Receipt
+from ackbus.server import Access, create_app
 
 from ..conftest import wait_until
 from .conftest import problem, serving
@@ -140,6 +145,29 @@ def test_worker_that_waits_gets_what_comes(one_client: httpx.Client, one_bus: Bu
     assert again["attempt"] == 2
 
 
+def test_worker_that_waits_looks_for_itself_on_a_busy_bus_too(
+    one_client: httpx.Client, one_bus: Bus
+) -> None:
+    """What is published meanwhile doesn't concern it."""
+    queue = made(one_client, "q12", backoff_s=0)
+    one_bus.publish("q12.request", from_agent="lead")
+    (claim,) = claimed(one_client, queue)
+    one_client.post(f"/v1/claims/{claim['token']}/fail", json={"error": "x", "retry_after_s": 0.5})
+    over = threading.Event()
+
+    def keep_busy() -> None:
+        while not over.wait(0.2):
+            one_bus.publish("q12.news", from_agent="lead")
+
+    with ThreadPoolExecutor() as threads:
+        threads.submit(keep_busy)
+        try:
+            (again,) = claimed(one_client, queue, wait_s=8)
+        finally:
+            over.set()
+    assert again["attempt"] == 2
+
+
 def test_worker_that_goes_away_while_it_waits_is_given_nothing(
     one_client: httpx.Client, one_bus: Bus
 ) -> None:
@@ -177,6 +205,37 @@ def test_publisher_that_goes_away_before_there_is_room_publishes_nothing(
     one_client.post("/v1/inboxes/narrow/ack", json={"seq": seq})
     mail = one_client.get("/v1/inboxes/narrow", params={"wait_s": 0.5})  # it would look each 0.05 s
     assert mail.json()["messages"] == []
+
+
+def test_many_publishers_that_wait_for_room_try_no_more_often_together(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each try is work, and keeps others from theirs."""
+    bus.heartbeats.beat("narrow")
+    bus.limits.set_for_inbox("narrow", 1)
+    bus.publish("t", from_agent="a", to_agent="narrow")
+    tries = []
+    append = bus.log.append
+
+    def counted(drafts: list[Draft]) -> list[Receipt]:
+        tries.append(drafts)
+        return append(drafts)
+
+    monkeypatch.setattr(bus.log, "append", counted)
+
+    async def run() -> None:
+        app = create_app(bus, Access(bus))
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client,
+        ):
+            message = {"type": "t", "from": "a", "to": "narrow"}
+            post = partial(client.post, "/v1/messages", json=message, params={"wait_s": 1})
+            for refused in await asyncio.gather(*(post() for _ in range(100))):
+                problem(refused, 429, "limit-reached")
+
+    asyncio.run(run())
+    assert len(tries) < 100 + 500  # 250 a second, however many wait
 
 
 def test_publisher_that_waits_for_room_is_answered_when_the_server_stops(
