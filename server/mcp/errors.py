@@ -19,7 +19,7 @@ from ...schema import (
     MailArchived,
     UnknownParent,
 )
-from ...subscribers import ClaimLost, QueueNotFound
+from ...subscribers import ClaimLost, ClaimNotFound, QueueNotFound
 from .frames import shown
 
 #: What to do after each kind of error, with its facts; the first that fits.
@@ -30,6 +30,7 @@ _NEXT: tuple[tuple[type[AckbusError], str], ...] = (
     (UnknownParent, "Give the seq or id of a message that bus_inbox or bus_thread showed."),
     (LimitReached, "Nothing was stored. Let the readers catch up, and send it again later."),
     (ClaimLost, "Stop this work: the job is no longer yours. bus_claim gives another."),
+    (ClaimNotFound, "Give the token that bus_claim gave."),
     (LeaseLost, "Stop editing, and call bus_reserve again."),
     (QueueNotFound, "Ask who runs this project which queue is meant."),
     (BusBusy, "Nothing was changed. Call again in a few seconds."),

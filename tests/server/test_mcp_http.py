@@ -14,6 +14,7 @@ from ackbus.bus import Keyring
 from ackbus.server import Access, Principal, Scope, create_app
 from ackbus.server.origins import LOOPBACK_NAMES
 from ackbus.server.principals import LOCAL
+from ackbus.subscribers import Claims, Queue
 
 from .conftest import problem
 
@@ -21,6 +22,8 @@ from .conftest import problem
 PRINCIPALS = {
     "of-a": Principal("of-a", frozenset({Scope.MESSAGES_RW}), agent="a"),
     "reader": Principal("reader", frozenset({Scope.MESSAGES_RO}), agent="r"),
+    "alice": Principal("alice", frozenset({Scope.WORK_RW}), agent="alice"),
+    "bob": Principal("bob", frozenset({Scope.WORK_RW}), agent="bob"),
     "any": Principal("any", frozenset({Scope.ADMIN})),
 }
 
@@ -159,6 +162,28 @@ def test_token_is_good_for_its_scopes_only(bus: Bus) -> None:
     served(bus, act)
     assert bus.log.newest_seq() == 1
     assert bus.heartbeats.list() == []
+
+
+def test_claim_is_that_of_the_agent_of_the_token_whatever_worker_took_it(bus: Bus) -> None:
+    """As over HTTP: the group is who owns it, and the worker is for people."""
+    Queue.create(bus, "build")
+    bus.publish("build", from_agent="x")
+
+    async def act(caller: Caller) -> None:
+        response = await caller.http.post(
+            "/v1/queues/build/claims", json={"worker": "bob"}, headers=token("alice")
+        )
+        (claim,) = response.json()["claims"]
+        finish = {"path": "/mcp?profile=full", "token": claim["token"]}
+        done, why = await caller.call("bus_finish", **finish, headers=token("bob"))
+        assert not done
+        assert "'alice''s, not yours" in why.replace('"', "'")
+        assert (await caller.call("bus_finish", **finish, headers=token("alice")))[0]
+
+    served(bus, act)
+    claim = Claims(bus.database).get(1)
+    assert claim is not None
+    assert (claim.group, claim.instance, claim.status) == ("alice", "bob", "completed")
 
 
 def test_name_of_the_address_is_the_agents(bus: Bus) -> None:
