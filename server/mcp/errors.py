@@ -20,6 +20,7 @@ from ...schema import (
     UnknownParent,
 )
 from ...subscribers import ClaimLost, ClaimNotFound, QueueNotFound
+from ..principals import Forbidden
 from .frames import shown
 
 #: What to do after each kind of error, with its facts; the first that fits.
@@ -36,6 +37,7 @@ _NEXT: tuple[tuple[type[AckbusError], str], ...] = (
     (BusBusy, "Nothing was changed. Call again in a few seconds."),
     (BusNotFound, "Ask who runs this project to make one, or to name it with --dir."),
     (BusUnusable, "Ask who runs this project to look at it with 'bus doctor'."),
+    (Forbidden, "Ask who runs this project for a token that may."),
     (InvalidInput, "Nothing was changed. Correct the arguments and call again."),
 )
 

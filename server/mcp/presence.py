@@ -18,6 +18,7 @@ from ...bus import (
 )
 from ...schema import InvalidInput, format_ts
 from ...subscribers import Inbox
+from ..principals import Scope
 from .common import Next, counted, unread_of
 from .frames import NOTICE, barred, named
 from .pages import MAX_PAGE, next_line
@@ -263,7 +264,7 @@ TOOLS = (
         Reserve,
         Reserved,
         _reserve,
-        scope="work:rw",
+        scope=Scope.WORK_RW,
     ),
     Tool(
         "bus_status",
@@ -279,7 +280,7 @@ TOOLS = (
         Who,
         Agents,
         _agents,
-        scope="messages:ro",
+        scope=Scope.MESSAGES_RO,
         only_reads=True,
     ),
 )

@@ -28,6 +28,7 @@ from mcp_types import (
 from mcp_types import Tool as ListedTool
 
 from ...schema import AckbusError, BusBusy
+from ..principals import Scope
 from .errors import explain
 from .profiles import FULL
 from .resources import JSON, KINDS, read
@@ -69,7 +70,7 @@ class Protocol:
         self,
         session_of: Sessions,
         profile_of: Callable[[Any], str],
-        check: Callable[[Any, str], None] = lambda context, scope: None,
+        check: Callable[[Any, Scope], None] = lambda context, scope: None,
     ) -> None:
         self._session_of = session_of
         self._profile_of = profile_of
@@ -160,7 +161,7 @@ class Protocol:
     ) -> ReadResourceResult:
         uri = str(params.uri)
         try:
-            self._check(context, "messages:ro")
+            self._check(context, Scope.MESSAGES_RO)
             call = partial(read, self._session_of(context), uri)
             text = await anyio.to_thread.run_sync(call, limiter=self._quick)
         except AckbusError as error:

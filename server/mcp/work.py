@@ -19,6 +19,7 @@ from ...subscribers import (
     answer_to,
     claim_of,
 )
+from ..principals import Scope
 from .frames import NOTICE, FramedMessage, named
 from .pages import MAX_PAGE, alone
 from .session import Session
@@ -165,6 +166,6 @@ def _own_claim(bus: Bus, token: int, agent: str) -> tuple[Queue, Claim]:
 
 
 TOOLS = (
-    Tool("bus_claim", "Take a job from a queue.", Take, Taken, _claim, scope="work:rw"),
-    Tool("bus_finish", "End a claim.", Finish, Finished, _finish, scope="work:rw"),
+    Tool("bus_claim", "Take a job from a queue.", Take, Taken, _claim, scope=Scope.WORK_RW),
+    Tool("bus_finish", "End a claim.", Finish, Finished, _finish, scope=Scope.WORK_RW),
 )

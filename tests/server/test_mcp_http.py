@@ -31,7 +31,7 @@ PRINCIPALS = {
 class ByToken(Access):
     """Knows the tokens of these tests; nobody needs one."""
 
-    def principal(self, connection: HTTPConnection) -> Principal:
+    def holder(self, connection: HTTPConnection) -> Principal:
         token = connection.headers.get("Authorization", "").removeprefix("Bearer ")
         return PRINCIPALS.get(token, LOCAL)
 
@@ -90,9 +90,10 @@ def served(
     bus: Bus,
     act: Callable[[Caller], Awaitable[None]],
     hosts: Collection[str] | None = LOOPBACK_NAMES,
+    max_rate: float | None = None,
 ) -> None:
     async def run() -> None:
-        app = create_app(bus, ByToken(bus), hosts=hosts)
+        app = create_app(bus, ByToken(bus, max_rate=max_rate), hosts=hosts)
         transport = httpx.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),
@@ -157,11 +158,19 @@ def test_token_is_good_for_its_scopes_only(bus: Bus) -> None:
         assert (await caller.call("bus_agents", path=full, headers=token("reader")))[0]
         for tool, given in (("bus_claim", {"queue": "q"}), ("bus_reserve", {"paths": ["a.py"]})):
             done, why = await caller.call(tool, path=full, headers=token("of-a"), **given)
-            assert "has no scope 'work:rw'" in why
+            assert "has no scope 'work:rw'. Ask who runs this project" in why
 
     served(bus, act)
     assert bus.log.newest_seq() == 1
     assert bus.heartbeats.list() == []
+
+
+def test_call_counts_once_towards_the_rate(bus: Bus) -> None:
+    async def act(caller: Caller) -> None:
+        assert (await caller.call("bus_send", type="t", path="/mcp?agent=b"))[0]
+        problem(await caller.post("bus_status"), 429, "too-many-requests")
+
+    served(bus, act, max_rate=1.0)
 
 
 def test_claim_is_that_of_the_agent_of_the_token_whatever_worker_took_it(bus: Bus) -> None:
