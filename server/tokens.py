@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..schema import MAX_TS_MS, Database, InvalidInput, NotFound, Queries, Refused, check_agent
-from .principals import Principal, Scope, Unauthorized
+from .errors import Unauthorized
+from .principals import Principal, Scope
 
 SQL = Queries(beside=__file__)
 

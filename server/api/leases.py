@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 
 from ...bus import DEFAULT_RESERVATION_S, Lease, Reservation
 from ...schema import BusBusy, format_ts
+from ..errors import Held, Reserved
 from ..principals import Principal
-from ..problems import Held, Reserved
 from ..records import OR_BOUND, Given, Name, Token
 from .common import TheBus, WorkReader, WorkWriter, new_router, problems
 

@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ...bus import Bus, Wanted
 from ...schema import MAX_SEQ, AckbusError, BusBusy, BusUnusable, InvalidInput
 from ..access import allowed
-from ..principals import Scope, TooManyRequests
+from ..errors import TooManyRequests
+from ..principals import Scope
 from ..problems import problem
 from .batches import Batch
 from .clients import Client, End, Patience

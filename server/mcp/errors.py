@@ -20,7 +20,7 @@ from ...schema import (
     UnknownParent,
 )
 from ...subscribers import ClaimLost, ClaimNotFound, QueueNotFound
-from ..principals import Forbidden
+from ..errors import Forbidden
 from .frames import shown
 
 #: What to do after each kind of error, with its facts; the first that fits.
