@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated
@@ -130,13 +131,13 @@ class Chosen(Given):
 def list_inboxes(bus: TheBus, _: MessageReader) -> InboxList:
     """List the inboxes, and how far each agent is behind."""
     cursors = Cursors(bus.database).positions()
-    parked = [item.agent for item in Deliveries(bus.database).parked()]
+    parked = Counter(item.agent for item in Deliveries(bus.database).parked())
     records = [
         InboxRecord(
             agent=name,
             cursor=cursors.get(name, 0),
             unread=unread_of(bus, name),
-            parked=parked.count(name),
+            parked=parked[name],
         )
         for name in bus.agents.names()
     ]

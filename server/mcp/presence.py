@@ -246,8 +246,9 @@ def _against(conflicts: Sequence[Conflict]) -> str:
 
 
 def _release(bus: Bus, agent: str, paths: Sequence[str]) -> Reply:
+    meant = set(paths)
     with bus.transaction():
-        own = [each for each in bus.reservations.list(agent=agent) if each.path in set(paths)]
+        own = [each for each in bus.reservations.list(agent=agent) if each.path in meant]
         for each in own:
             bus.reservations.release(each.token, agent)
     left = [Held.of(each) for each in bus.reservations.list(agent=agent)[:MAX_PAGE]]
