@@ -15,11 +15,8 @@ if TYPE_CHECKING:
     from .page import is_served_at as is_served_at
     from .principals import Principal as Principal
     from .principals import Scope as Scope
-    from .running import DEFAULT_HOST as DEFAULT_HOST
-    from .running import DEFAULT_PORT as DEFAULT_PORT
     from .running import Options as Options
     from .running import serve as serve
-    from .tokens import OVERLAP_S as OVERLAP_S
     from .tokens import Token as Token
     from .tokens import Tokens as Tokens
 
@@ -27,15 +24,12 @@ __all__ = [
     # The application
     "create_app",
     # Who may do what
-    "OVERLAP_S",
     "Access",
     "Principal",
     "Scope",
     "Token",
     "Tokens",
     # Running it
-    "DEFAULT_HOST",
-    "DEFAULT_PORT",
     "Options",
     "Patience",
     "is_served_at",
@@ -47,9 +41,6 @@ __all__ = [
 
 _HOMES = {
     "Access": "access",
-    "DEFAULT_HOST": "running",
-    "DEFAULT_PORT": "running",
-    "OVERLAP_S": "tokens",
     "Options": "running",
     "PROFILES": "mcp",
     "Patience": "live",
