@@ -24,7 +24,7 @@ from ...subscribers import (
     claim_of,
 )
 from ..principals import Principal
-from ..records import OR_BOUND, Given, Name, ReceiptRecord, ReplyGiven
+from ..records import MAX_NAMED, OR_BOUND, Given, Name, ReceiptRecord, ReplyGiven
 from ..threads import in_thread
 from .common import (
     QueueName,
@@ -46,7 +46,7 @@ LeaseS = Annotated[
 ]
 ClaimToken = Annotated[int, Path(ge=1, le=MAX_SEQ, description="The token of a claim.")]
 Replies = Annotated[
-    list[ReplyGiven], Field(max_length=1000, description="Published in the same transaction.")
+    list[ReplyGiven], Field(max_length=MAX_NAMED, description="Published in the same transaction.")
 ]
 
 

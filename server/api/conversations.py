@@ -30,7 +30,7 @@ from .common import (
     new_router,
     problems,
 )
-from .messages import page_of
+from .messages import Strict, page_of
 from .publishing import publish_all
 from .work_records import ClaimRecord, JobRecord, attempt_record
 
@@ -183,7 +183,7 @@ async def publish_request(
     trace: TheTrace,
     response: Response,
     waiter: TheWaiter,
-    strict: Annotated[bool, Query(description="Refuse a recipient that was never seen.")] = False,
+    strict: Strict = False,
 ) -> RequestRecord:
     """Publish a request and return at once. `/v1/requests/{id}/answer` has the answer.
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from ...bus import Bus, tracing
 from ...schema import InvalidInput, Message, NotFound, TypePattern, encode, format_ts
 from ...subscribers import Cursors, Deliveries, Inbox, Parked
-from ..records import Given, MessageList, ReceiptRecord, ReplyGiven, Seq, Seqs
+from ..records import MAX_NAMED, Given, MessageList, ReceiptRecord, ReplyGiven, Seq, Seqs
 from .common import (
     PAGE,
     AgentName,
@@ -70,7 +70,7 @@ class CompletionGiven(Given):
     """A message that is done, and what came of it."""
 
     seq: Seq
-    replies: list[ReplyGiven] = Field(default=[], max_length=1000)
+    replies: list[ReplyGiven] = Field(default=[], max_length=MAX_NAMED)
 
 
 class CompletionRecord(CursorRecord):
