@@ -18,10 +18,10 @@ router = new_router("leases")
 
 LeaseName = Annotated[str, Field(min_length=1, max_length=512)]
 TtlS = Annotated[float, Field(gt=0, le=86_400, description="How long it lasts, in seconds.")]
-Path = Annotated[str, Field(min_length=1, max_length=1024)]
+FilePath = Annotated[str, Field(min_length=1, max_length=1024)]
 Holder = Annotated[Name | None, Field(description=f"Who holds it; {OR_BOUND}.")]
 Editor = Annotated[Name | None, Field(description=f"Who edits; {OR_BOUND}.")]
-Tokens = Annotated[list[Token], Field(min_length=1, max_length=MAX_NAMED)]
+ReservationTokens = Annotated[list[Token], Field(min_length=1, max_length=MAX_NAMED)]
 
 
 class LeaseWanted(Given):
@@ -110,7 +110,7 @@ def release_lease(held: LeaseHeld, bus: TheBus, holder: WorkWriter) -> None:
 class ReservationsWanted(Given):
     """Files that somebody wants to edit."""
 
-    paths: list[Path] = Field(
+    paths: list[FilePath] = Field(
         min_length=1,
         max_length=MAX_NAMED,
         description="Paths and globs from the root of the project.",
@@ -125,7 +125,7 @@ class ReservationsHeld(Given):
     """Reservations of an agent: all that are named, or none."""
 
     agent: Editor = None
-    tokens: Tokens
+    tokens: ReservationTokens
 
 
 class ReservationsRenewal(ReservationsHeld):
