@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -76,7 +77,7 @@ class Protocol:
         self._profile_of = profile_of
         self._check = check
         self._quick = anyio.CapacityLimiter(QUICK)
-        self._waiting = anyio.CapacityLimiter(WAITING)
+        self._waiting = 0
 
     def server(self) -> Server[Any]:
         """Return the SDK's server that asks this."""
@@ -114,25 +115,30 @@ class Protocol:
         try:
             self._check(context, tool.scope)
             given = tool.takes.model_validate(params.arguments or {})
-            reply = await anyio.to_thread.run_sync(
-                partial(tool.act, self._session_of(context), given),
-                limiter=self._place(getattr(given, "wait_s", 0)),
-            )
+            call = partial(tool.act, self._session_of(context), given)
+            with self._place(getattr(given, "wait_s", 0)) as limiter:
+                reply = await anyio.to_thread.run_sync(call, limiter=limiter)
         except Exception as error:  # whatever it is, the agent is to read it
             return CallToolResult(content=[_text(explain(tool.name, error))], is_error=True)
         return _result(reply)
 
-    def _place(self, wait_s: float) -> anyio.CapacityLimiter:
-        """Return where a call takes its place.
+    @contextmanager
+    def _place(self, wait_s: float) -> Iterator[anyio.CapacityLimiter]:
+        """Give a call its place: among the quick ones, in turn, or one of its own, at once.
 
         Raises:
             BusBusy: it is to wait, and too many wait already: it would wait for them, too.
         """
         if not wait_s:
-            return self._quick
-        if not self._waiting.available_tokens:
+            yield self._quick
+            return
+        if self._waiting == WAITING:
             raise BusBusy(f"{WAITING} calls wait already")
-        return self._waiting
+        self._waiting += 1
+        try:
+            yield anyio.CapacityLimiter(1)
+        finally:
+            self._waiting -= 1
 
     async def _list_resources(
         self, context: Any, params: PaginatedRequestParams | None

@@ -594,6 +594,20 @@ def test_cancelled_call_waits_no_longer(
     in_process(bus_dir, act)
 
 
+def test_calls_that_come_at_once_take_no_more_places_than_there_are(
+    bus: Bus, bus_dir: Path
+) -> None:
+    async def act(me: Agent) -> None:
+        calls = [me.try_to("bus_inbox", wait_s=25) for _ in range(2 * WAITING)]
+        tasks = [asyncio.create_task(call) for call in calls]
+        await asyncio.to_thread(wait_until, lambda: sum(each.done() for each in tasks) == WAITING)
+        bus.publish("t", "for all", from_agent="a")
+        told = [each.is_error for each in await asyncio.gather(*tasks)]
+        assert told.count(True) == WAITING
+
+    in_process(bus_dir, act)
+
+
 def test_call_that_would_wait_for_others_to_wait_is_told_so(bus: Bus, bus_dir: Path) -> None:
     async def act(me: Agent) -> None:
         waits = [asyncio.create_task(me.call("bus_inbox", wait_s=25)) for _ in range(WAITING)]
