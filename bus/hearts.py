@@ -67,10 +67,12 @@ class Hearts:
                 if said is None:
                     self._write(dict.fromkeys(beating, _LAST))
                     return
-                self._write(dict([said]))
-                agent, beating[agent] = said
-                if beating[agent] == _LAST:
-                    del beating[agent]
+                agent, says = said
+                self._write({agent: says})
+                if says == _LAST:
+                    beating.pop(agent, None)
+                else:
+                    beating[agent] = says
         finally:
             self._database.close_thread()
 

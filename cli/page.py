@@ -14,6 +14,7 @@ from . import output
 from .commands import Commands
 from .extras import require
 from .options import HERE, Json, Place
+from .serving import HOST, PORT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
-_HOST = "127.0.0.1"
 #: For how long the page may ask with the token that its link has, in seconds: a working day.
 _TOKEN_S = 12 * 3600.0
 _TOKEN_NAME = "bus-ui"
@@ -31,7 +31,7 @@ _TOKEN_NAME = "bus-ui"
 def ui(
     port: Annotated[
         int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0: a free one.")
-    ] = 8765,
+    ] = PORT,
     no_open: Annotated[
         bool, typer.Option("--no-open", help="Print the address, and open no browser.")
     ] = False,
@@ -59,11 +59,11 @@ def ui(
 
     with place.open(write_timeout_s=WRITE_TIMEOUT_S) as bus:
         is_free = _is_free(port)
-        if is_free or not is_served_at(bus, _HOST, port):
+        if is_free or not is_served_at(bus, HOST, port):
             if not is_free:
                 output.note(f"another program, or bus, has port {port}: this takes a free one")
-            serve(bus, Options(_HOST, port if is_free else 0), on_ready=show)
-        elif opening := show(f"http://{_HOST}:{port}"):
+            serve(bus, Options(HOST, port if is_free else 0), on_ready=show)
+        elif opening := show(f"http://{HOST}:{port}"):
             opening.join()
     return 0
 
@@ -87,7 +87,7 @@ def _is_free(port: int) -> bool:
     import socket
 
     try:
-        socket.create_server((_HOST, port)).close()
+        socket.create_server((HOST, port)).close()
     except OSError:
         return False
     return True

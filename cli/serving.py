@@ -14,13 +14,17 @@ from .options import HERE, Json, Place
 
 commands = Commands()
 
+HOST = "127.0.0.1"
+#: One that no well-known program listens on.
+PORT = 8765
+
 
 @commands.command("serve", example="bus serve --port 8765")
 def serve(
-    host: Annotated[str, typer.Option(metavar="H", help="The address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(metavar="H", help="The address to listen on.")] = HOST,
     port: Annotated[
         int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0: a free one.")
-    ] = 8765,
+    ] = PORT,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(

@@ -15,12 +15,9 @@ if TYPE_CHECKING:
     from .patience import Patience as Patience
     from .principals import Principal as Principal
     from .principals import Scope as Scope
-    from .running import DEFAULT_HOST as DEFAULT_HOST
-    from .running import DEFAULT_PORT as DEFAULT_PORT
     from .running import Options as Options
     from .running import serve as serve
     from .threads import WRITE_TIMEOUT_S as WRITE_TIMEOUT_S
-    from .tokens import OVERLAP_S as OVERLAP_S
     from .tokens import Token as Token
     from .tokens import Tokens as Tokens
 
@@ -28,15 +25,12 @@ __all__ = [
     # The application
     "create_app",
     # Who may do what
-    "OVERLAP_S",
     "Access",
     "Principal",
     "Scope",
     "Token",
     "Tokens",
     # Running it
-    "DEFAULT_HOST",
-    "DEFAULT_PORT",
     "Options",
     "Patience",
     "WRITE_TIMEOUT_S",
@@ -49,9 +43,6 @@ __all__ = [
 
 _HOMES = {
     "Access": "access",
-    "DEFAULT_HOST": "running",
-    "DEFAULT_PORT": "running",
-    "OVERLAP_S": "tokens",
     "Options": "running",
     "PROFILES": "mcp",
     "Patience": "patience",

@@ -11,7 +11,8 @@ from fastapi.security.base import SecurityBase
 from starlette.requests import HTTPConnection
 
 from ..bus import Bus
-from .principals import LOCAL, Forbidden, Principal, Scope, TooManyRequests, Unauthorized
+from .errors import Forbidden, TooManyRequests, Unauthorized
+from .principals import LOCAL, Principal, Scope
 from .tokens import Tokens
 
 #: Where it stands, with all else that is known of a request, who makes it.

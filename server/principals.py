@@ -5,27 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..schema import AckbusError, InvalidInput
-
-
-class Unauthorized(AckbusError):
-    """Nobody is known by this token: there is none, or it is wrong or out of date."""
-
-
-class Forbidden(AckbusError):
-    """Whoever asks is known, and may not do this."""
-
-
-class TooManyRequests(AckbusError):
-    """Whoever asks does it more often than it may.
-
-    Attributes:
-        retry_after_s: after how many seconds it may again.
-    """
-
-    def __init__(self, text: str, retry_after_s: float) -> None:
-        self.retry_after_s = retry_after_s
-        super().__init__(text)
+from ..schema import InvalidInput
+from .errors import Forbidden
 
 
 class Scope(StrEnum):

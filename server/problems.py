@@ -18,7 +18,6 @@ from starlette.routing import Match
 
 from ..schema import (
     AckbusError,
-    AckPastEnd,
     BlobMissing,
     BusBusy,
     BusNotFound,
@@ -33,7 +32,8 @@ from ..schema import (
     UnknownRecipient,
 )
 from ..subscribers import ClaimLost, QueueStuck
-from .principals import Forbidden, TooManyRequests, Unauthorized
+from .errors import AfterTheEnd as AfterTheEnd
+from .errors import Forbidden, Held, Reserved, TooManyRequests, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -76,37 +76,6 @@ class Problem(BaseModel):
     title: str = Field(description="The kind of problem, in words.")
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What happened, and what to do next.")
-
-
-class AfterTheEnd(AckPastEnd):
-    """What comes after a message was asked for that is not there yet: the log is another one."""
-
-    def __init__(self, after: int, newest: int) -> None:
-        super().__init__(f"there is no message {after} yet: the newest is {newest}")
-
-
-class Held(Refused):
-    """A lease is somebody's.
-
-    Attributes:
-        held: the lease, as it is listed.
-    """
-
-    def __init__(self, text: str, held: dict[str, Any]) -> None:
-        self.held = held
-        super().__init__(text)
-
-
-class Reserved(Refused):
-    """Files are reserved by others.
-
-    Attributes:
-        conflicts: what stands against the wish: paths, and the reservations that they meet.
-    """
-
-    def __init__(self, text: str, conflicts: list[dict[str, Any]]) -> None:
-        self.conflicts = conflicts
-        super().__init__(text)
 
 
 #: The status of each kind of error; the first that fits.

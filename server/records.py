@@ -23,7 +23,7 @@ PriorityGiven = Literal["interactive", "normal", "background"]
 
 #: The most messages that one request publishes.
 MAX_BATCH = 10_000
-#: The most things that one request names.
+#: The most things that one request names, or answers that it gives.
 MAX_NAMED = 1000
 
 Seqs = Annotated[list[Seq], Field(min_length=1, max_length=MAX_NAMED)]

@@ -26,10 +26,6 @@ from .origins import LOOPBACK_NAMES, check_origin
 from .patience import Patience
 from .tokens import Tokens
 
-DEFAULT_HOST = "127.0.0.1"
-#: One that no well-known program listens on.
-DEFAULT_PORT = 8765
-
 #: How long requests that run may take to end when the server stops, in seconds.
 _LAST_S = 3
 
@@ -52,8 +48,8 @@ class Options:
         patience: how long clients are waited for.
     """
 
-    host: str = DEFAULT_HOST
-    port: int = DEFAULT_PORT
+    host: str
+    port: int
     max_rate: float | None = None
     origins: Collection[str] = ()
     max_blob_bytes: int = MAX_BLOB_BYTES

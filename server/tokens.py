@@ -15,12 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..schema import MAX_TS_MS, Database, InvalidInput, NotFound, Queries, Refused, check_agent
-from .principals import Principal, Scope, Unauthorized
+from .errors import Unauthorized
+from .principals import Principal, Scope
 
 SQL = Queries(beside=__file__)
-
-#: How long a token that was replaced stays good, in seconds, unless it is said otherwise: a day.
-OVERLAP_S = 86_400.0
 
 _FORM = re.compile(r"bus_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -93,7 +91,7 @@ class Tokens:
                 raise Refused(f"there is a token {name!r}; 'bus token rotate {name}' replaces it")
             return self._add(name, scopes, agent, ttl_s)
 
-    def rotate(self, name: str, *, overlap_s: float = OVERLAP_S, ttl_s: float | None = None) -> str:
+    def rotate(self, name: str, *, overlap_s: float, ttl_s: float | None = None) -> str:
         """Make a token that is good for the same, and let the one before it end.
 
         Args:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from ...bus import Heartbeat
-from ...schema import format_ts
+from ...schema import MAX_SEQ, format_ts
 from ...subscribers import Cursors, Deliveries, Queue, Queues, QueueStats, stats_record
 from ..access import needs
 from ..principals import Principal, Scope
@@ -150,7 +150,7 @@ def show_status(
     return {
         "newest_seq": bus.log.newest_seq(),
         "agents": Counter(beat.liveness.value for beat in bus.heartbeats.list()),
-        "parked": len(Deliveries(bus.database).parked()),
+        "parked": Deliveries(bus.database).count_parked(MAX_SEQ),
         "dead": sum(each.dead for each in stats),
         "queues": [stats_record(each) for each in stats],
     }

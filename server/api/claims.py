@@ -22,10 +22,9 @@ from ...subscribers import (
     Outcome,
     Queue,
     claim_of,
-    claim_record,
 )
 from ..principals import Principal
-from ..records import OR_BOUND, Given, Name, ReceiptRecord, ReplyGiven
+from ..records import MAX_NAMED, OR_BOUND, Given, Name, ReceiptRecord, ReplyGiven
 from ..threads import in_thread
 from .common import (
     QueueName,
@@ -38,7 +37,7 @@ from .common import (
     new_router,
     problems,
 )
-from .work_records import ClaimedList, ClaimInFull
+from .work_records import ClaimedList, ClaimInFull, attempt_record
 
 router = new_router("claims")
 
@@ -47,7 +46,7 @@ LeaseS = Annotated[
 ]
 ClaimToken = Annotated[int, Path(ge=1, le=MAX_SEQ, description="The token of a claim.")]
 Replies = Annotated[
-    list[ReplyGiven], Field(max_length=1000, description="Published in the same transaction.")
+    list[ReplyGiven], Field(max_length=MAX_NAMED, description="Published in the same transaction.")
 ]
 
 
@@ -159,7 +158,7 @@ def show_claim(token: ClaimToken, bus: TheBus, reader: WorkReader) -> Response:
     found = Claims(bus.database).get(token)
     assert found is not None
     message = orjson.Fragment(claim.message.to_json())
-    return json_of(claim_record(found, bus.database.now_ms()) | {"message": message})
+    return json_of(attempt_record(found, bus.database.now_ms()) | {"message": message})
 
 
 @router.post("/claims/{token}/renew", responses=problems(409))

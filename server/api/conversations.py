@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ...bus import Bus
 from ...schema import MAX_SEQ, NotFound
-from ...subscribers import Answer, ReplyTypes, Request, Trace, Work, check, claim_record, job_record
+from ...subscribers import Answer, ReplyTypes, Request, Trace, Work, check, job_record
 from ..access import needs
 from ..principals import Principal, Scope
 from ..records import MessageGiven, MessagePage, MessageRecord, ReceiptRecord, Type
@@ -32,7 +32,7 @@ from .common import (
 )
 from .messages import Strict, page_of
 from .publishing import publish_all
-from .work_records import ClaimRecord, JobRecord
+from .work_records import ClaimRecord, JobRecord, attempt_record
 
 router = new_router("conversations")
 
@@ -171,7 +171,7 @@ def trace(
 
 
 def _work(work: Work, now_ms: int) -> dict[str, Any]:
-    claims = [claim_record(claim, now_ms) for claim in work.claims]
+    claims = [attempt_record(claim, now_ms) for claim in work.claims]
     return job_record(work.job) | {"claims": claims}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated
@@ -12,7 +13,7 @@ from pydantic import BaseModel, Field
 from ...bus import Bus, tracing
 from ...schema import InvalidInput, Message, NotFound, TypePattern, encode, format_ts
 from ...subscribers import Cursors, Deliveries, Inbox, Parked
-from ..records import Given, MessageList, ReceiptRecord, ReplyGiven, Seq, Seqs
+from ..records import MAX_NAMED, Given, MessageList, ReceiptRecord, ReplyGiven, Seq, Seqs
 from .common import (
     PAGE,
     AgentName,
@@ -69,7 +70,7 @@ class CompletionGiven(Given):
     """A message that is done, and what came of it."""
 
     seq: Seq
-    replies: list[ReplyGiven] = Field(default=[], max_length=1000)
+    replies: list[ReplyGiven] = Field(default=[], max_length=MAX_NAMED)
 
 
 class CompletionRecord(CursorRecord):
@@ -130,13 +131,13 @@ class Chosen(Given):
 def list_inboxes(bus: TheBus, _: MessageReader) -> InboxList:
     """List the inboxes, and how far each agent is behind."""
     cursors = Cursors(bus.database).positions()
-    parked = [item.agent for item in Deliveries(bus.database).parked()]
+    parked = Counter(item.agent for item in Deliveries(bus.database).parked())
     records = [
         InboxRecord(
             agent=name,
             cursor=cursors.get(name, 0),
             unread=unread_of(bus, name),
-            parked=parked.count(name),
+            parked=parked[name],
         )
         for name in bus.agents.names()
     ]

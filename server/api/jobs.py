@@ -21,7 +21,6 @@ from ...subscribers import (
     Queue,
     Queues,
     WrongJobState,
-    claim_record,
     job_record,
     list_jobs,
 )
@@ -39,7 +38,7 @@ from .common import (
     new_router,
     problems,
 )
-from .work_records import JobInFull, JobList, JobRecord
+from .work_records import JobInFull, JobList, JobRecord, attempt_record
 
 router = new_router("jobs")
 
@@ -154,7 +153,7 @@ def _in_full(bus: Bus, name: str, seq: int, state: str | None) -> Response:
         job_record(job)
         | {
             "message": orjson.Fragment(message.to_json()),
-            "attempts": [claim_record(claim, now_ms) for claim in attempts],
+            "attempts": [attempt_record(claim, now_ms) for claim in attempts],
         }
     )
 

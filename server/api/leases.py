@@ -9,19 +9,19 @@ from pydantic import BaseModel, Field
 
 from ...bus import DEFAULT_RESERVATION_S, Lease, Reservation
 from ...schema import BusBusy, format_ts
+from ..errors import Held, Reserved
 from ..principals import Principal
-from ..problems import Held, Reserved
-from ..records import OR_BOUND, Given, Name, Token
+from ..records import MAX_NAMED, OR_BOUND, Given, Name, Token
 from .common import TheBus, WorkReader, WorkWriter, new_router, problems
 
 router = new_router("leases")
 
 LeaseName = Annotated[str, Field(min_length=1, max_length=512)]
 TtlS = Annotated[float, Field(gt=0, le=86_400, description="How long it lasts, in seconds.")]
-Path = Annotated[str, Field(min_length=1, max_length=1024)]
+FilePath = Annotated[str, Field(min_length=1, max_length=1024)]
 Holder = Annotated[Name | None, Field(description=f"Who holds it; {OR_BOUND}.")]
 Editor = Annotated[Name | None, Field(description=f"Who edits; {OR_BOUND}.")]
-Tokens = Annotated[list[Token], Field(min_length=1, max_length=1000)]
+ReservationTokens = Annotated[list[Token], Field(min_length=1, max_length=MAX_NAMED)]
 
 
 class LeaseWanted(Given):
@@ -110,8 +110,10 @@ def release_lease(held: LeaseHeld, bus: TheBus, holder: WorkWriter) -> None:
 class ReservationsWanted(Given):
     """Files that somebody wants to edit."""
 
-    paths: list[Path] = Field(
-        min_length=1, max_length=1000, description="Paths and globs from the root of the project."
+    paths: list[FilePath] = Field(
+        min_length=1,
+        max_length=MAX_NAMED,
+        description="Paths and globs from the root of the project.",
     )
     agent: Editor = None
     shared: bool = Field(False, description="Others may edit them too, who say the same.")
@@ -123,7 +125,7 @@ class ReservationsHeld(Given):
     """Reservations of an agent: all that are named, or none."""
 
     agent: Editor = None
-    tokens: Tokens
+    tokens: ReservationTokens
 
 
 class ReservationsRenewal(ReservationsHeld):

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from ...subscribers import ClaimRecord as Claim
+from ...subscribers import claim_record
 from ..records import MessageRecord
 
 
@@ -114,7 +116,7 @@ class ClaimRecord(BaseModel):
     seq: int
     attempt: int
     group: str = Field(description="The class of workers that has it.")
-    instance: str = Field(description="The one worker.")
+    worker: str = Field(description="The one process or thread of it.")
     available_at: str
     claimed_at: str
     lease_until: str
@@ -124,6 +126,12 @@ class ClaimRecord(BaseModel):
     stderr: str | None = None
     result: str | None = None
     logs: Any = None
+
+
+def attempt_record(claim: Claim, now_ms: int) -> dict[str, object]:
+    """Return an attempt as an object, under the names that asking for one has."""
+    record = claim_record(claim, now_ms)
+    return {"worker" if name == "instance" else name: value for name, value in record.items()}
 
 
 class JobInFull(JobRecord):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...bus import Bus
 from ...schema import InvalidInput
-from ..problems import AfterTheEnd
+from ..errors import AfterTheEnd
 
 
 def begin_after(bus: Bus, after: int | None, last_event_id: str | None) -> int:

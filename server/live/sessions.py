@@ -13,7 +13,7 @@ from ..api.common import After, MessageReader, MessageWriter, TheBus, TheTrace, 
 from ..api.publishing import publish_all
 from ..records import OR_BOUND, Given, Id, Name, ReceiptRecord
 from .events import STREAM, EventStream, LastEventId, stream_of
-from .sockets import Cursor, serve_socket
+from .sockets import Start, serve_socket
 
 #: The type of what is said in a session, and who says it unless that is known.
 _TYPE, _SPEAKER = "message", "client"
@@ -102,4 +102,4 @@ async def speak_in_session(
 @sockets.websocket("/sessions/{session:path}/ws")
 async def follow_session_by_socket(socket: WebSocket, session: str) -> None:
     """Follow a conversation over WebSocket; the same as its events."""
-    await serve_socket(socket, Cursor(after=0), conversation=session)
+    await serve_socket(socket, Start(after=0), conversation=session)

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ...bus import Bus, Wanted
 from ...schema import MAX_SEQ, AckbusError, BusBusy, BusUnusable, InvalidInput
 from ..access import allowed
+from ..errors import TooManyRequests
 from ..patience import Patience
-from ..principals import Scope, TooManyRequests
+from ..principals import Scope
 from ..problems import problem
 from .batches import Batch
 from .clients import Client, End
@@ -30,7 +31,7 @@ nowhere = APIRouter()
 _Text = Annotated[str, Field(min_length=1)]
 
 
-class Cursor(BaseModel):
+class Start(BaseModel):
     """From where on a client wants messages. Nothing that it asks for is ignored."""
 
     model_config = ConfigDict(extra="forbid")
@@ -38,7 +39,7 @@ class Cursor(BaseModel):
     after: Annotated[int, Field(ge=0, le=MAX_SEQ)] | None = None
 
 
-class _Choice(Cursor):
+class _Choice(Start):
     """Which messages it wants: the parameters of `/v1/events`."""
 
     type: _Text | None = None
@@ -52,7 +53,7 @@ async def follow(socket: WebSocket) -> None:
     await serve_socket(socket, _Choice())
 
 
-async def serve_socket(socket: WebSocket, default: Cursor, **filters: Any) -> None:
+async def serve_socket(socket: WebSocket, default: Start, **filters: Any) -> None:
     """Send what a client wants until it goes, or is dropped, or the server stops.
 
     Args:

@@ -20,7 +20,8 @@ from ...schema import (
     UnknownParent,
     UnknownRecipient,
 )
-from ...subscribers import ClaimLost, QueueNotFound
+from ...subscribers import ClaimLost, ClaimNotFound, QueueNotFound
+from ..errors import Forbidden
 from .frames import shown
 
 #: What to do after each kind of error, with its facts; the first that fits.
@@ -35,11 +36,13 @@ _NEXT: tuple[tuple[type[AckbusError], str], ...] = (
         ClaimLost,
         "Unless it ended as you say, stop: the job is another's. bus_claim gives the next.",
     ),
+    (ClaimNotFound, "Give the token that bus_claim gave."),
     (LeaseLost, "Stop editing, and call bus_reserve again."),
     (QueueNotFound, "Ask who runs this project which queue is meant."),
     (BusBusy, "Nothing was changed. Call again in a few seconds."),
     (BusNotFound, "Ask who runs this project to make one, or to name it with --dir."),
     (BusUnusable, "Ask who runs this project to look at it with 'bus doctor'."),
+    (Forbidden, "Ask who runs this project for a token that may."),
     (InvalidInput, "Nothing was changed. Correct the arguments and call again."),
 )
 

@@ -52,10 +52,6 @@ class Home:
                     raise BusNotFound(f"no bus in {bus.layout.directory}; make one with 'bus init'")
             return self._bus
 
-    def is_held(self, agent: str) -> bool:
-        """Whether this process beats for an agent."""
-        return agent in self._called
-
     def beat_before(self, agent: str) -> Heartbeat | None:
         """Return, once, what an agent's last beat was before this process began to beat for it."""
         return self._before.pop(agent, None)

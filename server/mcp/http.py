@@ -18,8 +18,8 @@ from starlette.types import Scope as Connection
 
 from ...bus import Bus, sign_only_for
 from ...schema import InvalidInput
-from ..access import Access
-from ..principals import Forbidden, Principal, Scope
+from ..access import allowed, known
+from ..principals import Scope
 from ..threads import WRITE_TIMEOUT_S
 from .hanging_up import while_there
 from .home import IDLE_S, Home
@@ -80,13 +80,11 @@ class HttpDoor:
             AckbusError: there is no such profile, or the token is not good for this.
         """
         request = Request(connection, receive)
-        access: Access = request.app.state.access
-        principal = access.principal(request)
+        principal = known(request)
         profile = request.query_params.get("profile", DEFAULT)
         if profile not in PROFILES:
             raise InvalidInput(f"profile must be {' or '.join(PROFILES)}, not {profile[:40]!a}")
         request.state.profile = profile
-        request.state.principal = principal
         # The SDK lets nobody into a session that began under another name.
         of = AccessToken(token="", client_id=principal.name, scopes=[])
         connection["user"] = AuthenticatedUser(of)
@@ -97,14 +95,11 @@ class HttpDoor:
 
     def _session_of(self, context: Any) -> Session:
         request: Request = context.request
-        principal: Principal = request.state.principal
-        named = request.query_params.get("agent") or None
-        if named is not None:
-            named = principal.act_as(named)
+        bound_to = known(request).own(request.query_params.get("agent") or None)
         # Only there is an id one that the SDK gave out, and that shows the token of its owner.
         has_session = context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
-        if named or principal.agent or not has_session:
-            return Session(self._home, named or principal.agent, remembers=False)
+        if bound_to or not has_session:
+            return Session(self._home, bound_to, remembers=False)
         id = request.headers[_SESSION_ID]
         session, _ = self._sessions.pop(id, (Session(self._home), 0.0))
         self._sessions[id] = session, time.monotonic()
@@ -127,8 +122,5 @@ def _profile_of(context: Any) -> str:
     return profile
 
 
-def _check(context: Any, scope: str) -> None:
-    principal: Principal = context.request.state.principal
-    sign_only_for(principal.agent)
-    if not principal.may(Scope(scope)):
-        raise Forbidden(f"this token has no scope {scope!r}: ask who runs this project for one")
+def _check(context: Any, scope: Scope) -> None:
+    sign_only_for(allowed(context.request, scope).agent)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from ...bus import Bus, tracing
 from ...schema import ABSENT, Draft, InvalidInput, parse_priority
+from ..principals import Scope
 from .common import (
     Body,
     Conversation,
@@ -158,7 +159,7 @@ TOOLS = (
         Thread,
         Page,
         _thread,
-        scope="messages:ro",
+        scope=Scope.MESSAGES_RO,
         only_reads=True,
     ),
     Tool(
@@ -167,7 +168,7 @@ TOOLS = (
         Search,
         Page,
         _search,
-        scope="messages:ro",
+        scope=Scope.MESSAGES_RO,
         only_reads=True,
     ),
 )

@@ -18,6 +18,7 @@ from ...bus import (
 )
 from ...schema import InvalidInput, format_ts
 from ...subscribers import Inbox
+from ..principals import Scope
 from .common import Next, counted, unread_of
 from .frames import NOTICE, barred, named
 from .pages import MAX_PAGE, next_line
@@ -176,7 +177,7 @@ class Reserve(Arguments):
     reason: Annotated[str | None, Field(description="For those who want them too.")] = None
 
 
-class Held(BaseModel):
+class ReservedFile(BaseModel):
     """A reservation."""
 
     path: str
@@ -186,7 +187,7 @@ class Held(BaseModel):
     reason: str | None = None
 
     @classmethod
-    def of(cls, each: Reservation) -> Held:
+    def of(cls, each: Reservation) -> ReservedFile:
         """Return the record of a reservation."""
         until = format_ts(each.until_ms)
         return cls(
@@ -194,12 +195,12 @@ class Held(BaseModel):
         )
 
 
-class Reserved(BaseModel):
+class ReservedFiles(BaseModel):
     """What `bus_reserve` gives: what the agent has now, or what stands against it."""
 
     granted: bool
-    reservations: list[Held]
-    conflicts: list[Held]
+    reservations: list[ReservedFile]
+    conflicts: list[ReservedFile]
 
 
 def _reserve(session: Session, given: Reserve) -> Reply:
@@ -214,10 +215,10 @@ def _reserve(session: Session, given: Reserve) -> Reply:
         ttl_s=given.minutes * 60,
         reason=given.reason,
     )
-    record = Reserved(
+    record = ReservedFiles(
         granted=found.granted,
-        reservations=[Held.of(each) for each in found.reservations[:MAX_PAGE]],
-        conflicts=[Held.of(each.held) for each in found.conflicts],
+        reservations=[ReservedFile.of(each) for each in found.reservations[:MAX_PAGE]],
+        conflicts=[ReservedFile.of(each.held) for each in found.conflicts],
     )
     if not found.granted:
         return Reply(record, _against(found.conflicts), refused=True)
@@ -245,12 +246,13 @@ def _against(conflicts: Sequence[Conflict]) -> str:
 
 
 def _release(bus: Bus, agent: str, paths: Sequence[str]) -> Reply:
+    meant = set(paths)
     with bus.transaction():
-        own = [each for each in bus.reservations.list(agent=agent) if each.path in set(paths)]
+        own = [each for each in bus.reservations.list(agent=agent) if each.path in meant]
         for each in own:
             bus.reservations.release(each.token, agent)
-    left = [Held.of(each) for each in bus.reservations.list(agent=agent)[:MAX_PAGE]]
-    record = Reserved(granted=True, reservations=left, conflicts=[])
+    left = [ReservedFile.of(each) for each in bus.reservations.list(agent=agent)[:MAX_PAGE]]
+    record = ReservedFiles(granted=True, reservations=left, conflicts=[])
     given_back = ", ".join(named(each.path) for each in own) or "nothing: you had none of these"
     return Reply(record, f"Given back: {given_back}. You have {len(left)} more.")
 
@@ -261,9 +263,9 @@ TOOLS = (
         "bus_reserve",
         "Reserve files before you edit them: all or none. Release them when done.",
         Reserve,
-        Reserved,
+        ReservedFiles,
         _reserve,
-        scope="work:rw",
+        scope=Scope.WORK_RW,
     ),
     Tool(
         "bus_status",
@@ -279,7 +281,7 @@ TOOLS = (
         Who,
         Agents,
         _agents,
-        scope="messages:ro",
+        scope=Scope.MESSAGES_RO,
         only_reads=True,
     ),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from mcp_types import (
 from mcp_types import Tool as ListedTool
 
 from ...schema import AckbusError, BusBusy
+from ..principals import Scope
 from .errors import explain
 from .profiles import FULL
 from .resources import JSON, KINDS, read
@@ -69,13 +71,13 @@ class Protocol:
         self,
         session_of: Sessions,
         profile_of: Callable[[Any], str],
-        check: Callable[[Any, str], None] = lambda context, scope: None,
+        check: Callable[[Any, Scope], None] = lambda context, scope: None,
     ) -> None:
         self._session_of = session_of
         self._profile_of = profile_of
         self._check = check
         self._quick = anyio.CapacityLimiter(QUICK)
-        self._waiting = anyio.CapacityLimiter(WAITING)
+        self._waiting = 0
 
     def server(self) -> Server[Any]:
         """Return the SDK's server that asks this."""
@@ -113,25 +115,30 @@ class Protocol:
         try:
             self._check(context, tool.scope)
             given = tool.takes.model_validate(params.arguments or {})
-            reply = await anyio.to_thread.run_sync(
-                partial(tool.act, self._session_of(context), given),
-                limiter=self._place(getattr(given, "wait_s", 0)),
-            )
+            call = partial(tool.act, self._session_of(context), given)
+            with self._place(getattr(given, "wait_s", 0)) as limiter:
+                reply = await anyio.to_thread.run_sync(call, limiter=limiter)
         except Exception as error:  # whatever it is, the agent is to read it
             return CallToolResult(content=[_text(explain(tool.name, error))], is_error=True)
         return _result(reply)
 
-    def _place(self, wait_s: float) -> anyio.CapacityLimiter:
-        """Return where a call takes its place.
+    @contextmanager
+    def _place(self, wait_s: float) -> Iterator[anyio.CapacityLimiter]:
+        """Give a call its place: among the quick ones, in turn, or one of its own, at once.
 
         Raises:
             BusBusy: it is to wait, and too many wait already: it would wait for them, too.
         """
         if not wait_s:
-            return self._quick
-        if not self._waiting.available_tokens:
+            yield self._quick
+            return
+        if self._waiting == WAITING:
             raise BusBusy(f"{WAITING} calls wait already")
-        return self._waiting
+        self._waiting += 1
+        try:
+            yield anyio.CapacityLimiter(1)
+        finally:
+            self._waiting -= 1
 
     async def _list_resources(
         self, context: Any, params: PaginatedRequestParams | None
@@ -160,7 +167,7 @@ class Protocol:
     ) -> ReadResourceResult:
         uri = str(params.uri)
         try:
-            self._check(context, "messages:ro")
+            self._check(context, Scope.MESSAGES_RO)
             call = partial(read, self._session_of(context), uri)
             text = await anyio.to_thread.run_sync(call, limiter=self._quick)
         except AckbusError as error:

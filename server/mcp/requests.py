@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from ...schema import ABSENT, InvalidInput
 from ...subscribers import Answer, ReplyTypes, Request, check
+from ..principals import Scope
 from .common import Body, Conversation, Wait, conversation_of, stranger, wait_for
 from .frames import NOTICE, FramedMessage, shown
 from .pages import alone
@@ -91,7 +92,7 @@ TOOLS = (
         Check,
         State,
         _check,
-        scope="messages:ro",
+        scope=Scope.MESSAGES_RO,
         only_reads=True,
     ),
     Tool(

@@ -40,11 +40,6 @@ class Session:
         """The bus, open."""
         return self.home.bus()
 
-    @property
-    def joined(self) -> str | None:
-        """The agent that acts, if that is known."""
-        return self._joined
-
     def join(self, name: str | None) -> str:
         """Choose the agent that acts from now on, and return its name.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from ..principals import Scope
 from .session import Session
 
 
@@ -51,7 +52,7 @@ class Tool:
     takes: type[Arguments]
     gives: type[BaseModel]
     act: Callable[[Session, Any], Reply]
-    scope: str = "messages:rw"
+    scope: Scope = Scope.MESSAGES_RW
     only_reads: bool = False
 
     @cached_property

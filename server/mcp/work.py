@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from ...bus import Bus
-from ...schema import ABSENT, Draft, InvalidInput, Message, NotFound, format_ts
+from ...schema import ABSENT, Draft, InvalidInput, Message, format_ts
 from ...subscribers import (
     Claim,
-    Claims,
     Jobs,
     Outcome,
     Queue,
@@ -18,7 +17,9 @@ from ...subscribers import (
     Queues,
     ReplyTypes,
     answer_to,
+    claim_of,
 )
+from ..principals import Scope
 from .frames import NOTICE, FramedMessage, named
 from .pages import MAX_PAGE, alone
 from .session import Session
@@ -52,7 +53,7 @@ def _claim(session: Session, given: Take) -> Reply:
     bus, agent = session.bus, session.agent()
     queue = _queue(bus, given.queue)
     if given.renew is not None:
-        claim = _own_claim(bus, given.renew, agent)
+        _, claim = _own_claim(bus, given.renew, agent)
         if claim.queue != queue.name:
             raise InvalidInput(f"claim {claim.token} is one of queue {claim.queue!a}")
         queue.renew(claim, lease_s=given.minutes * 60)
@@ -120,8 +121,7 @@ class Finished(BaseModel):
 
 def _finish(session: Session, given: Finish) -> Reply:
     bus, agent = session.bus, session.agent()
-    claim = _own_claim(bus, given.token, agent)
-    queue = Queue.open(bus, claim.queue)
+    queue, claim = _own_claim(bus, given.token, agent)
     if given.outcome == "failed" and not given.error:
         raise InvalidInput("say in error why it failed")
     answer = None
@@ -152,36 +152,20 @@ def _end(message: Message, agent: str, given: Finish) -> tuple[Outcome, list[Dra
     return outcome, [] if answer is None else [answer]
 
 
-def _own_claim(bus: Bus, token: int, agent: str) -> Claim:
-    """Return a claim of an agent by its token: it may have been made before a restart.
+def _own_claim(bus: Bus, token: int, agent: str) -> tuple[Queue, Claim]:
+    """Return a claim of an agent, and its queue: made before a restart, perhaps, or over HTTP.
 
     Raises:
-        NotFound: there is none.
+        ClaimNotFound: there is none.
         InvalidInput: it is another agent's.
     """
-    stored = Claims(bus.database).get(token)
-    if stored is None:
-        raise NotFound(f"there is no claim {token}: give the token that bus_claim gave")
-    if stored.instance != agent:
-        raise InvalidInput(f"claim {token} is {stored.instance!r}'s, not yours")
-    message = bus.get(stored.seq)
-    assert message is not None
-    job = Jobs(bus.database).get(Queue.open(bus, stored.queue).info, stored.seq)
-    return Claim(
-        stored.queue,
-        message,
-        token,
-        stored.attempt,
-        job.max_attempts,
-        job.dedupe_key,
-        stored.group,
-        stored.instance,
-        stored.claimed_at_ms,
-        stored.lease_until_ms,
-    )
+    queue, claim = claim_of(bus, token)
+    if claim.group != agent:
+        raise InvalidInput(f"claim {token} is {claim.group!r}'s, not yours")
+    return queue, claim
 
 
 TOOLS = (
-    Tool("bus_claim", "Take a job from a queue.", Take, Taken, _claim, scope="work:rw"),
-    Tool("bus_finish", "End a claim.", Finish, Finished, _finish, scope="work:rw"),
+    Tool("bus_claim", "Take a job from a queue.", Take, Taken, _claim, scope=Scope.WORK_RW),
+    Tool("bus_finish", "End a claim.", Finish, Finished, _finish, scope=Scope.WORK_RW),
 )

@@ -56,7 +56,7 @@ ALLOWED = {
     "bus.guard_is_needed": "whether there is an archived id: the first one ends it",
     "bus.known_agents": "sorts the names of agents; one step in the catalog finds each sender",
     "inboxes.all_parked": "returns nearly all that it walks over: what is parked",
-    "inboxes.count_parked": "for metrics: up to 100,000 of what is parked, which is most of it",
+    "inboxes.count_parked": "counts what is parked, which is nearly all that it walks over",
     "inboxes.parked": "returns nearly all that it walks over: what is parked for one agent",
     "work.last_claim_at": "when archiving, once for each queue: entries of one index, no row",
     "work.count_claims_between": "for metrics: those since the last scrape, 100,000 at most",

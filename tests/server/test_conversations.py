@@ -90,7 +90,9 @@ def test_trace_has_the_whole_chain(one_client: httpx.Client, one_bus: Bus) -> No
             "traced.done",
         ]
         (job,) = trace["messages"][0]["jobs"]
-        assert [each["token"] for each in job["claims"]] == [claim["token"]]
+        assert [(each["token"], each["worker"]) for each in job["claims"]] == [
+            (claim["token"], "w")
+        ]
     problem(one_client.get("/v1/trace/nothing"), 404, "not-found")
 
 

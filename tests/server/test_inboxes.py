@@ -61,6 +61,10 @@ def test_what_fails_too_often_is_parked_and_can_be_requeued(
     assert [each["parked"] for each in came] == [False] * 4 + [True]
     (parked,) = one_client.get("/v1/parked", params={"agent": "w3"}).json()["parked"]
     assert (parked["seq"], parked["attempts"], parked["error"]) == (seq, 5, "no disk")
+    every = one_client.get("/v1/parked").json()["parked"]
+    assert one_client.get("/v1/status").json()["parked"] == len(every)
+    inboxes = one_client.get("/v1/inboxes").json()["inboxes"]
+    assert [each["parked"] for each in inboxes if each["agent"] == "w3"] == [1]
     chosen = {"seqs": [seq]}
     assert one_client.post("/v1/inboxes/w3/parked/requeue", json=chosen).status_code == 204
     assert [m["seq"] for m in one_client.get("/v1/inboxes/w3").json()["messages"]] == [seq]

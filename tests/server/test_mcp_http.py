@@ -16,6 +16,7 @@ from ackbus.server import Access, Principal, Scope, create_app
 from ackbus.server.mcp.http import HttpDoor
 from ackbus.server.origins import LOOPBACK_NAMES
 from ackbus.server.principals import LOCAL
+from ackbus.subscribers import Claims, Queue
 
 from .conftest import problem
 
@@ -23,6 +24,8 @@ from .conftest import problem
 PRINCIPALS = {
     "of-a": Principal("of-a", frozenset({Scope.MESSAGES_RW}), agent="a"),
     "reader": Principal("reader", frozenset({Scope.MESSAGES_RO}), agent="r"),
+    "alice": Principal("alice", frozenset({Scope.WORK_RW}), agent="alice"),
+    "bob": Principal("bob", frozenset({Scope.WORK_RW}), agent="bob"),
     "any": Principal("any", frozenset({Scope.ADMIN})),
 }
 
@@ -30,7 +33,7 @@ PRINCIPALS = {
 class ByToken(Access):
     """Knows the tokens of these tests; nobody needs one."""
 
-    def principal(self, connection: HTTPConnection) -> Principal:
+    def holder(self, connection: HTTPConnection) -> Principal:
         token = connection.headers.get("Authorization", "").removeprefix("Bearer ")
         return PRINCIPALS.get(token, LOCAL)
 
@@ -89,9 +92,10 @@ def served(
     bus: Bus,
     act: Callable[[Caller], Awaitable[None]],
     hosts: Collection[str] | None = LOOPBACK_NAMES,
+    max_rate: float | None = None,
 ) -> None:
     async def run() -> None:
-        app = create_app(bus, ByToken(bus), hosts=hosts)
+        app = create_app(bus, ByToken(bus, max_rate=max_rate), hosts=hosts)
         transport = httpx.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),
@@ -156,11 +160,41 @@ def test_token_is_good_for_its_scopes_only(bus: Bus) -> None:
         assert (await caller.call("bus_agents", path=full, headers=token("reader")))[0]
         for tool, given in (("bus_claim", {"queue": "q"}), ("bus_reserve", {"paths": ["a.py"]})):
             done, why = await caller.call(tool, path=full, headers=token("of-a"), **given)
-            assert "has no scope 'work:rw'" in why
+            assert "has no scope 'work:rw'. Ask who runs this project" in why
 
     served(bus, act)
     assert bus.log.newest_seq() == 1
     assert bus.heartbeats.list() == []
+
+
+def test_call_counts_once_towards_the_rate(bus: Bus) -> None:
+    async def act(caller: Caller) -> None:
+        assert (await caller.call("bus_send", type="t", path="/mcp?agent=b"))[0]
+        problem(await caller.post("bus_status"), 429, "too-many-requests")
+
+    served(bus, act, max_rate=0.01)
+
+
+def test_claim_is_that_of_the_agent_of_the_token_whatever_worker_took_it(bus: Bus) -> None:
+    """As over HTTP: the group is who owns it, and the worker is for people."""
+    Queue.create(bus, "build")
+    bus.publish("build", from_agent="x")
+
+    async def act(caller: Caller) -> None:
+        response = await caller.http.post(
+            "/v1/queues/build/claims", json={"worker": "bob"}, headers=token("alice")
+        )
+        (claim,) = response.json()["claims"]
+        finish = {"path": "/mcp?profile=full", "token": claim["token"]}
+        done, why = await caller.call("bus_finish", **finish, headers=token("bob"))
+        assert not done
+        assert "'alice''s, not yours" in why.replace('"', "'")
+        assert (await caller.call("bus_finish", **finish, headers=token("alice")))[0]
+
+    served(bus, act)
+    claim = Claims(bus.database).get(1)
+    assert claim is not None
+    assert (claim.group, claim.instance, claim.status) == ("alice", "bob", "completed")
 
 
 def test_name_of_the_address_is_the_agents(bus: Bus) -> None:

@@ -29,7 +29,8 @@ import json, sys
 from ackbus import Bus
 from ackbus.server import Options, Patience, serve
 with Bus.open(sys.argv[1]) as bus:
-    options = Options(port=0, patience=Patience(stalled_s=float(sys.argv[2]), keep_alive_s=0.2))
+    patience = Patience(stalled_s=float(sys.argv[2]), keep_alive_s=0.2)
+    options = Options("127.0.0.1", 0, patience=patience)
     serve(bus, options, on_ready=lambda url: print(url, flush=True))
 """
 #: More than the system buffers for a client, and the server with it.

@@ -299,7 +299,7 @@ REFUSED: dict[str, tuple[Callable[[Tokens], object], type[Exception]]] = {
     "no time": (lambda t: t.create("a", [RO], ttl_s=0), InvalidInput),
     "too long a time": (lambda t: t.create("a", [RO], ttl_s=1e15), InvalidInput),
     "a bad agent": (lambda t: t.create("a", [RO], agent=""), InvalidInput),
-    "rotating none": (lambda t: t.rotate("a"), NotFound),
+    "rotating none": (lambda t: t.rotate("a", overlap_s=0), NotFound),
 }
 
 

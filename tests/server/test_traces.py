@@ -57,7 +57,7 @@ def use_and_stop(url):
 with Bus.open(sys.argv[1]) as bus:
     def start(url):
         threading.Thread(target=use_and_stop, args=[url]).start()
-    serve(bus, Options(port=0), on_ready=start)
+    serve(bus, Options("127.0.0.1", 0), on_ready=start)
 print(json.dumps([json.loads(span.to_json()) for span in exporter.get_finished_spans()]))
 """
 

@@ -71,7 +71,8 @@ def test_late_holder_changes_nothing_and_learns_it(one_client: httpx.Client, one
         response = one_client.post(f"/v1/claims/{late.token}/{act}", json=body)
         problem(response, 409, "claim-lost")
     assert one_bus.log.newest_seq() == newest
-    assert one_client.get(f"/v1/claims/{claim['token']}").json()["state"] == "live_active"
+    shown = one_client.get(f"/v1/claims/{claim['token']}").json()
+    assert (shown["state"], shown["worker"]) == ("live_active", claim["worker"])
     renewed = one_client.post(f"/v1/claims/{claim['token']}/renew", json={"lease_s": 600})
     assert renewed.json()["lease_until"] > claim["lease_until"]
 
@@ -191,7 +192,7 @@ def test_work_claimed_for_a_worker_that_is_gone_is_handed_back(
     (claim,) = claimed(one_client, queue)
     assert claim["attempt"] == 1
     (lost, _) = one_client.get(job).json()["attempts"]
-    assert (lost["instance"], lost["status"]) == ("gone", "lost")
+    assert (lost["worker"], lost["status"]) == ("gone", "lost")
 
 
 def test_publisher_that_goes_away_before_there_is_room_publishes_nothing(

@@ -41,7 +41,7 @@ function attemptOf(claim) {
     h("div.actions", {},
       h("b", {}, claim.attempt),
       h(`span.tag${KINDS[claim.status] ?? ""}`, {}, claim.status),
-      h("span", {}, claim.instance),
+      h("span", {}, claim.worker),
       h("span.muted", {}, clock(claim.claimed_at), ", ", took),
       claim.exit_code == null ? null : h("span.muted", {}, `exit ${claim.exit_code}`)),
     claim.error ? h("p.bad", {}, visible(claim.error)) : null,
