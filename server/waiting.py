@@ -106,11 +106,8 @@ class Waiter:
         ):
             async for batch in batches:
                 is_due = anyio.current_time() - looked_at >= _RECHECK_S  # however busy the bus is
-                if (
-                    batch.events
-                    and not is_due
-                    and not any(concerns(e.message) for e in batch.events)
-                ):
+                news = (event.message for event in batch.events)
+                if batch.events and not is_due and not any(map(concerns, news)):
                     continue
                 looked_at = anyio.current_time()
                 found = await in_thread(look)
