@@ -32,7 +32,6 @@ from ..schema import (
     UnknownRecipient,
 )
 from ..subscribers import ClaimLost, QueueStuck
-from .errors import AfterTheEnd as AfterTheEnd
 from .errors import Forbidden, Held, Reserved, TooManyRequests, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"

@@ -12,7 +12,7 @@ from fastapi import Header, Query, Response
 from ...bus import Bus
 from ...schema import MAX_SEQ, Message, NotFound
 from ...subscribers import find_message
-from ..problems import AfterTheEnd
+from ..live.cursors import begin_after
 from ..records import (
     FoundList,
     MessageGiven,
@@ -130,9 +130,8 @@ def read_messages(
 
 def page_of(bus: Bus, after: int, limit: int, **filters: Any) -> Response:
     """Return a page of the log."""
+    begin_after(bus, after, None)
     newest = bus.log.newest_seq()
-    if after > newest:
-        raise AfterTheEnd(after, newest)
     read = bus.log.read(after_seq=after, upto_seq=newest, **filters)
     found = list(islice(read, limit))
     more = len(found) == limit
