@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from ...subscribers import (
     DEFAULT_WINDOW_S,
@@ -33,8 +33,16 @@ Seconds = Annotated[float, Field(ge=0, le=315_360_000)]
 QueueMaker = Annotated[Principal, needs(Scope.WORK_RW, Scope.MESSAGES_RO)]
 
 
+def _leave_defaults_out(schema: dict[str, Any]) -> None:
+    """Keep generated clients from sending each rule that they were not given."""
+    for rule in schema["properties"].values():
+        rule.pop("default", None)
+
+
 class PolicyGiven(Given):
     """Rules of a queue; those left out stay as they are."""
+
+    model_config = ConfigDict(json_schema_extra=_leave_defaults_out)
 
     ordering: Literal["fifo", "priority"] = "fifo"
     ageing_s: Annotated[float, Field(ge=0.001, le=315_360_000)] = 60.0
@@ -60,7 +68,7 @@ class QueueGiven(Given):
     start: Literal["beginning", "now"] | Seq = Field(
         "beginning", description="Where it begins in the log."
     )
-    policy: PolicyGiven = PolicyGiven()
+    policy: PolicyGiven = Field(default_factory=PolicyGiven)
 
 
 class Cancelled(BaseModel):

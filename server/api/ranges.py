@@ -25,10 +25,10 @@ def part_of(wanted: str | None, size: int) -> range | None:
     if match[1] is None:
         found = range(max(0, size - int(match[2])), size)
     else:
-        last = int(match[2] or size)
-        if last < int(match[1]):
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
             return None
-        found = range(int(match[1]), min(last + 1, size))
+        found = range(first, min(last + 1, size) if match[2] else size)
     if not found:
         headers = {"Content-Range": f"bytes */{size}"}
         raise HTTPException(416, headers=headers) from InvalidInput(f"it has {size} bytes")

@@ -54,15 +54,32 @@ def _inbox(session: Session, given: Read) -> Reply:
         return Reply(record, f"Nothing waits for {agent}{more}.")
     if pattern is None:  # else the hook after this tool may still have to show what is hidden
         _note_shown(Shown(bus, agent), found[-1].seq)
+    advice = _what_to_acknowledge(inbox, begin, found, cursor, pattern)
+    return Reply(record, record.text(f"{counted(unread)} unread for {agent}. {advice}"))
+
+
+def _what_to_acknowledge(
+    inbox: Inbox,
+    begin: Cursor,
+    found: list[FramedMessage],
+    cursor: str | None,
+    pattern: TypePattern | None,
+) -> str:
+    """Return which acknowledgement covers what was shown, and nothing that was not."""
+    if pattern is not None:
+        hidden = (each for each in waiting(inbox, begin, None) if not pattern.matches(each.type))
+        first = next(hidden, None)
+        if first is not None and first.seq < found[-1].seq:
+            return (
+                f"Messages of other types wait between these, from seq {first.seq} on, and an"
+                " acknowledgement would cover them: read without type before bus_ack."
+            )
     # What came back after it had been parked is acknowledged by itself.
     ends = [*(each.seq for each in found if each.seq <= inbox.position), found[-1].seq]
     acks = ", ".join(f"bus_ack(seq={seq})" for seq in dict.fromkeys(ends))
-    when = "When these are handled"
-    if Cursor.parse(cursor).skip:
-        when = "When the rest of it is handled, too"
-    elif pattern:  # an acknowledgement covers what is hidden
-        when = "When these are handled, and all of other types before"
-    return Reply(record, record.text(f"{counted(unread)} unread for {agent}. {when}: {acks}."))
+    rest = Cursor.parse(cursor).skip
+    when = "When the rest of it is handled, too" if rest else "When these are handled"
+    return f"{when}: {acks}."
 
 
 def _note_shown(shown: Shown, seq: int) -> None:

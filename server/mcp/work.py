@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from ...bus import Bus
-from ...schema import ABSENT, Draft, InvalidInput, Message, format_ts
+from ...schema import ABSENT, Draft, InvalidInput, Message, Receipt, format_ts
 from ...subscribers import (
     Claim,
+    ClaimLost,
     Jobs,
     Outcome,
     Queue,
@@ -129,11 +130,21 @@ def _finish(session: Session, given: Finish) -> Reply:
         queue.release(claim, given.error or f"handed back by {agent}")
     else:
         outcome, replies = _end(claim.message, agent, given)
-        receipts = queue.end(claim, outcome, replies)
+        receipts = _ended(queue, claim, outcome, replies)
         answer = receipts[0].seq if receipts else None
     state = Jobs(bus.database).get(queue.info, claim.message.seq).state
     told = f" The answer is seq {answer}." if answer else ""
     return Reply(Finished(job=state, answer_seq=answer), f"The job is {state} now.{told}")
+
+
+def _ended(queue: Queue, claim: Claim, outcome: Outcome, replies: list[Draft]) -> list[Receipt]:
+    """End a claim; one that has ended so is told as it was, since the first answer may be lost."""
+    try:
+        return queue.end(claim, outcome, replies)
+    except ClaimLost as error:
+        if error.ended_as != outcome.status:
+            raise
+        return []
 
 
 def _end(message: Message, agent: str, given: Finish) -> tuple[Outcome, list[Draft]]:

@@ -63,8 +63,6 @@ ALLOWED = {
     "views.newest_attempts": "for people: the newest 100,000 at most",
     "views.lost_claims": "for people: the newest 10,000 at most",
     "views.jobs_in_line": "for people: sorts what is held back by keys",
-    "views.jobs_newest": "for people: ends with the limit",
-    "views.jobs_newest_in_state": "for people: walks from the newest job, in which most fit",
     "views.jobs_newest_queued": "for people: sorts what waits",
     "SELECT total(seq - after) FROM lacking": "lost segments of the archive, mostly none",
     "search.lacking": "lost segments of the archive, mostly none",

@@ -108,25 +108,43 @@ def test_what_agents_say_of_themselves_stands_behind_bars(bus: Bus, bus_dir: Pat
 def test_word_for_everyone_is_no_recipient(bus: Bus, bus_dir: Path) -> None:
     async def act(me: Agent) -> None:
         for tool, type in (("bus_send", "t"), ("bus_request", "t.request")):
-            assert "Leave `to` out" in await me.fail(tool, type=type, body="x", to="all")
+            assert "leave `to` out" in await me.fail(tool, type=type, body="x", to="all")
 
     in_process(bus_dir, act)
     assert bus.log.newest_seq() == 0
 
 
-def test_acknowledging_what_a_type_shows_covers_what_it_hides(bus: Bus, bus_dir: Path) -> None:
+def test_no_acknowledgement_is_advised_that_covers_what_a_type_hides(
+    bus: Bus, bus_dir: Path
+) -> None:
     """An agent that is told bus_ack(seq=2) and no more would never see message 1."""
     bus.publish("a.x", 1, from_agent="a")
     bus.publish("b.x", 2, from_agent="a")
 
     async def act(me: Agent) -> None:
-        assert "and all of other types before: bus_ack(seq=2)" in await me.read(
-            "bus_inbox", type="b.*"
-        )
-        assert "When these are handled: bus_ack(seq=2)" in await me.read("bus_inbox")
+        hidden = await me.read("bus_inbox", type="b.*")
+        assert "from seq 1 on" in hidden
+        assert "bus_ack(" not in hidden
+        assert "When these are handled: bus_ack(seq=1)." in await me.read("bus_inbox", type="a.*")
+        assert "When these are handled: bus_ack(seq=2)." in await me.read("bus_inbox")
         assert "Nothing waits for me, but 2 of other types." in await me.read(
             "bus_inbox", type="c.*"
         )
+
+    in_process(bus_dir, act)
+
+
+def test_claim_that_is_ended_again_is_told_as_it_ended(bus: Bus, bus_dir: Path) -> None:
+    """The first answer may have been lost: that is no reason to stop, or to ask for another job."""
+    Queue.create(bus, "work", "work")
+    bus.publish("work", from_agent="a")
+
+    async def act(me: Agent) -> None:
+        token = (await me.call("bus_claim", queue="work"))["token"]
+        first, again = [await me.call("bus_finish", token=token) for _ in range(2)]
+        assert first == again == {"job": "succeeded"} | {key: first[key] for key in first}
+        refused = await me.fail("bus_finish", token=token, outcome="failed", error="no")
+        assert "Stop this work" in refused
 
     in_process(bus_dir, act)
 
