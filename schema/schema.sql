@@ -1,4 +1,4 @@
--- The bus in one SQLite file, schema version 4. docs/protocol.md explains every table.
+-- The bus in one SQLite file, schema version 5. docs/protocol.md explains every table.
 -- Any program may take part with plain SQL, so the rules that keep the log whole are in here,
 -- not only in our own code.
 
@@ -402,7 +402,7 @@ CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta (key, value) VALUES ('schema_version', '4');
+INSERT INTO meta (key, value) VALUES ('schema_version', '5');
 
 -- File reservations: who edits which files until when. A path or glob from the root of the project;
 -- it holds for all below it too. Every grant draws a new fencing token, also for a plain INSERT.
