@@ -203,7 +203,8 @@ def archive(site: Site) -> Act:
 
     def act(_: object) -> object:
         with Archiver(bus) as archiver:
-            plan = Retention(bus, idle_after_s=0).plan(bus.archive.upto() + MANY)
+            wanted = bus.archive.upto() + MANY
+            plan = Retention(bus, idle_after_s=0).plan(wanted, pass_over_idle=True)
             return archiver.archive(plan.upto_seq)
 
     return lambda: timed(act, _times(FEW))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -16,10 +17,18 @@ from .progress import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..bus import Bus, Segment
-    from ..subscribers import Hold, Plan
+    from ..subscribers import Hold, Plan, Retention
 
 commands = Commands()
+
+#: The exit code when agents that nobody has seen for long keep what could move.
+_HELD = 3
+
+#: How many of them are named in a line.
+_NAMED = 5
 
 #: How old messages are that are archived where nothing else is said.
 _OLDER_THAN = "7d"
@@ -42,8 +51,20 @@ IdleAfter = Annotated[
     str,
     typer.Option(
         metavar="D",
-        help="Agents and queues that nobody saw for so long are waited for no longer.",
+        help="Agents and queues that nobody saw for so long are idle.",
     ),
+]
+PassOver = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="AGENT",
+        help="Archive what this agent has not read, too; may be repeated.",
+        show_default=False,
+    ),
+]
+PassOverIdle = Annotated[
+    bool,
+    typer.Option("--pass-over-idle", help="Archive what idle agents have not read, too."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would move.")]
 
@@ -53,6 +74,8 @@ def archive(
     before: Before = None,
     older_than: OlderThan = None,
     idle_after: IdleAfter = "7d",
+    pass_over: PassOver = None,
+    pass_over_idle: PassOverIdle = False,
     dry_run: DryRun = False,
     json: Json = False,
     place: Place = HERE,
@@ -60,21 +83,31 @@ def archive(
     """Move old messages out of the bus, into compressed files beside it.
 
     They stay in the log: replay, read, show, trace and search find them there. What moves is what
-    every agent has acknowledged and every queue has done with. Those that nobody has seen for
-    --idle-after don't count; they are named here, and such an agent's next poll says which of its
-    mail was archived unread. An agent is seen when it acknowledges, publishes, beats its heart, or
-    runs a loop, but not when it only polls, which changes nothing. Mail that is younger, or was
-    imported since, waits too.
+    every agent has acknowledged and every queue has done with. Broadcasts wait for agents that have
+    acknowledged or joined: by a session, a loop, the tools or hooks of a coding agent.
+
+    Exit code 3 when an idle agent keeps more from being archived. --pass-over and
+    --pass-over-idle let go of agents: the next poll of each says which of its mail was archived
+    unread, and it keeps nothing more until it comes back. An agent is seen when it acknowledges,
+    joins, publishes, beats its heart, or runs a loop, but not when it only polls, which changes
+    nothing. Mail that is younger, or was imported since, counts too. Idle queues keep nothing: they
+    read the archive.
     """
     if before is not None and older_than is not None:
         raise InvalidInput("give --before or --older-than, not both")
     idle_s = actions.seconds(idle_after, "--idle-after")
     with place.open() as bus:
+        from ..subscribers import Retention
+
         if before is None:
             wanted = _last_older(bus, actions.seconds(older_than or _OLDER_THAN, "--older-than"))
         else:
             wanted = before - 1
-        plan, count, made = _archive(bus, wanted, idle_s, dry_run=dry_run)
+        retention = Retention(bus, idle_after_s=idle_s)
+        find = partial(
+            retention.plan, wanted, pass_over=pass_over or (), pass_over_idle=pass_over_idle
+        )
+        plan, count, made = _archive(bus, retention, find, dry_run=dry_run)
         now_ms = bus.database.now_ms()
     if json:
         output.json_line(
@@ -89,7 +122,9 @@ def archive(
         )
     else:
         _print(plan, count, made, now_ms, dry_run=dry_run)
-    return 0
+    if plan.idle:
+        output.note(_refusal(plan.idle, now_ms))
+    return _HELD if plan.idle else 0
 
 
 def _last_older(bus: Bus, age_s: float) -> int:
@@ -101,16 +136,14 @@ def _last_older(bus: Bus, age_s: float) -> int:
 
 
 def _archive(
-    bus: Bus, wanted: int, idle_s: float, *, dry_run: bool
+    bus: Bus, retention: Retention, find: Callable[[], Plan], *, dry_run: bool
 ) -> tuple[Plan, int, list[Segment]]:
     """Return what was planned, how many messages that are, and the segments that were made."""
     from ..export import Archiver
-    from ..subscribers import Retention
 
-    retention = Retention(bus, idle_after_s=idle_s)
     archiver = Archiver(bus)  # refuses, where nothing may be archived, also to say what would be
     with nullcontext() if dry_run else archiver:
-        plan = retention.plan(wanted)
+        plan = find()
         begin = bus.archive.upto()
         count = bus.log.count(begin, plan.upto_seq)
         if dry_run or not count:
@@ -130,12 +163,29 @@ def _print(plan: Plan, count: int, made: list[Segment], now_ms: int, *, dry_run:
     for hold in plan.held_by:
         output.line(f"held: {_needs(hold, now_ms)}")
     for hold in plan.passed_over:
-        output.line(f"passed over: {_needs(hold, now_ms)}")
+        output.line(f"{'would pass over' if dry_run else 'passed over'}: {_needs(hold, now_ms)}")
 
 
 def _needs(hold: Hold, now_ms: int) -> str:
-    age = output.age((now_ms - hold.seen_ms) / 1000)
+    age = _unseen_for(hold, now_ms)
     return f"{hold.kind} {hold.name} has not done with {hold.seq} (seen {age} ago)"
+
+
+def _refusal(idle: list[Hold], now_ms: int) -> str:
+    """Say which idle agents keep more from being archived, and how to let go of them."""
+    named = ", ".join(
+        f"{each.name} (seen {_unseen_for(each, now_ms)} ago)" for each in idle[:_NAMED]
+    )
+    more = f" and {len(idle) - _NAMED:,} more" if len(idle) > _NAMED else ""
+    return (
+        f"{output.counted(len(idle), 'idle agent')} did not read what could be archived:"
+        f" {named}{more}; 'bus archive --pass-over NAME' or '--pass-over-idle' archives it, and"
+        " the next poll of the agent says so"
+    )
+
+
+def _unseen_for(hold: Hold, now_ms: int) -> str:
+    return output.age((now_ms - hold.seen_ms) / 1000)
 
 
 @commands.command("segments", example="bus segments --verify")

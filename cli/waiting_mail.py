@@ -1,13 +1,16 @@
 """The mail that waits for an agent, as a hook hands it over: data of named senders, bounded.
 
-It asks the bus one question when nothing waits, and acknowledges nothing. What has been shown is
-noted, here and by `bus_inbox`, so that each message is shown once after a tool.
+It asks the bus one question when nothing waits, and acknowledges nothing. With a new session the
+agent joins, so that broadcasts wait for it. What has been shown is noted, here and by `bus_inbox`,
+so that each message is shown once after a tool.
 """
 
 from __future__ import annotations
 
-from ..schema import Database
-from ..subscribers import count_unread
+from contextlib import suppress
+
+from ..schema import BusBusy, BusUnusable, Database
+from ..subscribers import Cursors, count_unread
 from . import output
 
 TYPE_CHECKING = False
@@ -39,6 +42,9 @@ def waiting_mail(
     """
     database = Database(directory, write_timeout_s=_PATIENCE_S)
     try:
+        if afresh:
+            with suppress(BusBusy, BusUnusable):  # its mail is shown all the same
+                Cursors(database).join(agent)
         if not count_unread(database, agent, 1):
             return None
     finally:

@@ -67,7 +67,7 @@ CREATE TABLE archived_blobs (
   payload_ref TEXT PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
--- Agents whose mail was archived unread: they had not been seen for long.
+-- Agents whose mail was archived unread: somebody let go of them, as a rule since they were idle.
 CREATE TABLE passed_over (
   agent_id       TEXT PRIMARY KEY,
   last_seq       INTEGER NOT NULL,  -- of what was archived unread
@@ -152,7 +152,7 @@ BEGIN
      AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')));
 END;
 
--- How far each agent has acknowledged its inbox.
+-- How far each reader has acknowledged its inbox; who joined and never acknowledged is at 0.
 CREATE TABLE cursors (
   agent_id       TEXT PRIMARY KEY,
   last_acked_seq INTEGER NOT NULL DEFAULT 0,

@@ -1,4 +1,4 @@
-"""Cursors: how far each agent has acknowledged, and which mail of whom was archived unread."""
+"""Cursors: who reads, how far each has acknowledged, and which mail of whom was archived unread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 class Cursors:
-    """The tables `cursors` and `passed_over`. A cursor only moves forward."""
+    """The tables `cursors` and `passed_over`. A cursor only moves forward.
+
+    An agent with a cursor is a reader: it has joined or acknowledged, and broadcasts wait for it.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -52,12 +55,20 @@ class Cursors:
         """Note that an agent's mail up to a seq is archived, acknowledged or not."""
         self._database.change(SQL["pass_over"], (agent, last_seq, self._database.now_ms()))
 
+    def passed_over(self) -> dict[str, int]:
+        """Return whose mail has left the log unread, and when last, in epoch milliseconds."""
+        return dict(self._database.rows(SQL["passed_over"]))
+
+    def join(self, agent: str) -> None:
+        """Note that an agent is here to read; its cursor stays where it is, at first at 0."""
+        self._database.change(SQL["join"], (agent, self._database.now_ms()))
+
     def seen(self) -> dict[str, tuple[int, int]]:
-        """Return where each cursor is, and when it was moved last, in epoch milliseconds."""
+        """Return each reader's cursor, and when it last joined or acknowledged, in epoch ms."""
         return {agent: (seq, at_ms) for agent, seq, at_ms in self._database.rows(SQL["cursors"])}
 
     def positions(self) -> dict[str, int]:
-        """Return the position of every agent that ever acknowledged."""
+        """Return the position of every reader."""
         return {agent: seq for agent, (seq, _) in self.seen().items()}
 
     def advance(self, agent: str, seq: int) -> int:

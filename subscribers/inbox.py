@@ -104,6 +104,15 @@ class Inbox:
         """The cursor: the last seq that the agent acknowledged, 0 before the first."""
         return self._cursors.position(self.agent)
 
+    def join(self) -> None:
+        """Become a reader, as acknowledging does: what comes waits until it is acknowledged.
+
+        Who only polls leaves no trace, and broadcasts that it has not read may be archived. The
+        loops, `Session`, and the tools and hooks of coding agents join by themselves. Safe to
+        repeat; the cursor stays where it is.
+        """
+        self._cursors.join(self.agent)
+
     def poll(self, limit: int = POLL_LIMIT, *, type: str | None = None) -> list[Message]:
         """Return up to `limit` messages that wait, in order of seq. Changes nothing.
 
@@ -305,7 +314,9 @@ class Inbox:
         Which message that was is not written down, since that would cost a write for each one:
         it is the first that waits.
         """
-        other = self._deliveries.begin_loop(self.agent)
+        with self.bus.transaction():
+            self.join()
+            other = self._deliveries.begin_loop(self.agent)
         if other is None:
             return
         if is_running(other):

@@ -30,6 +30,16 @@ INSERT INTO passed_over (agent_id, last_seq, archived_at_ms) VALUES (?, ?, ?)
 ON CONFLICT DO UPDATE SET last_seq = max(last_seq, excluded.last_seq),
                           archived_at_ms = excluded.archived_at_ms;
 
+-- name: passed_over
+-- The agents of whose mail some has left the log unread, and when that was noted last.
+SELECT agent_id, archived_at_ms FROM passed_over, archive_state
+ WHERE min(passed_over.last_seq, archive_state.last_seq) > ifnull(
+       (SELECT last_acked_seq FROM cursors WHERE cursors.agent_id = passed_over.agent_id), 0);
+
+-- name: join
+INSERT INTO cursors (agent_id, last_acked_seq, updated_at_ms) VALUES (?, 0, ?)
+ON CONFLICT DO UPDATE SET updated_at_ms = excluded.updated_at_ms;
+
 -- name: cursors
 SELECT agent_id, last_acked_seq, updated_at_ms FROM cursors ORDER BY agent_id;
 

@@ -1,8 +1,9 @@
-"""Retention: who still needs which part of the log, and who is waited for no longer."""
+"""Retention: who still needs which part of the log, and who is passed over."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 from ..bus import Heartbeats, Imports, SegmentMissing
 from ..schema import InvalidInput, is_running
@@ -14,12 +15,12 @@ from .queues import Queues
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from ..bus import Bus
     from .queues import QueueInfo
 
-#: For how long an agent or a queue that nobody sees keeps what it needs, in seconds: a week.
+#: How long nobody has seen an agent or a queue that is idle, in seconds: a week.
 IDLE_AFTER_S = 7 * 86_400.0
 
 #: What may need a part of the log.
@@ -37,6 +38,8 @@ class Hold:
         seen_ms: when it was last seen to do something, in epoch milliseconds, or that message was
             sent, or came by an import, whichever is latest.
         is_living: whether that is not too long ago.
+        is_passed_over: whether mail of the agent was archived unread, and it has not acknowledged,
+            joined, run a loop or beaten its heart since.
     """
 
     kind: str
@@ -44,6 +47,7 @@ class Hold:
     seq: int
     seen_ms: int
     is_living: bool
+    is_passed_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class Plan:
 
     Attributes:
         upto_seq: the last message.
-        held_by: who is living, and needs something of what was to be archived.
+        held_by: who keeps something that was to be archived.
         passed_over: who is waited for no longer, and needs something of what may be archived.
     """
 
@@ -60,20 +64,28 @@ class Plan:
     held_by: list[Hold]
     passed_over: list[Hold]
 
+    @property
+    def idle(self) -> list[Hold]:
+        """Those without whom more could be archived, though nobody has seen them for long."""
+        by_seq = sorted(self.held_by, key=lambda hold: (hold.seq, not hold.is_living))
+        return list(takewhile(lambda hold: not hold.is_living, by_seq))
+
 
 class Retention:
     """Says what of the log is still needed.
 
-    An inbox needs its first message that is not acknowledged; broadcasts of others count for agents
-    that have acknowledged something before, or have a loop. A queue needs the first message that
-    is not a job yet, or is a job that is not over. Who has not been seen for `idle_after_s` is
-    waited for no longer: an agent that has not acknowledged, published or beaten its heart, has no
-    loop that runs, and whose first unread message is as old, or came by an import as long ago.
-    Polling can't be seen, since it changes nothing.
+    An inbox needs its first message that is not acknowledged; broadcasts of others count for
+    readers: agents that have acknowledged, run a loop or joined (`Inbox.join`). A heart makes no
+    reader. A queue needs the first message that is not a job yet, or is a job that is not over.
+
+    Who has not been seen for `idle_after_s` is idle: a queue from which nobody claimed; an agent
+    that has not acknowledged, joined, published or beaten its heart, has no loop that runs, and
+    whose first unread message is as old, or came by an import as long ago. Polling can't be seen,
+    since it changes nothing.
 
     Args:
         bus: an open bus.
-        idle_after_s: for how long to wait for those who are not seen.
+        idle_after_s: after how long without a sign of life agents and queues are idle.
     """
 
     def __init__(self, bus: Bus, *, idle_after_s: float = IDLE_AFTER_S) -> None:
@@ -86,17 +98,28 @@ class Retention:
         self._claims = Claims(bus.database)
         self._imports = Imports(bus.database)
 
-    def plan(self, wanted_seq: int) -> Plan:
-        """Return up to where the log may be archived, if nothing above `wanted_seq` is to be."""
+    def plan(
+        self, wanted_seq: int, *, pass_over: Collection[str] = (), pass_over_idle: bool = False
+    ) -> Plan:
+        """Return up to where the log may be archived, if nothing above `wanted_seq` is to be.
+
+        No agent's unread mail may be, idle or not, unless it is asked for here, or was before and
+        the agent has not come back since. Idle queues hold nothing: they read the archive.
+
+        Args:
+            wanted_seq: the last message to archive.
+            pass_over: agents to wait for no longer, whenever they were seen.
+            pass_over_idle: whether not to wait for idle agents.
+        """
         holds = [hold for hold in self.holds() if hold.seq <= wanted_seq]
-        held_by = [hold for hold in holds if hold.is_living]
+        left = [hold for hold in holds if _is_left(hold, pass_over, pass_over_idle)]
+        held_by = [hold for hold in holds if hold not in left]
         newest = self._bus.log.newest_seq()
         upto = min(wanted_seq, newest, *(hold.seq - 1 for hold in held_by))
-        passed_over = [hold for hold in holds if not hold.is_living and hold.seq <= upto]
-        return Plan(upto, held_by, passed_over)
+        return Plan(upto, held_by, [hold for hold in left if hold.seq <= upto])
 
     def pass_over(self, plan: Plan) -> None:
-        """Note for the idle agents of a plan that mail of theirs is about to be archived unread.
+        """Note for the agents that a plan passes over that mail of theirs is archived unread.
 
         Their next poll says so. A queue needs no note: it reads the archive as it reads the log.
         """
@@ -110,22 +133,27 @@ class Retention:
         found = [*self._inboxes(), *self._queues()]
         return sorted(found, key=lambda hold: (hold.seq, hold.kind, hold.name))
 
-    def _hold(self, kind: str, name: str, seq: int, seen_ms: int) -> Hold:
-        is_living = seen_ms > self._bus.database.now_ms() - self._idle_ms
-        return Hold(kind, name, seq, seen_ms, is_living)
+    def _is_living(self, seen_ms: int) -> bool:
+        return seen_ms > self._bus.database.now_ms() - self._idle_ms
 
     def _inboxes(self) -> Iterator[Hold]:
-        log, now_ms = self._bus.log, self._bus.database.now_ms()
-        moved = self._cursors.seen()
-        beats = {beat.agent: beat.ts_ms for beat in Heartbeats(self._bus.database).list()}
-        loops = Deliveries(self._bus.database).loops()
-        for name in sorted({*moved, *loops, *log.recipients()}):
-            cursor, moved_ms = moved.get(name, (0, 0))
-            seq = log.first_for(name, cursor, by_name=name not in moved and name not in loops)
+        log = self._bus.log
+        readers, passed_over = self._cursors.seen(), self._cursors.passed_over()
+        acts = self._acts()
+        for name in sorted({*readers, *log.recipients()}):
+            cursor, moved_ms = readers.get(name, (0, 0))
+            seq = log.first_for(name, cursor, by_name=name not in readers)
             if seq is not None:
-                looped_ms = now_ms if name in loops and is_running(loops[name]) else 0
-                acted_ms = max(moved_ms, beats.get(name, 0), looped_ms, log.last_sent_ms(name) or 0)
-                yield self._hold(INBOX, name, seq, max(acted_ms, self._came_ms(seq)))
+                acted_ms = max(moved_ms, acts.get(name, 0))
+                seen_ms = max(acted_ms, log.last_sent_ms(name) or 0, self._came_ms(seq))
+                is_left = acted_ms <= passed_over.get(name, -1)
+                yield Hold(INBOX, name, seq, seen_ms, self._is_living(seen_ms), is_left)
+
+    def _acts(self) -> dict[str, int]:
+        """Return when agents last beat their hearts: now, for those whose loops run."""
+        loops, now_ms = Deliveries(self._bus.database).loops(), self._bus.database.now_ms()
+        beats = {beat.agent: beat.ts_ms for beat in Heartbeats(self._bus.database).list()}
+        return beats | {name: now_ms for name, pid in loops.items() if is_running(pid)}
 
     def _came_ms(self, seq: int) -> int:
         """Return since when a message waits: an imported one may have been sent long before."""
@@ -139,7 +167,7 @@ class Retention:
             needed = [seq for seq in (self._first_to_come(info), first_job) if seq is not None]
             if needed:
                 seen_ms = self._claims.last_at_ms(info) or info.created_at_ms
-                yield self._hold(QUEUE, info.name, min(needed), seen_ms)
+                yield Hold(QUEUE, info.name, min(needed), seen_ms, self._is_living(seen_ms))
 
     def _first_to_come(self, info: QueueInfo) -> int | None:
         """Return the first message that the queue has not taken in."""
@@ -149,3 +177,9 @@ class Retention:
         except SegmentMissing as lost:  # what it waits for may come back
             return max(lost.first_seq, info.filled_seq + 1)
         return None if message is None else message.seq
+
+
+def _is_left(hold: Hold, names: Collection[str], idle: bool) -> bool:
+    if hold.kind == QUEUE:
+        return not hold.is_living
+    return hold.is_passed_over or hold.name in names or (idle and not hold.is_living)

@@ -27,9 +27,9 @@ class Session:
         with Session(bus, "worker-1") as me:
             me.run(handle)
 
-    On entry it publishes `agent_started` and its heart begins to beat; on exit, after an error
-    too, the heart stops and `agent_stopped` is published. An agent that is killed says nothing,
-    and its heartbeat tells.
+    On entry it joins, so that what comes waits for it, publishes `agent_started`, and its heart
+    begins to beat; on exit, after an error too, the heart stops and `agent_stopped` is published.
+    An agent that is killed says nothing, and its heartbeat tells.
 
     Args:
         bus: an open bus.
@@ -51,7 +51,9 @@ class Session:
         self.heart: Heart = bus.heart(agent, interval_s=beat_every_s)
 
     def __enter__(self) -> Session:
-        self.publish(STARTED, {"pid": os.getpid()})
+        with self.bus.transaction():
+            self.inbox.join()
+            self.publish(STARTED, {"pid": os.getpid()})
         self.heart.start()
         return self
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from ...bus import Bus, Heartbeat, Hearts
 from ...schema import BusNotFound
+from ...subscribers import Inbox
 
 #: How long the heart of an agent beats that makes no call any more, in seconds: as long as the
 #: SDK keeps a session that nothing is heard from.
@@ -59,10 +60,14 @@ class Home:
     def beat(self, agent: str, *, task: str | None = None) -> None:
         """Let the heart of an agent beat, from now on by itself; say what it is at, if that is new.
 
+        With its first call the agent becomes a reader, for whom broadcasts wait.
+
         Raises:
             InvalidInput: that is no name, or no task.
         """
         bus = self.bus()
+        if agent not in self._called:
+            Inbox(bus, agent).join()
         with self._lock:
             if self._hearts is None:
                 self._hearts = Hearts(bus.database)

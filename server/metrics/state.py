@@ -63,7 +63,7 @@ class BusState(Collector):
 
     def _inboxes(self) -> Iterator[Metric]:
         seen = Cursors(self._bus.database).seen()
-        yield _gauge("inboxes", "Agents that ever acknowledged.", len(seen))
+        yield _gauge("inboxes", "Agents that joined or acknowledged.", len(seen))
         unread = GaugeMetricFamily(
             "ackbus_inbox_unread",
             f"Messages after an agent's cursor; {MAX_UNREAD:,} stands for more.",

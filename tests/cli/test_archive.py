@@ -35,10 +35,33 @@ def test_archive_moves_what_nobody_needs_and_says_who_needs_the_rest(
     assert run_bus("show", "3", "--json").out == before.splitlines(keepends=True)[2]
 
 
-def test_idle_agent_is_passed_over_and_told(run_bus: RunBus, filled: Bus) -> None:
-    ended = run_bus("archive", "--before", "11", "--idle-after", "0s", "--json")
+def test_unread_mail_of_an_idle_agent_stays_and_the_agent_is_named(
+    run_bus: RunBus, filled: Bus
+) -> None:
+    command = ("archive", "--before", "11", "--idle-after", "0s")
+    for option, act in (("--dry-run", "would archive 8"), ("-v", "archived 8"), ("--json", "{")):
+        ended = run_bus(*command, option)
+        assert (ended.code, ended.out.startswith(act)) == (3, True)
+        assert re.fullmatch(
+            r"bus: 1 idle agent did not read what could be archived: worker \(seen \d+ s ago\);"
+            r" 'bus archive --pass-over NAME' or '--pass-over-idle' archives it, and the next poll"
+            r" of the agent says so",
+            ended.err.splitlines()[-1],
+        )
+    assert filled.archive.upto() == 8
+    assert run_bus("poll", "worker").code == 0
+
+
+@pytest.mark.parametrize("option", [["--pass-over", "worker"], ["--pass-over-idle"]])
+def test_agent_that_is_passed_over_is_named_and_told(
+    run_bus: RunBus, filled: Bus, option: list[str]
+) -> None:
+    options = ("--before", "11", "--idle-after", "0s", *option)
+    named = r"would pass over: inbox worker has not done with 9 \(seen \d+ s ago\)"
+    assert re.fullmatch(named, run_bus("archive", *options, "--dry-run").out.splitlines()[1])
+    ended = run_bus("archive", *options, "--json")
     record = json.loads(ended.out)
-    assert (record["messages"], record["to"], record["held_by"]) == (10, 10, [])
+    assert (ended.code, record["messages"], record["to"], record["held_by"]) == (0, 10, 10, [])
     assert [hold["name"] for hold in record["passed_over"]] == ["worker"]
     poll = run_bus("poll", "worker")
     assert (poll.code, poll.out) == (3, "")
@@ -46,6 +69,30 @@ def test_idle_agent_is_passed_over_and_told(run_bus: RunBus, filled: Bus) -> Non
     assert run_bus("replay", "--from", "9", "--to", "10").code == 0
     assert run_bus("ack", "worker", "10").code == 0
     assert run_bus("poll", "worker").code == 4
+
+
+def test_agent_with_a_heart_that_joined_keeps_its_unread_broadcasts(
+    run_bus: RunBus, bus: Bus, bus_dir: Path
+) -> None:
+    """By a hook; it never acknowledges anything."""
+    bus.publish("news", 1, from_agent="planner")
+    hook = ("hook", "start", "claude", "--agent", "reader", "--dir", str(bus_dir))
+    assert run_bus(*hook, stdin="{}").code == 0
+    assert run_bus("heartbeat", "reader").code == 0
+    ended = run_bus("archive", "--before", "2")
+    assert (ended.code, ended.out.splitlines()[0]) == (0, "archived 0 messages")
+    assert "held: inbox reader has not done with 1" in ended.out
+    assert run_bus("poll", "reader").out.startswith("1 ")
+
+
+def test_hearts_of_a_service_and_of_a_worker_group_keep_nothing(run_bus: RunBus, bus: Bus) -> None:
+    bus.publish("job", 1, from_agent="planner")
+    assert run_bus("heartbeat", "exporter").code == 0
+    assert run_bus("run", "--type", "job", "--group", "crew", "--drain", "--", "true").code == 0
+    assert {beat.agent for beat in bus.heartbeats.list()} == {"crew", "exporter"}
+    ended = run_bus("archive", "--before", "2")
+    assert (ended.code, ended.out.splitlines()[1:]) == (0, [])
+    assert bus.archive.upto() == 1
 
 
 def test_dry_run_changes_nothing(run_bus: RunBus, filled: Bus) -> None:

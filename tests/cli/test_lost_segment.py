@@ -23,7 +23,9 @@ def lossy(bus: Bus) -> Bus:
 @pytest.fixture
 def lost(lossy: Bus, run_bus: RunBus) -> Path:
     """The segment with the messages 1 to 5, before it was removed."""
-    archived = run_bus("archive", "--before", "6", "--idle-after", "0s", "--json")
+    archived = run_bus(
+        "archive", "--before", "6", "--idle-after", "0s", "--pass-over-idle", "--json"
+    )
     assert json.loads(archived.out)["to"] == 5
     path = Path(lossy.archive.path(lossy.archive.segments()[0]))
     path.unlink()
@@ -67,7 +69,7 @@ def test_stuck_queue_goes_on_when_told_to(run_bus: RunBus, lost: Path) -> None:
 
 def test_queue_takes_in_what_stands_before_the_gap(run_bus: RunBus, lossy: Bus) -> None:
     for before in ("4", "8"):
-        run_bus("archive", "--before", before, "--idle-after", "0s")
+        run_bus("archive", "--before", before, "--idle-after", "0s", "--pass-over-idle")
     Path(lossy.archive.path(lossy.archive.segments()[1])).unlink()
     queue = Queue.create(lossy, "late", "make.request")
     assert [claim.message.seq for claim in queue.claim("worker", limit=8)] == [1, 2, 3]
@@ -81,7 +83,7 @@ def test_limit_counts_what_waits_after_a_skip(run_bus: RunBus, lossy: Bus) -> No
     assert run_bus("queue", "create", "late", "--type", "other").code == 0
     assert run_bus("limit", "set", "20", "--queue", "late").code == 0
     lossy.publish_many(Draft("other", n, from_agent="lead") for n in range(4))
-    run_bus("archive", "--before", "13", "--idle-after", "0s")
+    run_bus("archive", "--before", "13", "--idle-after", "0s", "--pass-over-idle")
     Path(lossy.archive.path(lossy.archive.segments()[0])).unlink()
     assert run_bus("queue", "skip", "late").code == 0
     (limit,) = lossy.limits.list()

@@ -88,7 +88,9 @@ def test_archived_traffic_reads_the_same(real: Clone, theirs: list[Line]) -> Non
         ("timeline", "--json"),
     )
     before = [real.bus(*look) for look in looks]
-    (archived,) = records(real.bus("archive", "--before", "201", "--idle-after", "0s", "--json"))
+    (archived,) = records(
+        real.bus("archive", "--before", "201", "--idle-after", "0s", "--pass-over-idle", "--json")
+    )
     assert (archived["messages"], archived["to"]) == (200, 200)
     assert [hold["name"] for hold in archived["passed_over"]] == ["codex", "claude"]
     assert [real.bus(*look) for look in looks] == before
@@ -114,7 +116,7 @@ def test_rotated_export_holds_every_message_once(real: Clone, theirs: list[Line]
 
 
 def test_backup_is_the_same_bus(real: Clone, theirs: list[Line]) -> None:
-    real.bus("archive", "--before", "101", "--idle-after", "0s")
+    real.bus("archive", "--before", "101", "--idle-after", "0s", "--pass-over-idle")
     (made,) = records(real.bus("backup", "copy", "--json"))
     assert (made["messages"], made["segments"], made["lacking"]) == (len(theirs), 1, [])
     assert made["blobs"] == len(list((real.bus_dir / "blobs").iterdir())) > 10

@@ -124,7 +124,7 @@ COMMANDS = {
     "tail": ("tail",),
     "export": ("export",),
     "search": ("search", "text"),
-    "archive": ("archive", "--older-than", "0s", "--idle-after", "0s"),
+    "archive": ("archive", "--older-than", "0s", "--idle-after", "0s", "--pass-over-idle"),
     "run": ("run", "--type", "note", "--drain", "--", "cat"),
     "listen": ("listen", "bob", "--drain", "--max-deliveries", "1", "--", "cat"),
     "doctor": ("doctor",),

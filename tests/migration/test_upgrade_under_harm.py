@@ -174,7 +174,7 @@ def test_nothing_is_archived_while_a_program_of_the_old_version_runs(
             assert "before its upgrade" in run_bus("doctor").out
             old.stdin.close()
             old.wait()
-            assert run_bus("archive", "--before", "9", "--idle-after", "0s").code == 0
+            assert run_bus("archive", "--before", "9", "--pass-over-idle").code == 0
     with Bus.open(old_dir) as bus:
         assert bus.archive.upto() == 8
 

@@ -250,7 +250,7 @@ def use_files(bus: Bus, folder: Path) -> None:
 def use_archive(bus: Bus, clock: Clock) -> None:
     clock.advance(90 * 86_400)  # nobody is waited for any longer
     retention = Retention(bus)
-    plan = retention.plan(MESSAGES // 2)
+    plan = retention.plan(MESSAGES // 2, pass_over_idle=True)
     retention.pass_over(plan)
     with Archiver(bus) as archiver:
         (segment,) = archiver.archive(MESSAGES // 2)

@@ -236,7 +236,7 @@ def test_mail_that_was_archived_unread_is_told_of(bus: Bus, bus_dir: Path) -> No
             past.publish("t", number, from_agent="a")
         Inbox(past, "me").ack(1)
     bus.publish("t", "new", from_agent="a")
-    plan = Retention(bus).plan(3)
+    plan = Retention(bus).plan(3, pass_over_idle=True)
     Retention(bus).pass_over(plan)
     with Archiver(bus) as archiver:
         archiver.archive(plan.upto_seq)
@@ -249,6 +249,18 @@ def test_mail_that_was_archived_unread_is_told_of(bus: Bus, bus_dir: Path) -> No
         assert [each["body"] for each in (await me.call("bus_inbox"))["messages"]] == ["new"]
 
     in_process(bus_dir, act)
+
+
+def test_agent_that_joined_and_never_acknowledged_keeps_its_broadcasts(
+    bus: Bus, bus_dir: Path
+) -> None:
+    bus.publish("t", "news", from_agent="a")
+
+    async def act(me: Agent) -> None:
+        await me.call("bus_status")
+
+    in_process(bus_dir, act)
+    assert [(hold.name, hold.seq) for hold in Retention(bus).holds()] == [("me", 1)]
 
 
 def test_long_body_comes_in_parts(bus: Bus, bus_dir: Path) -> None:

@@ -1,13 +1,13 @@
 """Retention: who holds the log, who is waited for no longer, and how these learn of it."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ackbus import Bus, Draft, Inbox, InvalidInput, Queue
+from ackbus import Bus, Draft, Exporter, Inbox, InvalidInput, Queue, Session, Worker
 from ackbus.export import Archiver, import_jsonl
 from ackbus.schema import MailArchived
 from ackbus.subscribers import Hold, Retention
@@ -78,6 +78,35 @@ def test_agent_whose_loop_runs_holds_broadcasts_before_it_acknowledged(bus: Bus)
     inbox.begin()
     assert holds(bus) == [("inbox", "loops", 1, True)]
     inbox.end()
+    assert holds(bus) == [("inbox", "loops", 1, True)]
+
+
+def test_agent_that_joined_holds_broadcasts_before_it_acknowledged(bus: Bus) -> None:
+    publish(bus, 2)
+    with Session(bus, "sits"):
+        assert holds(bus) == [("inbox", "sits", 1, True)]
+    Inbox(bus, "reads").join()
+    assert holds(bus) == [("inbox", "reads", 1, True), ("inbox", "sits", 1, True)]
+
+
+def test_joining_moves_no_cursor(bus: Bus) -> None:
+    publish(bus, 3)
+    inbox = Inbox(bus, "works")
+    inbox.join()
+    assert (inbox.position, len(inbox.poll())) == (0, 3)
+    inbox.ack(2)
+    inbox.join()
+    assert inbox.position == 2
+
+
+def test_hearts_of_groups_exporters_and_services_hold_nothing(bus: Bus) -> None:
+    """They read no mail: a worker has its queue, and the exporter the log."""
+    bus.publish("job", from_agent="planner")
+    Worker(bus, "job", group="crew").run(lambda message: None, drain=True)
+    Exporter(bus).export_once()
+    bus.heartbeats.beat("service")
+    publish(bus, 2)
+    assert {beat.agent for beat in bus.heartbeats.list()} == {"crew", "service"}
     assert holds(bus) == []
 
 
@@ -186,7 +215,7 @@ def test_imported_mail_waits_from_when_it_came(bus: Bus, clock: Clock) -> None:
     clock.now_ms += 8 * DAY_MS
     import_jsonl(bus, io.BytesIO(line % (9, 9)))
     assert holds(bus) == [("inbox", "b", 1, False)]
-    archive(bus, 3)
+    archive(bus, 3, pass_over_idle=True)
     assert holds(bus) == [("inbox", "b", 4, True)]
     import_jsonl(bus, io.BytesIO(line % (9, 9)))  # nothing new
     clock.now_ms += 8 * DAY_MS
@@ -240,19 +269,80 @@ def test_plan_ends_before_the_first_hold_of_the_living(bus: Bus, clock: Clock) -
     clock.now_ms += 8 * DAY_MS
     publish(bus, 7)
     Inbox(bus, "works").ack(6)
-    plan = Retention(bus).plan(9)
+    plan = Retention(bus).plan(9, pass_over_idle=True)
     sleeps = Hold("inbox", "sleeps", 2, clock.now_ms - 8 * DAY_MS, is_living=False)
     works = Hold("inbox", "works", 7, clock.now_ms, is_living=True)
     assert (plan.upto_seq, plan.held_by, plan.passed_over) == (6, [works], [sleeps])
-    assert Retention(bus).plan(4).upto_seq == 4
-    assert Retention(bus).plan(4).held_by == []
-    assert Retention(bus).plan(99).upto_seq == 6
+    plan = Retention(bus).plan(4, pass_over_idle=True)
+    assert (plan.upto_seq, plan.held_by) == (4, [])
+    assert Retention(bus).plan(99, pass_over_idle=True).upto_seq == 6
 
 
-def archive(bus: Bus, upto: int) -> None:
+def test_nobody_is_passed_over_unless_asked_for(bus: Bus, clock: Clock) -> None:
+    publish(bus, 3)
+    Inbox(bus, "sleeps").ack(1)
+    clock.now_ms += 300 * DAY_MS
+    publish(bus, 7)
+    Inbox(bus, "works").ack(6)
+    plan = Retention(bus).plan(9)
+    assert (plan.upto_seq, plan.passed_over) == (1, [])
+    assert [hold.name for hold in plan.held_by] == ["sleeps", "works"]
+    assert [hold.name for hold in plan.idle] == ["sleeps"]
+    plan = Retention(bus).plan(9, pass_over=["works"])
+    assert (plan.upto_seq, [hold.name for hold in plan.idle]) == (1, ["sleeps"])
+    plan = Retention(bus).plan(9, pass_over=["works", "sleeps"])
+    assert (plan.upto_seq, plan.held_by, plan.idle) == (9, [], [])
+
+
+def test_idle_agent_behind_a_living_one_is_in_nobodys_way(bus: Bus, clock: Clock) -> None:
+    publish(bus, 9)
+    Inbox(bus, "sleeps").ack(5)
+    Inbox(bus, "works").ack(2)
+    clock.now_ms += 8 * DAY_MS
+    bus.heartbeats.beat("works")
+    plan = Retention(bus).plan(9)
+    assert (plan.upto_seq, plan.idle) == (2, [])
+
+
+def test_agent_that_was_passed_over_holds_nothing_until_it_comes_back(
+    bus: Bus, clock: Clock
+) -> None:
+    """One name that is never used again is let go of once, not at each archiving."""
+    publish(bus, 3)
+    inbox = Inbox(bus, "gone")
+    inbox.join()
+    archive(bus, 2, pass_over=["gone"])
+    clock.now_ms += 1
+    publish(bus, 4)
+    plan = Retention(bus).plan(5)
+    assert (plan.upto_seq, [hold.name for hold in plan.passed_over]) == (5, ["gone"])
+    archive(bus, 5)
+    with pytest.raises(MailArchived, match="up to 5"):
+        inbox.poll()
+    clock.now_ms += 1
+    inbox.join()
+    assert Retention(bus).plan(6).upto_seq == 5
+    inbox.ack(5)
+    assert Retention(bus).plan(7).upto_seq == 5
+
+
+def test_agent_that_was_noted_and_kept_its_mail_is_asked_about_again(
+    bus: Bus, clock: Clock
+) -> None:
+    """The archiver died before anything moved: nobody has been passed over."""
+    publish(bus, 3)
+    Inbox(bus, "gone").join()
+    retention = Retention(bus)
+    retention.pass_over(retention.plan(2, pass_over=["gone"]))
+    assert retention.plan(2).upto_seq == 0
+
+
+def archive(
+    bus: Bus, upto: int, *, pass_over: Collection[str] = (), pass_over_idle: bool = False
+) -> None:
     retention = Retention(bus)
     with Archiver(bus) as archiver:
-        plan = retention.plan(upto)
+        plan = retention.plan(upto, pass_over=pass_over, pass_over_idle=pass_over_idle)
         retention.pass_over(plan)
         archiver.archive(plan.upto_seq)
 
@@ -264,7 +354,7 @@ def test_agent_that_comes_back_is_told_what_was_archived_unread(bus: Bus, clock:
     inbox.ack(1)
     clock.now_ms += 8 * DAY_MS
     publish(bus, 2)
-    archive(bus, 3)
+    archive(bus, 3, pass_over_idle=True)
     told = r"up to 3 were archived unread; .*'bus replay --from 2 --to 3', then 'bus ack sleeps 3'"
     with pytest.raises(MailArchived, match=told):
         inbox.poll()
@@ -280,8 +370,8 @@ def test_two_archivers_tell_of_all_that_they_moved(bus: Bus, clock: Clock) -> No
     publish(bus, 9)
     clock.now_ms += 8 * DAY_MS
     retention = Retention(bus)
-    retention.pass_over(retention.plan(8))
-    retention.pass_over(retention.plan(4))  # the smaller one comes later
+    retention.pass_over(retention.plan(8, pass_over_idle=True))
+    retention.pass_over(retention.plan(4, pass_over_idle=True))  # the smaller one comes later
     assert len(inbox.poll()) == 9  # nothing has moved
     with Archiver(bus) as archiver:
         archiver.archive(8)
@@ -301,7 +391,7 @@ def test_poll_that_reads_while_mail_is_moved_says_so(
 
     def read_late(sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         if sql == SQL["mail"]:
-            archive(bus, 6)
+            archive(bus, 6, pass_over_idle=True)
         return read(sql, values)
 
     monkeypatch.setattr(bus.database, "rows", read_late)
@@ -312,7 +402,7 @@ def test_poll_that_reads_while_mail_is_moved_says_so(
 def test_agent_that_never_came_is_told_too(bus: Bus, clock: Clock) -> None:
     publish(bus, 2, to="stranger")
     clock.now_ms += 8 * DAY_MS
-    archive(bus, 2)
+    archive(bus, 2, pass_over_idle=True)
     with pytest.raises(MailArchived):
         Inbox(bus, "stranger").poll()
 
