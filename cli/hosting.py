@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from ..workers import JsonCommand, RawCommand, Worker
 
-#: What stops a worker: after what it is at; a second one at once.
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: What stops a worker: after what it is at; a second one at once. SIGQUIT is at once always.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Running:
@@ -24,7 +24,8 @@ class Running:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._signals: list[int] = []
+        self._is_stopping = False
+        self._ended_by: int | None = None  # the signal that ended what runs
 
     def run(self, work: RawCommand | JsonCommand, *, once: bool, drain: bool) -> int:
         """Work, and return the exit code: 0, or 128 and the signal that ended it at once."""
@@ -35,13 +36,14 @@ class Running:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
                 signal.signal(number, self._stop)
         self._worker.run_work(work, once=once, drain=drain)
-        return 128 + self._signals[1] if len(self._signals) > 1 else 0
+        return 0 if self._ended_by is None else 128 + self._ended_by
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self._signals.append(number)
-        if len(self._signals) > 1:
+        if self._is_stopping or number == signal.SIGQUIT:
+            self._ended_by = self._ended_by or number
             self._worker.stop_now()
         else:
+            self._is_stopping = True
             self._worker.stop()
             output.remark(
                 "ending when what runs has ended; a second Ctrl-C or SIGTERM ends that now"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..bus import Bus
     from ..subscribers import Queue
-    from ..workers import JsonCommand, RawCommand, Worker
+    from ..workers import JsonCommand, RawCommand, Supervisors, Worker
 
 #: How much longer than its command may take a worker leases a job, and for how long where the
 #: command may take as long as it likes, in seconds. Leases are renewed all the same: this is how
@@ -164,7 +164,9 @@ class WorkerOptions:
             answers=not self.no_answer,
         )
 
-    def work(self, bus: Bus, command: list[str], group: str) -> RawCommand | JsonCommand:
+    def work(
+        self, bus: Bus, command: list[str], group: str, supervisors: Supervisors
+    ) -> RawCommand | JsonCommand:
         """Return the work that a command does in its contract, for a class of workers.
 
         Raises:
@@ -172,15 +174,19 @@ class WorkerOptions:
         """
         from ..workers import JsonCommand, RawCommand
 
-        timeout_s = self._timeout_s()
+        shared: dict[str, Any] = {
+            "group": group,
+            "timeout_s": self._timeout_s(),
+            "supervisors": supervisors,
+        }
         if self._is_raw:
             if self.config is not None:
                 raise InvalidInput("--config goes with --contract json only")
-            return RawCommand(bus, command, group=group, timeout_s=timeout_s)
+            return RawCommand(bus, command, **shared)
         config = {} if self.config is None else json_argument(self.config, "--config")
         if not isinstance(config, dict):
             raise InvalidInput("--config must be a JSON object")
-        return JsonCommand(bus, command, group=group, timeout_s=timeout_s, config=config)
+        return JsonCommand(bus, command, config=config, **shared)
 
     @property
     def _is_raw(self) -> bool:

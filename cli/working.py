@@ -48,12 +48,14 @@ def run(
     A CMD that is not there at the start is refused with exit code 2, before anything is claimed.
     On a terminal, or with -v, it says on stderr what it works on.
     """
+    from ..workers import Supervisors
+
     rules = policy.rules()
     check_command(command[0])
-    with place.open() as bus:
+    with place.open() as bus, Supervisors() as supervisors:
         queue = wanted.open_queue(bus, rules)
         worker = wanted.worker(bus, queue)
-        work = wanted.work(bus, command, worker.group)
+        work = wanted.work(bus, command, worker.group, supervisors)
         output.remark(
             f"working on queue {queue.name!r}, which takes in {queue.info.pattern}, with"
             f" {command[0]}: {wanted.contract} contract, {wanted.concurrency} at a time;"

@@ -5,6 +5,7 @@ from .process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
 from .protocol import JSON_TIMEOUT_S, PROTOCOL, JsonCommand
 from .states import WorkerStates
 from .stop_switch import GRACE_S, StopSwitch
+from .supervisors import Supervisors
 from .worker import Worker
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "MAX_STDOUT_BYTES",
     "ProcessEnd",
     "StopSwitch",
+    "Supervisors",
     "run_process",
 ]

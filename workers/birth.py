@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import errno
-import os
 import signal
-import subprocess
 import threading
-from contextlib import suppress
-from io import FileIO
 
 from ..schema import start_thread
-from .process_group import DYING_S, ProcessGroup
+from .own_child import OwnChild
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,11 +33,11 @@ class Birth:
         self._is_known = threading.Event()  # whether there is a command
         self._is_over = threading.Event()
         # The command, or why there is none. Appending to a list is one step.
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._children: list[OwnChild] = []
         self._errors: list[OSError | ValueError] = []
         self._is_abandoned = False
 
-    def child(self) -> subprocess.Popen[bytes]:
+    def child(self) -> OwnChild:
         """Start the command.
 
         Raises:
@@ -87,7 +83,7 @@ class Birth:
         # that, and would not hear its SIGTERM.
         blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
         try:
-            self._children.append(_start(self._argv, self._env, self._cwd))
+            self._children.append(OwnChild(self._argv, self._env, self._cwd))
         except (OSError, ValueError) as error:
             self._errors.append(error)
         finally:
@@ -95,52 +91,4 @@ class Birth:
 
     def _end_all(self) -> None:
         for child in self._children:
-            for pipe in (child.stdin, child.stdout, child.stderr):
-                if pipe is not None:
-                    pipe.close()
-            ProcessGroup(child).signal(signal.SIGKILL)
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(DYING_S)
-
-
-def _start(
-    argv: Sequence[str], env: Mapping[str, str], cwd: str | Path | None
-) -> subprocess.Popen[bytes]:
-    (stdin, feed), (catch, stdout), (catch_errors, stderr) = _three_pipes()
-    try:
-        child = subprocess.Popen(
-            argv,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            env=env,
-            cwd=cwd,
-            start_new_session=True,
-        )
-    except BaseException:
-        _close(feed, catch, catch_errors)
-        raise
-    finally:
-        _close(stdin, stdout, stderr)
-    child.stdin = FileIO(feed, "wb")
-    child.stdout = FileIO(catch, "rb")
-    child.stderr = FileIO(catch_errors, "rb")
-    return child
-
-
-def _three_pipes() -> list[tuple[int, int]]:
-    """All or none: the `Popen` of older Pythons keeps the first ones when there is no third."""
-    pipes: list[tuple[int, int]] = []
-    try:
-        while len(pipes) < 3:
-            pipes.append(os.pipe())
-    except OSError:
-        for pipe in pipes:
-            _close(*pipe)
-        raise
-    return pipes
-
-
-def _close(*descriptors: int) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
+            child.end()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..bus import Bus
     from ..schema import Message
     from ..subscribers import Claim
+    from .supervisors import Supervisors
 
 #: How long a command of the raw contract may take unless it is told otherwise, in seconds.
 RAW_TIMEOUT_S = 60.0
@@ -50,10 +51,17 @@ class Command:
         argv: the command and its arguments.
         group: the worker group, which the command finds as its own agent name.
         timeout_s: how long it may take; None: as long as it likes.
+        supervisors: of a host that is a program of its own: they end all that it starts.
     """
 
     def __init__(
-        self, bus: Bus, argv: Sequence[str], *, group: str, timeout_s: float | None
+        self,
+        bus: Bus,
+        argv: Sequence[str],
+        *,
+        group: str,
+        timeout_s: float | None,
+        supervisors: Supervisors | None = None,
     ) -> None:
         if not argv:
             raise InvalidInput("there is no command to run")
@@ -63,6 +71,7 @@ class Command:
         self._argv = list(argv)
         self._group = group
         self._timeout_s = timeout_s
+        self._supervisors = supervisors
         self._switches: dict[int, StopSwitch] = {}
         self._stopped: set[int] = set()
 
@@ -85,9 +94,10 @@ class Command:
             end = run_process(
                 self._argv,
                 stdin,
-                env=os.environ | self._variables(claim),
+                env=_inherited() | self._variables(claim),
                 timeout_s=self._timeout_s,
                 stop=switch,
+                supervisors=self._supervisors,
             )
         finally:
             del self._switches[claim.token]
@@ -179,8 +189,9 @@ class RawCommand(Command):
         *,
         group: str,
         timeout_s: float | None = RAW_TIMEOUT_S,
+        supervisors: Supervisors | None = None,
     ) -> None:
-        super().__init__(bus, argv, group=group, timeout_s=timeout_s)
+        super().__init__(bus, argv, group=group, timeout_s=timeout_s, supervisors=supervisors)
 
     def do(self, claim: Claim) -> Result:
         """Run the command for a claim."""
@@ -235,6 +246,12 @@ def with_its_words(said: str, end: ProcessEnd) -> str:
     lines = _text(end.stderr).splitlines()
     first = next((line.strip() for line in lines if line.strip()), "")
     return f"{said}: {first}" if first else said
+
+
+def _inherited() -> dict[str, str]:
+    """Return the host's environment without what would read as if the message had told it."""
+    told = (TRACE_PARENT.upper(), TRACE_STATE.upper(), META_PREFIX)
+    return {name: value for name, value in os.environ.items() if not name.startswith(told)}
 
 
 def _meta_variables(meta: object) -> dict[str, str]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import IO
+from io import FileIO
 
 #: One read of a pipe: as much as a pipe holds by default.
 _CHUNK_BYTES = 64 * 1024
@@ -14,10 +11,37 @@ _CHUNK_BYTES = 64 * 1024
 _PIPE_BYTES = 1024 * 1024
 
 
+class Pipes:
+    """The three pipes of a command. It makes all of them, or none.
+
+    Attributes:
+        stdin, stdout, stderr: the ends of the host.
+        theirs: the ends of the command, in the same order.
+    """
+
+    def __init__(self) -> None:
+        (stdin, feed), (catch, stdout), (catch_errors, stderr) = _three_pipes()
+        self.theirs = (stdin, stdout, stderr)
+        self.stdin, self.stdout, self.stderr = (
+            FileIO(feed, "wb"),
+            FileIO(catch, "rb"),
+            FileIO(catch_errors, "rb"),
+        )
+
+    def close_theirs(self) -> None:
+        """Close the ends of the command, which has its own copies."""
+        _close(*self.theirs)
+
+    def close(self) -> None:
+        """Close the ends of the host."""
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            pipe.close()
+
+
 class Feed:
     """What a command may read: it goes into the pipe as the command takes it out."""
 
-    def __init__(self, pipe: IO[bytes] | None, data: bytes) -> None:
+    def __init__(self, pipe: FileIO, data: bytes) -> None:
         self.pipe = _not_blocking(pipe)
         self._left = memoryview(data)
 
@@ -34,7 +58,7 @@ class Feed:
 class Catch:
     """What a command prints: the first bytes are kept, the others are read and thrown away."""
 
-    def __init__(self, pipe: IO[bytes] | None, max_bytes: int) -> None:
+    def __init__(self, pipe: FileIO, max_bytes: int) -> None:
         self.pipe = _not_blocking(pipe)
         self.kept = bytearray()
         self.is_over = False
@@ -65,8 +89,23 @@ class Catch:
         self.is_over |= len(chunk) > space
 
 
-def _not_blocking(pipe: IO[bytes] | None) -> IO[bytes]:
-    """The pipe of a `Popen` that was asked for one, unbuffered."""
-    assert pipe is not None
+def _not_blocking(pipe: FileIO) -> FileIO:
     os.set_blocking(pipe.fileno(), False)
     return pipe
+
+
+def _three_pipes() -> list[tuple[int, int]]:
+    pipes: list[tuple[int, int]] = []
+    try:
+        while len(pipes) < 3:
+            pipes.append(os.pipe())
+    except OSError:
+        for pipe in pipes:
+            _close(*pipe)
+        raise
+    return pipes
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

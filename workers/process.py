@@ -1,8 +1,8 @@
 """Runs one command: feeds it, takes what it prints, and ends it with everything that it started.
 
-A command runs in a session of its own, so its process group has its number. The session has no
-terminal: a Ctrl-C there is for the host, and a command that asks a question there fails at once,
-where in the host's session it would be suspended until its time is up.
+A command runs in a session of its own, which has its number. The session has no terminal: a Ctrl-C
+there is for the host, and a command that asks a question there fails at once, where in the host's
+session it would be suspended until its time is up.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .stop_switch import StopSwitch
+    from .supervisors import Supervisors
 
 #: How many bytes of stdout are kept; a command that prints more is ended (10 MiB).
 MAX_STDOUT_BYTES = 10 * 1024 * 1024
@@ -76,11 +77,13 @@ def run_process(
     max_stderr_bytes: int = MAX_STDERR_BYTES,
     grace_s: float = GRACE_S,
     stop: StopSwitch | None = None,
+    supervisors: Supervisors | None = None,
 ) -> ProcessEnd:
-    """Run a command until it and everything in its process group has ended. Any thread may.
+    """Run a command until it and everything in its session has ended. Any thread may.
 
     A command that ends takes along what it left running. One whose time is up, that prints too
-    much, or that is stopped, gets SIGTERM, and SIGKILL after `grace_s`, with its whole group.
+    much, or that is stopped, gets SIGTERM, and SIGKILL after `grace_s`, with its whole session;
+    under a supervisor with everything that descends from it, and also when this process is killed.
 
     Args:
         argv: the command, found on the PATH of `env`, and its arguments.
@@ -92,6 +95,7 @@ def run_process(
         max_stderr_bytes: how much of its stderr is kept.
         grace_s: seconds between SIGTERM and SIGKILL.
         stop: ends it early.
+        supervisors: one of them runs it, where they exist; None: this process does.
 
     Returns:
         How it ended. A command that can't be started is an end too, and no exception.
@@ -99,7 +103,10 @@ def run_process(
     begun = time.monotonic()
     if stop is not None and stop.kill_at < math.inf:
         return ProcessEnd(stopped=True)
-    with Birth(argv, env, cwd) as birth:
+    if supervisors is not None and not supervisors.exist:
+        supervisors = None
+    start = Birth if supervisors is None else supervisors.birth
+    with start(argv, env, cwd) as birth:
         try:
             child = birth.child()
         except (OSError, ValueError) as error:  # ValueError: a zero byte in an argument, say
@@ -135,7 +142,7 @@ def _start_error(
 ) -> str:
     if isinstance(error, ValueError):
         return f"{command!a} can't be started: {error}"
-    if cwd is not None and error.filename == cwd:
+    if cwd is not None and error.filename in (cwd, str(cwd)):
         return f"{command!a} can't run in {str(cwd)!a}: {error.strerror}"
     if error.errno == errno.ENOENT and shutil.which(command, path=env.get("PATH")):
         return f"the interpreter of {command!a} is missing"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..schema import Message
     from ..subscribers import Claim
     from .process import ProcessEnd
+    from .supervisors import Supervisors
 
 #: The version of the contract.
 PROTOCOL = 2
@@ -56,7 +57,7 @@ class JsonCommand(Command):
     """The json contract: a command reads one JSON request, and prints one JSON response.
 
     Args:
-        bus, argv, group, timeout_s: as for `Command`.
+        bus, argv, group, timeout_s, supervisors: as for `Command`.
         command: what it is asked to do.
         config: what the operator tells it.
     """
@@ -70,8 +71,9 @@ class JsonCommand(Command):
         timeout_s: float | None = JSON_TIMEOUT_S,
         command: str = "handle",
         config: dict[str, Any] | None = None,
+        supervisors: Supervisors | None = None,
     ) -> None:
-        super().__init__(bus, argv, group=group, timeout_s=timeout_s)
+        super().__init__(bus, argv, group=group, timeout_s=timeout_s, supervisors=supervisors)
         self._command = command
         self._config = config or {}
         self._states = WorkerStates(bus.database)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 import select
 import signal
-import sys
 import time
 
 from .pipes import Catch, Feed
-from .process_group import DYING_S, ProcessGroup
+from .process_session import DYING_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import subprocess
-
+    from .own_child import Child
     from .stop_switch import StopSwitch
 
 #: Seconds between looks at what no descriptor tells: they begin short, and double up to the most.
@@ -26,7 +23,7 @@ _LONGEST_WAIT_S = 1.0
 
 
 class Running:
-    """A command that runs, from its start until nothing of its group is left.
+    """A command that runs, from its start until nothing of it is left.
 
     Args:
         child: the command.
@@ -38,19 +35,17 @@ class Running:
 
     def __init__(
         self,
-        child: subprocess.Popen[bytes],
+        child: Child,
         stdin: bytes,
         max_stdout_bytes: int,
         max_stderr_bytes: int,
         stop: StopSwitch | None,
     ) -> None:
         self._child = child
-        self._group = ProcessGroup(child)
-        self.stdout = Catch(child.stdout, max_stdout_bytes)
-        self.stderr = Catch(child.stderr, max_stderr_bytes)
-        self._feed = Feed(child.stdin, stdin)
+        self.stdout = Catch(child.pipes.stdout, max_stdout_bytes)
+        self.stderr = Catch(child.pipes.stderr, max_stderr_bytes)
+        self._feed = Feed(child.pipes.stdin, stdin)
         self._stop = stop
-        self._exit_fd = _exit_descriptor(child.pid)
         self._poll = select.poll()
         self._served: dict[int, Feed | Catch] = {}
         self._has_exited = False
@@ -60,7 +55,7 @@ class Running:
         self._nap_s = _FIRST_NAP_S
 
     def to_the_end(self, deadline: float, grace_s: float) -> None:
-        """Serve the command until its group is gone, or can't be ended.
+        """Serve the command until nothing of it is left, or what is can't be ended.
 
         Args:
             deadline: when its time is up, on the monotonic clock.
@@ -68,7 +63,7 @@ class Running:
         """
         self._begin_to_serve()
         now = time.monotonic()
-        while self._group.is_left() and now < self._kill_at + DYING_S:
+        while self._child.is_left() and now < self._kill_at + DYING_S:
             self._serve(self._wait_s(deadline - now))
             now = time.monotonic()
             self._end_if_due(now, deadline, grace_s)
@@ -82,16 +77,15 @@ class Running:
         """Give all descriptors back."""
         for each in (self._feed, self.stdout, self.stderr):
             each.pipe.close()
-        if self._exit_fd is not None:
-            os.close(self._exit_fd)
+        self._child.close()
 
     def _begin_to_serve(self) -> None:
         self._register(self.stdout, select.POLLIN)
         self._register(self.stderr, select.POLLIN)
         self._register(self._feed, select.POLLOUT)
         self._serve_pipe(self._feed.pipe.fileno())  # most bodies fit into the pipe at once
-        if self._exit_fd is not None:
-            self._poll.register(self._exit_fd, select.POLLIN)
+        if self._child.fd is not None:
+            self._poll.register(self._child.fd, select.POLLIN)
         if self._stop is not None:
             self._poll.register(self._stop, select.POLLIN)
 
@@ -101,9 +95,10 @@ class Running:
 
     def _wait_s(self, left_s: float) -> float:
         """How long to wait for the descriptors."""
-        if self._exit_fd is not None and self._kill_at == math.inf:
+        if self._child.fd is not None and self._kill_at == math.inf:
             return min(left_s, _LONGEST_WAIT_S)
-        # No descriptor tells that a group is gone, and on some systems none that a command is.
+        # On some systems no descriptor tells that a command has exited; and none that its session
+        # is gone, unless it has a supervisor.
         nap_s = self._nap_s
         self._nap_s = min(nap_s * 2, _LONGEST_NAP_S)
         return min(left_s, nap_s) if self._kill_at == math.inf else nap_s
@@ -112,9 +107,8 @@ class Running:
         for fd, _ in self._poll.poll(max(0, math.ceil(wait_s * 1000))):
             if fd in self._served:
                 self._serve_pipe(fd)
-            else:  # the command has exited, or the switch is thrown: to hear it once is enough
-                self._poll.unregister(fd)
-                self._has_exited |= fd == self._exit_fd
+            elif fd != self._child.fd or not self._child.hear():
+                self._poll.unregister(fd)  # of a switch that is thrown, to hear it once is enough
 
     def _serve_pipe(self, fd: int) -> None:
         end = self._served[fd]
@@ -126,20 +120,16 @@ class Running:
         self._nap_s = _FIRST_NAP_S  # a command that closes its pipes is about to exit
 
     def _end_if_due(self, now: float, deadline: float, grace_s: float) -> None:
-        if self._child.returncode is None and self._is_dead():
+        if not self._has_exited and self._child.has_exited():
+            self._has_exited = True
             self._tell_to_end(now + grace_s)  # what it left running
-            self._child.wait()
+            self._child.reap()
         elif self._kill_at == math.inf:
             self._end_early_if_due(now, deadline, grace_s)
         if self._stop is not None:
             self._kill_at = min(self._kill_at, self._stop.kill_at)
         if now >= self._kill_at:
-            self._group.signal(signal.SIGKILL)
-
-    def _is_dead(self) -> bool:
-        if self._exit_fd is None:
-            return self._child.poll() is not None
-        return self._has_exited
+            self._child.signal(signal.SIGKILL)
 
     def _end_early_if_due(self, now: float, deadline: float, grace_s: float) -> None:
         if self._stop is not None and self._stop.kill_at < math.inf:
@@ -155,14 +145,4 @@ class Running:
         if self._kill_at == math.inf:
             self._kill_at = kill_at
             self._nap_s = _FIRST_NAP_S
-            self._group.signal(signal.SIGTERM)
-
-
-def _exit_descriptor(pid: int) -> int | None:
-    """A descriptor that is readable when a child has exited; None where there is no such thing."""
-    if sys.platform != "linux":
-        return None
-    try:
-        return os.pidfd_open(pid)
-    except OSError:  # an old kernel, a sandbox, too many open files
-        return None
+            self._child.signal(signal.SIGTERM)

@@ -320,7 +320,7 @@ def test_person_is_told_what_it_does_and_how_it_ends(
 ) -> None:
     """One line at the start, and one at the first Ctrl-C; nothing that a terminal would colour."""
     ask(bus, "a")
-    command = ("sh", "-c", "kill -INT $PPID; sleep 0.1")
+    command = ("sh", "-c", "kill -INT $(ps -o ppid= -p $PPID); sleep 0.1")
     shown = on_terminal("run", "--type", REQUEST, "--concurrency", "2", "--", *command)
     assert shown.splitlines() == [
         "bus: working on queue 'job.request', which takes in job.request, with sh: raw contract,"

@@ -1,6 +1,7 @@
 """One command, run: real ones, and all the ways in which they can misbehave."""
 
 import contextlib
+import ctypes
 import gc
 import os
 import pty
@@ -23,8 +24,9 @@ from ackbus.schema import start_thread
 from ackbus.workers import pipes, running
 from ackbus.workers.pipes import Catch
 from ackbus.workers.process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
-from ackbus.workers.process_group import ProcessGroup
+from ackbus.workers.process_session import ProcessSession
 from ackbus.workers.stop_switch import GRACE_S, StopSwitch
+from ackbus.workers.supervisors import Supervisors
 
 from ..conftest import wait_until
 from ..programs import run_program
@@ -32,6 +34,8 @@ from ..programs import run_program
 MIB = 1024 * 1024
 #: Far more than anything here takes: it only bounds what goes wrong.
 LONG_S = 30.0
+#: How every command is run, unless a test has it otherwise.
+OPTIONS: dict[str, Any] = {"env": os.environ, "timeout_s": LONG_S}
 #: A grace for commands that ignore SIGTERM, which is waited for.
 SHORT_GRACE_S = 0.2
 
@@ -60,10 +64,8 @@ while not os.path.exists("pids"):
     pass
 """
 
-pytestmark = pytest.mark.usefixtures("no_descriptor_leaks")
 
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def no_descriptor_leaks() -> Iterator[None]:
     gc.collect()  # of what earlier tests left
     before = descriptors()
@@ -71,15 +73,20 @@ def no_descriptor_leaks() -> Iterator[None]:
     assert descriptors() == before
 
 
-@pytest.fixture(params=["told by the kernel", "by looking"])
-def exits_seen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to hear of an exit: some systems have only the second."""
+@pytest.fixture(params=["told by the kernel", "by looking", "told by a supervisor"])
+def exits_seen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """All ways to hear of an exit: some systems have only the second."""
 
     def refuse(pid: int) -> int:
         raise OSError("no such call here")
 
     if request.param == "by looking":
         monkeypatch.setattr(os, "pidfd_open", refuse, raising=False)
+    with Supervisors() as supervisors:
+        if request.param == "told by a supervisor":
+            assert supervisors.exist
+            monkeypatch.setitem(OPTIONS, "supervisors", supervisors)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +97,7 @@ def in_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def run(command: str | list[str], stdin: bytes = b"", **options: Any) -> ProcessEnd:
     """Runs a command, or a shell script, with a timeout that does not matter."""
     argv = ["sh", "-c", command] if isinstance(command, str) else command
-    return run_process(argv, stdin, **{"env": os.environ, "timeout_s": LONG_S} | options)
+    return run_process(argv, stdin, **OPTIONS | options)
 
 
 def descriptors() -> int:
@@ -132,6 +139,7 @@ def test_every_run_is_a_process_of_its_own() -> None:
     assert len({run("echo $$").stdout for _ in range(5)}) == 5
 
 
+@pytest.mark.usefixtures("exits_seen")
 def test_command_gets_the_variables_and_the_folder_that_are_named_and_no_others() -> None:
     Path("inside").mkdir()
     end = run(["/usr/bin/env"], env={"ONLY": "this"})
@@ -160,6 +168,7 @@ def test_large_output_is_drained_while_the_command_runs() -> None:
     assert not end.stderr_cut
 
 
+@pytest.mark.usefixtures("exits_seen")
 def test_command_is_fed_and_drained_at_the_same_time() -> None:
     """P-88, P-89: `cat` stops to read while nobody takes what it prints."""
     body = os.urandom(4 * MIB)
@@ -188,6 +197,7 @@ def test_command_that_prints_too_much_is_ended_and_the_beginning_kept() -> None:
     assert (end.stdout_too_long, len(end.stdout), end.exit_code) == (True, 10 * MIB, None)
 
 
+@pytest.mark.usefixtures("exits_seen")
 def test_command_that_prints_for_ever_is_ended_at_once() -> None:
     """D-67, D-52: long before its time is up."""
     end = run("yes & echo $! >pids; wait", max_stdout_bytes=999)
@@ -239,6 +249,7 @@ def test_tree_that_ignores_sigterm_is_killed_after_the_grace() -> None:
     assert living() == []
 
 
+@pytest.mark.usefixtures("exits_seen")
 def test_child_that_ignores_sigterm_is_killed_when_its_parent_does_not() -> None:
     """X-12: the command goes at SIGTERM, and its child has the rest of the grace."""
     script = "sh -c 'trap \"\" TERM; echo $$ >pids; while :; do sleep 0.05; done' & wait"
@@ -247,6 +258,7 @@ def test_child_that_ignores_sigterm_is_killed_when_its_parent_does_not() -> None
     assert living() == []
 
 
+@pytest.mark.usefixtures("exits_seen")
 def test_command_may_use_its_grace_to_clean_up() -> None:
     """D-66: what it prints then is kept; that it exits with 0 does not make it a success."""
     end = run("trap 'echo cleaned; exit 0' TERM; sleep 60 & wait", timeout_s=SHORT_TIMEOUT_S)
@@ -266,11 +278,11 @@ def test_command_that_cannot_be_killed_does_not_hold_the_host(
 ) -> None:
     """D-66: one that runs as another user, for instance."""
 
-    def refuse(group: int, number: int) -> None:
+    def refuse(pid: int, number: int) -> None:
         raise PermissionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "killpg", refuse)
+        patch.setattr(os, "kill", refuse)
         patch.setattr(running, "DYING_S", 0.1)
         with pytest.warns(ResourceWarning, match="still running"):
             end = run("echo $$ >pids; exec sleep 60", timeout_s=SHORT_TIMEOUT_S, grace_s=0.1)
@@ -292,6 +304,33 @@ def test_command_takes_along_what_it_left_running() -> None:
     assert living() == []
 
 
+@pytest.mark.usefixtures("exits_seen")
+@pytest.mark.parametrize("ending", ["echo done", "wait; sleep 60"])
+def test_children_in_process_groups_of_their_own_end_with_the_command(ending: str) -> None:
+    """P-90: `timeout` makes one, and so does each job under `set -m`; the session is the same."""
+    script = """
+        timeout 100 sh -c 'echo $$ >>pids; sleep 60' &
+        set -m
+        sh -c 'echo $$ >>pids; sleep 60' &
+        while [ "$(wc -l <pids)" != 2 ]; do sleep 0.01; done
+    """
+    end = run(f"touch pids; {script}; {ending}", timeout_s=2.0)
+    assert (end.exit_code, end.timed_out) == ((0, False) if ending == "echo done" else (None, True))
+    assert len(read_pids()) == 2
+    assert living() == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="adoption is asked for through prctl")
+def test_library_does_not_make_its_host_adopt_what_escapes() -> None:
+    """A program that uses ackbus has children of its own, and reaps them in its own way."""
+    is_reaper = ctypes.c_int(-1)
+    ask_whether = 37
+    run("true")
+    assert ctypes.CDLL(None).prctl(ask_whether, ctypes.byref(is_reaper), 0, 0, 0) == 0
+    assert is_reaper.value == 0
+
+
+@pytest.mark.usefixtures("exits_seen")
 def test_child_that_is_left_and_ignores_sigterm_is_killed() -> None:
     """X-12: the command has ended by itself, and counts as that."""
     script = """
@@ -345,7 +384,7 @@ def test_group_whose_number_another_process_has_by_now_is_left_alone() -> None:
     """P-90: the number of a command that was reaped may be given to anyone."""
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     reaped: Any = SimpleNamespace(pid=stranger.pid, returncode=0)
-    group = ProcessGroup(reaped)
+    group = ProcessSession(reaped)
     group.signal(signal.SIGKILL)
     assert not group.is_left()
     stranger.terminate()
@@ -355,6 +394,7 @@ def test_group_whose_number_another_process_has_by_now_is_left_alone() -> None:
 # It does not start.
 
 
+@pytest.mark.usefixtures("exits_seen")
 @pytest.mark.parametrize(
     ("argv", "problem"),
     [
@@ -380,6 +420,7 @@ def test_command_that_cannot_be_started_says_why(argv: list[str], problem: str) 
     assert end == ProcessEnd(start_error=problem, run_s=end.run_s)
 
 
+@pytest.mark.usefixtures("exits_seen")
 def test_environment_or_folder_that_cannot_be_says_so() -> None:
     """P-91: as with a command that is not there."""
     assert run("true", cwd="nope").start_error == (
@@ -390,8 +431,10 @@ def test_environment_or_folder_that_cannot_be_says_so() -> None:
     assert run("true", env={"A=B": "x"}).start_error is not None
 
 
+@pytest.mark.usefixtures("exits_seen")
 def test_too_few_descriptors_are_an_end_too() -> None:
     """P-91: wherever they run out, the next command finds as many as before."""
+    run("true")  # a supervisor is there by now
     fillers = [os.dup(0) for _ in range(20)]  # no free number is below the highest one
     highest = fillers[-1]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -433,6 +476,7 @@ def test_eight_threads_run_commands_at_once() -> None:
     assert [end.stdout for end in ends] == [b"%d" % number * 100_000 for number in range(8)]
 
 
+@pytest.mark.usefixtures("exits_seen")
 def test_command_hears_sigterm_although_the_thread_that_runs_it_blocks_signals() -> None:
     """D-66: threads of the host do, and a command inherits what is blocked."""
     ends: list[ProcessEnd] = []
@@ -450,6 +494,7 @@ def test_command_hears_sigterm_although_the_thread_that_runs_it_blocks_signals()
     assert masks[0] == masks[1]
 
 
+@pytest.mark.usefixtures("exits_seen")
 @pytest.mark.parametrize("count", [1, 3])
 def test_switch_stops_every_command_that_runs_with_it(count: int) -> None:
     """P-90: long before their time is up; with what they started."""
@@ -466,6 +511,7 @@ def test_switch_stops_every_command_that_runs_with_it(count: int) -> None:
     assert living() == []
 
 
+@pytest.mark.usefixtures("exits_seen")
 def test_second_stop_shortens_the_grace() -> None:
     """X-12: the first asks a command that ignores it, the second does not ask."""
     switch = StopSwitch()
@@ -522,6 +568,7 @@ def test_exception_while_a_command_starts_leaves_none_behind() -> None:
     wait_until(lambda: not any(is_alive(pid) for pid in read_pids()))
 
 
+@pytest.mark.usefixtures("exits_seen")
 def test_command_that_asks_to_die_with_its_parent_does_not_die_before() -> None:
     """The kernel takes the thread that starts a command for its parent."""
     dying = """
@@ -587,6 +634,7 @@ def test_running_a_command_so_adds_less_than_five_milliseconds() -> None:
     assert ours - theirs < 0.005
 
 
+@pytest.mark.usefixtures("exits_seen")
 def test_waiting_for_a_command_to_end_takes_no_processor_time() -> None:
     switch = StopSwitch()
     with ThreadPoolExecutor(1) as pool:

@@ -1,0 +1,229 @@
+"""Commands under supervisors: processes that end all that a command starts, and outlive the host.
+
+For hosts that are programs of their own: a library starts no process that nobody asked for.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+
+from . import supervisor
+from .pipes import Pipes
+from .process_session import DYING_S, ProcessSession
+from .stop_switch import GRACE_S
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+
+class Supervisors:
+    """The supervisors of a host, each for one command at a time. They start when they are needed.
+
+    Where the kernel has no such thing, `exist` is false. Leaving the `with` block ends them.
+    """
+
+    #: Only Linux lets a process adopt what descends from it, and shows what that is.
+    exist = sys.platform == "linux" and os.path.exists("/proc/self/stat")
+
+    def __init__(self) -> None:
+        # Appending to a list and popping from it are single steps, so threads need no lock.
+        self._idle: list[_Supervisor] = []
+
+    def birth(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str | Path | None
+    ) -> SupervisedBirth:
+        """Return what starts a command, as `Birth` does."""
+        return SupervisedBirth(self._idle, argv, env, cwd)
+
+    def __enter__(self) -> Supervisors:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
+class SupervisedBirth:
+    """Starts a command under a supervisor, and ends it if an exception leaves the `with` block."""
+
+    def __init__(
+        self,
+        idle: list[_Supervisor],
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | Path | None,
+    ) -> None:
+        self._idle = idle
+        self._argv, self._env, self._cwd = argv, env, cwd
+        self._child: SupervisedChild | None = None
+
+    def child(self) -> SupervisedChild:
+        """Start the command.
+
+        Raises:
+            OSError, ValueError: it can't be started.
+        """
+        order = _order(self._argv, self._env, self._cwd)
+        is_used = bool(self._idle)
+        by = self._idle.pop() if is_used else _Supervisor()
+        try:
+            self._child = SupervisedChild(by, order)
+        except ConnectionError:
+            by.close()
+            if is_used:  # it was killed since
+                return self.child()
+            raise
+        except (OSError, ValueError):  # it is not to blame
+            self._idle.append(by)
+            raise
+        return self._child
+
+    def __enter__(self) -> SupervisedBirth:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        child = self._child
+        if child is None:
+            return
+        if child.is_clean:
+            self._idle.append(child.by)
+            return
+        child.signal(signal.SIGKILL)
+        child.by.close()
+
+
+class _Supervisor:
+    """The host's end of a supervisor."""
+
+    def __init__(self) -> None:
+        self.socket, theirs = socket.socketpair()
+        program = [sys.executable, "-I", "-S", supervisor.__file__]
+        try:
+            self._process = subprocess.Popen(
+                [*program, str(theirs.fileno()), str(GRACE_S), str(DYING_S)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # a Ctrl-C is for the host
+            )
+        except BaseException:
+            self.socket.close()
+            raise
+        finally:
+            theirs.close()
+
+    def close(self) -> None:
+        """End it, and what runs under it; what can't be ended is given up."""
+        self.socket.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE_S + 2 * DYING_S)
+
+
+class SupervisedChild:
+    """A command that a supervisor runs. Whatever descends from it counts as its own.
+
+    Attributes:
+        by: the supervisor.
+        pipes: what it reads and prints.
+        fd: readable when the supervisor tells something.
+        pid: its number, which is that of its session, too.
+        returncode: how it exited, minus a signal's number if one ended it; None until then.
+        is_clean: nothing of it is left, so that the supervisor can run another command.
+
+    Raises:
+        ConnectionError: the supervisor is gone.
+        OSError, ValueError: the command can't be started.
+    """
+
+    def __init__(self, by: _Supervisor, order: tuple[Any, ...]) -> None:
+        self.by = by
+        self.fd: int | None = by.socket.fileno()
+        self.returncode: int | None = None
+        self.is_clean = self._is_gone = False
+        self.pipes = Pipes()
+        try:
+            supervisor.send(by.socket, order, self.pipes.theirs)
+            self.pid = _started(self._told())
+        except BaseException:
+            self.pipes.close()
+            raise
+        finally:
+            self.pipes.close_theirs()
+
+    def hear(self) -> bool:
+        """Take note of what the supervisor tells; return whether it will tell more."""
+        try:
+            told = self._told()
+        except ConnectionError:
+            self._end_without_supervisor()
+            return False
+        if told[0] == "exited":
+            self.returncode = told[1]
+            self._is_gone = self.is_clean = not told[2]
+        else:
+            self._is_gone, self.is_clean = True, told[1]
+        return not self._is_gone
+
+    def has_exited(self) -> bool:
+        """Whether the command itself has exited."""
+        return self.returncode is not None
+
+    def reap(self) -> None:
+        """Do nothing: the supervisor has."""
+
+    def is_left(self) -> bool:
+        """Whether the command, or something that descends from it, is there and can be ended."""
+        return not self._is_gone
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all that is left."""
+        if not self._is_gone:
+            with suppress(ConnectionError):
+                supervisor.send(self.by.socket, ("signal", int(number)))
+
+    def close(self) -> None:
+        """Do nothing: the socket is the supervisor's."""
+
+    def _told(self) -> tuple[Any, ...]:
+        told, _ = supervisor.receive(self.by.socket)
+        if told is None:
+            raise ConnectionResetError(errno.ECONNRESET, "its supervisor has ended")
+        return told
+
+    def _end_without_supervisor(self) -> None:
+        """Kill what can still be found, after somebody has killed the supervisor."""
+        ProcessSession(self).signal(signal.SIGKILL)
+        self._is_gone = True
+        if self.returncode is None:
+            self.returncode = -signal.SIGKILL
+
+
+def _order(argv: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> tuple[Any, ...]:
+    """Return what tells a supervisor to run a command: in bytes, as its own encoding may differ."""
+    variables = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+    folder = None if cwd is None else os.fsencode(cwd)
+    return "run", [os.fsencode(argument) for argument in argv], variables, folder
+
+
+def _started(told: tuple[Any, ...]) -> int:
+    """Return the number of a command that was started.
+
+    Raises:
+        OSError, ValueError: why it was not.
+    """
+    if told[0] == "started":
+        pid: int = told[1]
+        return pid
+    _, number, text, file = told
+    if number is None:
+        raise ValueError(text)
+    raise OSError(number, text, None if file is None else os.fsdecode(file))
