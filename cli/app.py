@@ -39,6 +39,7 @@ from . import (
     tokens,
     torturing,
     tracing,
+    trust,
     verifying,
     working,
 )
@@ -108,6 +109,7 @@ for _group in (
     git,
     backups,
     keys,
+    trust,
     verifying,
     doctor,
     serving,

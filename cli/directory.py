@@ -13,9 +13,11 @@ from ..schema import (
     BUS_DIR_VARIABLE,
     BUS_DIRECTORY,
     BusNotFound,
+    BusUnusable,
     Refused,
     create,
     find_bus,
+    refuse_others,
     upgrade,
 )
 from . import output
@@ -36,6 +38,7 @@ def init(json: Json = False, place: Place = HERE) -> int:
     named = place.named() or os.environ.get(BUS_DIR_VARIABLE)
     if not named:
         _refuse_beside_main_tree()
+        refuse_others(os.path.abspath(BUS_DIRECTORY))  # where there is one it is found, not made
     made = create(named or BUS_DIRECTORY)
     with Bus.open(named or BUS_DIRECTORY) as bus:
         where = bus.layout.directory
@@ -50,7 +53,7 @@ def _refuse_beside_main_tree() -> None:
     """Refuse to make a bus where commands use that of the main work tree, unless it is named."""
     try:
         found, found_by = HERE.find()
-    except BusNotFound:
+    except (BusNotFound, BusUnusable):  # none, or one of somebody else, which is not used either
         return
     if found_by == BY_MAIN_TREE:
         raise Refused(

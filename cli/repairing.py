@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from .. import export, subscribers
-from ..schema import BUS_DIRECTORY, BusNotFound
+from ..schema import BUS_DIRECTORY, BusNotFound, refuse_others
 from . import output
 from .progress import waiting
 
@@ -57,6 +57,7 @@ def _directory(place: Place) -> str:
             return place.find()[0]
         near = os.path.join(os.getcwd(), BUS_DIRECTORY)
         if os.path.isdir(near):
+            refuse_others(near)
             return near
     return place.find()[0]
 

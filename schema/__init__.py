@@ -42,7 +42,6 @@ from .layout import (
     BUS_DIRECTORY,
     KEYS_DIR_VARIABLE,
     Layout,
-    find_bus,
     keys_directory,
     refuse_links,
     refuse_network_filesystem,
@@ -77,6 +76,7 @@ from .sqlite import check_sqlite_version, translate
 from .times import MAX_TS_MS, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
 from .transactions import without_triggers
 from .trouble import disk_full, means_full, unwritable, why_not_opened
+from .upwards import find_bus, refuse_others
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,6 +115,12 @@ if TYPE_CHECKING:
     from .message import parse_priority as parse_priority
     from .migrate import Upgrade as Upgrade
     from .migrate import upgrade as upgrade
+    from .ownership import EVERY as EVERY
+    from .ownership import SAFE_VARIABLE as SAFE_VARIABLE
+    from .ownership import distrust as distrust
+    from .ownership import safe_directories as safe_directories
+    from .ownership import safe_list as safe_list
+    from .ownership import trust as trust
     from .patterns import TypePattern as TypePattern
     from .patterns import check_pattern as check_pattern
     from .place_checks import checks_of_place as checks_of_place
@@ -130,6 +136,7 @@ __all__ = [
     "BUSY_TIMEOUT_MS",
     "BUS_DIRECTORY",
     "BUS_DIR_VARIABLE",
+    "EVERY",
     "EVERYONE",
     "INLINE_PAYLOAD_BYTES",
     "KEYS_DIR_VARIABLE",
@@ -144,6 +151,7 @@ __all__ = [
     "MAX_TS_MS",
     "MAX_TYPE_CHARS",
     "PRIORITY_NAMES",
+    "SAFE_VARIABLE",
     "SCHEMA_VERSION",
     "SIGNATURE_HEADER",
     "TRACE_PARENT",
@@ -208,6 +216,7 @@ __all__ = [
     "decode",
     "decode_stored",
     "disk_full",
+    "distrust",
     "encode",
     "examine",
     "find_bus",
@@ -238,11 +247,15 @@ __all__ = [
     "read_into",
     "refuse_links",
     "refuse_network_filesystem",
+    "refuse_others",
     "refuse_place",
+    "safe_directories",
+    "safe_list",
     "shown",
     "start_thread",
     "sync_directory",
     "translate",
+    "trust",
     "unwritable",
     "upgrade",
     "user_bus",
@@ -259,6 +272,7 @@ _HOMES = {
     "Mended": "mended",
     "ABSENT": "draft",
     "Draft": "draft",
+    "EVERY": "ownership",
     "Finding": "health",
     "Message": "message",
     "NewFile": "recovery",
@@ -268,6 +282,7 @@ _HOMES = {
     "Receipt": "message",
     "Recovered": "recovery",
     "Row": "draft",
+    "SAFE_VARIABLE": "ownership",
     "SIGNATURE_HEADER": "draft",
     "TRACE_PARENT": "draft",
     "TRACE_STATE": "draft",
@@ -282,6 +297,7 @@ _HOMES = {
     "damage_of_log": "log_checks",
     "decode": "json",
     "decode_stored": "json",
+    "distrust": "ownership",
     "encode": "json",
     "examine": "health",
     "holder": "lock_holders",
@@ -297,6 +313,9 @@ _HOMES = {
     "payload_as_stored": "lines",
     "ranges": "recovery",
     "read_into": "recovery",
+    "safe_directories": "ownership",
+    "safe_list": "ownership",
+    "trust": "ownership",
     "upgrade": "migrate",
     "warn": "health",
 }

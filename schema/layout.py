@@ -1,16 +1,16 @@
-"""Where a bus lives: the bus directory, how it is found, and what it may stand on."""
+"""Where a bus lives: the bus directory, what is in it, and what it may stand on."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from .errors import BusNotFound, BusUnusable
+from .errors import BusUnusable
 from .names import check_unicode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 #: The name of the bus directory in a project.
 BUS_DIRECTORY = ".worker-state"
@@ -75,29 +75,6 @@ def sync_directory(path: str) -> None:
         os.close(fd)
 
 
-def find_bus(start: str | os.PathLike[str] | None = None) -> str:
-    """Return the bus directory that a program started in `start` should use.
-
-    The environment variable `BUS_DIR` wins; else the nearest `.worker-state/` with a bus in it,
-    from `start` (default: the working directory) upwards, as git finds `.git`. A linked work tree
-    of git that has none has the bus of its main one, with which it shares all else.
-
-    Raises:
-        BusNotFound: there is none.
-    """
-    named = os.environ.get(BUS_DIR_VARIABLE)
-    if named:
-        return os.path.abspath(named)
-    origin = os.path.abspath(os.fspath(start) if start is not None else os.getcwd())
-    for folder in _searched_from(origin):
-        if os.path.exists(os.path.join(folder, BUS_DIRECTORY, "bus.db")):
-            return os.path.join(folder, BUS_DIRECTORY)
-    for folder in _searched_from(origin):
-        if remains := remains_of_bus(Layout(os.path.join(folder, BUS_DIRECTORY))):
-            raise BusNotFound(remains)
-    raise BusNotFound(f"no bus in {origin} or above it; make one with 'bus init'")
-
-
 def without_file(layout: Layout) -> str | None:
     """Return what to say of a bus that has lost its file, or None where there was none.
 
@@ -129,42 +106,6 @@ def remains_of_bus(layout: Layout) -> str | None:
     )
 
 
-def _searched_from(folder: str) -> Iterator[str]:
-    """Yield an absolute folder and those above it; after a linked work tree its main one is next.
-
-    What is above both comes last: else a bus there would win over the one that they share.
-    """
-    seen: set[str] = set()  # the root is above itself, and links may lead in a circle
-    ahead = [folder]
-    while ahead:
-        folder = ahead.pop()
-        if folder not in seen:
-            seen.add(folder)
-            yield folder
-            ahead.append(os.path.dirname(folder))
-            main = _main_work_tree(folder)
-            if main is not None:
-                ahead.append(main)
-
-
-def _main_work_tree(folder: str) -> str | None:
-    """Return the folder with the `.git` that a linked work tree shares; None if it is none.
-
-    A linked one has a file `.git`, which names a folder in the shared one, whose file `commondir`
-    leads back. A submodule has such a file too, but no `commondir`.
-    """
-    link = os.path.join(folder, ".git")
-    if not os.path.isfile(link):
-        return None
-    try:
-        with open(link, encoding="utf-8", errors="surrogateescape") as file:
-            git_dir = os.path.join(folder, file.read().strip()[len("gitdir: ") :])
-        with open(os.path.join(git_dir, "commondir"), errors="surrogateescape") as file:
-            return os.path.dirname(os.path.normpath(os.path.join(git_dir, file.read().strip())))
-    except (OSError, ValueError):  # whatever this is (a NUL in a path, too), it leads nowhere
-        return None
-
-
 def user_bus() -> str:
     """Return the directory of the per-user bus, in the platform's state directory."""
     import platformdirs  # only this one form needs it, and it would slow every start
@@ -175,15 +116,18 @@ def user_bus() -> str:
 def keys_directory() -> str:
     """Return the directory of this user's keys, there or not: outside of every bus."""
     named = os.environ.get(KEYS_DIR_VARIABLE)
-    if named:
-        return os.path.abspath(named)
+    return os.path.abspath(named) if named else os.path.join(config_directory(), "keys")
+
+
+def config_directory() -> str:
+    """Return the directory of this user's own configuration of ackbus, there or not."""
     if sys.platform.startswith("linux"):  # what platformdirs says; each publisher would wait for it
         home = os.environ.get("XDG_CONFIG_HOME", "").strip() or os.path.expanduser("~/.config")
     else:
         import platformdirs
 
         home = platformdirs.user_config_dir()
-    return os.path.join(home, "ackbus", "keys")
+    return os.path.join(home, "ackbus")
 
 
 def refuse_links(directory: str) -> None:

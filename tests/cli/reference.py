@@ -27,8 +27,9 @@ _HEAD = """\
   where they are names.
 - Durations are seconds (`30`, `1.5`) or have a unit: `500ms`, `30s`, `10m`, `2h`, `7d`.
 - The bus is found by `--dir`, `--user`, the environment variable `BUS_DIR`, or else as the nearest
-  `.worker-state/` from the working directory upwards. `BUS_AGENT` is the default of `--from` and
-  `--holder`.
+  `.worker-state/` from the working directory upwards. One that is only found is refused where
+  neither you nor root own it, unless `bus trust add` or `BUS_SAFE_DIRECTORIES` names it.
+  `BUS_AGENT` is the default of `--from` and `--holder`.
 - Errors are one line, `bus: …`, on stderr; `-v` adds what led to them.
 
 | exit code | meaning |

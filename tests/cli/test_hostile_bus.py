@@ -123,6 +123,7 @@ READING = [
     *(["archive", "--older-than", "0s", "--dry-run"], ["archive", "--dry-run", "--json"]),
     *(["log"], ["log", EVIL], ["import", f"/no/{EVIL}"], ["import", "hostile.jsonl"]),
     *(["export"], ["backup", f"/no/{EVIL}/x"], ["key", "list"], ["key", "list", "--json"]),
+    *(["trust", "add", EVIL], ["trust", "remove", EVIL], ["trust", "list"]),
     *(["key", "show", EVIL], ["key", "remove", EVIL], ["key", "create", EVIL]),
     *(["chain", "on"], ["chain", "status"], ["verify", "--strict"], ["verify", "--json"]),
     *(["verify", f"--expect={EVIL}"], ["chain", "off"], ["doctor"], ["doctor", "--json"]),

@@ -9,8 +9,9 @@ import pytest
 
 from ackbus import Bus, BusNotFound, BusUnusable
 from ackbus.schema import SCHEMA_VERSION, layout
-from ackbus.schema.layout import filesystem_of, find_bus
+from ackbus.schema.layout import filesystem_of
 from ackbus.schema.sqlite import check_sqlite_version
+from ackbus.schema.upwards import find_bus
 
 from ..programs import connect, run_program_to_sigkill
 

@@ -1,0 +1,64 @@
+"""Buses of other users that may be used where they are found: add, list, remove."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..schema import EVERY, NotFound, distrust, safe_directories, safe_list
+from ..schema import trust as add_to_list
+from . import output
+from .actions import NOTHING
+from .commands import Commands
+from .options import Json, Verbose
+
+commands = Commands()
+trust = commands.group("trust", help="Which buses of other users are used where they are found.")
+
+BusDirectory = Annotated[
+    str,
+    typer.Argument(
+        metavar="DIR", help=f"The bus directory, or the folder that it is in; {EVERY} is all."
+    ),
+]
+
+
+@trust.command("add", example="bus trust add /srv/team/.worker-state")
+def add(directory: BusDirectory, json: Json = False, verbose: Verbose = False) -> int:
+    """Use a bus that another user owns, also where it is only found.
+
+    Without that, a bus that is found upwards is refused unless you or root own it; one that --dir
+    or $BUS_DIR names is always used. $BUS_SAFE_DIRECTORIES names more of them, as PATH does. Who
+    owns a bus can change all that is in it.
+    """
+    is_new = add_to_list(directory)
+    if json:
+        output.json_line({"list": safe_list(), "added": is_new})
+    else:
+        output.line(f"{'added to' if is_new else 'already in'} {safe_list()}")
+    return 0
+
+
+@trust.command("list", example="bus trust list")
+def show_list(json: Json = False, verbose: Verbose = False) -> int:
+    """List what is trusted, a directory a line. Exit code 4 when nothing is."""
+    found = safe_directories()
+    for directory in found:
+        if json:
+            output.json_line({"dir": directory})
+        else:
+            output.line(directory)
+    return 0 if found else NOTHING
+
+
+@trust.command("remove", example="bus trust remove /srv/team/.worker-state")
+def remove(directory: BusDirectory, json: Json = False, verbose: Verbose = False) -> int:
+    """Take a directory off the list. Exit code 4 when it is not on it."""
+    if not distrust(directory):
+        raise NotFound(f"{directory} is not in {safe_list()}; see 'bus trust list'")
+    if json:
+        output.json_line({"list": safe_list(), "removed": True})
+    else:
+        output.line(f"removed from {safe_list()}")
+    return 0

@@ -1,0 +1,119 @@
+"""Which buses of other users may be used where they are found, as git's safe.directory says it.
+
+The list is a text file in the user's own configuration, for people and scripts to edit.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+
+from .errors import BusNotFound, BusUnusable, InvalidInput
+from .layout import BUS_DIRECTORY, Layout, config_directory
+
+#: The environment variable that names more directories, as PATH does: for containers and CI.
+SAFE_VARIABLE = "BUS_SAFE_DIRECTORIES"
+
+#: What stands for every directory, in the list and in the variable.
+EVERY = "*"
+
+
+def is_safe(directory: str) -> bool:
+    """Whether this user's list, or the environment, names a bus directory."""
+    named = os.environ.get(SAFE_VARIABLE, "").split(os.pathsep)
+    wanted = _resolved(directory)
+    return any(
+        each == EVERY or _resolved(each) == wanted for each in (*named, *safe_directories()) if each
+    )
+
+
+def _resolved(directory: str) -> str:
+    """Return a path by the folders that it leads through; what is last in it may be a link."""
+    path = os.path.abspath(directory)
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def safe_list() -> str:
+    """Return the path of this user's list, there or not."""
+    return os.path.join(config_directory(), "safe-directories")
+
+
+def safe_directories() -> list[str]:
+    """Return what this user's list names: a directory a line, in the order in which they came."""
+    try:
+        with open(safe_list(), encoding="utf-8", errors="surrogateescape") as file:
+            return [line for line in file.read().split("\n") if line and not line.startswith("#")]
+    except (FileNotFoundError, NotADirectoryError, PermissionError):  # nothing is allowed by it
+        return []
+
+
+def trust(directory: str) -> bool:
+    """Add a bus directory, or `EVERY`, to this user's list; safe to repeat.
+
+    Returns:
+        Whether it was added now.
+
+    Raises:
+        BusNotFound: there is no bus in the directory.
+        BusUnusable: the list can't be written.
+        InvalidInput: the directory's name can't stand in a line.
+    """
+    named = directory if directory == EVERY else _bus_in(directory)
+    before = safe_directories()
+    if named not in before:
+        _write([*before, named])
+    return named not in before
+
+
+def distrust(directory: str) -> bool:
+    """Take a bus directory, or `EVERY`, off this user's list; say whether it was on it.
+
+    Raises:
+        BusUnusable: the list can't be written.
+    """
+    path = os.path.abspath(directory)
+    gone = {directory, path, _resolved(path), os.path.join(path, BUS_DIRECTORY)}
+    before = safe_directories()
+    left = [each for each in before if each not in gone]
+    if left != before:
+        _write(left)
+    return left != before
+
+
+def _bus_in(directory: str) -> str:
+    """Return the bus directory that is meant: a person may name the project that it is in."""
+    path = os.path.abspath(directory)
+    inside = os.path.join(path, BUS_DIRECTORY)
+    found = inside if os.path.exists(Layout(inside).database) else path
+    if not os.path.exists(Layout(found).database):
+        raise BusNotFound(f"no bus in {path}, or this user can't see it; nothing was added")
+    if "\n" in found:
+        raise InvalidInput("a directory with a line break in its name can't be in a list of lines")
+    return found
+
+
+def _write(directories: list[str]) -> None:
+    """Put another list in the place of this user's; who reads meanwhile finds either whole."""
+    path = safe_list()
+    fresh = f"{path}.{os.getpid()}.new"
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(fresh, "w", encoding="utf-8", errors="surrogateescape") as file:
+            os.chmod(fresh, 0o600)
+            file.writelines(f"{each}\n" for each in directories)
+        os.rename(fresh, path)
+    except OSError as error:
+        raise BusUnusable(f"{path} can't be written: {error.strerror}") from error
+
+
+def refusal(directory: str, owner: int) -> BusUnusable:
+    """Return the error for a bus that was found, and that belongs to another user."""
+    try:
+        name = pwd.getpwuid(owner).pw_name
+    except KeyError:  # containers have users without names
+        name = f"user {owner}"
+    return BusUnusable(
+        f"the bus in {directory} was found here, and belongs to {name}; to use it all the same, run"
+        f" 'bus trust add {shlex.quote(directory)}', or name it in {SAFE_VARIABLE}"
+    )

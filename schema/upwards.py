@@ -1,0 +1,128 @@
+"""Which bus a program uses that names none: the nearest one upwards, as git finds `.git`.
+
+Anyone can put a bus into a folder that all may write, above a project of somebody else. So one that
+is found is used where this user or root made it, or where a list of this user's names it. One that
+is named, by --dir or BUS_DIR, is its user's own word.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .errors import BusNotFound
+from .layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout, remains_of_bus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+def find_bus(start: str | os.PathLike[str] | None = None) -> str:
+    """Return the bus directory that a program started in `start` should use.
+
+    The environment variable `BUS_DIR` wins; else the nearest `.worker-state/` with a bus in it,
+    from `start` (default: the working directory) upwards, as git finds `.git`. A linked work tree
+    of git that has none has the bus of its main one, with which it shares all else.
+
+    Raises:
+        BusNotFound: there is none.
+        BusUnusable: the nearest belongs to somebody else, and no list of this user's names it.
+    """
+    named = os.environ.get(BUS_DIR_VARIABLE)
+    if named:
+        return os.path.abspath(named)
+    origin = os.path.abspath(os.fspath(start) if start is not None else os.getcwd())
+    for folder, links in _searched_from(origin):
+        directory = os.path.join(folder, BUS_DIRECTORY)
+        if os.path.exists(os.path.join(directory, "bus.db")):
+            refuse_others(directory, links)
+            return directory
+    for folder, links in _searched_from(origin):
+        directory = os.path.join(folder, BUS_DIRECTORY)
+        if remains := remains_of_bus(Layout(directory)):
+            refuse_others(directory, links)
+            raise BusNotFound(remains)
+    raise BusNotFound(f"no bus in {origin} or above it; make one with 'bus init'")
+
+
+def refuse_others(directory: str, links: Iterable[str] = ()) -> None:
+    """Raise where somebody else owns a bus directory that was found, or what leads to it.
+
+    Args:
+        directory: the bus directory; its file need not be there.
+        links: files of git's that led to it.
+
+    Raises:
+        BusUnusable: it, its file, or a link to it belongs to neither this user nor root, and no
+            list names the directory.
+    """
+    owner = _other_owner(
+        (*links, directory, os.path.join(directory, ""), Layout(directory).database)
+    )
+    if owner is None:
+        return
+    from .ownership import is_safe, refusal  # hardly anybody's bus is another's
+
+    if not is_safe(directory):
+        raise refusal(directory, owner)
+
+
+def _other_owner(paths: Iterable[str]) -> int | None:
+    """Return the owner of the first path that is not this user's, or None; follows no links."""
+    ours = _own_ids()
+    for path in paths:
+        try:
+            owner = os.lstat(path).st_uid
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:  # what this user may not see is said when it is opened
+            continue
+        if owner not in ours:
+            return owner
+    return None
+
+
+def _own_ids() -> set[int]:
+    """Return root, this user, and for root the user who became it by sudo, as git does."""
+    user = os.geteuid()
+    caller = os.environ.get("SUDO_UID", "") if user == 0 else ""
+    return {0, user, int(caller)} if caller.isascii() and caller.isdecimal() else {0, user}
+
+
+def _searched_from(folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield an absolute folder and those above it; after a linked work tree its main one is next.
+
+    What is above both comes last: else a bus there would win over the one that they share. With
+    each folder come the files of git's that led to it.
+    """
+    seen: set[str] = set()  # the root is above itself, and links may lead in a circle
+    ahead: list[tuple[str, tuple[str, ...]]] = [(folder, ())]
+    while ahead:
+        folder, links = ahead.pop()
+        if folder not in seen:
+            seen.add(folder)
+            yield folder, links
+            ahead.append((os.path.dirname(folder), links))
+            main = _main_work_tree(folder)
+            if main is not None:
+                ahead.append((main[0], (*links, *main[1])))
+
+
+def _main_work_tree(folder: str) -> tuple[str, tuple[str, str]] | None:
+    """Return the folder with the `.git` that a linked work tree shares, and which files say so.
+
+    A linked one has a file `.git`, which names a folder in the shared one, whose file `commondir`
+    leads back. A submodule has such a file too, but no `commondir`. None where it is none.
+    """
+    link = os.path.join(folder, ".git")
+    if not os.path.isfile(link):
+        return None
+    try:
+        with open(link, encoding="utf-8", errors="surrogateescape") as file:
+            git_dir = os.path.join(folder, file.read().strip()[len("gitdir: ") :])
+        back = os.path.join(git_dir, "commondir")
+        with open(back, errors="surrogateescape") as file:
+            common = os.path.normpath(os.path.join(git_dir, file.read().strip()))
+    except (OSError, ValueError):  # whatever this is (a NUL in a path, too), it leads nowhere
+        return None
+    return os.path.dirname(common), (link, back)
