@@ -124,11 +124,14 @@ if TYPE_CHECKING:
     from .patterns import TypePattern as TypePattern
     from .patterns import check_pattern as check_pattern
     from .place_checks import checks_of_place as checks_of_place
+    from .recovery import Comparison as Comparison
     from .recovery import NewFile as NewFile
     from .recovery import Recovered as Recovered
     from .recovery import damage_in as damage_in
+    from .recovery import in_words as in_words
     from .recovery import parts_of_a_bus as parts_of_a_bus
     from .recovery import ranges as ranges
+    from .recovery import ranges_without as ranges_without
     from .recovery import read_into as read_into
 
 __all__ = [
@@ -165,6 +168,7 @@ __all__ = [
     "BusMoved",
     "BusNotFound",
     "BusUnusable",
+    "Comparison",
     "Database",
     "Draft",
     "FileLock",
@@ -223,6 +227,7 @@ __all__ = [
     "format_ts",
     "holder",
     "holders",
+    "in_words",
     "is_of_other_version",
     "is_running",
     "keep_out_of_git",
@@ -244,6 +249,7 @@ __all__ = [
     "parts_of_a_bus",
     "payload_as_stored",
     "ranges",
+    "ranges_without",
     "read_into",
     "refuse_links",
     "refuse_network_filesystem",
@@ -271,6 +277,7 @@ _HOMES = {
     "check_contents": "content_checks",
     "Mended": "mended",
     "ABSENT": "draft",
+    "Comparison": "recovery",
     "Draft": "draft",
     "EVERY": "ownership",
     "Finding": "health",
@@ -302,6 +309,7 @@ _HOMES = {
     "examine": "health",
     "holder": "lock_holders",
     "holders": "lock_holders",
+    "in_words": "recovery",
     "is_of_other_version": "file_checks",
     "message_of_line": "lines",
     "new_id": "ids",
@@ -312,6 +320,7 @@ _HOMES = {
     "parts_of_a_bus": "recovery",
     "payload_as_stored": "lines",
     "ranges": "recovery",
+    "ranges_without": "recovery",
     "read_into": "recovery",
     "safe_directories": "ownership",
     "safe_list": "ownership",

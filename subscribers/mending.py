@@ -33,7 +33,7 @@ def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
         strays = _column(bus, "stray_cursors")
         if strays:
             agents = ", ".join(map(str, strays))
-            yield Mended("cursors", f"of {agents} made no sense", f"what {agents} acknowledged")
+            yield Mended("cursors", f"of {agents} begin again", f"what {agents} acknowledged")
         for name in _column(bus, "add_lost_queues", now_ms):
             yield Mended("queues", f"{name} is paused, for its jobs", "its name, pattern and rules")
         yield from _told("jobs", "known by their claims alone", _column(bus, "add_jobs_of_claims"))

@@ -55,8 +55,9 @@ SELECT min(seq) FROM jobs WHERE queue_id = ?;
 SELECT 1 FROM jobs WHERE queue_id = ? AND seq = ?;
 
 -- name: stray_cursors
--- A cursor is never past the newest message.
-DELETE FROM cursors
+-- A cursor is never past the newest message. What the agent has acknowledged is not known then: all
+-- that is in the log comes again.
+UPDATE cursors SET last_acked_seq = 0
  WHERE last_acked_seq < 0
     OR last_acked_seq > ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'messages'), 0)
 RETURNING agent_id;

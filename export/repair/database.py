@@ -5,7 +5,16 @@ from __future__ import annotations
 from contextlib import closing
 
 from ...blobs import BlobStore
-from ...schema import Layout, Mended, NewFile, parts_of_a_bus, ranges, read_into
+from ...schema import (
+    Layout,
+    Mended,
+    NewFile,
+    in_words,
+    parts_of_a_bus,
+    ranges,
+    ranges_without,
+    read_into,
+)
 from ..position import crc_in_mark
 from .exported import Exported, whole_export
 from .messages import Merger
@@ -57,6 +66,10 @@ class DatabaseMaker:
         self.lacks_catalog = False
         #: The tables that have lost rows.
         self.lossy: set[str] = set()
+        #: The seqs of messages that another copy has put right.
+        self.corrected: list[int] = []
+        #: Whether the new file is of a later moment than what SQLite reads.
+        self.is_later = False
 
     def make(self, path: str) -> Iterator[Mended]:
         """Make the new file, and tell of each part of it.
@@ -78,13 +91,13 @@ class DatabaseMaker:
             filled = self._fill(new, found)
             self._take_archived_ids(new)
             merged, newest = self._merge(new)
+            self.corrected, self.is_later = merged.corrected, found.is_later
+            messages = self._messages(new, found, merged)
             new.finish(gap=0 if found.is_newest else GAP, at_least=newest)
-            yield self._messages(new, found, merged)
+            yield messages
             yield from self._others(new, filled)
-            if found.strangers:
-                names = ", ".join(found.strangers)
-                lost = f"those of other programs, which the damaged file has: {names}"
-                yield Mended("tables", "of a bus are in the new file", lost)
+            if found.strangers or found.taken_over:
+                yield _of_others(found)
 
     def _fill(self, new: NewFile, found: Recovered) -> dict[str, int]:
         """Add rows of the backup to tables that have lost some; return how many to which."""
@@ -123,6 +136,8 @@ class DatabaseMaker:
         count = new.count("messages")
         saved = set(merged.from_export) | set(merged.from_backup)
         lost = {seq: id for seq, id in found.lost.items() if not new.has_message(seq)}
+        is_whole = found.tables["messages"].is_whole
+        gaps = [] if is_whole else list(ranges_without(new.gaps(), lost))
         told = [f"{count:,} saved, {count - len(saved):,} of them from the damaged file"]
         for seqs, source in ((merged.from_export, "bus.jsonl"), (merged.from_backup, "the backup")):
             told += [f"{ranges(seqs)} from {source}"] if seqs else []
@@ -132,7 +147,7 @@ class DatabaseMaker:
             told.append(
                 f"{merged.foreign} lines of bus.jsonl are of another log: 'bus import' them"
             )
-        return Mended("messages", "; ".join(told), _lost_messages(lost, found, merged))
+        return Mended("messages", "; ".join(told), _lost_messages(lost, gaps, found, merged))
 
     def _others(self, new: NewFile, filled: dict[str, int]) -> Iterator[Mended]:
         names = sorted(self.lossy - _NOT_TOLD)
@@ -164,12 +179,31 @@ def as_exported(new: NewFile, layout: Layout) -> frozenset[str]:
     return whole_export(layout.jsonl, crc_in_mark(str(mark[0]).split(" ")))
 
 
-def _lost_messages(lost: dict[int, str], found: Recovered, merged: Merged) -> str:
+def _of_others(found: Recovered) -> Mended:
+    """Tell of the tables that other programs have made, whose triggers and views stay behind."""
+    names = ", ".join(found.taken_over) or "none"
+    lost = ", ".join(found.strangers)
+    lost = lost and f"those of other programs, which the damaged file has: {lost}"
+    return Mended("tables", f"taken over of other programs: {names}", lost)
+
+
+def _lost_messages(
+    lost: dict[int, str], gaps: list[tuple[int, int]], found: Recovered, merged: Merged
+) -> str:
     told = []
     if lost:
         names = ", ".join(f"{seq} ({id})" for seq, id in sorted(lost.items())[:20])
         told.append(f"{len(lost):,} messages: {names}{' …' if len(lost) > 20 else ''}")
-    elif not found.tables["messages"].is_whole and not (merged.from_export or merged.from_backup):
+    if gaps:
+        count = sum(last - first + 1 for first, last in gaps)
+        told.append(
+            f"possibly {count:,} more, of which nothing but the number is left: {in_words(gaps)}"
+        )
+    if (
+        not told
+        and not found.tables["messages"].is_whole
+        and not (merged.from_export or merged.from_backup)
+    ):
         told.append("others, if there were any")
     if not found.is_newest:
         told.append("what was committed last, if it was nowhere else")

@@ -13,6 +13,7 @@ from ...bus import Bus
 from ...schema import (
     BusNotFound,
     BusUnusable,
+    Comparison,
     Database,
     Draft,
     Layout,
@@ -189,6 +190,7 @@ def _with_new_file(
                 _tell_the_log(bus, told)
             bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
             _check(bus)
+        _compare(layout, workshop, maker)
         if dry_run:
             yield from told
             return
@@ -262,3 +264,14 @@ def _check(bus: Bus) -> None:
             raise BusUnusable(
                 f"the new file is not whole ({finding.check}: {finding.text}); bus.db is as it was"
             )
+
+
+def _compare(layout: Layout, workshop: Layout, maker: DatabaseMaker) -> None:
+    """Raise unless the new file has every row that SQLite reads of the damaged one."""
+    excused = {"chain"} if "chain" in maker.lossy else set()
+    comparison = Comparison(layout.database, workshop.database, maker.corrected, excused)
+    if lacks := comparison.lacking(only_messages=maker.is_later):
+        raise BusUnusable(
+            f"the repair would lose what SQLite still reads: {lacks}; nothing was changed: put a"
+            " backup in its place, or read the rows with the sqlite3 program"
+        )

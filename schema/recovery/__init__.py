@@ -5,7 +5,8 @@ extension that its Python packages leave out, so the few hundred bytes of format
 read here.
 """
 
-from .damage import Damage, damage_in, lost_messages, ranges
+from .comparison import Comparison
+from .damage import Damage, damage_in, in_words, lost_messages, ranges, ranges_without
 from .new_file import NewFile
 from .pages import Pages
 from .raw_file import RawFile
@@ -16,6 +17,7 @@ from .tables import Parts, Table, parts_of_a_bus
 from .wal import WriteAheadLog
 
 __all__ = [
+    "Comparison",
     "Damage",
     "Damaged",
     "NewFile",
@@ -28,8 +30,10 @@ __all__ = [
     "TableFound",
     "WriteAheadLog",
     "damage_in",
+    "in_words",
     "lost_messages",
     "parts_of_a_bus",
     "ranges",
     "read_into",
+    "ranges_without",
 ]

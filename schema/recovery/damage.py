@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 from .pages import Pages
 from .salvage import Salvage
-from .tables import parts_of_a_bus
+from .tables import MAX_NUMBER, parts_of_a_bus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..layout import Layout
+
+    #: The first and the last of some numbers.
+    Range = tuple[int, int]
 
 #: SQLite's index of the ids of messages: it knows those whose rows are lost.
 _IDS = "sqlite_autoindex_messages_1"
@@ -27,17 +30,17 @@ class Damage:
         table: its name.
         readable: how many rows can be read.
         holes: how many pages, or rows within a page, can't.
-        lost: of messages, those that are known to be lost: their ids by seq.
+        lost: of messages, the ranges of numbers below the last one that can't be read.
     """
 
     table: str
     readable: int
     holes: int
-    lost: dict[int, str]
+    lost: list[Range]
 
     def __str__(self) -> str:
         text = f"{self.table} ({self.readable:,} rows can be read"
-        return f"{text}; not {ranges(self.lost)})" if self.lost else f"{text})"
+        return f"{text}; not {in_words(self.lost)})" if self.lost else f"{text})"
 
 
 def damage_in(layout: Layout) -> list[Damage]:
@@ -50,9 +53,30 @@ def damage_in(layout: Layout) -> list[Damage]:
             seqs = {rowid for rowid, _ in salvage.rows(name)} if name == "messages" else set()
             readable = len(seqs) or sum(1 for _ in salvage.rows(name))
             if not salvage.is_whole(name):
-                lost = lost_messages(salvage, seqs) if name == "messages" else {}
+                lost = _gaps(salvage, seqs) if name == "messages" else []
                 found.append(Damage(name, readable, salvage.trees[name].holes, lost))
         return found
+
+
+def _gaps(salvage: Salvage, there: set[int]) -> list[Range]:
+    """Return the ranges that are neither there nor archived, up to the last known number."""
+    archived = _numbers(salvage, "archive_state", 1) + _numbers(salvage, "archive_segments", 1)
+    first = max(archived, default=0) + 1
+    last = max([*there, *lost_messages(salvage, there), *_numbers(salvage, "sqlite_sequence", 1)])
+    found = []
+    for seq in sorted({each for each in there if each >= first} | {last + 1}):
+        if seq > first:
+            found.append((first, seq - 1))
+        first = seq + 1
+    return found
+
+
+def _numbers(salvage: Salvage, name: str, place: int) -> list[int]:
+    rows = (values for _, values in salvage.rows(name) if len(values) > place)
+    numbers = (
+        values[place] for values in rows if name != "sqlite_sequence" or values[0] == "messages"
+    )
+    return [each for each in numbers if isinstance(each, int) and 0 < each < MAX_NUMBER]
 
 
 def lost_messages(salvage: Salvage, there: Iterable[int]) -> dict[int, str]:
@@ -70,13 +94,30 @@ def _pairs(salvage: Salvage) -> Iterable[tuple[int, list[object]]]:
     return ((rowid, list(values)) for rowid, values in rows if len(values) == 2)
 
 
-def ranges(seqs: Iterable[int], most: int = 8) -> str:
+def ranges(seqs: Iterable[int]) -> str:
     """Return numbers in words: `3, 7-9, 12`; of many pieces the first."""
-    pieces: list[list[int]] = []
+    pieces: list[Range] = []
     for seq in sorted(seqs):
         if pieces and seq == pieces[-1][1] + 1:
-            pieces[-1][1] = seq
+            pieces[-1] = (pieces[-1][0], seq)
         else:
-            pieces.append([seq, seq])
+            pieces.append((seq, seq))
+    return in_words(pieces)
+
+
+def in_words(pieces: Sequence[Range], most: int = 8) -> str:
+    """Return ranges in words, the first of them where they are many."""
     shown = [str(first) if first == last else f"{first}-{last}" for first, last in pieces[:most]]
     return ", ".join(shown) + (" …" if len(pieces) > most else "")
+
+
+def ranges_without(pieces: Iterable[Range], seqs: Iterable[int]) -> Iterator[Range]:
+    """Yield what is left of ranges without some numbers."""
+    cuts = sorted(seqs)
+    for first, last in pieces:
+        for seq in (each for each in cuts if first <= each <= last):
+            if first < seq:
+                yield first, seq - 1
+            first = seq + 1
+        if first <= last:
+            yield first, last

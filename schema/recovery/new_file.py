@@ -10,14 +10,16 @@ import os
 import apsw
 
 from ..broken_text import rows_with_broken_text
+from .as_sqlite import quoted
 from .records import BrokenText
-from .tables import parts_of_a_bus
+from .tables import MAX_NUMBER, parts_of_a_bus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
+    from .as_sqlite import AsSqlite
     from .records import Value
     from .tables import Table
 
@@ -53,8 +55,18 @@ _CONTRADICTIONS = (
     "DELETE FROM archive_frames WHERE segment NOT IN (SELECT first_seq FROM archive_segments)",
 )
 
-#: Above all numbers that can be given out: one that is greater was never given.
-_MAX_NUMBER = 2**53
+#: The ranges without a message, behind what is archived and up to the last number. Those that an
+#: earlier repair has left out are none: its message comes right behind.
+_GAPS = """
+WITH archived (seq) AS (
+  SELECT ifnull(max(last_seq), 0) FROM
+         (SELECT last_seq FROM archive_state UNION ALL SELECT last_seq FROM archive_segments))
+SELECT before + 1, seq - 1 FROM (
+  SELECT seq, type, lag(seq, 1, (SELECT seq FROM archived)) OVER (ORDER BY seq) AS before
+    FROM (SELECT seq, type FROM messages UNION ALL SELECT ?1 + 1, '')
+   WHERE seq > (SELECT seq FROM archived))
+ WHERE seq > before + 1 AND type <> 'bus.repaired'
+"""
 
 
 class NewFile:
@@ -97,10 +109,13 @@ class NewFile:
     def add_row(self, table: Table, row: Sequence[Value]) -> bool:
         """Add one row, with all its columns in the order of the table; say whether it is new.
 
-        Other programs may publish text that is no UTF-8; elsewhere it is damage.
+        Messages are never changed; elsewhere, text that is no UTF-8 is put right.
         """
-        if table.name != "messages" and any(isinstance(each, BrokenText) for each in row):
-            return False
+        if table.name != "messages":
+            row = [
+                each.decode(errors="replace") if isinstance(each, BrokenText) else each
+                for each in row
+            ]
         places = ", ".join(
             "CAST(? AS TEXT)" if isinstance(each, BrokenText) else "?" for each in row
         )
@@ -115,9 +130,30 @@ class NewFile:
             return False
         return self._connection.changes() > 0
 
+    def take_over(self, source: AsSqlite, name: str) -> bool:
+        """Make a table of another program, with its rows; say whether that could be done."""
+        run = self._connection.execute
+        columns = source.columns(name)
+        places = ", ".join("?" * len(columns))
+        run("SAVEPOINT other")
+        try:
+            for sql in (makers := source.makers_of(name)):
+                run(sql)
+            for row in source.rows(name, columns) if makers else ():
+                run(
+                    f"INSERT INTO {quoted(name)} ({', '.join(map(quoted, columns))})"
+                    f" VALUES ({places})",
+                    row,
+                )
+        except apsw.Error:  # it needs what only its own program has
+            run("ROLLBACK TO other")
+            makers = []
+        run("RELEASE other")
+        return bool(makers)
+
     def _add_number(self, name: Value, number: Value) -> bool:
         """Add the last number of a table, if it can be one; SQLite has no rule for it."""
-        if name not in _NUMBERED or not isinstance(number, int) or not 0 < number < _MAX_NUMBER:
+        if name not in _NUMBERED or not isinstance(number, int) or not 0 < number < MAX_NUMBER:
             return False
         self._connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
         self._connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, number))
@@ -159,6 +195,12 @@ class NewFile:
         )
         return found is not None
 
+    def gaps(self) -> list[tuple[int, int]]:
+        """Return the ranges of numbers, up to the last one given, that no message has."""
+        last = self._last_number("messages", 0)
+        found: list[Any] = self._connection.execute(_GAPS, (last,)).fetchall()
+        return found
+
     def set_archived_ids(self, ids: Mapping[int, str]) -> None:
         """Let the ids of archived messages be those that their segment has, by seq."""
         run = self._connection.execute
@@ -188,8 +230,8 @@ class NewFile:
                 places = ", ".join("?" * len(row))
                 run(f"INSERT OR IGNORE INTO {name} VALUES ({places})", row)
         run("UPDATE meta SET value = ? WHERE key = 'schema_version'", self._version())
-        for name, queries in _NUMBERED.items():
-            self._count_on(name, queries, gap, at_least if name == "messages" else 0)
+        for name in _NUMBERED:
+            self._count_on(name, gap, at_least if name == "messages" else 0)
         run(_TOKENS, (gap,))
         for sql in (*_CONTRADICTIONS, *self._parts.others):
             run(sql)
@@ -199,12 +241,17 @@ class NewFile:
     def _version(self) -> tuple[object, ...]:
         return next(row[1:] for row in self._parts.rows["meta"] if row[0] == "schema_version")
 
-    def _count_on(self, name: str, queries: Sequence[str], gap: int, at_least: int) -> None:
-        run = self._connection.execute
+    def _last_number(self, name: str, at_least: int) -> int:
+        """Return the highest number that a table is known to have given."""
         stored = self.row("SELECT max(seq) FROM sqlite_sequence WHERE name = ?", (name,))
-        seen = [at_least, *(row[0] for row in [stored, *map(self.row, queries)] if row)]
-        numbers = (each for each in seen if isinstance(each, int) and each < _MAX_NUMBER)
-        last = max(numbers, default=0)
+        seen = [at_least, *(row[0] for row in [stored, *map(self.row, _NUMBERED[name])] if row)]
+        return max(
+            (each for each in seen if isinstance(each, int) and each < MAX_NUMBER), default=0
+        )
+
+    def _count_on(self, name: str, gap: int, at_least: int) -> None:
+        run = self._connection.execute
+        last = self._last_number(name, at_least)
         run("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
         if last + gap:
             run("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, last + gap))

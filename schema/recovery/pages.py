@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from .page_form import form_of
 from .raw_file import RawFile
-from .records import KINDS
 from .wal import WriteAheadLog
 
 #: What a page is, by the map of pointers that a file has which gives room back.
 ROOT, FREE, OVERFLOW, MORE_OVERFLOW, BELOW = 1, 2, 3, 4, 5
 
-#: How large the pages of a bus are, unless the file says otherwise.
-_PAGE_BYTES = 4096
-
-_MAGIC = b"SQLite format 3\0"
-
 #: SQLite locks bytes in this page of the file, and stores nothing in it.
 _LOCKED_BYTE = 0x40000000
-
-#: How many pages tell whether a size is theirs.
-_TRIED = 64
 
 
 class Pages:
@@ -32,14 +24,15 @@ class Pages:
 
     Attributes:
         count: how many there are.
-        page_bytes: how large each is.
+        page_bytes: how large each is; what is reserved at its end is not read.
         log: the write-ahead log.
     """
 
     def __init__(self, database: str, log: str, *, whole_log: bool = True) -> None:
         self._file = RawFile(database)
         self._log_file = RawFile(log)
-        self.page_bytes = self._size_of_pages()
+        form = form_of(self._file, self._log_file)
+        self.page_bytes, self._usable = form.page_bytes, form.usable
         self.log = WriteAheadLog(self._log_file, self.page_bytes)
         self._newest = {}
         count = self._file.size // self.page_bytes
@@ -47,17 +40,17 @@ class Pages:
             self._newest[frame.page] = (number, frame)
             count = frame.pages or max(count, frame.page)
         self.count = max([count, *self._newest])
-        self._per_map = self.page_bytes // 5
+        self._per_map = self._usable // 5
         self._has_map = self.read(2)[:5] == b"\x01\0\0\0\0"  # page 3 is a root, and no tree is so
         self._map = lru_cache(maxsize=64)(self.read)
 
     def read(self, number: int) -> bytes:
         """Return a page; nothing of one that is not there."""
         if number in self._newest:
-            return self.log.page(self._newest[number][1])
+            return self.log.page(self._newest[number][1])[: self._usable]
         if number < 1:
             return b""
-        return self._file.read((number - 1) * self.page_bytes, self.page_bytes)
+        return self._file.read((number - 1) * self.page_bytes, self._usable)
 
     def age(self, number: int) -> int:
         """Return how late a page was written: the later, the greater."""
@@ -93,19 +86,3 @@ class Pages:
 
     def _locked_page(self) -> int:
         return _LOCKED_BYTE // self.page_bytes + 1
-
-    def _size_of_pages(self) -> int:
-        """Return the size that the header gives, if the pages begin there as pages do."""
-        header = self._file.read(0, 18)
-        told = int.from_bytes(header[16:18])
-        told = 65536 if told == 1 else told
-        if not header.startswith(_MAGIC) or told < 512 or told & (told - 1):
-            return _PAGE_BYTES
-        return max((told, _PAGE_BYTES), key=self._pages_of_size)
-
-    def _pages_of_size(self, size: int) -> int:
-        starts = range(size, min(self._file.size, _TRIED * size), size)
-        return sum(self._file.read(start, 1)[:1] in _FIRST_BYTES for start in starts)
-
-
-_FIRST_BYTES = {bytes([kind]) for kind in KINDS}

@@ -92,26 +92,75 @@ def page_of(number: int, data: bytes) -> Page:
     return Page(number, header[0], data, cells, last_child)
 
 
-def row_at(page: Page, start: int, read_page: Callable[[int], bytes]) -> Row:
+def row_at(page: Page, start: int, read_page: Callable[[int], bytes], codec: str = "utf-8") -> Row:
     """Return the row in a cell; that of a long one goes on in other pages.
+
+    Args:
+        page, start: where it is.
+        read_page: returns other pages.
+        codec: how its texts are stored.
 
     Raises:
         Damaged: it makes no sense.
     """
-    data = page.data
-    if not 8 <= start < len(data):
+    rowid, size, start = _head(page, start)
+    try:
+        payload = _payload(page.data, start, size, page.kind == TABLE_LEAF, read_page)
+        return _signed(rowid), _values(payload, codec)
+    except (IndexError, struct.error) as error:
+        raise Damaged("a cell ends outside its page") from error
+
+
+def _head(page: Page, start: int) -> tuple[int, int, int]:
+    """Return the rowid of a row, how long the row is, and where it begins."""
+    if not 8 <= start < len(page.data):
         raise Damaged("a cell is outside its page")
     try:
         if page.kind == INDEX_INTERIOR:
             start += 4
-        size, start = _varint(data, start)
+        size, start = _varint(page.data, start)
         rowid = 0
         if page.kind == TABLE_LEAF:
-            rowid, start = _varint(data, start)
-        payload = _payload(data, start, size, page.kind == TABLE_LEAF, read_page)
-        return _signed(rowid), _values(payload)
-    except (IndexError, struct.error) as error:
+            rowid, start = _varint(page.data, start)
+    except IndexError as error:
         raise Damaged("a cell ends outside its page") from error
+    return rowid, size, start
+
+
+def end_of_content(page: Page) -> int:
+    """Return where in a page the last of its cells and free blocks ends.
+
+    Raises:
+        Damaged: a cell makes no sense.
+    """
+    data = page.data
+    ends = [_end_of_cell(page, start) for start in page.cells]
+    begin = int.from_bytes(data[5:7]) or 65536
+    block = int.from_bytes(data[1:3])
+    while 0 < block <= len(data) - 4 and len(ends) <= len(data):
+        ends.append(block + int.from_bytes(data[block + 2 : block + 4]))
+        block = int.from_bytes(data[block : block + 2])
+    return max(ends, default=begin)
+
+
+def _end_of_cell(page: Page, start: int) -> int:
+    if page.kind == TABLE_INTERIOR:
+        if not 8 <= start < len(page.data) - 4:
+            raise Damaged("a cell is outside its page")
+        return _varint(page.data, start + 4)[1]
+    _, size, begin = _head(page, start)
+    local = _local(len(page.data), size, page.kind == TABLE_LEAF)
+    return max(start + 4, begin + local + (4 if local < size else 0))
+
+
+def _local(usable: int, size: int, is_table: bool) -> int:
+    """Return how much of a row is in its own page."""
+    most = usable - 35 if is_table else (usable - 12) * 64 // 255 - 23
+    if size <= most:
+        return size
+    least = (usable - 12) * 32 // 255 - 23
+    local = least + (size - least) % (usable - 4)
+    return local if local <= most else least
 
 
 def _payload(
@@ -120,12 +169,7 @@ def _payload(
     usable = len(data)
     if size > _MAX_ROW:
         raise Damaged(f"a row of {size} bytes")
-    most = usable - 35 if is_table else (usable - 12) * 64 // 255 - 23
-    local = size
-    if size > most:
-        least = (usable - 12) * 32 // 255 - 23
-        local = least + (size - least) % (usable - 4)
-        local = local if local <= most else least
+    local = _local(usable, size, is_table)
     if start + local > usable:
         raise Damaged("a row ends outside its page")
     pieces = [data[start : start + local]]
@@ -143,7 +187,7 @@ def _payload(
     return b"".join(pieces)
 
 
-def _values(payload: bytes) -> list[Value]:
+def _values(payload: bytes, codec: str) -> list[Value]:
     header_bytes, at = _varint(payload, 0)
     if header_bytes > len(payload):
         raise Damaged("a row whose header is longer than the row")
@@ -154,14 +198,14 @@ def _values(payload: bytes) -> list[Value]:
     values: list[Value] = []
     for kind in kinds:
         size = (kind - 12) // 2 if kind >= 12 else _SIZES[kind]
-        values.append(_value(kind, payload[at : at + size]))
+        values.append(_value(kind, payload[at : at + size], codec))
         at += size
     if at != len(payload):
         raise Damaged("a row that is not as long as its values")
     return values
 
 
-def _value(kind: int, data: bytes) -> Value:
+def _value(kind: int, data: bytes, codec: str) -> Value:
     if kind == 0:
         return None
     if kind in (8, 9):
@@ -175,8 +219,13 @@ def _value(kind: int, data: bytes) -> Value:
         raise Damaged("a value of no known kind")
     if kind % 2 == 0:
         return data
+    return text_of(data, codec)
+
+
+def text_of(data: bytes, codec: str) -> str | BrokenText:
+    """Return the text that bytes are, or the bytes where they are none."""
     try:
-        return data.decode()
+        return data.decode(codec)
     except UnicodeDecodeError:
         return BrokenText(data)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..database import SCHEMA_VERSION
 from ..errors import BusUnusable
+from .as_sqlite import AsSqlite
 from .damage import lost_messages
 from .pages import Pages
 from .salvage import Salvage
@@ -14,7 +15,10 @@ from .tables import parts_of_a_bus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .new_file import NewFile
+    from .records import Row
     from .tables import Table
 
 #: A table that no older version of a bus has.
@@ -44,33 +48,64 @@ class Recovered:
         tables: each table, by name.
         lost: the ids of messages that the file had once, and that can't be read, by seq.
         is_newest: whether nothing that was committed last can be missing without a trace.
-        strangers: the tables that no bus has: other programs made them.
+        is_later: whether rows from behind damage in the log are among them, where SQLite stops.
+        strangers: the tables that no bus has and that can't be read: other programs made them.
+        taken_over: those that SQLite finds whole, and that are in the new file too.
     """
 
     tables: dict[str, TableFound]
     lost: dict[int, str]
     is_newest: bool
+    is_later: bool
     strangers: list[str]
+    taken_over: list[str]
 
 
 def read_into(new: NewFile, database: str, log: str) -> Recovered:
     """Bring the rows of a damaged file and its write-ahead log into a new file.
 
+    A table that SQLite finds whole is taken as SQLite reads it; of another its pages are read, and
+    then whatever SQLite reads beyond. Only where the log is damaged, which SQLite does not tell,
+    the pages come first: behind the damage may be newer rows.
+
     Raises:
         BusUnusable: the file is of an older or newer ackbus.
     """
     tables = parts_of_a_bus().tables
-    with closing(_pages(database, log, tables)) as pages:
+    with closing(_pages(database, log, tables)) as pages, closing(AsSqlite(database)) as sqlite:
         salvage = Salvage(pages, tables)
         _refuse_other_version(salvage)
+        is_log_whole = _is_whole(pages)
         found = {}
         for table in tables.values():
-            added, refused = new.add(table, salvage.rows(table.name))
-            is_whole = salvage.is_whole(table.name) and not refused
-            found[table.name] = TableFound(added, refused, is_whole)
+            if is_log_whole and sqlite.finds_whole(table.name):
+                found[table.name] = _taken(new, table, sqlite)
+            else:
+                found[table.name] = _salvaged(new, table, salvage, sqlite if is_log_whole else None)
+        if not is_log_whole:  # of an earlier moment: what is deleted since must not come back
+            new.add(tables["messages"], _not_archived(new, sqlite.rows_of(tables["messages"])))
         there = (seq for seq, _ in salvage.rows("messages"))
         lost = {} if found["messages"].is_whole else lost_messages(salvage, there)
-        return Recovered(found, lost, _is_newest(pages, found), salvage.strangers)
+        kept = [name for name in salvage.strangers if new.take_over(sqlite, name)]
+        strangers = [name for name in salvage.strangers if name not in kept]
+        return Recovered(found, lost, _is_newest(pages, found), not is_log_whole, strangers, kept)
+
+
+def _taken(new: NewFile, table: Table, sqlite: AsSqlite) -> TableFound:
+    added, refused = new.add(table, sqlite.rows_of(table))
+    return TableFound(added, refused, not refused)
+
+
+def _salvaged(new: NewFile, table: Table, salvage: Salvage, sqlite: AsSqlite | None) -> TableFound:
+    added, refused = new.add(table, salvage.rows(table.name))
+    is_whole = salvage.is_whole(table.name) and not refused
+    if sqlite is not None:
+        added += new.add(table, sqlite.rows_of(table))[0]
+    return TableFound(added, refused, is_whole)
+
+
+def _not_archived(new: NewFile, rows: Iterable[Row]) -> Iterable[Row]:
+    return ((seq, row) for seq, row in rows if not new.has_message(seq))
 
 
 def _is_newest(pages: Pages, found: dict[str, TableFound]) -> bool:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: The table of all tables, whose first page is the first of the file.
 _SCHEMA = "sqlite_schema"
 
+#: How SQLite can store texts; a bus is made with the first.
+CODECS = ("utf-8", "utf-16-le", "utf-16-be")
+
 #: How many values a row of it has: type, name, table, first page, SQL.
 _SCHEMA_COLUMNS = 5
 
@@ -65,8 +68,10 @@ class Salvage:
         self._claimed: dict[int, str] = {}
         self.trees: dict[str, Tree] = {}
         self.strangers: list[str] = []
+        self._codec = "utf-8"
         self._free = pages.free()
         self._walk(_SCHEMA, 1)
+        self._codec = self._find_codec()
         if self.trees[_SCHEMA].holes:
             self._adopt(only=_SCHEMA)
         for name, root in self._roots().items():
@@ -88,13 +93,21 @@ class Salvage:
                 continue
             for start in page.cells:
                 try:
-                    yield row_at(page, start, self._pages.read)
+                    yield row_at(page, start, self._pages.read, self._codec)
                 except Damaged:
                     tree.holes += 1
 
     def is_whole(self, name: str) -> bool:
         """Whether nothing of a table is known to be lost; of use after its rows were read."""
         return name in self.trees and not self.trees[name].holes
+
+    def _find_codec(self) -> str:
+        """Return how texts are stored, as the kinds in the schema show it."""
+        for codec in CODECS:
+            self._codec = codec
+            if any(values[:1] == ["table"] for _, values in self.rows(_SCHEMA)):
+                return codec
+        return CODECS[0]
 
     # Walking -----------------------------------------------------------------------------------
 
@@ -139,7 +152,7 @@ class Salvage:
     def _cells(self, page: Page) -> Iterator[Row]:
         for start in page.cells:
             try:
-                yield row_at(page, start, self._pages.read)
+                yield row_at(page, start, self._pages.read, self._codec)
             except Damaged:
                 continue
 

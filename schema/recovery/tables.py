@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+#: Above all numbers that can be given out: one that is greater was never given.
+MAX_NUMBER = 2**53
+
 _SCHEMA = "SELECT type, name, sql, rootpage FROM sqlite_schema WHERE sql IS NOT NULL"
 
 
@@ -24,6 +27,7 @@ class Table:
         name: its name.
         sql: what makes it.
         columns: their names, in the order in which a row has them.
+        key: those of its primary key.
         alias: which of them is the rowid, which a row stores elsewhere; None for none.
         has_rowid: whether its rows have one: else they stand in an index.
         root: its first page in a new file.
@@ -32,6 +36,7 @@ class Table:
     name: str
     sql: str
     columns: tuple[str, ...]
+    key: tuple[str, ...]
     alias: int | None
     has_rowid: bool
     root: int
@@ -81,4 +86,5 @@ def _table(fresh: apsw.Connection, name: str, sql: str, root: int) -> Table:
     keys = [place for place, column in enumerate(info) if column[5]]
     is_alias = not without_rowid and len(keys) == 1 and info[keys[0]][2] == "INTEGER"
     columns = tuple(column[1] for column in info)
-    return Table(name, sql, columns, keys[0] if is_alias else None, not without_rowid, root)
+    key = tuple(columns[place] for place in keys)
+    return Table(name, sql, columns, key, keys[0] if is_alias else None, not without_rowid, root)

@@ -191,13 +191,30 @@ def test_who_held_something_at_a_backup_does_not_hold_it_again(
             Queue.open(after, "work").complete(claim)
 
 
-def test_tables_of_other_programs_are_named_as_lost(bus: Bus, bus_dir: Path) -> None:
-    bus.database.rows("CREATE TABLE theirs (x TEXT)")
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_tables_of_other_programs_are_taken_over_or_named_as_lost(
+    bus: Bus, bus_dir: Path, is_readable: bool
+) -> None:
+    """What SQLite reads of them is in the new file, with their indexes."""
+    bus.database.rows('CREATE TABLE "the\nirs" (x TEXT PRIMARY KEY, y)')
+    bus.database.rows('CREATE INDEX own ON "the\nirs" (y)')
+    bus.database.connection.executemany(
+        'INSERT INTO "the\nirs" VALUES (?, ?)', [(f"their {n}", n) for n in range(500)]
+    )
     publish(bus, 300)
     move_log_into_file(bus)
+    rows = bus.database.rows('SELECT * FROM "the\nirs"')
     bus.close()
     zero_page_with(bus_dir, b"ann 150")
-    assert any("theirs" in each.lost for each in repaired(bus_dir))
+    if not is_readable:
+        zero_page_with(bus_dir, b"their 250")
+    told = next(each for each in repaired(bus_dir) if "other programs" in each.text)
+    assert ("the\nirs" in told.lost) == (not is_readable)
+    with closing(Bus.open(bus_dir)) as after:
+        if is_readable:
+            assert after.database.rows('SELECT * FROM "the\nirs"') == rows
+        names = {row[0] for row in after.database.rows("SELECT name FROM sqlite_schema")}
+        assert ("own" in names) == is_readable
 
 
 @pytest.mark.parametrize("seq", [2**64 - 1, 2**53 + 1, 0, -1])
