@@ -10,7 +10,7 @@ import re
 import stat
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 from ..schema import (
     BlobAltered,
@@ -18,8 +18,8 @@ from ..schema import (
     BusUnusable,
     InvalidInput,
     disk_full,
+    inner_folder,
     shown,
-    sync_directory,
 )
 
 TYPE_CHECKING = False
@@ -37,15 +37,16 @@ _REMEMBERED = 1000
 _REF = re.compile(r"sha256-[0-9a-f]{64}", re.ASCII)
 _TEMPORARY = ".tmp-"
 
-#: How a blob is opened: not through a symbolic link, which a clone of git may have brought.
-_READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-
 
 class BlobStore:
-    """The blobs of one bus directory. Safe to use from any number of threads and processes."""
+    """The blobs of one bus directory. Safe to use from any number of threads and processes.
+
+    Args:
+        directory: where they are, in a bus directory; made with the first of them.
+    """
 
     def __init__(self, directory: str) -> None:
-        self._directory = directory
+        self._folder = inner_folder(directory)
         # The inodes of blobs whose names are on the disk, as far as this process knows.
         self._synced: dict[str, int] = {}
 
@@ -70,15 +71,14 @@ class BlobStore:
         """
         new: dict[str, str] = {}  # temporary files, by the names that they are to have
         try:
-            with suppress(FileExistsError):  # not its parents: no bus must not look like one
-                os.mkdir(self._directory, 0o700)
+            self._folder.make()
             with ExitStack() as stack:
                 refs = [self._write_if_new(content, new, stack) for content in contents]
-                for ref, path in new.items():
-                    os.replace(path, self._path(ref))
+                for ref, temporary in new.items():
+                    self._folder.rename(temporary, ref)
             self._sync_names(refs)
         except OSError as error:
-            raise _unwritable(self._directory, error) from error
+            raise _unwritable(self._folder.path, error) from error
         return refs
 
     def _write_if_new(
@@ -90,12 +90,25 @@ class BlobStore:
             if ref in new or self._is_stored(ref, len(content)):
                 return ref
             content = io.BytesIO(content)
-        path = os.path.join(self._directory, f"{_TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}")
-        stack.callback(_remove, path)
-        ref, size = _write(path, content)
+        temporary = f"{_TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}"
+        stack.callback(self._folder.remove, temporary)
+        ref, size = self._write(temporary, content)
         if ref not in new and not self._is_stored(ref, size):
-            new[ref] = path
+            new[ref] = temporary
         return ref
+
+    def _write(self, name: str, content: BinaryIO) -> tuple[str, int]:
+        """Write a stream to a new file and to the disk; return its blob name and size."""
+        digest = _sha256()
+        size = 0
+        with self._folder.new(name) as file:
+            while chunk := content.read(CHUNK_BYTES):
+                digest.update(chunk)
+                size += len(chunk)
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        return _name(digest), size
 
     def read(self, ref: str) -> bytes:
         """Return a blob's bytes, whole in memory, checked against its name.
@@ -113,16 +126,13 @@ class BlobStore:
     def read_up_to(self, ref: str, max_bytes: int) -> bytes | None:
         """Return a blob's bytes as `read` does, or None when there are more than so many."""
         try:
-            fd = os.open(self._path(ref), _READING)
-            try:
-                size = os.fstat(fd).st_size
+            with self._folder.read(_checked(ref)) as file:
+                size = os.fstat(file.fileno()).st_size
                 if size > max_bytes:
                     return None
-                data = _read(fd, size)
-            finally:
-                os.close(fd)
+                data = file.read(size)
         except OSError as error:  # a directory of that name, a broken disk
-            raise self._unreadable(ref, error) from error
+            raise _unreadable(ref, error) from error
         if _name(_sha256(data)) != ref:
             raise BlobAltered(_altered(ref))
         return data
@@ -180,11 +190,11 @@ class BlobStore:
 
     def __contains__(self, ref: str) -> bool:
         """Whether a blob of this name is there; its bytes are not looked at."""
-        return _REF.fullmatch(ref) is not None and _is_file(self._path(ref))
+        return _REF.fullmatch(ref) is not None and self._folder.has(ref)
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names of all blobs, in no order."""
-        return (entry.name for entry in self._entries() if _REF.fullmatch(entry.name))
+        return (name for name in self._folder.names() if _REF.fullmatch(name))
 
     def size(self, ref: str) -> int:
         """Return a blob's size in bytes.
@@ -195,31 +205,31 @@ class BlobStore:
             BusUnusable: the system does not let us look.
         """
         try:
-            return os.lstat(self._path(ref)).st_size
+            found = self._folder.look(_checked(ref))
         except OSError as error:
-            raise self._unreadable(ref, error) from error
+            raise _unreadable(ref, error) from error
+        if found is None:
+            raise _missing(ref)
+        return found.st_size
 
     def older_than(self, age_s: float) -> list[str]:
         """Return the names of the blobs that nobody has put or read for `age_s` seconds."""
-        return [entry.name for entry in self._old_entries(age_s) if _REF.fullmatch(entry.name)]
+        return [name for name in self._old_names(age_s) if _REF.fullmatch(name)]
 
     def sweep(self, age_s: float) -> None:
         """Remove the temporary files of that age: the process that wrote them has died."""
-        for entry in self._old_entries(age_s):
-            if entry.name.startswith(_TEMPORARY):
-                _remove(entry.path)
+        for name in self._old_names(age_s):
+            if name.startswith(_TEMPORARY):
+                self._folder.remove(name)
 
-    def _old_entries(self, age_s: float) -> Iterator[os.DirEntry[str]]:
+    def _old_names(self, age_s: float) -> Iterator[str]:
         before = time.time() - age_s
-        return (entry for entry in self._entries() if _used_at(entry) <= before)
+        return (name for name in self._folder.names() if self._used_at(name) <= before)
 
-    def _entries(self) -> Iterator[os.DirEntry[str]]:
-        try:
-            entries = os.scandir(self._directory)
-        except FileNotFoundError:  # the first blob will make it
-            return
-        with entries as found:
-            yield from found
+    def _used_at(self, name: str) -> float:
+        """Return when a file was last put or read; infinity for one that was just renamed."""
+        found = self._folder.look(name)
+        return math.inf if found is None else max(found.st_mtime, found.st_atime)
 
     def remove(self, ref: str) -> int:
         """Delete a blob and return its size; 0 when it was gone already.
@@ -227,87 +237,57 @@ class BlobStore:
         Only the collector may call this, inside a write transaction in which no message names
         the blob: publishers look for their blobs in theirs.
         """
-        path = self._path(ref)
-        try:
-            size = os.lstat(path).st_size
-            os.unlink(path)
-        except FileNotFoundError:
-            return 0
-        return size
-
-    def _path(self, ref: str) -> str:
-        if _REF.fullmatch(ref) is None:
-            raise InvalidInput(f"{shown(ref)} is not a blob name (sha256- and 64 hex digits)")
-        return os.path.join(self._directory, ref)
+        found = self._folder.look(_checked(ref))
+        return found.st_size if found is not None and self._folder.remove(ref) else 0
 
     def _is_stored(self, ref: str, size: int) -> bool:
         """Whether the blob is there; then it counts as used now, so that the collector waits.
 
         One of another size than it must have does not count, and so is replaced.
         """
-        path = self._path(ref)
+        found = self._folder.look(ref)
+        if found is None or found.st_size != size or not stat.S_ISREG(found.st_mode):
+            return False
+        if found.st_nlink > 1:  # it is somebody else's file, too
+            return False
         try:
-            found = os.lstat(path)
-            if found.st_size != size or not stat.S_ISREG(found.st_mode):
-                return False
-            os.utime(path, ns=(time.time_ns(), found.st_mtime_ns))
+            self._folder.set_times(ref, used_ns=time.time_ns(), changed_ns=found.st_mtime_ns)
         except FileNotFoundError:
             return False
         return True
 
     def _sync_names(self, refs: list[str]) -> None:
         """Wait until blobs are on the disk by name; who stored one before may not have waited."""
-        inodes = {ref: os.lstat(self._path(ref)).st_ino for ref in refs}
+        found = {ref: self._folder.look(ref) for ref in refs}
+        inodes = {ref: each.st_ino for ref, each in found.items() if each is not None}
         if inodes.items() <= self._synced.items():
             return
-        sync_directory(self._directory)
+        self._folder.sync()
         if len(self._synced) >= _REMEMBERED:
             self._synced.clear()
         self._synced.update(inodes)
 
     def _open(self, ref: str) -> BinaryIO:
-        path = self._path(ref)
         try:
-            return open(os.open(path, _READING), "rb")
+            return self._folder.read(_checked(ref))
         except OSError as error:
-            raise self._unreadable(ref, error) from error
-
-    def _unreadable(self, ref: str, error: OSError) -> BlobMissing | BusUnusable:
-        if isinstance(error, FileNotFoundError):
-            return BlobMissing(f"no blob {ref} in the store")
-        return BusUnusable(f"blob {ref} can't be read: {error.strerror}")
+            raise _unreadable(ref, error) from error
 
 
-def _is_file(path: str) -> bool:
-    """Whether an ordinary file is there; a symbolic link is none."""
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError:
-        return False
+def _checked(ref: str) -> str:
+    if _REF.fullmatch(ref) is None:
+        raise InvalidInput(f"{shown(ref)} is not a blob name (sha256- and 64 hex digits)")
+    return ref
 
 
-def _write(path: str, content: BinaryIO) -> tuple[str, int]:
-    """Write a stream to a new file and to the disk; return its blob name and size."""
-    digest = _sha256()
-    size = 0
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(fd, "wb", buffering=0) as file:
-        while chunk := content.read(CHUNK_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
-            view = memoryview(chunk)
-            while view:
-                view = view[file.write(view) :]
-        os.fsync(file.fileno())
-    return _name(digest), size
+def _unreadable(ref: str, error: OSError) -> BlobMissing | BusUnusable:
+    if isinstance(error, FileNotFoundError):
+        return _missing(ref)
+    return BusUnusable(f"blob {ref} can't be read: {error.strerror}")
 
 
-def _read(fd: int, size: int) -> bytes:
-    """Return what is in a file, which should be of that size."""
-    data = os.read(fd, size)
-    while len(data) < size and (more := os.read(fd, size - len(data))):
-        data += more  # the system reads 2 GB at once at most
-    return data
+def _missing(ref: str) -> BlobMissing:
+    return BlobMissing(f"no blob {ref} in the store")
 
 
 def _sha256(data: bytes = b"") -> hashlib._Hash:
@@ -324,23 +304,9 @@ def _altered(ref: str) -> str:
     return f"blob {ref} is altered: its bytes do not give its name"
 
 
-def _used_at(entry: os.DirEntry[str]) -> float:
-    """Return when a file was last put or read; infinity for one that was just renamed."""
-    try:
-        found = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return math.inf
-    return max(found.st_mtime, found.st_atime)
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
-
-
 def _unwritable(directory: str, error: OSError) -> BusUnusable:
+    if isinstance(error, BusUnusable):  # it says itself what stands where
+        return error
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return disk_full(directory)
     return BusUnusable(f"a blob can't be written in {directory}: {error.strerror}")

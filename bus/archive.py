@@ -13,13 +13,12 @@ from bisect import bisect_right
 from dataclasses import astuple, dataclass
 from itertools import islice
 
-from ..schema import BusUnusable, message_of_line
+from ..schema import BusUnusable, inner_folder, message_of_line
 from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from io import BufferedReader
 
     from ..blobs import BlobStore
     from ..schema import Database, Message
@@ -89,6 +88,7 @@ class Archive:
     def __init__(self, database: Database, blobs: BlobStore) -> None:
         self._database = database
         self._blobs = blobs
+        self._folder = inner_folder(database.layout.archive)
         # The frame that was read last, and its lines: who looks at one message looks at others.
         self._last: tuple[Frame, list[bytes]] | None = None
 
@@ -188,7 +188,7 @@ class Archive:
         import zstandard
 
         try:
-            with _open(self._path(frame.segment)) as file:
+            with self._folder.read(segment_name(frame.segment)) as file:
                 try:
                     data = os.pread(file.fileno(), frame.bytes, frame.start)
                     return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
@@ -210,7 +210,9 @@ class Archive:
         import hashlib
 
         try:
-            with _open(self.path(segment)) as file:
+            with self._folder.read(segment_name(segment.first_seq)) as file:
+                if os.fstat(file.fileno()).st_size != segment.bytes:
+                    return "altered"  # to read it would tell no more, and it may be huge
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
             return "missing"
@@ -234,13 +236,16 @@ class Archive:
 
     def apparent_state_of(self, segment: Segment) -> str:
         """Return the same, from the name and the size of its file alone; nothing is read."""
+        name = segment_name(segment.first_seq)
         try:
-            size = os.stat(self.path(segment)).st_size
-        except FileNotFoundError:
-            return "missing"
+            found = self._folder.look(name)
         except OSError:
             return "unreadable"
-        return "ok" if size == segment.bytes else "altered"
+        if found is None:
+            return "missing"
+        if not self._folder.has(name):
+            return "unreadable"
+        return "ok" if found.st_size == segment.bytes else "altered"
 
     # Writing -----------------------------------------------------------------------------------
 
@@ -300,11 +305,6 @@ class Archive:
             self._database.rows(SQL["set_archived_upto"], (upto,))
             self._database.rows(SQL["remove_archived"], (after, upto))
             return connection.changes()
-
-
-def _open(path: str) -> BufferedReader:
-    """Open a segment, but not through a symbolic link, which could lead out of the bus."""
-    return open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb")
 
 
 def _seq_of(line: bytes) -> int:

@@ -13,6 +13,8 @@ import struct
 import sys
 import time
 
+from ..schema import Descriptor, Folder
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..schema import Database
@@ -29,14 +31,14 @@ class Doorbell:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._file: _File | None = None
+        self._file: Descriptor | None = None
 
     def ring(self) -> None:
         """Wake every waiter of the bus. Never raises: a bell that can't ring delays, no more."""
         try:
             file = self._file
             if file is None:
-                file = self._file = _File(_open(self._path))
+                file = self._file = Descriptor(_open(self._path))
             os.pwrite(file.fd, b"!", 0)
         except OSError:
             return
@@ -44,22 +46,6 @@ class Doorbell:
     def close(self) -> None:
         """Give the file descriptor back, as soon as no other thread is ringing."""
         self._file = None
-
-
-class _File:
-    """A descriptor that is closed with the last reference to it.
-
-    So none is closed under a thread that rings or wakes: its byte would go into whatever file was
-    opened under the same number since, and that may be the bus.
-    """
-
-    __slots__ = ("fd",)
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-
-    def __del__(self) -> None:
-        os.close(self.fd)
 
 
 class Listener:
@@ -75,7 +61,7 @@ class Listener:
         self._wake_reader, writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
         os.set_blocking(writer, False)
-        self._wake_writer: _File | None = _File(writer)
+        self._wake_writer: Descriptor | None = Descriptor(writer)
         self._watch = _watch(path) if use_inotify else None
         self._version = None if self._watch else database.data_version()
 
@@ -152,8 +138,9 @@ class _Watch:
         #: Whether the file was removed, and with it the watch: nothing rings any more.
         self.is_over = False
         try:
-            os.close(_open(path))
-            self._inotify.add_watch(path, self._flags.MODIFY)
+            bell = Descriptor(_open(path))
+            # Not by its name, which may be another file's by now, or a link's.
+            self._inotify.add_watch(f"/proc/self/fd/{bell.fd}", self._flags.MODIFY)
         except OSError:
             self._inotify.close()
             raise
@@ -186,8 +173,9 @@ class _Watch:
 
 
 def _open(path: str) -> int:
-    """Open the bell for writing, made where it is missing; a link could lead out of the bus."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """Open the bell for writing, made where it is missing."""
+    folder, name = os.path.split(path)
+    return Folder(folder).change(name)
 
 
 def _watch(path: str) -> _Watch | None:

@@ -18,7 +18,6 @@ from ..schema import (
     Refused,
     keep_out_of_git,
     old_programs,
-    sync_directory,
     unwritable,
 )
 
@@ -36,6 +35,9 @@ SEGMENT_MESSAGES = 100_000
 #: How many lines are compressed together, and how many bytes make enough of fewer.
 FRAME_LINES = 1000
 FRAME_BYTES = 1024 * 1024
+
+#: What the name of a segment ends with while it is written.
+STAGED = ".new"
 
 #: How hard zstd tries: twice as hard takes a third longer for all, and saves 4 per cent.
 _LEVEL = 3
@@ -114,14 +116,14 @@ class Archiver:
 
     def _write(self, after: int, last: int) -> tuple[Segment, list[Frame]]:
         first = after + 1
-        folder = self._bus.layout.archive
-        path = os.path.join(folder, segment_name(first))
-        fresh = path + ".new"
+        layout = self._bus.layout
+        folder = layout.files.folder("archive")
+        name = segment_name(first)
         try:
-            keep_out_of_git(self._bus.layout, "archive/")
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            sync_directory(self._bus.layout.directory)  # else the folder itself may be lost
-            with open(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b") as file:
+            keep_out_of_git(layout, "archive/")
+            folder.make()
+            layout.files.sync()  # else the folder itself may be lost
+            with folder.new(name + STAGED) as file:
                 messages = self._bus.log.read(after_seq=after, upto_seq=last)
                 frames, count = write_frames(file, messages, first)
                 file.flush()
@@ -129,12 +131,12 @@ class Archiver:
                 file.seek(0)
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 size = file.tell()
-            os.rename(fresh, path)
-            sync_directory(folder)
+            folder.rename(name + STAGED, name)
+            folder.sync()
         except OSError as error:
-            with suppress(FileNotFoundError):
-                os.unlink(fresh)
-            raise unwritable(path, error) from error
+            with suppress(OSError):
+                folder.remove(name + STAGED)
+            raise unwritable(folder.path_of(name), error) from error
         segment = Segment(first, last, count, size, digest, self._bus.database.now_ms())
         return segment, frames
 

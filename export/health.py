@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import time
 from itertools import chain
 
 from ..schema import bad, holders, ok, old_programs, ranges, warn
 from .conflict_markers import CURE, ConflictMarkers, refuse_markers
 from .exporter import MIN_PAUSE_S
+from .jsonl_file import lines_of, stamp_of
 from .parts import Parts
 from .position import Position, Rotation
 from .replaced import NotImported, exported_files, last_in_log, refuse_unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ..bus import Bus
     from ..schema import Finding
@@ -53,7 +53,7 @@ def _export(bus: Bus) -> Finding:
         return ok(f"{running[0]} exports, {behind:,} behind")
     if not position:
         return ok("nothing was exported, and no exporter runs")
-    if not os.path.exists(bus.layout.jsonl):
+    if stamp_of(bus.layout.jsonl) is None:
         return warn(
             "bus.jsonl is not there: it was removed, or this is a backup, which has none",
             "'bus export' writes it",
@@ -88,7 +88,7 @@ def _lines(bus: Bus, full: bool) -> Finding:
     if Position(bus.database).is_of(bus.layout.jsonl):
         return ok("as the last export left it; --full reads it")
     try:
-        refuse_markers(_read(files[-1]))
+        refuse_markers(lines_of(files[-1]))
     except ConflictMarkers as error:
         return bad(f"git conflict marker on line {error.number}", CURE)
     return warn(
@@ -102,7 +102,7 @@ def _compared(bus: Bus, files: list[str]) -> Finding:
         refuse_unknown(bus)
     except NotImported as error:
         return bad(str(error), "'bus export' refuses it until then")
-    last = last_in_log(bus, chain.from_iterable(map(_read, files)))
+    last = last_in_log(bus, chain.from_iterable(map(lines_of, files)))
     if last is None:
         return _differing(bus)
     position = Position(bus.database).get()
@@ -124,11 +124,6 @@ def _differing(bus: Bus) -> Finding:
         text = f"its lines of messages {ranges(found.unclear)} are not those of the log"
         return bad(text, "'bus doctor --repair' looks for which of the two is right")
     return warn("its lines are not those of the log", "'bus export --rebuild' writes it anew")
-
-
-def _read(path: str) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        yield from file
 
 
 def _gets_on(bus: Bus, position: int) -> bool:

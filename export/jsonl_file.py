@@ -7,11 +7,12 @@ from zlib import crc32
 
 import orjson
 
-from ..schema import Refused
+from ..schema import Folder, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from io import BufferedReader
 
     #: What changes when somebody replaces a file or writes into it: inode, size in bytes, time of
     #: the last change in epoch nanoseconds.
@@ -20,14 +21,42 @@ if TYPE_CHECKING:
 #: How much of the file's end is read at a time in search of its last line, in bytes.
 _STEP_BYTES = 64 * 1024
 
+#: The longest line that is read, in bytes. A bus writes shorter ones, since larger payloads are
+#: blobs; what was put in place of its file may have no end that memory could hold.
+_MAX_LINE_BYTES = 256 * 1024**2
+
 
 def stamp_of(path: str) -> Stamp | None:
     """Return the stamp of the file that has a name now; None when there is none."""
-    try:
-        there = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return there.st_ino, there.st_size, there.st_mtime_ns
+    folder, name = os.path.split(path)
+    there = Folder(folder).look(name)
+    return None if there is None else (there.st_ino, there.st_size, there.st_mtime_ns)
+
+
+def open_exported(path: str) -> BufferedReader:
+    """Open a file of the bus directory for reading, as `Folder.read` does."""
+    folder, name = os.path.split(path)
+    return Folder(folder).read(name)
+
+
+def lines_of(path: str) -> Iterator[bytes]:
+    """Yield the lines of an exported file with their newlines; a torn last one has none.
+
+    Raises:
+        Refused: a line is longer than a bus writes them.
+        OSError: it can't be read.
+    """
+    with open_exported(path) as stream:
+        yield from _lines(stream, path)
+
+
+def _lines(stream: BufferedReader, path: str) -> Iterator[bytes]:
+    number = 0
+    while line := stream.readline(_MAX_LINE_BYTES):
+        number += 1
+        if len(line) == _MAX_LINE_BYTES:
+            raise Refused(f"line {number} of {path} is too long for one of a bus; move it away")
+        yield line
 
 
 def crc_of(pieces: Iterable[bytes]) -> int:
@@ -47,9 +76,8 @@ class JsonlFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        # No symbolic link, which a merge of git may have put there: it could lead anywhere.
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd = os.open(path, flags, 0o600)
+        folder, name = os.path.split(path)
+        self._fd = Folder(folder).change(name, os.O_APPEND)
         self._size = os.fstat(self._fd).st_size
         self._crc: int | None = None if self._size else 0
 
@@ -65,9 +93,9 @@ class JsonlFile:
 
     def lines(self) -> Iterator[bytes]:
         """Yield all lines from the first on, with their newlines; a torn last one has none."""
-        with open(self._fd, "rb", closefd=False) as stream:
+        with os.fdopen(self._fd, "rb", closefd=False) as stream:
             stream.seek(0)
-            yield from stream
+            yield from _lines(stream, self._path)
 
     def shorten(self, count: int) -> None:
         """Cut bytes off the end."""

@@ -14,8 +14,8 @@ from itertools import count
 
 import orjson
 
-from ..schema import Refused
-from .jsonl_file import JsonlFile
+from ..schema import Folder, Refused
+from .jsonl_file import JsonlFile, open_exported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 #: How much of a part is read at a time for its checksum, in bytes.
 _CHUNK_BYTES = 1024 * 1024
+
+#: The largest index that is read, in bytes: it would be of some 300,000 parts.
+_MAX_INDEX_BYTES = 64 * 1024**2
 
 #: The names of parts as git and `glob` spell a pattern; of as many as anybody will have.
 PART_GLOB = f"bus-{'[0-9]' * 6}.jsonl"
@@ -57,11 +60,7 @@ class Part:
 
 def part_names(directory: str) -> list[str]:
     """Return the names of the rotated parts in a directory, oldest first."""
-    try:
-        names = os.listdir(directory)
-    except FileNotFoundError:
-        return []
-    return parts_among(names, _recorded(directory))
+    return parts_among(Folder(directory).names(), _recorded(directory))
 
 
 def part_files(jsonl: str) -> list[str]:
@@ -126,8 +125,8 @@ class Parts:
 
     def __init__(self, directory: str, limit: int) -> None:
         self._directory = directory
+        self._folder = Folder(directory)
         self._limit = limit
-        self._index = os.path.join(directory, _INDEX)
         self._parts: list[Part] = []
 
     @property
@@ -153,7 +152,7 @@ class Parts:
             return []
         recorded = self._read()
         if recorded is None:
-            return [os.path.basename(self._index)]
+            return [_INDEX]
         return [part.name for part in recorded if not self._is_in_place(part)]
 
     def recorded(self) -> list[Part]:
@@ -169,7 +168,7 @@ class Parts:
         """
         names = part_names(self._directory)
         if not self._limit:
-            return not names and not os.path.exists(self._index)
+            return not names and self._folder.look(_INDEX) is None
         recorded = self._read()
         if recorded is None or not all(map(self._is_in_place, recorded)):
             return False
@@ -180,7 +179,7 @@ class Parts:
         if not after_crash or names != [*expected, part_name(len(expected) + 1)]:
             return False
         try:
-            cut = _describe(os.path.join(self._directory, names[-1]))
+            cut = _describe(self._folder.path_of(names[-1]))
         except Refused:
             return False
         self._parts = recorded
@@ -190,14 +189,14 @@ class Parts:
     def cut(self, jsonl: str) -> None:
         """Make `bus.jsonl` the next part; its bytes must be on the disk."""
         path = self.next_path
-        os.rename(jsonl, path)
+        self._folder.rename(os.path.basename(jsonl), os.path.basename(path))
         self._store([*self._parts, _describe(path)])
 
     def remove_staged(self) -> None:
         """Remove what an exporter left that was killed."""
-        for name in os.listdir(self._directory):
+        for name in self._folder.names():
             if re.fullmatch(r"bus((-\d{6,})?\.jsonl|\.index\.json)\.new", name):
-                os.unlink(os.path.join(self._directory, name))
+                self._folder.remove(name)
 
     def replace(self, staged: list[str], jsonl: str, fresh: str) -> None:
         """Put files that were written anew in the place of all that are there.
@@ -212,26 +211,27 @@ class Parts:
         """
         before = part_names(self._directory)  # without the index none is known behind a gap
         if self._limit:
-            self._remove_index()
+            self._folder.remove(_INDEX)
         else:
-            os.replace(fresh, jsonl)  # before the parts go: it has all that they have
+            self._rename(fresh, jsonl)  # before the parts go: it has all that they have
         for number, path in enumerate(staged, 1):
-            os.replace(path, self.path(number))
+            self._rename(path, self.path(number))
         kept = {part_name(number) for number in range(1, len(staged) + 1)}
         for name in reversed(before):  # a crash must leave no gap
             if name not in kept:
-                os.unlink(os.path.join(self._directory, name))
+                self._folder.remove(name)
         if not self._limit:
-            self._remove_index()
+            self._folder.remove(_INDEX)
             return
-        os.replace(fresh, jsonl)
+        self._rename(fresh, jsonl)
         self._store([_describe(self.path(number)) for number in range(1, len(staged) + 1)])
 
     def _is_in_place(self, part: Part) -> bool:
-        try:
-            return os.stat(os.path.join(self._directory, part.name)).st_size == part.bytes
-        except FileNotFoundError:
-            return False
+        found = self._folder.look(os.path.basename(part.name))
+        return found is not None and found.st_size == part.bytes
+
+    def _rename(self, path: str, to: str) -> None:
+        self._folder.rename(os.path.basename(path), os.path.basename(to))
 
     def _read(self) -> list[Part] | None:
         """Return what the index says; None when it is not there, or not for this limit."""
@@ -245,16 +245,10 @@ class Parts:
 
     def _store(self, parts: list[Part]) -> None:
         index = {"rotate_bytes": self._limit, "parts": [asdict(part) for part in parts]}
-        fresh = self._index + STAGED
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb") as file:
+        with self._folder.new(_INDEX + STAGED) as file:
             file.write(orjson.dumps(index, option=orjson.OPT_INDENT_2) + b"\n")
-        os.replace(fresh, self._index)
+        self._folder.rename(_INDEX + STAGED, _INDEX)
         self._parts = parts
-
-    def _remove_index(self) -> None:
-        if os.path.exists(self._index):
-            os.unlink(self._index)
 
 
 def whole_parts(directory: str) -> frozenset[str]:
@@ -264,7 +258,9 @@ def whole_parts(directory: str) -> frozenset[str]:
     found = set()
     for part in Parts(directory, _limit(directory)).recorded():
         path = os.path.join(directory, part.name)
-        with suppress(OSError), open(path, "rb") as file:
+        with suppress(OSError), open_exported(path) as file:
+            if os.fstat(file.fileno()).st_size != part.bytes:
+                continue
             if hashlib.file_digest(file, "sha256").hexdigest() == part.sha256:
                 found.add(path)
     return frozenset(found)
@@ -272,8 +268,8 @@ def whole_parts(directory: str) -> frozenset[str]:
 
 def index_file(directory: str) -> list[str]:
     """Return the path of the index, if there is one."""
-    path = os.path.join(directory, _INDEX)
-    return [path] if os.path.exists(path) else []
+    folder = Folder(directory)
+    return [folder.path_of(_INDEX)] if folder.has(_INDEX) else []
 
 
 def _limit(directory: str) -> int:
@@ -292,8 +288,8 @@ def _recorded(directory: str) -> int:
 
 
 def _read_index(directory: str) -> Any:
-    with open(os.path.join(directory, _INDEX), "rb") as file:
-        return orjson.loads(file.read())
+    with Folder(directory).read(_INDEX) as file:
+        return orjson.loads(file.read(_MAX_INDEX_BYTES))
 
 
 def _describe(path: str) -> Part:
@@ -306,7 +302,7 @@ def _describe(path: str) -> Part:
 
     digest = hashlib.sha256()
     messages = 0
-    with closing(JsonlFile(path)) as file, open(path, "rb") as stream:
+    with closing(JsonlFile(path)) as file, open_exported(path) as stream:
         while chunk := stream.read(_CHUNK_BYTES):
             digest.update(chunk)
             messages += chunk.count(b"\n")

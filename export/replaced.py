@@ -5,12 +5,11 @@ The file is derived, so it may be written anew; but not before the log has all t
 
 from __future__ import annotations
 
-import os
-
 import orjson
 
 from ..schema import Refused
 from .conflict_markers import CURE, is_marker
+from .jsonl_file import lines_of, stamp_of
 from .parts import part_files
 
 TYPE_CHECKING = False
@@ -27,7 +26,7 @@ class NotImported(Refused):
 def exported_files(jsonl: str) -> list[str]:
     """Return the rotated parts beside a `bus.jsonl`, oldest first, and at the end itself."""
     parts = part_files(jsonl)
-    return [*parts, jsonl] if os.path.exists(jsonl) else parts
+    return parts if stamp_of(jsonl) is None else [*parts, jsonl]
 
 
 def last_in_log(bus: Bus, lines: Iterable[bytes]) -> tuple[int, int] | None:
@@ -79,27 +78,25 @@ def refuse_unjudged(targets: Iterable[str], judged: Container[str] = ()) -> None
         Refused: there is one, which people must move away.
     """
     for path in targets:
-        if path not in judged and os.path.lexists(path):
+        if path not in judged and stamp_of(path) is not None:
             raise Refused(f"{path} is none of the parts, and is where one must go; move it away")
 
 
 def _ids(path: str) -> Iterator[tuple[int, str]]:
     """Yield the number and the id of each line; a torn last one is left out."""
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                record = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                record = None
-            id = record.get("id") if isinstance(record, dict) else None
-            if not isinstance(id, str):
-                if is_marker(line):
-                    told = f"line {number} of {path} is a conflict marker of git; {CURE}"
-                    raise NotImported(told)
-                if not line.endswith(b"\n"):
-                    return
-                raise NotImported(
-                    f"line {number} of {path} was not written by a bus; 'bus import' says what it"
-                    " takes; mend the line, or move the file away"
-                )
-            yield number, id
+    for number, line in enumerate(lines_of(path), 1):
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            record = None
+        id = record.get("id") if isinstance(record, dict) else None
+        if not isinstance(id, str):
+            if is_marker(line):
+                raise NotImported(f"line {number} of {path} is a conflict marker of git; {CURE}")
+            if not line.endswith(b"\n"):
+                return
+            raise NotImported(
+                f"line {number} of {path} was not written by a bus; 'bus import' says what it"
+                " takes; mend the line, or move the file away"
+            )
+        yield number, id

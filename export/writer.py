@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 
 from ..schema import BusUnusable, unwritable
-from .jsonl_file import JsonlFile, stamp_of
+from .jsonl_file import JsonlFile, lines_of, stamp_of
 from .parts import STAGED, Parts, part_files, split
 from .position import Position, Rotation
 from .replaced import exported_files, last_in_log, refuse_unjudged, refuse_unknown
@@ -127,6 +127,7 @@ class Writer:
         """
         staged: list[str] = []
         count = self._last_seq = 0
+        files = self._bus.layout.files
         self._file = file = JsonlFile(fresh)
         for lines, last_seq in _batches(self._bus.log.read()):
             first, *others = split(lines, file.size, self._limit)
@@ -135,7 +136,7 @@ class Writer:
                 file.sync()
                 self.close()
                 staged.append(self._parts.path(len(staged) + 1) + STAGED)
-                os.replace(fresh, staged[-1])
+                files.rename(os.path.basename(fresh), os.path.basename(staged[-1]))
                 self._file = file = JsonlFile(fresh)
                 file.append(piece)
             self._last_seq = last_seq
@@ -200,8 +201,7 @@ class Writer:
         """Yield the lines of all files; of the open one, those of the file that is open."""
         assert self._file is not None
         for path in part_files(self._path):
-            with open(path, "rb") as part:
-                yield from part
+            yield from lines_of(path)
         yield from self._file.lines()
 
     def _judge(self) -> Stamps:

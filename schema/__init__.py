@@ -37,6 +37,7 @@ from .errors import (
     shown,
 )
 from .file_lock import FileLock
+from .folder import Descriptor, Folder, Obstructed, inner_folder
 from .layout import (
     BUS_DIR_VARIABLE,
     BUS_DIRECTORY,
@@ -170,9 +171,11 @@ __all__ = [
     "BusUnusable",
     "Comparison",
     "Database",
+    "Descriptor",
     "Draft",
     "FileLock",
     "Finding",
+    "Folder",
     "IdConflict",
     "InvalidInput",
     "Layout",
@@ -184,6 +187,7 @@ __all__ = [
     "NewFile",
     "NotFound",
     "NotJson",
+    "Obstructed",
     "Priority",
     "Queries",
     "Receipt",
@@ -228,6 +232,7 @@ __all__ = [
     "holder",
     "holders",
     "in_words",
+    "inner_folder",
     "is_of_other_version",
     "is_running",
     "keep_out_of_git",

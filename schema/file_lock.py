@@ -12,6 +12,7 @@ import fcntl
 import os
 
 from .errors import BusBusy
+from .folder import Folder
 from .processes import start_thread
 
 #: The descriptors of this process's locks. A forked child gives its copies back at once: with
@@ -82,8 +83,8 @@ class FileLock:
         self.close()
 
     def _open(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(self._path, flags, 0o600)
+        folder, name = os.path.split(self._path)
+        fd = Folder(folder).change(name)
         _descriptors.add(fd)
         return fd
 

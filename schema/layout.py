@@ -6,6 +6,7 @@ import os
 import sys
 
 from .errors import BusUnusable
+from .folder import Folder
 from .names import check_unicode
 
 TYPE_CHECKING = False
@@ -31,7 +32,10 @@ NETWORK_FILESYSTEMS = frozenset(
 
 
 class Layout:
-    """The paths inside one bus directory.
+    """The paths inside one bus directory, and the way to its files.
+
+    Paths are for people, for SQLite and for locks; what else is in the directory is reached by
+    `files` alone.
 
     Raises:
         InvalidInput: its name is not valid Unicode text.
@@ -45,6 +49,7 @@ class Layout:
         "directory",
         "doorbell",
         "export_lock",
+        "files",
         "jsonl",
         "search",
         "search_lock",
@@ -54,6 +59,7 @@ class Layout:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         # SQLite's names of files are UTF-8, so elsewhere nothing could be opened.
         self.directory = check_unicode(os.path.abspath(os.fspath(directory)))
+        self.files = Folder(self.directory)
         self.database = os.path.join(self.directory, "bus.db")
         self.jsonl = os.path.join(self.directory, "bus.jsonl")
         self.archive = os.path.join(self.directory, "archive")

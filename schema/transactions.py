@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .database import Database
+    from .place import Place
 
 
 class WriteTransaction:
@@ -147,7 +148,7 @@ class ThreadState:
     def _lock(self, timeout_s: float) -> float:
         """Take the write lock, and return when waiting for SQLite's own is to end."""
         if self.lock is None:
-            self.lock = _open_lock(self.layout)
+            self.lock = _open_lock(self.layout, self.place)
         deadline = time.monotonic() + timeout_s
         self.lock.acquire(timeout_s)
         return deadline
@@ -217,8 +218,9 @@ class ThreadState:
             self.lock.close()
 
 
-def _open_lock(layout: Layout) -> FileLock:
+def _open_lock(layout: Layout, place: Place) -> FileLock:
     try:
         return FileLock(layout.write_lock)
     except OSError as error:
+        place.look()  # the directory may have gone with it
         raise BusUnusable(f"can't open {layout.write_lock}: {error.strerror}") from error

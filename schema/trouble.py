@@ -22,6 +22,8 @@ def disk_full(directory: str) -> BusUnusable:
 
 def unwritable(path: str, error: OSError) -> BusUnusable:
     """Return the error for a file beside the log that the system refuses to write."""
+    if isinstance(error, BusUnusable):  # it says itself what stands where
+        return error
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return BusUnusable(
             f"the disk under {os.path.dirname(path)} is full: {os.path.basename(path)} can't be"

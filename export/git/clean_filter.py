@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from ...schema import InvalidInput
+from ..jsonl_file import lines_of
 from ..parts import part_files
 from .lines import add, are_same, in_order, known_lines, messages_in
 from .repository import Repository
@@ -35,9 +36,9 @@ def clean(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     """
     found = messages_in(lines, path)
     for part in part_files(os.path.abspath(path)):
-        with open(part, "rb") as file:  # it may have been cut off since the last `git add`
-            for line in messages_in(file, part).values():
-                add(found, line)
+        # It may have been cut off since the last `git add`.
+        for line in messages_in(lines_of(part), part).values():
+            add(found, line)
     for id, in_git in _by_id(_staged(path)).items():
         found[id] = _chosen(in_git, found.get(id))
     return in_order(found)

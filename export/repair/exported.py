@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from ...schema import MAX_SEQ, message_of_line, payload_as_stored
-from ..jsonl_file import crc_of
+from ..jsonl_file import crc_of, lines_of, stamp_of
 from ..parts import whole_parts
 from ..replaced import exported_files
 
@@ -41,11 +39,10 @@ class Exported:
         """Yield the messages of all whole lines, with the line, and whether it is surely right."""
         for path in self._files:
             is_sure = path in self._sure
-            with open(path, "rb") as file:
-                for line in file:
-                    message = _message(line, self._blobs)
-                    if message is not None:
-                        yield message, line.rstrip(b"\n"), is_sure
+            for line in lines_of(path):
+                message = _message(line, self._blobs)
+                if message is not None:
+                    yield message, line.rstrip(b"\n"), is_sure
 
     def newest_seq(self) -> int:
         """Return the highest seq of a line; 0 where there is none."""
@@ -63,10 +60,9 @@ class Exported:
 
 def whole_export(jsonl: str, crc: int | None) -> frozenset[str]:
     """Return a set of the file if its bytes give a checksum, and an empty one if not."""
-    if crc is None or not os.path.exists(jsonl):
+    if crc is None or stamp_of(jsonl) is None:
         return frozenset()
-    with open(jsonl, "rb") as file:
-        return frozenset({jsonl} if crc_of(file) == crc else ())
+    return frozenset({jsonl} if crc_of(lines_of(jsonl)) == crc else ())
 
 
 def _message(line: bytes, blobs: BlobStore) -> Message | None:

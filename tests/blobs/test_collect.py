@@ -1,7 +1,6 @@
 """Collecting blobs that no message names, while publishers go on."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -66,21 +65,14 @@ def test_collector_passes_over_a_file_that_its_writer_renames(
     doomed = Path(bus.layout.blobs, ".tmp-3-renamed")
     doomed.write_bytes(b"whole")
     bus.blobs.put(b"old")
-    real_scandir = os.scandir
+    real_listdir = os.listdir
 
-    class Scan:
-        def __init__(self, path: str) -> None:
-            self._entries = real_scandir(path)
+    def listdir(fd: int) -> list[str]:
+        names = real_listdir(fd)
+        doomed.unlink(missing_ok=True)
+        return names
 
-        def __enter__(self) -> Iterator[os.DirEntry[str]]:
-            entries = list(self._entries)
-            doomed.unlink(missing_ok=True)
-            return iter(entries)
-
-        def __exit__(self, *error: object) -> None:
-            self._entries.close()
-
-    monkeypatch.setattr("ackbus.blobs.store.os.scandir", Scan)
+    monkeypatch.setattr("ackbus.schema.folder.os.listdir", listdir)
     assert bus.collect_blobs(older_than_s=-1) == (1, 3)
 
 

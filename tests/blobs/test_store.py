@@ -234,19 +234,19 @@ def test_blob_is_whole_or_absent_when_its_writer_is_killed(bus: Bus) -> None:
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the store asks of the disk, in order."""
     steps: list[str] = []
-    real_fsync, real_replace = os.fsync, os.replace
+    real_fsync, real_rename = os.fsync, os.rename
 
     def fsync(fd: int) -> None:
         steps.append(f"fsync {'folder' if os.path.isdir(f'/proc/self/fd/{fd}') else 'file'}")
         real_fsync(fd)
 
-    def replace(source: str, target: str) -> None:
-        assert os.path.dirname(source) == os.path.dirname(target)
+    def rename(source: str, target: str, **folders: int) -> None:
+        assert folders["src_dir_fd"] == folders["dst_dir_fd"]
         steps.append("replace")
-        real_replace(source, target)
+        real_rename(source, target, **folders)
 
     monkeypatch.setattr("ackbus.blobs.store.os.fsync", fsync)
-    monkeypatch.setattr("ackbus.blobs.store.os.replace", replace)
+    monkeypatch.setattr("ackbus.schema.folder.os.rename", rename)
     return steps
 
 
@@ -372,7 +372,7 @@ def test_publish_without_a_place_for_its_blob_gives_one_line(bus: Bus) -> None:
     """M-90, M-29: and no message without its payload."""
     os.rmdir(bus.layout.blobs)
     Path(bus.layout.blobs).touch()
-    with pytest.raises(BusUnusable, match=r"^a blob can't be written in "):
+    with pytest.raises(BusUnusable, match=r"blobs is a file, where the bus needs a dir"):
         bus.publish("note", LARGE, from_agent="bob")
     assert bus.log.newest_seq() == 0
 

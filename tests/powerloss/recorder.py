@@ -217,11 +217,11 @@ class Recorder:
         return change
 
     def _renaming(self, call: Callable[..., None]) -> Callable[..., None]:
-        def rename(path: Any, to: Any) -> None:
-            source, target = _full(path, {}), _full(to, {})
-            self.step(
-                lambda: call(path, to), "rename", self.relative(source), self.relative(target)
-            )
+        def rename(path: Any, to: Any, **options: Any) -> None:
+            source = _full(path, {"dir_fd": options.get("src_dir_fd")})
+            target = _full(to, {"dir_fd": options.get("dst_dir_fd")})
+            names = self.relative(source), self.relative(target)
+            self.step(lambda: call(path, to, **options), "rename", *names)
 
         return rename
 
