@@ -20,7 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from io import BufferedRandom, BufferedReader
-    from typing import NoReturn
 
 #: No link is followed, no pipe or device waited for, no terminal taken, no child given it.
 _SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -160,6 +159,7 @@ class Folder:
                 raise
             except OSError as error:
                 self._explain(new, error)
+                raise
 
     def remove(self, name: str) -> bool:
         """Remove a file, or a link itself; say whether there was one.
@@ -176,6 +176,7 @@ class Folder:
             return False
         except OSError as error:
             self._explain(name, error)
+            raise
         return True
 
     def look(self, name: str) -> os.stat_result | None:
@@ -278,6 +279,7 @@ class Folder:
                 fd = os.open(name, _TO_ENTER | os.O_NOFOLLOW, dir_fd=above)
             except OSError as error:
                 self._within._explain(name, error, wanted=stat.S_IFDIR)
+                raise
         try:
             yield fd
         finally:
@@ -290,6 +292,7 @@ class Folder:
                 fd = os.open(name, flags | _SAFE, 0o600, dir_fd=folder)
             except OSError as error:
                 self._explain(name, error)
+                raise
         try:
             self._check(name, os.fstat(fd), is_written=bool(flags & os.O_RDWR))
         except BaseException:
@@ -304,15 +307,13 @@ class Folder:
             what = "has another name elsewhere (a hard link), which would be written to as well"
             raise Obstructed(self.path_of(name), f"{what}; put a copy in its place")
 
-    def _explain(self, name: str, error: OSError, wanted: int = stat.S_IFREG) -> NoReturn:
-        """Raise what an error comes from: another kind of thing, or else what the system says."""
+    def _explain(self, name: str, error: OSError, wanted: int = stat.S_IFREG) -> None:
+        """Raise what an error comes from, where another kind of thing stands there."""
         found = None
         with suppress(OSError):
             found = self.look(name)
         if found is not None and stat.S_IFMT(found.st_mode) != wanted:
             raise self._obstructed(name, found, wanted) from error
-        error.filename = self.path_of(name)
-        raise error
 
     def _obstructed(
         self, name: str, found: os.stat_result, wanted: int = stat.S_IFREG
