@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .schema import Message as Message
     from .schema import NotFound as NotFound
     from .schema import Priority as Priority
+    from .schema import ReadOnlyBackup as ReadOnlyBackup
     from .schema import Receipt as Receipt
     from .schema import Refused as Refused
     from .schema import SecondLoopWarning as SecondLoopWarning
@@ -116,6 +117,7 @@ _ROOMS = {
         "Message",
         "NotFound",
         "Priority",
+        "ReadOnlyBackup",
         "Receipt",
         "Refused",
         "SecondLoopWarning",

@@ -25,7 +25,7 @@ from ..schema import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import hashlib
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import BinaryIO
 
 #: How many bytes of a blob are held in memory while it streams.
@@ -43,10 +43,12 @@ class BlobStore:
 
     Args:
         directory: where they are, in a bus directory; made with the first of them.
+        may_write: raises where nothing may be written there.
     """
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, *, may_write: Callable[[], None] = lambda: None) -> None:
         self._folder = inner_folder(directory)
+        self._may_write = may_write
         # The inodes of blobs whose names are on the disk, as far as this process knows.
         self._synced: dict[str, int] = {}
 
@@ -69,6 +71,7 @@ class BlobStore:
         Raises:
             As for `put`.
         """
+        self._may_write()
         new: dict[str, str] = {}  # temporary files, by the names that they are to have
         try:
             self._folder.make()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
-    from ..schema import Layout, Message, Receipt
+    from ..schema import Layout, Message, Receipt, Settings
     from .chain import Chain
     from .heartbeats import Heart, Heartbeats
     from .leases import Leases
@@ -65,7 +65,7 @@ class Bus:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.layout: Layout = database.layout
-        self.blobs = BlobStore(self.layout.blobs)
+        self.blobs = BlobStore(self.layout.blobs, may_write=database.require_writable)
         self.catalog = Catalog(database)
         self._doorbell = Doorbell(self.layout.doorbell)
         self.archive = Archive(database, self.blobs)
@@ -93,7 +93,8 @@ class Bus:
         Args:
             directory: the bus directory; None finds it by `BUS_DIR`, or from the working
                 directory upwards.
-            options: `durability` (`normal` or `full`), `write_timeout_s` (seconds that a write
+            options: `durability` (`full` where this process is to wait for the disk though the
+                bus doesn't ask for it; see `settings`), `write_timeout_s` (seconds that a write
                 waits for others, 30), `clock` (a function that returns epoch milliseconds).
 
         Raises:
@@ -115,6 +116,13 @@ class Bus:
         from .reservations import Reservations
 
         return Reservations(self.database)
+
+    @property
+    def settings(self) -> Settings:
+        """What the bus is told about itself: its durability, and whether it is a backup."""
+        from ..schema import Settings
+
+        return Settings(self.database)
 
     @property
     def heartbeats(self) -> Heartbeats:
@@ -328,6 +336,10 @@ class Bus:
         newest = self.log.newest_seq()
         self.catalog.catch_up(newest)
         by_type, by_sender = self.catalog.counts("type"), self.catalog.counts("from")
+        if self.database.backup_made_at_ms is not None:  # what came while it was copied
+            for message in self.log.read(after_seq=self.catalog.position()):
+                by_type[message.type] = by_type.get(message.type, 0) + 1
+                by_sender[message.from_agent] = by_sender.get(message.from_agent, 0) + 1
         return Stats(sum(by_type.values()), newest, by_type, by_sender)
 
     def collect_blobs(self, *, older_than_s: float = COLLECT_AFTER_S) -> tuple[int, int]:

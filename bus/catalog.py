@@ -43,10 +43,12 @@ class Catalog:
     def catch_up(self, newest_seq: int) -> None:
         """Count the messages up to `newest_seq`, in steps; each is a short transaction.
 
+        In a backup, which is read-only, nothing is: it was done before the copy was made.
+
         Raises:
             BusBusy: the write lock could not be had in time; the steps before it stay.
         """
-        while self.position() < newest_seq:
+        while self._database.backup_made_at_ms is None and self.position() < newest_seq:
             with self._database.write():
                 position = self.position()  # another process may have been here
                 upto = min(newest_seq, position + STEP_MESSAGES)

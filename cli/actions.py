@@ -44,7 +44,17 @@ def open_bus(directory: str | None, user: bool, *, write_timeout_s: float = WRIT
     """Open the bus that --dir, --user, BUS_DIR or the working directory name."""
     bus = Bus.open(find(directory, user)[0], write_timeout_s=write_timeout_s)
     output.detail(f"the bus is in {bus.layout.directory}")
+    if bus.database.backup_made_at_ms is not None:
+        _tell_of_backup(bus)
     return bus
+
+
+def _tell_of_backup(bus: Bus) -> None:
+    """Say that what is read here is not what is going on now."""
+    from ..schema import age_of_backup
+
+    made = age_of_backup(bus.database.backup_made_at_ms or 0, bus.database.now_ms())
+    output.note_at_end(f"note: {bus.layout.directory} is a backup, {made}; it is read-only")
 
 
 def find(directory: str | None, user: bool) -> tuple[str, str]:

@@ -12,15 +12,19 @@ from ..export import Exporter
 from ..schema import (
     BUS_DIR_VARIABLE,
     BUS_DIRECTORY,
+    DURABILITIES,
     BusNotFound,
     BusUnusable,
+    InvalidInput,
     Refused,
+    age_of_backup,
     create,
     find_bus,
     refuse_others,
+    shown,
     upgrade,
 )
-from . import output
+from . import actions, output
 from .actions import BY_MAIN_TREE
 from .commands import Commands
 from .options import HERE, Directory, Json, Place, Verbose
@@ -29,12 +33,28 @@ commands = Commands()
 
 
 @commands.command("init", example="bus init")
-def init(json: Json = False, place: Place = HERE) -> int:
+def init(
+    durability: Annotated[
+        str | None,
+        typer.Option(
+            metavar="D",
+            help="full: no power loss takes what was published, and each write waits for the disk;"
+            " normal: one can take the newest. Kept in the bus, for all programs. Default: normal"
+            " for a new bus, and as it is for one that is there.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+    place: Place = HERE,
+) -> int:
     """Make a bus, unless there is one.
 
     It is made in --dir, in $BUS_DIR, or in .worker-state/ of the working directory. A linked work
-    tree of git uses the bus of its main one; exit code 3 there.
+    tree of git uses the bus of its main one; exit code 3 there. --durability also changes a bus
+    that is there; programs that have it open go on as before, until they open it again.
     """
+    if durability not in (None, *DURABILITIES):
+        raise InvalidInput(f"--durability must be normal or full, not {shown(durability)}")
     named = place.named() or os.environ.get(BUS_DIR_VARIABLE)
     if not named:
         _refuse_beside_main_tree()
@@ -42,10 +62,15 @@ def init(json: Json = False, place: Place = HERE) -> int:
     made = create(named or BUS_DIRECTORY)
     with Bus.open(named or BUS_DIRECTORY) as bus:
         where = bus.layout.directory
+        if durability is not None:
+            bus.settings.set_durability(durability)
+        kept = bus.settings.durability()
     if json:
-        output.json_line({"dir": where, "made": made})
-    else:
-        output.line(f"made a bus in {where}" if made else f"there is a bus in {where} already")
+        output.json_line({"dir": where, "made": made, "durability": kept})
+        return 0
+    output.line(f"made a bus in {where}" if made else f"there is a bus in {where} already")
+    if durability is not None:
+        output.line(f"its durability is {kept}")
     return 0
 
 
@@ -86,15 +111,42 @@ def upgrade_bus(json: Json = False, place: Place = HERE) -> int:
 
 @commands.command("where", example='cd "$(bus where)"')
 def where(json: Json = False, place: Place = HERE) -> int:
-    """Print the directory of the bus that commands use here; with -v or --json also why."""
+    """Print the directory of the bus that commands use here.
+
+    With -v or --json also why, how durable it is, and of a backup when it was made.
+    """
     found, found_by = place.find()
-    with place.open():  # there is one, and it can be used
-        output.detail(f"it was found by {found_by}")
+    with place.open() as bus:  # there is one, and it can be used
+        durability, made_at_ms = bus.database.durability, bus.database.backup_made_at_ms
+    output.detail(f"its durability is {durability}")
+    output.detail(f"it was found by {found_by}")
     if json:
-        output.json_line({"dir": found, "found_by": found_by})
+        record = {"dir": found, "found_by": found_by, "durability": durability}
+        output.json_line(record | {"backup_made_at_ms": made_at_ms})
     else:
         output.line(found)
     return 0
+
+
+@commands.command("restore", example="bus restore --dir .worker-state")
+def restore(json: Json = False, place: Place = HERE) -> int:
+    """Take a backup into use, where it is: from now on it can be written.
+
+    Move what it replaces away first, and put the backup, or a copy of it, in its place. Exit code
+    4 when the directory is no backup, or is in use already.
+    """
+    found, _ = place.find()
+    with Bus.open(found) as bus:
+        made_at_ms = bus.database.backup_made_at_ms
+        bus.settings.take_into_use()
+        now_ms = bus.database.now_ms()
+    if json:
+        output.json_line({"dir": found, "backup_made_at_ms": made_at_ms})
+    elif made_at_ms is None:
+        output.line(f"{found} is no backup, or is in use already")
+    else:
+        output.line(f"the backup in {found} is in use; it was {age_of_backup(made_at_ms, now_ms)}")
+    return actions.NOTHING if made_at_ms is None else 0
 
 
 @commands.command("stats", example="bus stats --json")

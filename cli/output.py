@@ -8,6 +8,7 @@ import warnings
 from contextlib import suppress
 
 from ..schema import AckbusError, BlobMissing, InvalidInput, format_ts
+from ..schema import age as age
 from . import hints
 
 TYPE_CHECKING = False
@@ -41,6 +42,8 @@ _UNSAFE = (
 LOG_VARIABLE = "BUS_LOG"
 
 _verbose = False
+
+_at_end: list[str] = []
 
 
 def set_verbose(on: bool) -> None:
@@ -230,6 +233,17 @@ def note(text: str) -> None:
     _complain(f"bus: {visible(hints.completed(text))}")
 
 
+def note_at_end(text: str) -> None:
+    """Tell the person something once the command has done its work; an error takes its place."""
+    _at_end.append(text)
+
+
+def tell_at_end() -> None:
+    """Tell what was to be told at the end."""
+    while _at_end:
+        note(_at_end.pop(0))
+
+
 def json_note(record: Mapping[str, object]) -> None:
     """Tell it to a program that reads stderr."""
     _complain(_visible_json(_json(record).decode()))
@@ -314,14 +328,6 @@ def show_logs() -> None:
 def counted(number: int, what: str, one: str = "", many: str = "s") -> str:
     """Return `1 message` or `2,000 messages`, with other endings where the word has them."""
     return f"{number:,} {what}{one if number == 1 else many}"
-
-
-def age(seconds: float) -> str:
-    """Return an age for people, in the largest unit of which it has more than one."""
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def within_line(reason: str) -> str:

@@ -22,7 +22,9 @@ def guarded(call: Callable[[], int]) -> int:
     output.show_warnings()
     try:
         try:
-            return call()
+            code = call()
+            output.tell_at_end()
+            return code
         finally:
             output.flush()
     except BrokenPipeError:

@@ -54,7 +54,7 @@ class Archiver:
 
     Raises:
         ArchiverRunning: another process is at it.
-        Refused: a program that opened the bus before its upgrade still runs.
+        Refused: a program that opened the bus before its upgrade still runs; it is a backup.
         BusUnusable: the lock can't be had.
     """
 
@@ -62,6 +62,7 @@ class Archiver:
         self._bus = bus
         self._archive = bus.archive
         self._lock: FileLock | None = None
+        bus.database.require_writable()  # a segment is written before the bus knows it
         for program in old_programs(bus.database):
             raise Refused(
                 f"{program} opened the bus before its upgrade, and would miss what is archived;"

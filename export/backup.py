@@ -196,10 +196,19 @@ class _Copier:
         self._on_progress = on_progress or (lambda done: None)
         self._done = 0
         self._lacking: list[str] = []
+        self._made_at_ms = 0
 
     def run(self, target: str) -> Backup:
         """Copy everything, and leave it on the disk."""
-        copy_database(self._bus.database, self._layout.database, on_progress=self._on_progress)
+        # What is in a backup of a backup is as old as that.
+        self._made_at_ms = self._bus.database.backup_made_at_ms or self._bus.database.now_ms()
+        self._bus.catalog.try_to_catch_up(self._bus.log.newest_seq())  # the copy's can't any more
+        copy_database(
+            self._bus.database,
+            self._layout.database,
+            backup_made_at_ms=self._made_at_ms,
+            on_progress=self._on_progress,
+        )
         self._done = os.stat(self._layout.database).st_size
         with Bus.open(self._layout.directory) as copy:
             segments = sum(self._segments(copy))
@@ -260,7 +269,7 @@ class _Copier:
     def _mark(self, backup: Backup) -> None:
         record = {
             "of": self._bus.layout.directory,
-            "made_at_ms": self._bus.database.now_ms(),
+            "made_at_ms": self._made_at_ms,
             "messages": backup.messages,
             "newest_seq": backup.newest_seq,
             "lacking": backup.lacking,

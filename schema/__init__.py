@@ -26,6 +26,7 @@ from .errors import (
     LimitReached,
     MailArchived,
     NotFound,
+    ReadOnlyBackup,
     Refused,
     RowRefused,
     SecondLoopWarning,
@@ -43,6 +44,8 @@ from .layout import (
     BUS_DIRECTORY,
     KEYS_DIR_VARIABLE,
     Layout,
+    find_bus,
+    has_export,
     keys_directory,
     refuse_links,
     refuse_network_filesystem,
@@ -74,7 +77,7 @@ from .names import (
 from .processes import boot_id, is_running, leave_signals, start_thread
 from .queries import Queries
 from .sqlite import check_sqlite_version, translate
-from .times import MAX_TS_MS, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
+from .times import MAX_TS_MS, age, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
 from .transactions import without_triggers
 from .trouble import disk_full, means_full, unwritable, why_not_opened
 from .upwards import find_bus, refuse_others
@@ -134,6 +137,9 @@ if TYPE_CHECKING:
     from .recovery import ranges as ranges
     from .recovery import ranges_without as ranges_without
     from .recovery import read_into as read_into
+    from .settings import DURABILITIES as DURABILITIES
+    from .settings import Settings as Settings
+    from .settings import age_of_backup as age_of_backup
 
 __all__ = [
     "ABSENT",
@@ -141,6 +147,7 @@ __all__ = [
     "BUS_DIRECTORY",
     "BUS_DIR_VARIABLE",
     "EVERY",
+    "DURABILITIES",
     "EVERYONE",
     "INLINE_PAYLOAD_BYTES",
     "KEYS_DIR_VARIABLE",
@@ -190,12 +197,14 @@ __all__ = [
     "Obstructed",
     "Priority",
     "Queries",
+    "ReadOnlyBackup",
     "Receipt",
     "Recovered",
     "Refused",
     "Row",
     "RowRefused",
     "SecondLoopWarning",
+    "Settings",
     "TimedOut",
     "TypePattern",
     "UnknownParent",
@@ -203,6 +212,8 @@ __all__ = [
     "UnknownRecipientWarning",
     "Upgrade",
     "WrongProcess",
+    "age",
+    "age_of_backup",
     "bad",
     "boot_id",
     "check_agent",
@@ -229,6 +240,7 @@ __all__ = [
     "examine",
     "find_bus",
     "format_ts",
+    "has_export",
     "holder",
     "holders",
     "in_words",
@@ -283,6 +295,7 @@ _HOMES = {
     "Mended": "mended",
     "ABSENT": "draft",
     "Comparison": "recovery",
+    "DURABILITIES": "settings",
     "Draft": "draft",
     "EVERY": "ownership",
     "Finding": "health",
@@ -295,11 +308,13 @@ _HOMES = {
     "Recovered": "recovery",
     "Row": "draft",
     "SAFE_VARIABLE": "ownership",
+    "Settings": "settings",
     "SIGNATURE_HEADER": "draft",
     "TRACE_PARENT": "draft",
     "TRACE_STATE": "draft",
     "TypePattern": "patterns",
     "Upgrade": "migrate",
+    "age_of_backup": "settings",
     "bad": "health",
     "check_pattern": "patterns",
     "checks_of_file": "file_checks",

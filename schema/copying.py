@@ -8,6 +8,7 @@ import apsw
 
 from .errors import BusUnusable
 from .layout import Layout
+from .settings import BACKUP, SET_META
 from .sqlite import translate
 
 TYPE_CHECKING = False
@@ -21,7 +22,11 @@ _PAGES_AT_A_TIME = 4096
 
 
 def copy_database(
-    database: Database, path: str, *, on_progress: Callable[[int], object] | None = None
+    database: Database,
+    path: str,
+    *,
+    backup_made_at_ms: int | None = None,
+    on_progress: Callable[[int], object] | None = None,
 ) -> None:
     """Copy the file as it is at this moment, onto the disk, and read the copy from end to end.
 
@@ -32,6 +37,8 @@ def copy_database(
     Args:
         database: the bus.
         path: where to; nothing may be there.
+        backup_made_at_ms: what the copy is to say of itself: that it is a backup, of this time in
+            epoch milliseconds; None: nothing.
         on_progress: told now and then how many bytes are copied.
 
     Raises:
@@ -43,7 +50,8 @@ def copy_database(
         source.execute("BEGIN")
         page_bytes = source.pragma("page_size")
         with_progress = on_progress or (lambda done: None)
-        _copy(source, path, lambda pages: with_progress(pages * page_bytes))
+        mark = None if backup_made_at_ms is None else str(backup_made_at_ms)
+        _copy(source, path, mark, lambda pages: with_progress(pages * page_bytes))
         found = _examine(path)
     except apsw.Error as error:
         is_full = isinstance(error, apsw.FullError)  # it is the copy's disk that is written to
@@ -55,7 +63,9 @@ def copy_database(
         raise BusUnusable(f"the file {database.layout.database} is damaged: {found}")
 
 
-def _copy(source: apsw.Connection, path: str, on_progress: Callable[[int], object]) -> None:
+def _copy(
+    source: apsw.Connection, path: str, mark: str | None, on_progress: Callable[[int], object]
+) -> None:
     copy = apsw.Connection(path)
     try:
         os.chmod(path, 0o600)
@@ -63,6 +73,8 @@ def _copy(source: apsw.Connection, path: str, on_progress: Callable[[int], objec
             while not backup.done:
                 backup.step(_PAGES_AT_A_TIME)
                 on_progress(backup.page_count - backup.remaining)
+        if mark is not None:
+            copy.execute(SET_META, (BACKUP, mark))
         copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, without a log beside it
     finally:
         copy.close()

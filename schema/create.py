@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 
 import apsw
 
@@ -107,9 +108,19 @@ def _create_tables(layout: Layout) -> bool:
         os.chmod(fresh, 0o600)
     finally:
         connection.close()
+    _begin_export(layout)  # before there is a bus: who makes it again after a crash would not
     os.rename(fresh, layout.database)
     sync_directory(layout.directory)
     return True
+
+
+def _begin_export(layout: Layout) -> None:
+    """Make an empty `bus.jsonl`, to be followed from the first message on; a clone brings its own.
+
+    The exporter appends to it.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(layout.jsonl, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _sync_names_of(directory: str) -> None:

@@ -60,6 +60,11 @@ _CACHE_KIB = 8192
 
 _SYNCHRONOUS = {"normal": "NORMAL", "full": "FULL"}
 
+#: What a file says of itself: what its tables are, and how it is to be used.
+_SETTINGS = """
+SELECT key, value FROM meta WHERE key IN ('schema_version', 'durability', 'backup_made_at_ms')
+"""
+
 
 class Database:
     """The bus file, as one process sees it.
@@ -67,7 +72,8 @@ class Database:
     Args:
         directory: the bus directory; it must hold a bus.
         durability: `normal` (a power loss may take the newest commits, never the order or the
-            file) or `full` (it takes nothing that was committed).
+            file) or `full` (it takes nothing that was committed). None: what is set for the bus,
+            which can be made stronger here, and not weaker.
         write_timeout_s: how long a write waits for other writers before it raises `BusBusy`.
         clock: the present time in epoch milliseconds.
         any_version: open the file of another schema version too. Only `upgrade` does.
@@ -83,19 +89,22 @@ class Database:
         self,
         directory: str | os.PathLike[str],
         *,
-        durability: str = "normal",
+        durability: str | None = None,
         write_timeout_s: float = WRITE_TIMEOUT_S,
         clock: Clock = now_ms,
         any_version: bool = False,
         read_only: bool = False,
     ) -> None:
         self._born_after = forks.count
-        if durability not in _SYNCHRONOUS:
+        if durability is not None and durability not in _SYNCHRONOUS:
             raise ValueError(f"durability must be 'normal' or 'full', not {durability!r}")
         check_sqlite_version(apsw.sqlite_lib_version())
         self.layout = Layout(directory)
         self.now_ms = clock
-        self._synchronous = _SYNCHRONOUS[durability]
+        #: `normal` or `full`, as this process writes.
+        self.durability = durability or "normal"
+        #: Of a backup that was not taken into use: when it was made, in epoch milliseconds.
+        self.backup_made_at_ms: int | None = None
         self.write_timeout_s = write_timeout_s
         self._busy_timeout_ms = min(BUSY_TIMEOUT_MS, round(write_timeout_s * 1000))
         self.read_only = read_only
@@ -104,9 +113,12 @@ class Database:
         self._closed = False
         self._check_directory()
         self.place = Place(self.layout.database)
-        found = self.schema_version()
+        settings = self._settings()
+        found = self._version_in(settings)
         if found != SCHEMA_VERSION and not any_version:
             raise other_version(self.layout, found)
+        if not any_version:
+            self._adopt(settings)
 
     @property
     def connection(self) -> apsw.Connection:
@@ -205,17 +217,44 @@ class Database:
         Raises:
             BusUnusable: it has none, so it is not a bus.
         """
+        return self._version_in(self._settings())
+
+    def require_writable(self) -> None:
+        """Raise `ReadOnlyBackup` where nothing may be written: in a backup."""
+        if self.backup_made_at_ms is not None:
+            from .settings import refusal_of_backup
+
+            raise refusal_of_backup(self)
+
+    def look_at_settings(self) -> None:
+        """Use the bus in this thread, and in later ones, as the file says by now."""
+        self._adopt(self._settings())
+
+    def _settings(self) -> dict[str, Any]:
+        """Return what the file says of itself, as it is stored."""
         try:
-            found = self.value("SELECT value FROM meta WHERE key = 'schema_version'")
+            return dict(self.rows(_SETTINGS))
         except AckbusError as error:
             if isinstance(error.__cause__, apsw.SQLError):
                 raise BusUnusable(f"{self.layout.database} is not a bus") from error
             raise
-        text = str(found)
+
+    def _version_in(self, settings: dict[str, Any]) -> int:
+        text = str(settings.get("schema_version"))
         version = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
         if version < 1:
             raise BusUnusable(f"{self.layout.database} is not a bus: it has no schema version")
         return version
+
+    def _adopt(self, settings: dict[str, Any]) -> None:
+        """Use the bus as it says of itself; of a value that is none, the safer side is taken."""
+        if settings.get("durability", "normal") != "normal" and self.durability != "full":
+            self.durability = "full"
+            self.connection.execute("PRAGMA synchronous = FULL")
+        if "backup_made_at_ms" in settings:
+            made = str(settings["backup_made_at_ms"])
+            is_time = made.isascii() and made.isdecimal() and len(made) < 16
+            self.backup_made_at_ms = int(made) if is_time else 0
 
     def close_thread(self) -> None:
         """Close this thread's connection, if it has one; a later use opens another."""
@@ -262,7 +301,7 @@ class Database:
                 f"PRAGMA busy_timeout = {self._busy_timeout_ms};"
                 "PRAGMA foreign_keys = ON;"
                 f"PRAGMA journal_mode{'' if self.read_only else ' = WAL'};"
-                f"PRAGMA synchronous = {self._synchronous};"
+                f"PRAGMA synchronous = {_SYNCHRONOUS[self.durability]};"
                 # What a statement may have to undo would be kept in a file, at a fifth of the cost
                 # of publishing many; and 2 MB do not hold the pages that these touch.
                 "PRAGMA temp_store = MEMORY;"

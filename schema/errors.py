@@ -89,6 +89,21 @@ class WrongProcess(AckbusError):
     """A bus that was opened before a fork was used after it; open a new one in the child."""
 
 
+class ReadOnlyBackup(Refused):
+    """Something was to be written into a backup that was not taken into use.
+
+    Attributes:
+        directory: of the backup.
+        made_at_ms: when it was made, in epoch milliseconds.
+    """
+
+    def __init__(self, directory: str, made_at_ms: int, made: str) -> None:
+        self.directory, self.made_at_ms = directory, made_at_ms
+        super().__init__(
+            f"{directory} is a backup, {made}, and read-only; 'bus restore' takes it into use"
+        )
+
+
 class IdConflict(Refused):
     """A message with this id, but with other content, is already in the log.
 

@@ -98,12 +98,17 @@ def without_file(layout: Layout) -> str | None:
     )
 
 
+def has_export(layout: Layout) -> bool:
+    """Whether there is a `bus.jsonl` with anything in it: a new bus has an empty one."""
+    return os.path.exists(layout.jsonl) and os.stat(layout.jsonl).st_size > 0
+
+
 def remains_of_bus(layout: Layout) -> str | None:
     """Return what to say where a bus has lost its file, or only its export is; None where neither.
 
     A clone of git brings the export alone: there a new bus is as right as the old one.
     """
-    if (remains := without_file(layout)) or not os.path.exists(layout.jsonl):
+    if (remains := without_file(layout)) or not has_export(layout):
         return remains
     export = os.path.basename(layout.jsonl)
     return (

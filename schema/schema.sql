@@ -299,6 +299,32 @@ BEGIN
    WHERE kind = 'queue' AND name = (SELECT name FROM queues WHERE id = NEW.queue_id);
 END;
 
+-- What was done by hand to a job, or to a queue as a whole (no seq): by whom, and when.
+CREATE TABLE work_acts (
+  id       INTEGER PRIMARY KEY,
+  at_ms    INTEGER NOT NULL,
+  who      TEXT NOT NULL CHECK (who <> ''),
+  act      TEXT NOT NULL CHECK (act <> ''),
+  queue_id INTEGER NOT NULL REFERENCES queues (id),
+  seq      INTEGER,
+  detail   TEXT
+) STRICT;
+CREATE INDEX idx_work_acts_queue_seq ON work_acts (queue_id, seq);
+
+CREATE TRIGGER work_acts_are_only_appended BEFORE INSERT ON work_acts
+WHEN EXISTS (SELECT 1 FROM work_acts WHERE id = NEW.id)
+BEGIN
+  SELECT RAISE(ABORT, 'what was done by hand stays on record');
+END;
+
+CREATE TRIGGER work_acts_are_never_changed BEFORE UPDATE ON work_acts BEGIN
+  SELECT RAISE(ABORT, 'what was done by hand stays on record');
+END;
+
+CREATE TRIGGER work_acts_are_never_deleted BEFORE DELETE ON work_acts BEGIN
+  SELECT RAISE(ABORT, 'what was done by hand stays on record');
+END;
+
 -- Claims: each attempt at a job, for good. The token is the claim's identity and its fence.
 CREATE TABLE claims (
   token           INTEGER PRIMARY KEY AUTOINCREMENT,

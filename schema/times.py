@@ -36,6 +36,14 @@ def format_ts(ts_ms: int) -> str:
     return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z"
 
 
+def age(seconds: float) -> str:
+    """Return an age for people, in the largest unit of which it has more than one."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def parse_ts(text: str) -> int:
     """Return the epoch milliseconds of an RFC 3339 time, or of a plain number of milliseconds.
 

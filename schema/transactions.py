@@ -83,6 +83,7 @@ class ThreadState:
     """One thread's connection, its write lock, and how deep it is in transactions."""
 
     __slots__ = (
+        "_require_writable",
         "after_commit",
         "changes_seen",
         "checkpointer",
@@ -99,6 +100,7 @@ class ThreadState:
         self.changes_seen = -LOOK_AFTER_CHANGES  # the first write looks: there may be no other
         self.layout = database.layout
         self.place = database.place
+        self._require_writable = database.require_writable
         self.lock: FileLock | None = None
         self.depth = 0
         self.after_commit: dict[Callable[[], None], None] = {}
@@ -148,6 +150,7 @@ class ThreadState:
     def _lock(self, timeout_s: float) -> float:
         """Take the write lock, and return when waiting for SQLite's own is to end."""
         if self.lock is None:
+            self._require_writable()  # asked here: so no later write of a bus in use pays for it
             self.lock = _open_lock(self.layout, self.place)
         deadline = time.monotonic() + timeout_s
         self.lock.acquire(timeout_s)

@@ -113,7 +113,10 @@ class Queue:
 
         Claiming does this by itself, as far as it needs. Where a part of the archive is lost, it
         stops before that, and `stuck` tells: what is in the queue can be looked after all the same.
+        In a backup, which is read-only, everything is as it was at its moment.
         """
+        if self.bus.database.backup_made_at_ms is not None:
+            return
         self._refresh()
         try:
             while (page := self._filler.look()) is not None:

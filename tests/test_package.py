@@ -56,6 +56,7 @@ SURFACE = {
         "NotFound",
         "QueueMismatch",
         "QueueNotFound",
+        "ReadOnlyBackup",
         "Refused",
         "SecondLoopWarning",
         "TimedOut",

@@ -44,7 +44,8 @@ _NOT_FROM_BACKUP |= {"access_tokens", "task_claims", "reservations"}
 _NOT_FROM_BACKUP |= {"catalog_state", "export_state"}
 
 #: Of a table that is, the rows that are: a claim that held its job then must not hold it again.
-_ROWS_OF_BACKUP = {"claims": "status <> 'active'"}
+#: And a bus is no backup for what its backup has.
+_ROWS_OF_BACKUP = {"claims": "status <> 'active'", "meta": "key <> 'backup_made_at_ms'"}
 
 #: What is told of with the messages, or is made again of the log without a loss.
 _NOT_TOLD = {"messages", "sqlite_sequence", "catalog", "catalog_blocks", "catalog_state"}

@@ -20,6 +20,7 @@ from ...schema import (
     Mended,
     checks_of_file,
     examine,
+    has_export,
     is_of_other_version,
     keep_out_of_git,
     other_version,
@@ -114,7 +115,7 @@ def _beside(bus: Bus, saved: Bus | None, stamp: str, dry_run: bool) -> Iterator[
 def _refuse_nothing(layout: Layout) -> None:
     if os.path.isdir(layout.directory):  # what a bus can't be opened for, and a new file won't mend
         refuse_place(layout)
-    is_something = any(map(os.path.exists, (layout.database, layout.jsonl)))
+    is_something = os.path.exists(layout.database) or has_export(layout)
     if not is_something and not without_file(layout) and not _died(layout):
         raise BusNotFound(f"nothing of a bus is in {layout.directory}; there is nothing to repair")
 

@@ -21,7 +21,8 @@ def test_init_makes_a_bus_and_is_safe_to_repeat(run_bus: RunBus, project: Path) 
     where = project / ".worker-state"
     assert (made.code, made.out, made.err) == (0, f"made a bus in {where}\n", "")
     assert run_bus("init").out == f"there is a bus in {where} already\n"
-    assert json.loads(run_bus("init", "--json").out) == {"dir": str(where), "made": False}
+    there = {"dir": str(where), "made": False, "durability": "normal"}
+    assert json.loads(run_bus("init", "--json").out) == there
     assert stat.S_IMODE(where.stat().st_mode) == 0o700
 
 
@@ -42,8 +43,12 @@ def test_bus_is_found_upwards_named_or_the_users_own(
     assert run_bus("where", cwd=below, env=variable).out == f"{env}\n"
     assert run_bus("where", "--dir", named, env=variable).out == f"{named}\n"
     assert run_bus("where", "--user", env=variable).out == f"{own}\n"
-    upwards = {"dir": str(project / ".worker-state"), "found_by": "looking upwards from here"}
-    assert json.loads(run_bus("where", "--json").out) == upwards
+    assert json.loads(run_bus("where", "--json").out) == {
+        "dir": str(project / ".worker-state"),
+        "found_by": "looking upwards from here",
+        "durability": "normal",
+        "backup_made_at_ms": None,
+    }
     found_by = {"--dir": ("--dir", named), "--user": ("--user",), "BUS_DIR": ()}
     for name, options in found_by.items():
         told = run_bus("where", "--json", *options, env=variable)

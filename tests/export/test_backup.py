@@ -49,6 +49,7 @@ def test_a_backup_is_a_whole_bus(full_bus: Bus, tmp_path: Path) -> None:
         assert lines(copy) == lines(full_bus)
         assert Inbox(copy, "bob").position == 50
         assert copy.leases.get("deploy") == full_bus.leases.get("deploy")
+        copy.settings.take_into_use()
         copy.publish("more", from_agent="ann")
         assert copy.get(100) is not None
     assert full_bus.get(100) is None
@@ -228,6 +229,7 @@ def test_a_backup_restores_a_bus_that_is_really_damaged(
         if not (bus_dir / "blobs" / blob.name).exists():
             shutil.copy(blob, bus_dir / "blobs")
     with Bus.open(bus_dir) as restored:
+        restored.settings.take_into_use()
         with (damaged / "bus.jsonl").open("rb") as file:
             import_jsonl(restored, file)
         assert lines(restored) == before
