@@ -64,7 +64,7 @@ def test_each_write_of_a_hot_command_waits_for_the_disk_where_the_bus_says_so(
     publish = ("publish", "note", "hello", "--from", "ann", "--dir", full)
     run_bus("ack", "bob", "1")  # the first one of an agent also looks whether it is known
     assert (syncs_of(*publish), syncs_of("ack", "bob", "2", "--dir", full)) == (1, 1)
-    assert syncs_of("poll", "bob", "--dir", full) == 0
+    assert syncs_of("poll", "carol", "--dir", full) == 0
     assert run_bus("init", "--durability", "normal").code == 0
     assert (syncs_of(*publish), syncs_of("ack", "bob", "3", "--dir", full)) == (0, 0)
 
