@@ -44,7 +44,6 @@ from .layout import (
     BUS_DIRECTORY,
     KEYS_DIR_VARIABLE,
     Layout,
-    find_bus,
     has_export,
     keys_directory,
     refuse_links,

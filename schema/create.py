@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 
 import apsw
 
@@ -119,8 +118,7 @@ def _begin_export(layout: Layout) -> None:
 
     The exporter appends to it.
     """
-    with suppress(FileExistsError):
-        os.close(os.open(layout.jsonl, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    os.close(layout.files.change(os.path.basename(layout.jsonl)))
 
 
 def _sync_names_of(directory: str) -> None:
