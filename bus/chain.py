@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from ..schema import MAX_SEQ, pages
+from ..schema import MAX_SEQ, check_progress, pages
 from .statements import SQL
 
 TYPE_CHECKING = False
@@ -120,6 +120,7 @@ class Chain:
             SegmentMissing: a part of the archive can't be read.
             BusBusy: the write lock could not be had in time; what was taken in stays.
         """
+        check_progress(on_progress)
         while self.extend():
             head = self.head()
             on_progress(head.seq if head else 0)

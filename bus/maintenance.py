@@ -7,7 +7,7 @@ from contextlib import closing
 
 import apsw
 
-from ..schema import translate
+from ..schema import check_progress, translate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Maintenance:
             How many bytes that are; None where the file was made by a version that did not
             prepare it for this: its free pages are used again, and it does not shrink.
         """
+        check_progress(on_progress)
         if self._database.value("PRAGMA auto_vacuum") != _INCREMENTAL:
             return None
         begun = self._database.value("PRAGMA page_count")

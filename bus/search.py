@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from itertools import islice
 
-from ..schema import InvalidInput
+from ..schema import InvalidInput, check_progress
 from .archive import SegmentMissing
 from .search_index import SearchIndex
 from .search_text import Words, as_phrase, has_words, payload_text
@@ -87,6 +87,7 @@ class Search:
         """Do as `Bus.search` does."""
         if limit < 1:
             raise InvalidInput(f"limit must be at least 1, not {limit}")
+        check_progress(on_progress)
         asked = Words.of(words)
         filters = Wanted(type, conversation, agent, since_ms)
         lacking = self._index.catch_up(on_progress)

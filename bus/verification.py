@@ -6,7 +6,7 @@ with which message; what it can't judge (a signature whose key is not here) it c
 
 from __future__ import annotations
 
-from ..schema import MAX_SEQ, BlobAltered, BlobMissing, InvalidInput
+from ..schema import MAX_SEQ, BlobAltered, BlobMissing, InvalidInput, check_progress
 from .archive import SegmentMissing
 from .chain import GENESIS, Link
 from .verification_checks import (
@@ -84,6 +84,7 @@ class Verification:
         Raises:
             BusUnusable: a key can't be read.
         """
+        check_progress(on_progress)
         if self._expected is not None:
             yield from self._unexpected(self._expected)
         chain = self._chain_check()

@@ -16,6 +16,7 @@ from ..schema import (
     BusUnusable,
     FileLock,
     Refused,
+    check_progress,
     keep_out_of_git,
     old_programs,
     unwritable,
@@ -96,6 +97,7 @@ class Archiver:
         Raises:
             BusUnusable: a segment can't be written; what moved before stays moved.
         """
+        check_progress(on_progress)
         assert self._lock is not None, "an archiver works within its block"
         self._remove(on_progress)  # of a run that died
         newest = self._bus.log.newest_seq()

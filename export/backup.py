@@ -24,6 +24,7 @@ from ..schema import (
     InvalidInput,
     Layout,
     Refused,
+    check_progress,
     copy_database,
     encode,
     keep_out_of_git,
@@ -84,6 +85,7 @@ def back_up(
         Refused: something is there that is not to be replaced, or another backup is being made.
         BusUnusable: the bus is damaged, or the copy can't be written; nothing is left at the place.
     """
+    check_progress(on_progress)
     target = os.path.abspath(os.fspath(directory))
     _check_place(bus.layout, target, replace)
     fresh = target + UNFINISHED

@@ -15,6 +15,7 @@ from ..schema import (
     Refused,
     TimedOut,
     WrongProcess,
+    check_progress,
     start_thread,
     unwritable,
 )
@@ -89,6 +90,7 @@ class Exporter:
             TimedOut: the other exporter did not get that far within 30 s.
             BusUnusable: the file can't be written.
         """
+        check_progress(progress)
         lock = self._lock_unless_exported()
         if lock is None:
             return 0
@@ -114,6 +116,7 @@ class Exporter:
             Refused: a file that is no part of it is where one must go; nothing is changed.
             BusUnusable: the file can't be written; the old one is as it was.
         """
+        check_progress(progress)
         lock = self._lock_or_raise()
         try:
             with closing(Writer(self._bus)) as writer:
@@ -143,6 +146,7 @@ class Exporter:
         """
         if limit_bytes and limit_bytes < MIN_ROTATE_BYTES:
             raise InvalidInput(f"files must be allowed {MIN_ROTATE_BYTES:,} bytes at least")
+        check_progress(progress)
         lock = self._lock_or_raise()
         try:
             with closing(Writer(self._bus)) as writer:

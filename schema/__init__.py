@@ -84,6 +84,12 @@ from .upwards import find_bus, refuse_others
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .before_upgrade import old_programs as old_programs
+    from .callbacks import call_plain as call_plain
+    from .callbacks import check_coroutine_function as check_coroutine_function
+    from .callbacks import check_plain as check_plain
+    from .callbacks import check_progress as check_progress
+    from .callbacks import is_coroutine_function as is_coroutine_function
+    from .callbacks import refuse_unrun as refuse_unrun
     from .content_checks import check_contents as check_contents
     from .copying import copy_database as copy_database
     from .draft import ABSENT as ABSENT
@@ -285,6 +291,12 @@ __all__ = [
     "without_file",
     "without_triggers",
     "why_not_opened",
+    "call_plain",
+    "check_coroutine_function",
+    "check_plain",
+    "check_progress",
+    "is_coroutine_function",
+    "refuse_unrun",
 ]
 
 
@@ -346,6 +358,12 @@ _HOMES = {
     "trust": "ownership",
     "upgrade": "migrate",
     "warn": "health",
+    "call_plain": "callbacks",
+    "check_coroutine_function": "callbacks",
+    "check_plain": "callbacks",
+    "check_progress": "callbacks",
+    "is_coroutine_function": "callbacks",
+    "refuse_unrun": "callbacks",
 }
 
 

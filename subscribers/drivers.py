@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..bus import tracing
-from ..schema import leave_signals
+from ..schema import call_plain, check_coroutine_function, check_plain, leave_signals, refuse_unrun
 from .rules import Handle
 
 TYPE_CHECKING = False
@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from .rules import Rules, Wait
 
 
-def run(rules: Rules, handler: Callable[[Message], object]) -> None:
+#: What `run` says to do with what it does not take.
+OF_COROUTINES = "give a plain function, or await Inbox.run_async with a coroutine function"
+
+
+def run(rules: Rules, handler: Callable[[Message], None]) -> None:
     """Call `handler` for each message, in this thread."""
+    check_plain(handler, "run", instead=OF_COROUTINES)
     steps = rules.steps()
     try:
         answer: Exception | None = None
@@ -25,7 +30,7 @@ def run(rules: Rules, handler: Callable[[Message], object]) -> None:
             if isinstance(step, Handle):
                 try:
                     with tracing.handling(step.message, rules.inbox.agent):
-                        handler(step.message)
+                        call_plain(handler, step.message)
                 except Exception as error:  # the rules count it, and deliver again or park
                     answer = error
             else:
@@ -49,13 +54,14 @@ def iterate(rules: Rules) -> Iterator[Message]:
 
 async def run_async(rules: Rules, handler: Callable[[Message], Awaitable[object]]) -> None:
     """Await `handler` for each message, in the event loop."""
+    check_coroutine_function(handler, "run_async", instead="run takes plain functions")
     async with _Thread(rules) as thread:
         answer: Exception | None = None
         while (step := await thread.next(answer)) is not None:
             answer = None
             try:
                 with tracing.handling(step.message, rules.inbox.agent):
-                    await handler(step.message)
+                    refuse_unrun(await handler(step.message), handler)
             except Exception as error:  # the rules count it, and deliver again or park
                 answer = error
 

@@ -259,7 +259,7 @@ class Inbox:
 
     def run(
         self,
-        handler: Callable[[Message], object],
+        handler: Callable[[Message], None],
         *,
         drain: bool = False,
         rules: Rules | None = None,
@@ -270,10 +270,15 @@ class Inbox:
         after it wait, until it succeeds or is parked.
 
         Args:
-            handler: is given each message; what it returns is ignored.
+            handler: a plain function; is given each message. What it returns is ignored, unless
+                that is still to be run (a coroutine, a generator): then the delivery has failed.
             drain: return when nothing is left, instead of waiting for more.
             rules: what `Inbox.rules` returned, for a caller that wants to stop the loop; whether
                 it drains was said there.
+
+        Raises:
+            InvalidInput: the handler is a coroutine function or a generator function; nothing was
+                delivered.
         """
         from .drivers import run
 
@@ -282,7 +287,11 @@ class Inbox:
     async def run_async(
         self, handler: Callable[[Message], Awaitable[object]], *, drain: bool = False
     ) -> None:
-        """Do as `run` does, for a coroutine function; the event loop never waits for the bus."""
+        """Do as `run` does, for a coroutine function; the event loop never waits for the bus.
+
+        Raises:
+            InvalidInput: the handler is no coroutine function; nothing was delivered.
+        """
         from .drivers import run_async
 
         await run_async(self.rules(drain=drain), handler)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from ..bus import Bus, tracing
-from ..schema import ABSENT
+from ..schema import ABSENT, call_plain, check_plain
+from .drivers import OF_COROUTINES
 from .inbox import Inbox
 
 TYPE_CHECKING = False
@@ -78,13 +79,18 @@ class Session:
         fields["headers"] = tracing.child_trace(message.headers) | (fields.get("headers") or {})
         return self.publish(type, payload, **fields)
 
-    def run(self, handler: Callable[[Message], object], *, drain: bool = False) -> None:
-        """Deliver messages as `Inbox.run` does, with the heart saying what the agent is at."""
+    def run(self, handler: Callable[[Message], None], *, drain: bool = False) -> None:
+        """Deliver messages as `Inbox.run` does, with the heart saying what the agent is at.
+
+        Raises:
+            InvalidInput: as for `Inbox.run`.
+        """
+        check_plain(handler, "run", instead=OF_COROUTINES)
 
         def handle(message: Message) -> None:
             self.heart.update("working", task=message.type)
             try:
-                handler(message)
+                call_plain(handler, message)
             finally:
                 self.heart.update("idle")
 

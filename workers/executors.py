@@ -11,6 +11,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from ..bus import tracing
+from ..schema import refuse_unrun
 from ..subscribers import Outcome
 from .work import Result, do, result_of, result_of_error, unless_writing
 
@@ -248,7 +249,9 @@ class Tasks:
         try:
             with tracing.handling(claim.message, claim.group):
                 async with limit:
-                    return result_of(await self._handler(claim.message))
+                    value = await self._handler(claim.message)
+                    refuse_unrun(value, self._handler)
+                    return result_of(value)
         except asyncio.CancelledError as error:
             if self._is_stopping():
                 return Result(None)

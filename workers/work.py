@@ -7,7 +7,7 @@ import traceback
 from dataclasses import dataclass, field, replace
 
 from ..bus import tracing
-from ..schema import ABSENT, AckbusError, Draft
+from ..schema import ABSENT, AckbusError, Draft, call_plain
 from ..subscribers import NeverRetry, Outcome, RetryLater
 
 TYPE_CHECKING = False
@@ -72,7 +72,7 @@ class Function:
     def do(self, claim: Claim) -> Result:
         """Call the function."""
         try:
-            result = result_of(self._handler(claim.message))
+            result = result_of(call_plain(self._handler, claim.message))
         except BaseException as error:  # whatever it is, an exit too, it is how this attempt ended
             if isinstance(error, KeyboardInterrupt) or os.getpid() != self._pid:
                 raise  # it is the worker that is to end, or a child that the handler forked

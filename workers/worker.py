@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 import secrets
@@ -15,6 +14,9 @@ from ..schema import (
     LimitReached,
     NotFound,
     Refused,
+    check_coroutine_function,
+    check_plain,
+    is_coroutine_function,
     start_thread,
 )
 from ..subscribers import DEFAULT_LEASE_S, MAX_CLAIMS, MAX_LEASE_S, ClaimLost, Queue
@@ -123,13 +125,15 @@ class Worker:
 
         Returns:
             How many attempts ended.
+
+        Raises:
+            InvalidInput: the handler is a generator function, or none; nothing was claimed.
         """
-        if inspect.iscoroutinefunction(handler):
+        if is_coroutine_function(handler):
             import asyncio
 
             return asyncio.run(self.run_async(handler, once=once, drain=drain))
-        if not callable(handler):
-            raise InvalidInput(f"a handler is a function of a message, not {handler!r}")
+        check_plain(handler, "run", instead="give a function that returns, without 'yield'")
         return self.run_work(Function(handler, self.bus), once=once, drain=drain)
 
     def run_work(self, work: Work, *, once: bool = False, drain: bool = False) -> int:
@@ -154,8 +158,13 @@ class Worker:
             handler: as for `run`.
             timeout_s: how long each message may take, in seconds; then it is cancelled.
             once, drain: as for `run`.
+
+        Raises:
+            InvalidInput: the handler is no coroutine function; nothing was claimed.
         """
         import asyncio
+
+        check_coroutine_function(handler, "run_async", instead="run takes plain functions")
 
         loop = asyncio.get_running_loop()
         count = 1 if once else self.concurrency

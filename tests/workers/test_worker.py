@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def test_copy_of_the_stream_can_leave_the_answers_to_others(bus: Bus) -> None:
 @pytest.mark.parametrize("handler", ["cat", None])
 def test_what_is_no_function_is_refused_before_a_job_is_claimed(bus: Bus, handler: object) -> None:
     ask(bus, "hello")
-    with pytest.raises(InvalidInput, match="a handler is a function"):
+    with pytest.raises(InvalidInput, match="run takes a function, not "):
         drain(bus, handler)
     queue = Queue.open(bus, REQUEST)
     queue.fill()
@@ -281,6 +282,50 @@ def test_coroutine_function_is_awaited_by_run_too(bus: Bus) -> None:
     ask(bus, "go")
     assert drain(bus, handle) == 1
     assert answers(bus)[0].payload == "go"
+
+
+def test_object_with_a_coroutine_for_its_call_is_awaited_by_run_too(bus: Bus) -> None:
+    class Handler:
+        async def __call__(self, message: Message) -> object:
+            return message.payload
+
+    ask(bus, "go")
+    assert drain(bus, Handler()) == 1
+    assert answers(bus)[0].payload == "go"
+
+
+def test_handler_that_would_never_run_is_refused_before_a_job_is_claimed(bus: Bus) -> None:
+    def generate(message: Message) -> Iterator[object]:
+        yield message.payload
+
+    ask(bus, "go")
+    with pytest.raises(InvalidInput, match="would never run 'generate', a generator function"):
+        drain(bus, generate)
+    for handler in (shout, generate):
+        given: Any = handler
+        with pytest.raises(InvalidInput, match="run_async takes a coroutine function, not "):
+            asyncio.run(Worker(bus, REQUEST).run_async(given, drain=True))
+    assert statuses(Queue.open(bus, REQUEST)) == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_attempt_whose_work_was_not_done_has_failed(bus: Bus) -> None:
+    """Without a warning that a coroutine was never awaited: it is closed."""
+
+    async def handle(message: Message) -> None:
+        raise AssertionError("it ran")
+
+    async def hand_on(message: Message) -> object:
+        return handle(message)
+
+    Queue.create(bus, REQUEST, retry="asked")
+    handlers: list[Any] = [lambda message: handle(message), hand_on]
+    for handler in handlers:
+        (seq,) = ask(bus, "go")
+        assert drain(bus, handler) == 1
+        told = "returned a coroutine, which nobody runs: its work was not done"
+        assert told in str(attempt(bus, seq).error)
+        assert answer(bus, seq).type == "job.failed"
 
 
 def test_handler_that_awaits_what_was_cancelled_has_failed(bus: Bus) -> None:

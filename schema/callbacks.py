@@ -1,0 +1,121 @@
+"""Callbacks: telling what runs when it is called from what only makes something that would run.
+
+Calling a coroutine function or a generator function runs nothing of it. Where one is taken for a
+plain function, its work is never done, and nothing fails.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from .errors import InvalidInput, shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import TypeGuard
+
+COROUTINE, GENERATOR = "a coroutine function", "a generator function"
+ASYNC_GENERATOR = "an async generator function"
+
+
+def is_coroutine_function(callback: object) -> TypeGuard[Callable[..., Awaitable[object]]]:
+    """Whether calling a callback makes a coroutine, as far as can be told before."""
+    return _kind_of(callback) == COROUTINE
+
+
+def check_plain(callback: object, what: str, *, instead: str = "give a plain function") -> None:
+    """Refuse a callback that runs nothing when it is called.
+
+    Args:
+        callback: what was given.
+        what: what takes it, for the error.
+        instead: what to do instead.
+
+    Raises:
+        InvalidInput: it is a coroutine function or a generator function, or can't be called.
+    """
+    if not callable(callback):
+        raise InvalidInput(f"{what} takes a function, not {shown(callback)}")
+    kind = _kind_of(callback)
+    if kind is not None:
+        raise InvalidInput(f"{what} would never run {_name(callback)}, {kind}: {instead}")
+
+
+def check_progress(callback: object) -> None:
+    """Refuse a callback for progress as `check_plain` does; None is for none."""
+    if callback is not None:
+        check_plain(callback, "progress")
+
+
+def check_coroutine_function(callback: object, what: str, *, instead: str) -> None:
+    """Refuse a callback that can't be awaited. What a decorator keeps in `__wrapped__` counts.
+
+    Raises:
+        InvalidInput: neither it nor what it wraps is a coroutine function.
+    """
+    import inspect
+
+    if not callable(callback):
+        raise InvalidInput(f"{what} takes a coroutine function, not {shown(callback)}")
+    kind = _kind_of(inspect.unwrap(callback, stop=lambda each: _kind_of(each) is not None))
+    if kind != COROUTINE:
+        named = f"{_name(callback)}, {kind or 'a plain function'}"
+        raise InvalidInput(f"{what} takes a coroutine function, not {named}: {instead}")
+
+
+def call_plain(callback: Callable[..., object], *values: object) -> object:
+    """Call a callback, and refuse what it returns as `refuse_unrun` does."""
+    value = callback(*values)
+    refuse_unrun(value, callback)
+    return value
+
+
+def refuse_unrun(value: object, callback: object) -> None:
+    """Refuse what a callback returned if it is still to be run, and close it.
+
+    Raises:
+        InvalidInput: it is a coroutine, another awaitable, or a generator.
+    """
+    if value is None:
+        return
+    import inspect
+
+    if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
+        close = getattr(value, "close", None)  # else Python warns that it was never awaited
+        if close is not None:
+            close()
+        raise InvalidInput(
+            f"{_name(callback)} returned {_article(type(value).__name__)}, which nobody runs:"
+            " its work was not done"
+        )
+
+
+def _article(word: str) -> str:
+    return f"{'an' if word[:1].lower() in 'aeiou' else 'a'} {word}"
+
+
+def _name(callback: object) -> str:
+    while isinstance(callback, partial):
+        callback = callback.func
+    name = getattr(callback, "__qualname__", None) or type(callback).__qualname__
+    return shown(name.rpartition("<locals>.")[2])
+
+
+def _kind_of(callback: object) -> str | None:
+    """Return what a callback is that runs nothing when it is called, else None.
+
+    A decorated function is what its decorator returned: that may run what it wraps.
+    """
+    import inspect  # slow to load, and the hot commands have no callbacks
+
+    while isinstance(callback, partial):
+        callback = callback.func
+    for each in (callback, type(callback).__call__ if callable(callback) else None):
+        if inspect.iscoroutinefunction(each):
+            return COROUTINE
+        if inspect.isasyncgenfunction(each):
+            return ASYNC_GENERATOR
+        if inspect.isgeneratorfunction(each):
+            return GENERATOR
+    return None
