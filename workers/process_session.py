@@ -11,7 +11,7 @@ from ..schema import is_running
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from typing import Protocol
 
     class Leader(Protocol):
@@ -63,11 +63,11 @@ class ProcessSession:
     def _has_living(self) -> bool:
         return any(_may_end(pid) and not _is_dead(pid) for pid in self._members())
 
-    def _members(self) -> Iterable[int]:
+    def _members(self) -> list[int]:
         session = self._leader.pid
         if self._leader.returncode is not None and is_running(session):
-            return ()  # another process has the number
-        return (pid for pid in _everybody() if _session_of(pid) == session)
+            return []  # another process has the number
+        return [pid for pid in _everybody() if _session_of(pid) == session]
 
 
 def _everybody() -> Iterator[int]:

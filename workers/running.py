@@ -63,7 +63,7 @@ class Running:
         """
         self._begin_to_serve()
         now = time.monotonic()
-        while self._child.is_left() and now < self._kill_at + DYING_S:
+        while self._is_left(now, grace_s) and now < self._kill_at + DYING_S:
             self._serve(self._wait_s(deadline - now))
             now = time.monotonic()
             self._end_if_due(now, deadline, grace_s)
@@ -92,6 +92,13 @@ class Running:
     def _register(self, end: Feed | Catch, event: int) -> None:
         self._served[end.pipe.fileno()] = end
         self._poll.register(end.pipe, event)
+
+    def _is_left(self, now: float, grace_s: float) -> bool:
+        """Whether there is more to serve. What a command left running is told to end."""
+        is_left = self._child.is_left()
+        if is_left and self._has_exited:
+            self._tell_to_end(now + grace_s)
+        return is_left
 
     def _wait_s(self, left_s: float) -> float:
         """How long to wait for the descriptors."""
@@ -122,7 +129,6 @@ class Running:
     def _end_if_due(self, now: float, deadline: float, grace_s: float) -> None:
         if not self._has_exited and self._child.has_exited():
             self._has_exited = True
-            self._tell_to_end(now + grace_s)  # what it left running
             self._child.reap()
         elif self._kill_at == math.inf:
             self._end_early_if_due(now, deadline, grace_s)

@@ -314,7 +314,7 @@ def test_children_in_process_groups_of_their_own_end_with_the_command(ending: st
         sh -c 'echo $$ >>pids; sleep 60' &
         while [ "$(wc -l <pids)" != 2 ]; do sleep 0.01; done
     """
-    end = run(f"touch pids; {script}; {ending}", timeout_s=2.0)
+    end = run(f"touch pids\n{script}\n{ending}", timeout_s=2.0)
     assert (end.exit_code, end.timed_out) == ((0, False) if ending == "echo done" else (None, True))
     assert len(read_pids()) == 2
     assert living() == []
