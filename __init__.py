@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .subscribers import Claim as Claim
     from .subscribers import ClaimLost as ClaimLost
     from .subscribers import DeadLetters as DeadLetters
+    from .subscribers import HopsWarning as HopsWarning
     from .subscribers import Inbox as Inbox
     from .subscribers import Job as Job
     from .subscribers import JobControl as JobControl
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from .subscribers import RetryLater as RetryLater
     from .subscribers import Rules as Rules
     from .subscribers import Session as Session
+    from .subscribers import TooManyHops as TooManyHops
     from .subscribers import Trace as Trace
     from .subscribers import WrongJobState as WrongJobState
     from .subscribers import check as check
@@ -132,6 +134,7 @@ _ROOMS = {
         "Claim",
         "ClaimLost",
         "DeadLetters",
+        "HopsWarning",
         "Inbox",
         "Job",
         "JobControl",
@@ -148,6 +151,7 @@ _ROOMS = {
         "RetryLater",
         "Rules",
         "Session",
+        "TooManyHops",
         "Trace",
         "WrongJobState",
         "check",

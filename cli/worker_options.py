@@ -102,6 +102,24 @@ Group = Annotated[
         "queue's name and -worker.",
     ),
 ]
+WarnHops = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Warn of a conversation whose answers and events have come so many hops: each job "
+        "that begins with what another one published is one.",
+    ),
+]
+MaxHops = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Refuse answers and events that have come so many: they are a loop, and it ends. "
+        "The job has failed for good.",
+    ),
+]
 Config = Annotated[
     str | None, _option("JSON", "The config of the json contract; @FILE reads a file.")
 ]
@@ -124,6 +142,8 @@ class WorkerOptions:
     drain: Drain = False
     group: Group = None
     config: Config = None
+    warn_hops: WarnHops = subscribers.WARN_HOPS
+    max_hops: MaxHops = subscribers.MAX_HOPS
 
     def open_queue(self, bus: Bus, rules: dict[str, Any]) -> Queue:
         """Open the queue to work on. One that is not there is made, with what suits the contract.
@@ -162,6 +182,8 @@ class WorkerOptions:
             success_type=self.success_type,
             failure_type=self.failure_type,
             answers=not self.no_answer,
+            warn_hops=self.warn_hops,
+            max_hops=self.max_hops,
         )
 
     def work(

@@ -21,14 +21,19 @@ if TYPE_CHECKING:
     from .deliveries import Parked as Parked
     from .errors import ClaimLost as ClaimLost
     from .errors import ClaimNotFound as ClaimNotFound
+    from .errors import HopsWarning as HopsWarning
     from .errors import JobNotFound as JobNotFound
     from .errors import NeverRetry as NeverRetry
     from .errors import QueueMismatch as QueueMismatch
     from .errors import QueueNotFound as QueueNotFound
     from .errors import QueueStuck as QueueStuck
     from .errors import RetryLater as RetryLater
+    from .errors import TooManyHops as TooManyHops
     from .errors import WrongJobState as WrongJobState
     from .health import checks as checks
+    from .hops import MAX_HOPS as MAX_HOPS
+    from .hops import WARN_HOPS as WARN_HOPS
+    from .hops import hops_of as hops_of
     from .inbox import MAX_DELIVERIES as MAX_DELIVERIES
     from .inbox import POLL_LIMIT as POLL_LIMIT
     from .inbox import Inbox as Inbox
@@ -94,6 +99,7 @@ __all__ = [
     "DEFAULT_WINDOW_S",
     "ENDED_BADLY",
     "MAX_CLAIMS",
+    "MAX_HOPS",
     "MAX_LEASE_S",
     "POLICY_FIELDS",
     "STATES",
@@ -107,6 +113,7 @@ __all__ = [
     "JobControl",
     "JobNotFound",
     "Jobs",
+    "HopsWarning",
     "NeverRetry",
     "Outcome",
     "Policy",
@@ -116,6 +123,8 @@ __all__ = [
     "QueueNotFound",
     "QueueStats",
     "QueueStuck",
+    "TooManyHops",
+    "WARN_HOPS",
     "Queues",
     "ReplyTypes",
     "RetryLater",
@@ -150,6 +159,7 @@ __all__ = [
     "carried_on",
     "check",
     "find_message",
+    "hops_of",
     "last_words",
     "request",
 ]
@@ -171,6 +181,7 @@ _HOMES = {
     "Deliveries": "deliveries",
     "ENDED_BADLY": "jobs",
     "Hold": "retention",
+    "HopsWarning": "errors",
     "IDLE_AFTER_S": "retention",
     "Inbox": "inbox",
     "Job": "jobs",
@@ -179,6 +190,7 @@ _HOMES = {
     "Jobs": "jobs",
     "MAX_CLAIMS": "queue",
     "MAX_DELIVERIES": "inbox",
+    "MAX_HOPS": "hops",
     "MAX_LEASE_S": "queue",
     "NeverRetry": "errors",
     "Notices": "notices",
@@ -207,7 +219,9 @@ _HOMES = {
     "Shown": "shown",
     "Spread": "queue_stats",
     "Step": "trace",
+    "TooManyHops": "errors",
     "Trace": "trace",
+    "WARN_HOPS": "hops",
     "Work": "trace",
     "WorkHeaders": "wishes",
     "WorkHistory": "trace",
@@ -220,6 +234,7 @@ _HOMES = {
     "claim_record": "records",
     "count_unread": "unread",
     "find_message": "trace",
+    "hops_of": "hops",
     "last_words": "answers",
     "job_record": "records",
     "list_jobs": "job_lists",

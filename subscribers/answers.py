@@ -24,6 +24,7 @@ from ..schema import (
     check_type,
 )
 from .conversations import answered
+from .hops import MAX_HOPS, one_hop_on, refusal
 from .jobs import CANCELLED
 from .kept import kept_error
 from .reply_types import ReplyTypes
@@ -46,6 +47,8 @@ CONTEXT = "context"
 #: What an answer goes without, in this order, when its headers are too long: stderr is on the
 #: claim anyway.
 _DISPENSABLE = ("stderr", TRACE_STATE, CONTEXT)
+#: The room that is left in the headers for what is added later, in bytes: the hops.
+_LEFT_BYTES = 32
 
 _log = logging.getLogger("ackbus.queue")
 
@@ -96,11 +99,11 @@ def last_words(sender: str, failure_type: str | None = None) -> LastWords:
 
     def make(message: Message, state: str, why: str) -> list[Draft]:
         type = ReplyTypes.of(message.type, failure=failure_type).failure
-        if type is None:
+        if type is None or refusal(message, MAX_HOPS):
             return []
         text = f"no worker finished this: {kept_error(why)}"
         answer = answer_to(message, type, text, sender=sender, headers={"status": state})
-        return [] if answer is None else [answer]
+        return [] if answer is None else one_hop_on(message, [answer])
 
     return make
 
@@ -150,7 +153,7 @@ def _warn_of(info: QueueInfo, refused: list[tuple[int, Exception]]) -> None:
 def _fitting(headers: dict[str, object]) -> dict[str, object]:
     """Return headers without what makes them too long to be stored."""
     for name in _DISPENSABLE:
-        if len(orjson.dumps(headers)) <= MAX_HEADERS_BYTES:
+        if len(orjson.dumps(headers)) <= MAX_HEADERS_BYTES - _LEFT_BYTES:
             break
         headers.pop(name, None)
     return headers

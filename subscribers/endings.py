@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import random
+from dataclasses import replace
 
 from ..schema import InvalidInput, LimitReached
 from . import jobs as states
 from .answers import last_words, tell_cancelled
 from .claims import COMPLETED, Outcome
-from .errors import ClaimLost
+from .errors import ClaimLost, TooManyHops
+from .hops import one_hop_on, refusal
 from .policy import MAX_POLICY_S
 
 TYPE_CHECKING = False
@@ -46,16 +48,22 @@ class Endings:
         outcome: Outcome,
         replies: Sequence[Draft],
         now_ms: int,
-    ) -> tuple[Sequence[Draft], ClaimLost | None]:
+        max_hops: int,
+    ) -> tuple[Sequence[Draft], ClaimLost | TooManyHops | None]:
         """End a claim and settle its job, or keep a late worker's report with what it has lost.
 
         Returns:
-            What is to be published: the replies if the job is over; and the error of a lost claim.
+            What is to be published: the replies if the job is over; and the error of a lost claim,
+            or of replies that had to be refused.
         """
         _check_queue(info, claim)
+        refused = refusal(claim.message, max_hops) if replies else None
+        if refused is not None:
+            outcome = replace(outcome, status=states.FAILED, error=str(refused), retry=False)
         if self._claims.end(claim.token, outcome, now_ms):
             is_over = self._settle(info, claim, outcome, now_ms)
-            return replies if is_over else (), None
+            is_told = is_over and refused is None
+            return one_hop_on(claim.message, replies) if is_told else (), refused
         error = self.lost(claim)
         self._claims.note_late_end(claim.token, outcome)
         return (), error

@@ -24,6 +24,29 @@ class ClaimLost(Refused):
         super().__init__(text)
 
 
+class TooManyHops(Refused):
+    """What ended a job was not published: its conversation is a loop of jobs that feed each other.
+
+    The job is over all the same, as one that failed for good.
+
+    Attributes:
+        seq: the message.
+        hops: how many hops what would have followed from it had come.
+    """
+
+    def __init__(self, seq: int, hops: int, max_hops: int) -> None:
+        self.seq, self.hops = seq, hops
+        super().__init__(
+            f"message {seq} is at the end of a loop: what would follow has come {hops} hops, and"
+            f" {max_hops} are refused; nothing was published. See whether an answer, or an event,"
+            " feeds the queue that it came from"
+        )
+
+
+class HopsWarning(UserWarning):
+    """What workers publish has come far, from one job to the next: it may be a loop."""
+
+
 class QueueNotFound(NotFound):
     """There is no queue of this name."""
 

@@ -11,6 +11,7 @@ from .claims import Claim, Claims, Outcome
 from .endings import Endings
 from .errors import QueueStuck
 from .filling import Filler
+from .hops import MAX_HOPS
 from .jobs import FAILED, Jobs
 from .queues import BEGINNING, QueueInfo, Queues
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ..bus import Bus
     from ..schema import Draft, Receipt
     from .answers import LastWords
-    from .errors import ClaimLost
+    from .errors import ClaimLost, TooManyHops
     from .filling import Page
     from .jobs import Ready
 
@@ -238,6 +239,8 @@ class Queue:
         Raises:
             ClaimLost: the lease has run out, or the job was cancelled. The outcome is kept on the
                 claim for people; job and log are unchanged.
+            TooManyHops: the job is over, as failed for good, and no reply was published: the
+                message is at the end of a loop of `MAX_HOPS` jobs that feed each other.
             LimitReached: a reply is for a queue or an inbox that is full; nothing was changed.
             As for `Bus.publish`; nothing was changed.
         """
@@ -247,19 +250,24 @@ class Queue:
         return receipts
 
     def end_many(
-        self, ends: Iterable[tuple[Claim, Outcome, Sequence[Draft]]]
-    ) -> list[tuple[list[Receipt], ClaimLost | None]]:
+        self, ends: Iterable[tuple[Claim, Outcome, Sequence[Draft]]], *, max_hops: int = MAX_HOPS
+    ) -> list[tuple[list[Receipt], ClaimLost | TooManyHops | None]]:
         """Do as `end` does for several claims in one transaction.
 
         A claim that was lost does not keep the others from ending; any other error undoes all.
 
+        Args:
+            ends: each claim, how its attempt ended, and the replies.
+            max_hops: replies that have come so many hops are refused.
+
         Returns:
-            For each claim the receipts of its replies, and the error if it was lost.
+            For each claim the receipts of its replies, and the error if it was lost, or its
+            replies were refused.
         """
         with self.bus.database.write():
             info = self._refresh()
             now_ms = self.bus.database.now_ms()
-            ended = [self._endings.end(info, *end, now_ms) for end in ends]
+            ended = [self._endings.end(info, *end, now_ms, max_hops) for end in ends]
             drafts = [draft for replies, _ in ended for draft in replies]
             for draft in drafts:  # whoever is answered has sent something; the rest may be a slip
                 if draft.to_agent in EVERYONE:

@@ -19,9 +19,18 @@ from ..schema import (
     is_coroutine_function,
     start_thread,
 )
-from ..subscribers import DEFAULT_LEASE_S, MAX_CLAIMS, MAX_LEASE_S, ClaimLost, Queue
+from ..subscribers import (
+    DEFAULT_LEASE_S,
+    MAX_CLAIMS,
+    MAX_HOPS,
+    MAX_LEASE_S,
+    WARN_HOPS,
+    ClaimLost,
+    Queue,
+)
 from .answers import Answers
 from .executors import Inline, Tasks, Threads
+from .hop_limits import HopLimits
 from .keeper import Keeper
 from .states import WorkerStates
 from .stop_switch import GRACE_S
@@ -68,6 +77,9 @@ class Worker:
         answers: whether requests are answered. A copy of the stream (a journal, a count) leaves
             that to those who do what is asked.
         beats: whether its group's heart beats while it runs, and tells what it does.
+        warn_hops: what it publishes warns with `HopsWarning` from so many hops on, once for each
+            conversation: each job that is begun by what the one before it published is one.
+        max_hops: what has come so many hops is refused, and its job has failed for good.
     """
 
     def __init__(
@@ -83,6 +95,8 @@ class Worker:
         failure_type: str | None = None,
         answers: bool = True,
         beats: bool = True,
+        warn_hops: int = WARN_HOPS,
+        max_hops: int = MAX_HOPS,
     ) -> None:
         if concurrency < 1:
             raise InvalidInput(f"concurrency must be at least 1, not {concurrency}")
@@ -99,6 +113,7 @@ class Worker:
         self._answers = Answers(self.group, success_type, failure_type, is_silent=not answers)
         self._states = WorkerStates(bus.database)
         self._beats = beats
+        self._hops = HopLimits(warn_hops, max_hops)
         self._keeper = Keeper(self.queue, lease_s, None, self._give_up)
         self._executor: Executor | None = None
         self._listener: Listener | None = None
@@ -317,8 +332,11 @@ class Worker:
         finished = [(claim, result, result.outcome) for claim, result in ends if result.outcome]
         with self.bus.transaction():
             written = self.queue.end_many(
-                (claim, outcome, self._answers.to(claim.message, result))
-                for claim, result, outcome in finished
+                (
+                    (claim, outcome, self._answers.to(claim.message, result))
+                    for claim, result, outcome in finished
+                ),
+                max_hops=self._hops.most,
             )
             for (_, result, _), (_, error) in zip(finished, written, strict=True):
                 if error is None and result.state_updates:
@@ -328,6 +346,9 @@ class Worker:
             _tell(claim, outcome, error)
         self._count += len(finished)
         self._release([claim for claim, result in ends if result.outcome is None])
+        for (claim, _, _), (receipts, _) in zip(finished, written, strict=True):
+            if receipts:
+                self._hops.look_at(claim.message, receipts)
 
     def _write_one(self, claim: Claim, result: Result, *, is_new: bool) -> None:
         try:
@@ -390,7 +411,7 @@ class Worker:
             executor.stop(claim, grace_s)
 
 
-def _tell(claim: Claim, outcome: Outcome, error: ClaimLost | None) -> None:
+def _tell(claim: Claim, outcome: Outcome, error: AckbusError | None) -> None:
     if error is not None:
         _log.warning("%s", error)
     elif outcome.error is not None:
