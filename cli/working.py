@@ -42,8 +42,9 @@ def run(
 
     CMD also gets BUS_DIR, BUS_AGENT, BUS_QUEUE, BUS_ATTEMPT, BUS_MAX_ATTEMPTS, BUS_CLAIM_TOKEN,
     BUS_MESSAGE_ID, BUS_MESSAGE_SEQ, BUS_MESSAGE_TYPE, BUS_FROM, BUS_CORRELATION_ID, BUS_META_...
-    for each entry of the header meta, and TRACEPARENT. SIGTERM and Ctrl-C end this when what runs
-    has ended; a second one ends that too, and hands it back. After a kill -9, CMD runs on.
+    for each entry of the header meta, and TRACEPARENT; never the host's own of these. SIGTERM and
+    Ctrl-C end this when what runs has ended; a second one, or SIGQUIT, ends that too, and hands it
+    back. When this is killed, CMD and what it started are ended: on Linux, wherever that runs.
 
     A CMD that is not there at the start is refused with exit code 2, before anything is claimed.
     On a terminal, or with -v, it says on stderr what it works on.

@@ -100,7 +100,7 @@ def test_request_that_nobody_will_work_on_is_answered(bus: Bus, how: str) -> Non
     assert state(queue, asked.seq) == "cancelled"
     assert (said.from_agent, said.to_agent, said.in_reply_to) == (sender, "asker", asked.id)
     assert (said.conversation, said.priority) == ("talk", 0)
-    assert said.headers == {"status": "cancelled", "context": {"run": 7}}
+    assert said.headers == {"status": "cancelled", "context": {"run": 7}, "hops": 1}
     assert said.payload == f"no worker finished this: {why}"
     answer = check(bus, "talk")
     assert answer.reply is not None
@@ -378,7 +378,7 @@ def test_lost_request_of_a_queue_without_a_worker_host_is_answered(bus: Bus, clo
     (said,) = answers(bus)
     assert (said.from_agent, said.in_reply_to) == ("sweepers", asked.id)
     assert said.payload == "no worker finished this: the lease ran out"
-    assert said.headers == {"status": "failed", "context": 1}
+    assert said.headers == {"status": "failed", "context": 1, "hops": 1}
 
 
 def test_lost_request_that_no_answer_can_name_ends_all_the_same(

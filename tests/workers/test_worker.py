@@ -1042,7 +1042,11 @@ def test_answer_goes_without_what_makes_its_headers_too_long(bus: Bus) -> None:
     drain(bus, shout)
     assert answer(bus, 1).headers["context"] == context
     assert answer(bus, 1).headers["traceparent"].startswith(trace[:35])
-    assert answer(bus, 2).headers == {"context": {"note": "short"}, "tracestate": "vendor=1"}
+    assert answer(bus, 2).headers == {
+        "context": {"note": "short"},
+        "hops": 1,
+        "tracestate": "vendor=1",
+    }
 
 
 # Forks, and arguments.
