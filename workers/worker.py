@@ -30,8 +30,8 @@ from ..subscribers import (
 )
 from .answers import Answers
 from .executors import Inline, Tasks, Threads
-from .hop_limits import HopLimits
 from .keeper import Keeper
+from .reports import Reports
 from .states import WorkerStates
 from .stop_switch import GRACE_S
 from .work import Function, not_storable
@@ -42,15 +42,12 @@ if TYPE_CHECKING:
 
     from ..bus import Bus, Listener
     from ..schema import Message
-    from ..subscribers import Claim, Outcome
+    from ..subscribers import Claim
     from .executors import Ended, Executor
     from .work import Result, Work
 
 #: The longest wait for work, in seconds: what a writer that never rings the bell has to wait.
 RECHECK_S = 0.25
-
-#: How much of an error is told in a line of the log; the claim has more.
-_MAX_TOLD_CHARS = 300
 
 _log = logging.getLogger("ackbus.worker")
 
@@ -77,9 +74,9 @@ class Worker:
         answers: whether requests are answered. A copy of the stream (a journal, a count) leaves
             that to those who do what is asked.
         beats: whether its group's heart beats while it runs, and tells what it does.
-        warn_hops: what it publishes warns with `HopsWarning` from so many hops on, once for each
-            conversation: each job that is begun by what the one before it published is one.
-        max_hops: what has come so many hops is refused, and its job has failed for good.
+        warn_hops, max_hops: from how many hops on what it publishes is warned of, once for each
+            conversation (`HopsWarning`), and how many are refused, which fails the job for good.
+            Each job that is begun by what the one before it published is a hop.
     """
 
     def __init__(
@@ -113,7 +110,7 @@ class Worker:
         self._answers = Answers(self.group, success_type, failure_type, is_silent=not answers)
         self._states = WorkerStates(bus.database)
         self._beats = beats
-        self._hops = HopLimits(warn_hops, max_hops)
+        self._reports = Reports(warn_hops, max_hops)
         self._keeper = Keeper(self.queue, lease_s, None, self._give_up)
         self._executor: Executor | None = None
         self._listener: Listener | None = None
@@ -283,7 +280,7 @@ class Worker:
                 last_words=self._answers.last_words,
             )
         except (BusBusy, LimitReached) as error:
-            self._complain(self._may_claim, "nothing can be claimed: %s", error)
+            self._reports.held_up(self._may_claim, "nothing can be claimed: %s", error)
             self._may_claim = False
             return None
         self._may_claim = True
@@ -322,7 +319,7 @@ class Worker:
         try:
             self._write_together(ends)
         except BusBusy as error:  # waiting again, for each one, would take as long each time
-            self._complain(not old, "%s ends wait: %s", len(ends), error)
+            self._reports.held_up(not old, "%s ends wait: %s", len(ends), error)
             self._unwritten = ends
         except AckbusError:  # one of them can't be written: which one shows when each goes alone
             for index, (claim, result) in enumerate(ends):
@@ -330,25 +327,19 @@ class Worker:
 
     def _write_together(self, ends: list[Ended]) -> None:
         finished = [(claim, result, result.outcome) for claim, result in ends if result.outcome]
+        told = [(c, outcome, self._answers.to(c.message, r)) for c, r, outcome in finished]
         with self.bus.transaction():
-            written = self.queue.end_many(
-                (
-                    (claim, outcome, self._answers.to(claim.message, result))
-                    for claim, result, outcome in finished
-                ),
-                max_hops=self._hops.most,
-            )
+            written = self.queue.end_many(told, max_hops=self._reports.max_hops)
             for (_, result, _), (_, error) in zip(finished, written, strict=True):
                 if error is None and result.state_updates:
                     self._states.update(self.group, result.state_updates)
         for (claim, _, outcome), (_, error) in zip(finished, written, strict=True):
             self._keeper.let_go(claim)
-            _tell(claim, outcome, error)
+            self._reports.ended(claim, outcome, error)
         self._count += len(finished)
         self._release([claim for claim, result in ends if result.outcome is None])
         for (claim, _, _), (receipts, _) in zip(finished, written, strict=True):
-            if receipts:
-                self._hops.look_at(claim.message, receipts)
+            self._reports.followed(claim.message, receipts)
 
     def _write_one(self, claim: Claim, result: Result, *, is_new: bool) -> None:
         try:
@@ -360,7 +351,7 @@ class Worker:
                 result = not_storable(result, error)
                 self._write_together([(claim, result)])
         except (BusBusy, LimitReached) as error:  # it will have its turn
-            self._complain(is_new, "the end of claim %s waits: %s", claim.token, error)
+            self._reports.held_up(is_new, "the end of claim %s waits: %s", claim.token, error)
             self._unwritten.append((claim, result))
 
     def _release(self, claims: list[Claim]) -> None:
@@ -397,10 +388,6 @@ class Worker:
             _log.warning("not all that has ended was written down: %s", error)
         self._release(self._keeper.held())
 
-    def _complain(self, is_new: bool, text: str, *values: object) -> None:
-        """Warn of what holds the worker up; once, since it will be tried again and again."""
-        _log.log(logging.WARNING if is_new else logging.DEBUG, text, *values)
-
     def _give_up(self, claim: Claim) -> None:
         """End the work for a claim that is lost: another worker may be at it by now."""
         self._end_work(claim, GRACE_S)
@@ -409,12 +396,3 @@ class Worker:
         executor = self._executor
         if executor is not None:
             executor.stop(claim, grace_s)
-
-
-def _tell(claim: Claim, outcome: Outcome, error: AckbusError | None) -> None:
-    if error is not None:
-        _log.warning("%s", error)
-    elif outcome.error is not None:
-        why = outcome.error.partition("\n")[0][:_MAX_TOLD_CHARS]
-        attempt = f"attempt {claim.attempt} of {claim.max_attempts}"
-        _log.warning("message %s: %s (%s)", claim.message.seq, why, attempt)
