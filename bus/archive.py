@@ -19,6 +19,7 @@ from .statements import SQL
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from io import BufferedReader
 
     from ..blobs import BlobStore
     from ..schema import Database, Message
@@ -205,12 +206,16 @@ class Archive:
         last_seq = self._database.value(SQL["segment_end"], (segment,))
         return SegmentMissing(segment, last_seq, self._path(segment), why)
 
+    def open(self, segment: Segment) -> BufferedReader:
+        """Open a segment's file for reading, as `Folder.read` does."""
+        return self._folder.read(segment_name(segment.first_seq))
+
     def state_of(self, segment: Segment) -> str:
         """Return `ok`, `missing`, `unreadable`, or `altered`: its bytes don't give its checksum."""
         import hashlib
 
         try:
-            with self._folder.read(segment_name(segment.first_seq)) as file:
+            with self.open(segment) as file:
                 if os.fstat(file.fileno()).st_size != segment.bytes:
                     return "altered"  # to read it would tell no more, and it may be huge
                 digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 
-from ..schema import Descriptor, Folder
+from ..schema import Descriptor, locate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,8 +174,8 @@ class _Watch:
 
 def _open(path: str) -> int:
     """Open the bell for writing, made where it is missing."""
-    folder, name = os.path.split(path)
-    return Folder(folder).change(name)
+    folder, name = locate(path)
+    return folder.change(name)
 
 
 def _watch(path: str) -> _Watch | None:

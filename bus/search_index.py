@@ -8,7 +8,6 @@ Where it is missing, damaged, of another form or of another log, it is built aga
 from __future__ import annotations
 
 import errno
-import os
 from contextlib import closing, suppress
 from itertools import islice
 
@@ -16,12 +15,15 @@ import apsw
 
 from ..schema import (
     BUSY_TIMEOUT_MS,
+    ENDINGS,
     AckbusError,
     BusBusy,
     BusUnusable,
     FileLock,
     keep_out_of_git,
+    make_file,
     means_full,
+    open_file,
     unwritable,
     why_not_opened,
 )
@@ -46,8 +48,8 @@ PAGE_MESSAGES = 2000
 #: The form of the index; one of another form is built again.
 _FORM = 2
 
-#: The endings of a database's files: its own, and those that SQLite puts beside it.
-_ENDINGS = ("", "-journal", "-wal", "-shm")
+#: The name of the file.
+_NAME = "search.db"
 
 #: The text itself stays in the log: the index only has where its words are. And it has the id of
 #: the last message, by which it shows whether it is of this log, and the ranges (after, seq] of
@@ -252,21 +254,21 @@ class SearchIndex:
 
     def _connect_to_look(self) -> apsw.Connection:
         """Open the file, and leave it and its log as they are, also at the end."""
-        connection = apsw.Connection(self._layout.search, flags=apsw.SQLITE_OPEN_READONLY)
+        connection = open_file(self._layout.files, _NAME, apsw.SQLITE_OPEN_READONLY)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         return connection
 
     def _connect(self) -> apsw.Connection:
         """Open the file if it is there, whatever is in it."""
-        connection = apsw.Connection(self._layout.search, flags=apsw.SQLITE_OPEN_READWRITE)
+        connection = open_file(self._layout.files, _NAME)
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         connection.transaction_mode = "IMMEDIATE"
         return connection
 
     def _open(self) -> apsw.Connection:
         """Open the index; make it where there is none that is usable."""
-        if not os.path.exists(self._layout.search):
+        if self._layout.files.look(_NAME) is None:
             self._make()
         connection = self._connect()
         try:
@@ -286,24 +288,21 @@ class SearchIndex:
         Where several begin at once, none may find a file that is half made. Where the index was
         deleted, what SQLite had beside it must go first: it would be taken for the new one's.
         """
-        path = self._layout.search
-        fresh = path + ".new"
+        files, fresh = self._layout.files, _NAME + ".new"
         keep_out_of_git(self._layout, "search.db*")
         lock = FileLock(self._layout.search_lock)
         try:
             lock.acquire(BUSY_TIMEOUT_MS / 1000)
-            if os.path.exists(path):
+            if files.look(_NAME) is not None:
                 return
-            for leftover in (each + end for each in (path, fresh) for end in _ENDINGS):
-                with suppress(FileNotFoundError):
-                    os.unlink(leftover)
-            os.close(os.open(fresh, os.O_CREAT | os.O_EXCL, 0o600))
-            with closing(apsw.Connection(fresh)) as connection:
+            for ending in ENDINGS:
+                files.remove(_NAME + ending)
+            with closing(make_file(files, fresh)) as connection:
                 with connection:
                     connection.execute(_DDL).fetchall()
                 # After that: nothing is left to be brought over when it is closed and renamed.
                 connection.execute("PRAGMA journal_mode = WAL").fetchall()
-            os.rename(fresh, path)
+            files.rename(fresh, _NAME)
         finally:
             lock.close()
 

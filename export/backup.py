@@ -15,12 +15,13 @@ import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ..bus import Bus
+from ..bus import Bus, segment_name
 from ..schema import (
     BlobAltered,
     BlobMissing,
     BusUnusable,
     FileLock,
+    Folder,
     InvalidInput,
     Layout,
     Refused,
@@ -36,6 +37,8 @@ from .backup_check import verify_copy
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from ..bus import Segment
 
 #: The file that says of a directory that it is a backup, and of what. Only such a directory may
 #: be replaced by a later one.
@@ -112,7 +115,12 @@ def bytes_to_copy(bus: Bus) -> int:
     layout = bus.layout
     segments = sum(segment.bytes for segment in bus.archive.segments())
     blobs = sum(_size(bus, ref) for ref in bus.blobs)
-    return os.stat(layout.database).st_size + segments + blobs
+    return _database_bytes(layout) + segments + blobs
+
+
+def _database_bytes(layout: Layout) -> int:
+    found = layout.files.look(os.path.basename(layout.database))
+    return 0 if found is None else found.st_size
 
 
 def _size(bus: Bus, ref: str) -> int:
@@ -155,11 +163,7 @@ def _lock(fresh: str) -> FileLock:
 
 
 def _clear(folder: str, but_for: str) -> None:
-    for entry in list(os.scandir(folder)):
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path)
-        elif entry.path != but_for:
-            os.unlink(entry.path)
+    Folder(folder).remove_all(but=os.path.basename(but_for))
 
 
 def _remove(folder: str, sign: str) -> None:
@@ -168,8 +172,7 @@ def _remove(folder: str, sign: str) -> None:
     Else what a process leaves that dies on the way would be somebody's folder, and in the way.
     """
     _clear(folder, but_for=sign)
-    if os.path.exists(sign):
-        os.unlink(sign)
+    Folder(folder).remove(os.path.basename(sign))
     os.rmdir(folder)
 
 
@@ -195,6 +198,8 @@ class _Copier:
     ) -> None:
         self._bus = bus
         self._layout = layout
+        self._blob_files = layout.files.folder("blobs")
+        self._segment_files = layout.files.folder("archive")
         self._on_progress = on_progress or (lambda done: None)
         self._done = 0
         self._lacking: list[str] = []
@@ -211,7 +216,7 @@ class _Copier:
             backup_made_at_ms=self._made_at_ms,
             on_progress=self._on_progress,
         )
-        self._done = os.stat(self._layout.database).st_size
+        self._done = _database_bytes(self._layout)
         with Bus.open(self._layout.directory) as copy:
             segments = sum(self._segments(copy))
             blobs = sum(self._blobs(copy))
@@ -222,29 +227,35 @@ class _Copier:
         backup = Backup(target, messages, newest, blobs, segments, self._lacking)
         keep_out_of_git(self._layout, "archive/")
         self._mark(backup)
-        for path in (self._layout.blobs, self._layout.archive, self._layout.directory):
-            if os.path.exists(path):
-                sync_directory(path)
+        for folder in (self._blob_files, self._segment_files, self._layout.files):
+            folder.sync()
         return backup
 
     def _segments(self, copy: Bus) -> Iterator[bool]:
         """Copy the segments that the copy knows, each checked; yield whether it was."""
-        os.makedirs(self._layout.archive, mode=0o700, exist_ok=True)
+        self._segment_files.make()
         for segment in copy.archive.segments():
-            source, path = self._bus.archive.path(segment), copy.archive.path(segment)
-            is_whole = _is_readable(source)
-            if is_whole:
-                shutil.copyfile(source, path)
-                _sync(path)
-                is_whole = copy.archive.state_of(segment) == "ok"
+            name = segment_name(segment.first_seq)
+            is_whole = self._copy_segment(segment, name) and copy.archive.state_of(segment) == "ok"
             if not is_whole:
-                self._lacking.append(os.path.basename(path))
+                self._lacking.append(name)
             self._moved(segment.bytes)
             yield is_whole
 
+    def _copy_segment(self, segment: Segment, name: str) -> bool:
+        try:
+            source = self._bus.archive.open(segment)
+        except OSError:  # what can't be read keeps nothing else from being saved
+            return False
+        with source, self._segment_files.new(name) as file:
+            shutil.copyfileobj(source, file)
+            file.flush()
+            os.fsync(file.fileno())
+        return True
+
     def _blobs(self, copy: Bus) -> Iterator[bool]:
         """Copy the blobs that messages of the copy name, each checked; yield whether it was."""
-        os.makedirs(self._layout.blobs, mode=0o700, exist_ok=True)
+        self._blob_files.make()
         for ref in copy.log.named_blobs():
             is_whole = ref in self._bus.blobs and self._copy_blob(ref)
             if not is_whole:
@@ -252,14 +263,13 @@ class _Copier:
             yield is_whole
 
     def _copy_blob(self, ref: str) -> bool:
-        path = os.path.join(self._layout.blobs, ref)
         try:
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+            with self._blob_files.new(ref) as file:
                 size = self._bus.blobs.copy(ref, file)
                 file.flush()
                 os.fsync(file.fileno())
         except (BlobAltered, BlobMissing, BusUnusable):  # what can't be read keeps nothing back
-            os.unlink(path)
+            self._blob_files.remove(ref)
             return False
         self._moved(size)
         return True
@@ -276,29 +286,7 @@ class _Copier:
             "newest_seq": backup.newest_seq,
             "lacking": backup.lacking,
         }
-        path = os.path.join(self._layout.directory, MARK)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+        with self._layout.files.new(MARK) as file:
             file.write(encode(record, MARK) + b"\n")
             file.flush()
             os.fsync(file.fileno())
-
-
-def _is_readable(path: str) -> bool:
-    """Whether there is a file that can be read: what can't keeps nothing else from being saved.
-
-    A symbolic link is none: what it leads to is not of the bus.
-    """
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-            return os.path.isfile(path) and file.readable()
-    except OSError:
-        return False
-
-
-def _sync(path: str) -> None:
-    fd = os.open(path, os.O_RDWR)
-    try:
-        os.fchmod(fd, 0o600)
-        os.fsync(fd)
-    finally:
-        os.close(fd)

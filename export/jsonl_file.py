@@ -7,7 +7,7 @@ from zlib import crc32
 
 import orjson
 
-from ..schema import Folder, Refused
+from ..schema import Refused, locate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,15 +28,15 @@ _MAX_LINE_BYTES = 256 * 1024**2
 
 def stamp_of(path: str) -> Stamp | None:
     """Return the stamp of the file that has a name now; None when there is none."""
-    folder, name = os.path.split(path)
-    there = Folder(folder).look(name)
+    folder, name = locate(path)
+    there = folder.look(name)
     return None if there is None else (there.st_ino, there.st_size, there.st_mtime_ns)
 
 
 def open_exported(path: str) -> BufferedReader:
     """Open a file of the bus directory for reading, as `Folder.read` does."""
-    folder, name = os.path.split(path)
-    return Folder(folder).read(name)
+    folder, name = locate(path)
+    return folder.read(name)
 
 
 def lines_of(path: str) -> Iterator[bytes]:
@@ -76,8 +76,8 @@ class JsonlFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        folder, name = os.path.split(path)
-        self._fd = Folder(folder).change(name, os.O_APPEND)
+        folder, name = locate(path)
+        self._fd = folder.change(name, os.O_APPEND)
         self._size = os.fstat(self._fd).st_size
         self._crc: int | None = None if self._size else 0
 

@@ -38,7 +38,7 @@ from .errors import (
     shown,
 )
 from .file_lock import FileLock
-from .folder import Descriptor, Folder, Obstructed, inner_folder
+from .folder import Descriptor, Folder, Obstructed, inner_folder, locate
 from .layout import (
     BUS_DIR_VARIABLE,
     BUS_DIRECTORY,
@@ -75,7 +75,7 @@ from .names import (
 )
 from .processes import boot_id, is_running, leave_signals, start_thread
 from .queries import Queries
-from .sqlite import check_sqlite_version, translate
+from .sqlite import ENDINGS, check_sqlite_version, make_file, open_file, translate
 from .times import MAX_TS_MS, age, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
 from .transactions import without_triggers
 from .trouble import disk_full, means_full, unwritable, why_not_opened
@@ -151,6 +151,7 @@ __all__ = [
     "BUSY_TIMEOUT_MS",
     "BUS_DIRECTORY",
     "BUS_DIR_VARIABLE",
+    "ENDINGS",
     "EVERY",
     "DURABILITIES",
     "EVERYONE",
@@ -255,12 +256,15 @@ __all__ = [
     "keep_out_of_git",
     "keys_directory",
     "leave_signals",
+    "locate",
+    "make_file",
     "means_full",
     "message_of_line",
     "new_id",
     "now_ms",
     "ok",
     "old_programs",
+    "open_file",
     "openers",
     "other_version",
     "pages",

@@ -7,9 +7,10 @@ import os
 import apsw
 
 from .errors import BusUnusable
+from .folder import locate
 from .layout import Layout
 from .settings import BACKUP, SET_META
-from .sqlite import translate
+from .sqlite import make_file, open_file, translate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,9 +67,8 @@ def copy_database(
 def _copy(
     source: apsw.Connection, path: str, mark: str | None, on_progress: Callable[[int], object]
 ) -> None:
-    copy = apsw.Connection(path)
+    copy = make_file(*locate(path))
     try:
-        os.chmod(path, 0o600)
         with copy.backup("main", source, "main") as backup:
             while not backup.done:
                 backup.step(_PAGES_AT_A_TIME)
@@ -82,7 +82,7 @@ def _copy(
 
 def _examine(path: str) -> str:
     """Return `ok`, or what is wrong with a file."""
-    copy = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    copy = open_file(*locate(path))
     try:
         return str(copy.execute("PRAGMA integrity_check(1)").get)
     finally:

@@ -10,6 +10,7 @@ import apsw
 from .database import BUSY_TIMEOUT_MS
 from .errors import BusUnusable
 from .file_lock import FileLock
+from .folder import Obstructed
 from .layout import (
     BUS_DIRECTORY,
     Layout,
@@ -18,11 +19,12 @@ from .layout import (
     sync_directory,
     without_file,
 )
-from .sqlite import check_sqlite_version, translate
+from .sqlite import check_sqlite_version, make_file, translate
 from .trouble import disk_full, without_log
 
 #: What git must not see: the file and its helpers change with every message. `bus.jsonl`, and
 #: the blobs that its lines name, are for history.
+_IGNORING = ".gitignore"
 _GITIGNORE = """\
 # Written by ackbus: the bus itself stays out of git; bus.jsonl and blobs/ may go in.
 bus.db
@@ -38,6 +40,13 @@ workers/
 search.db*
 archive/
 """
+
+#: The longest list of what git is not to see that is read, in bytes; people may have added to it.
+_MAX_IGNORED_BYTES = 1024**2
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
 
 
 def create(directory: str | os.PathLike[str]) -> bool:
@@ -58,8 +67,10 @@ def create(directory: str | os.PathLike[str]) -> bool:
         os.makedirs(layout.directory, mode=0o700, exist_ok=True)
         refuse_links(layout.directory)
         refuse_network_filesystem(layout.directory)
-        os.makedirs(layout.blobs, mode=0o700, exist_ok=True)
+        layout.files.folder("blobs").make()
         lock = FileLock(layout.write_lock)
+    except Obstructed:
+        raise
     except OSError as error:
         raise _unmakeable(layout, error) from error
     lock.acquire(timeout_s=BUSY_TIMEOUT_MS / 1000)
@@ -70,6 +81,8 @@ def create(directory: str | os.PathLike[str]) -> bool:
             os.chmod(layout.directory, 0o700)  # a clone of git made it, and gave all a look into it
     except apsw.Error as error:
         raise translate(error, layout) from error
+    except Obstructed:
+        raise
     except OSError as error:
         raise _unmakeable(layout, error) from error
     finally:
@@ -86,16 +99,14 @@ def _unmakeable(layout: Layout, error: OSError) -> BusUnusable:
 
 def _create_tables(layout: Layout) -> bool:
     """Make the file beside its place and rename it, so that nobody ever opens half a bus."""
-    if os.path.exists(layout.database) and os.stat(layout.database).st_size > 0:
+    layout.files.check("bus.db")
+    found = layout.files.look("bus.db")
+    if found is not None and found.st_size > 0:
         return False
     if remains := without_file(layout):  # SQLite would play the log into the new file
         raise BusUnusable(remains)
-    fresh = layout.database + ".new"
-    for leftover in (fresh, fresh + "-journal"):  # of a process that died here
-        if os.path.exists(leftover):
-            os.unlink(leftover)
     _sync_names_of(layout.directory)
-    connection = apsw.Connection(fresh)
+    connection = make_file(layout.files, "bus.db.new")
     try:
         # So that pages can be given back to the system after archiving, some at a time.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -104,12 +115,11 @@ def _create_tables(layout: Layout) -> bool:
             connection.execute(file.read())
         if ("wal",) not in connection.execute("PRAGMA journal_mode = WAL").fetchall():
             raise without_log(layout.directory)
-        os.chmod(fresh, 0o600)
     finally:
         connection.close()
     _begin_export(layout)  # before there is a bus: who makes it again after a crash would not
-    os.rename(fresh, layout.database)
-    sync_directory(layout.directory)
+    layout.files.rename("bus.db.new", "bus.db")
+    layout.files.sync()
     return True
 
 
@@ -138,23 +148,26 @@ def _sync_names_of(directory: str) -> None:
 
 
 def _write_gitignore(layout: Layout) -> None:
-    path = _gitignore(layout)
-    if not os.path.exists(path) or os.stat(path).st_size == 0:  # a power loss may leave it empty
-        with open(path, "w", encoding="utf-8") as file:
-            os.chmod(path, 0o600)
+    with _gitignore(layout) as file:
+        if os.fstat(file.fileno()).st_size == 0:  # it is new, or was left empty by a power loss
+            os.fchmod(file.fileno(), 0o600)
             file.write(_GITIGNORE)
             file.flush()
             os.fsync(file.fileno())
 
 
-def _gitignore(layout: Layout) -> str:
-    return os.path.join(layout.directory, ".gitignore")
+def _gitignore(layout: Layout) -> TextIO:
+    fd = layout.files.change(_IGNORING)
+    if os.fstat(fd).st_size > _MAX_IGNORED_BYTES:
+        os.close(fd)
+        raise Obstructed(layout.files.path_of(_IGNORING), "is too large; put a shorter one there")
+    return os.fdopen(fd, "r+", encoding="utf-8", errors="surrogateescape")
 
 
 def keep_out_of_git(layout: Layout, pattern: str) -> None:
     """Make sure that the `.gitignore` of a bus, which may be an older one, leaves files out."""
     _write_gitignore(layout)
-    with open(_gitignore(layout), "r+", encoding="utf-8", errors="surrogateescape") as file:
+    with _gitignore(layout) as file:
         text = file.read()
         if pattern not in text.splitlines():
             file.write(f"{pattern}\n" if not text or text.endswith("\n") else f"\n{pattern}\n")

@@ -22,6 +22,7 @@ from .errors import (
     WrongProcess,
     shown,
 )
+from .folder import Obstructed
 from .forks import let_go
 from .layout import (
     BUS_DIRECTORY,
@@ -31,7 +32,7 @@ from .layout import (
     remains_of_bus,
 )
 from .place import Place
-from .sqlite import check_sqlite_version, translate
+from .sqlite import check_sqlite_version, open_file, translate
 from .times import now_ms
 from .transactions import ThreadState, WriteTransaction
 from .trouble import read_only, unreachable, without_log
@@ -269,6 +270,7 @@ class Database:
             raise AckbusError("a bus can't be closed inside a transaction")
         self._closed = True
         self.close_thread()
+        self.layout.files.close()
 
     def check_process(self) -> None:
         """Raise `WrongProcess` in the child of a fork."""
@@ -294,7 +296,7 @@ class Database:
         let_go(self.layout.database)
         flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
         try:
-            connection = apsw.Connection(self.layout.database, flags=flags)
+            connection = open_file(self.layout.files, "bus.db", flags)
             if self.read_only:  # the last one to close a file would move its log into it
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             answers = connection.execute(
@@ -314,6 +316,12 @@ class Database:
         except apsw.Error as error:
             self.place.look()
             raise translate(error, self.layout) from error
+        except Obstructed:
+            self.place.look()
+            raise
+        except OSError as error:
+            self.place.look()
+            raise unreachable(self.layout.directory, error) from error
         self.place.look()  # it was opened by its name, and may be another by now
         if ("wal",) not in answers:
             connection.close()
@@ -323,12 +331,13 @@ class Database:
     def _check_directory(self) -> None:
         layout = self.layout
         try:
-            exists = os.stat(layout.database).st_size > 0
-        except FileNotFoundError:
-            exists = False
+            layout.files.check("bus.db")
+            found = layout.files.look("bus.db")
+        except Obstructed:
+            raise
         except OSError as error:
             raise unreachable(layout.directory, error) from error
-        if not exists:
+        if found is None or found.st_size == 0:
             raise no_bus(layout)
         refuse_place(layout)
 

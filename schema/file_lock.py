@@ -12,7 +12,7 @@ import fcntl
 import os
 
 from .errors import BusBusy
-from .folder import Folder
+from .folder import locate
 from .processes import start_thread
 
 #: The descriptors of this process's locks. A forked child gives its copies back at once: with
@@ -83,8 +83,8 @@ class FileLock:
         self.close()
 
     def _open(self) -> int:
-        folder, name = os.path.split(self._path)
-        fd = Folder(folder).change(name)
+        folder, name = locate(self._path)
+        fd = folder.change(name)
         _descriptors.add(fd)
         return fd
 

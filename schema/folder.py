@@ -143,22 +143,27 @@ class Folder:
             fd = self._open(name, flags)
         return open(fd, "r+b")
 
-    def rename(self, old: str, new: str) -> None:
-        """Give a file another name in the folder, in place of what has that name.
+    def rename(self, old: str, new: str, to: Folder | None = None) -> None:
+        """Give a file another name, in place of what has that name.
+
+        Args:
+            old, new: the names.
+            to: the folder that it moves to; None for the one that it is in.
 
         Raises:
             FileNotFoundError: there is no such file.
             Obstructed: a directory has the new name.
             OSError: the system refuses it.
         """
-        self.path_of(old), self.path_of(new)
-        with self._entered() as folder:
+        target = to or self
+        self.path_of(old), target.path_of(new)
+        with self._entered() as folder, target._entered() as other:
             try:
-                os.rename(old, new, src_dir_fd=folder, dst_dir_fd=folder)
+                os.rename(old, new, src_dir_fd=folder, dst_dir_fd=other)
             except FileNotFoundError:
                 raise
             except OSError as error:
-                self._explain(new, error)
+                target._explain(new, error)
                 raise
 
     def remove(self, name: str) -> bool:
@@ -251,14 +256,18 @@ class Folder:
         """
         for name in self.names():
             if name != but:
-                found = self.look(name)
-                if found is not None and stat.S_ISDIR(found.st_mode):
-                    import shutil  # slow to load, and hardly ever needed
+                self.remove_with_contents(name)
 
-                    with self._entered() as folder:
-                        shutil.rmtree(name, dir_fd=folder)
-                else:
-                    self.remove(name)
+    def remove_with_contents(self, name: str) -> None:
+        """Remove what has a name, if anything; a folder with all that it has."""
+        found = self.look(name)
+        if found is None or not stat.S_ISDIR(found.st_mode):
+            self.remove(name)
+            return
+        import shutil  # slow to load, and hardly ever needed
+
+        with self._entered() as folder:
+            shutil.rmtree(name, dir_fd=folder)
 
     def close(self) -> None:
         """Give the descriptor back, as soon as no thread uses it; a later use opens it again."""
@@ -324,7 +333,13 @@ class Folder:
         return Obstructed(self.path_of(name), what)
 
 
+def locate(path: str) -> tuple[Folder, str]:
+    """Return the bus directory and the name of a file with a path, which is directly in it."""
+    directory, name = os.path.split(os.path.abspath(path))
+    return Folder(directory), name
+
+
 def inner_folder(path: str) -> Folder:
     """Return the folder with a path, which is directly in a bus directory."""
-    above, name = os.path.split(os.path.abspath(path))
-    return Folder(above).folder(name)
+    directory, name = locate(path)
+    return directory.folder(name)

@@ -14,7 +14,7 @@ from .copying import copy_database
 from .create import keep_out_of_git
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, other_version
 from .errors import BusUnusable
-from .layout import sync_directory
+from .sqlite import ENDINGS
 from .trouble import unwritable
 
 TYPE_CHECKING = False
@@ -101,19 +101,19 @@ def _check_references(database: Database) -> None:
 
 def _back_up(database: Database, version: int) -> str:
     """Copy the file beside itself, and check the copy; the write lock keeps it as it is."""
-    directory = database.layout.directory
-    path = f"{database.layout.database}.v{version}"
-    fresh = path + ".new"
+    files = database.layout.files
+    name = f"bus.db.v{version}"
+    path, fresh = files.path_of(name), name + ".new"
     try:
         keep_out_of_git(database.layout, "bus.db.v*")
-        _remove(fresh)  # of a process that died here
         try:
-            _copy(database, fresh)
-            os.rename(fresh, path)
+            _copy(database, files.path_of(fresh))
+            files.rename(fresh, name)
         except BaseException:
-            _remove(fresh)
+            for ending in ENDINGS:
+                files.remove(fresh + ending)
             raise
-        sync_directory(directory)
+        files.sync()
     except OSError as error:
         raise BusUnusable(f"nothing was changed: {unwritable(path, error)}") from error
     return path
@@ -124,9 +124,3 @@ def _copy(database: Database, path: str) -> None:
         copy_database(database, path)
     except BusUnusable as error:
         raise BusUnusable(f"nothing was changed: {error}") from error
-
-
-def _remove(path: str) -> None:
-    for name in (path, path + "-journal", path + "-wal", path + "-shm"):
-        if os.path.exists(name):
-            os.unlink(name)

@@ -54,7 +54,7 @@ class Place:
 def _identity(path: str) -> tuple[int, int] | None:
     """Return what tells a file from any other; None when there is none."""
     try:
-        found = os.stat(path)
+        found = os.stat(path, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino

@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+import os
+
 import apsw
 
 from .errors import AckbusError, BusBusy, BusUnusable, RowRefused
+from .folder import Folder
 from .layout import Layout
 from .trouble import disk_full, means_full, why_not_opened
 
 #: SQLite releases below these can corrupt a file when checkpoints run back to back
 #: (the WAL-reset bug, fixed in 3.51.3 and, for older lines, in 3.50.7 and 3.44.6).
 _SAFE_SQLITE = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
+
+#: The endings of a database's files: its own, and those that SQLite puts beside it.
+ENDINGS = ("", "-wal", "-shm", "-journal")
+
+
+def open_file(
+    folder: Folder, name: str, flags: int = apsw.SQLITE_OPEN_READWRITE
+) -> apsw.Connection:
+    """Open a database file by SQLite, which takes it by its name: no link is followed to it.
+
+    Raises:
+        Obstructed: it, or what SQLite keeps beside it, is no ordinary file, or has another name.
+        apsw.Error: there is none, or SQLite refuses it.
+    """
+    folder.check(*(name + ending for ending in ENDINGS))
+    path = os.path.join(os.path.realpath(folder.path), name)
+    return apsw.Connection(path, flags=flags | apsw.SQLITE_OPEN_NOFOLLOW)
+
+
+def make_file(folder: Folder, name: str) -> apsw.Connection:
+    """Make a database file in the place of one that a process left, and open it."""
+    for ending in ENDINGS[1:]:
+        folder.remove(name + ending)
+    folder.new(name).close()  # it is new: no process has locks on it that this could lose
+    return open_file(folder, name)
 
 
 def check_sqlite_version(version: str) -> None:

@@ -29,13 +29,13 @@ class Shown:
 
         name = hashlib.sha256(agent.encode()).hexdigest()[:32]
         self._layout = bus.layout
-        self._folder = os.path.join(bus.layout.directory, _FOLDER)
-        self._path = os.path.join(self._folder, name)
+        self._folder = bus.layout.files.folder(_FOLDER)
+        self._name = name
 
     def upto(self) -> int:
         """Return the seq up to which mail was shown; 0 for none."""
         try:
-            with open(self._path, encoding="ascii") as file:
+            with self._folder.read(self._name) as file:
                 return int(file.read(32))
         except (OSError, ValueError):  # there is none; or it was cut short, and is written again
             return 0
@@ -43,9 +43,9 @@ class Shown:
     def note(self, seq: int) -> None:
         """Note that mail was shown up to a message."""
         with suppress(OSError):
-            if not os.path.isdir(self._folder):
-                os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            if self._layout.files.look(_FOLDER) is None:
+                self._folder.make()
                 keep_out_of_git(self._layout, f"{_FOLDER}/")
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-            with open(os.open(self._path, flags, 0o600), "w", encoding="ascii") as file:
-                file.write(str(seq))
+            with os.fdopen(self._folder.change(self._name), "r+b") as file:
+                file.truncate(0)
+                file.write(b"%d" % seq)

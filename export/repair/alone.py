@@ -6,13 +6,15 @@ Who has, would go on in a file without a name, and all that is committed there w
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-from ...schema import FileLock, Layout, Refused, holder, openers, sync_directory
+from ...schema import FileLock, Layout, Refused, holder, openers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ...schema import Folder
 
 #: What the name of a file that was set aside has behind its own, before the time.
 ASIDE = ".damaged-"
@@ -70,15 +72,16 @@ def put_in_place(layout: Layout, fresh: str, stamp: str) -> str | None:
     Raises:
         Refused: somebody opened the bus meanwhile; all is as it was.
     """
-    path, aside = layout.database, layout.database + ASIDE + stamp
-    os.rename(fresh, path + READY + stamp)
-    if os.path.exists(path):
-        os.rename(path, aside)
+    files, name = layout.files, os.path.basename(layout.database)
+    workshop = files.folder(os.path.basename(os.path.dirname(fresh)))
+    workshop.rename(name, name + READY + stamp, to=files)
+    if files.look(name) is not None:
+        files.rename(name, name + ASIDE + stamp)
         try:
-            refuse_others(aside)
+            refuse_others(layout.database + ASIDE + stamp)
         except Refused:
-            os.rename(aside, path)
-            os.rename(path + READY + stamp, fresh)
+            files.rename(name + ASIDE + stamp, name)
+            files.rename(name + READY + stamp, name, to=workshop)
             raise
     return finish(layout, stamp)
 
@@ -99,30 +102,30 @@ def unfinished(layout: Layout) -> str | None:
 
 def finish(layout: Layout, stamp: str) -> str | None:
     """Do the rest of `put_in_place`, once the damaged file is set aside; return where that is."""
-    path, aside = layout.database, layout.database + ASIDE + stamp
-    if os.path.exists(path + _LOG):
-        os.rename(path + _LOG, aside + _LOG)
-    with suppress(FileNotFoundError):
-        os.unlink(path + _INDEX_OF_LOG)
-    os.rename(path + READY + stamp, path)
-    sync_directory(layout.directory)
-    return aside if os.path.exists(aside) or os.path.exists(aside + _LOG) else None
+    files, name = layout.files, os.path.basename(layout.database)
+    aside = name + ASIDE + stamp
+    if files.look(name + _LOG) is not None:
+        files.rename(name + _LOG, aside + _LOG)
+    files.remove(name + _INDEX_OF_LOG)
+    files.rename(name + READY + stamp, name)
+    files.sync()
+    is_kept = any(files.look(each) is not None for each in (aside, aside + _LOG))
+    return files.path_of(aside) if is_kept else None
 
 
 def forget_ready(layout: Layout) -> None:
     """Remove the new files of repairs that died before they had set anything aside."""
     for ready in _ready_files(layout):
-        os.unlink(ready)
+        layout.files.remove(os.path.basename(ready))
 
 
 def _ready_files(layout: Layout) -> list[str]:
-    names = sorted(os.listdir(layout.directory))
+    names = sorted(layout.files.names())
     start = os.path.basename(layout.database) + READY
     return [os.path.join(layout.directory, name) for name in names if name.startswith(start)]
 
 
-def set_aside(path: str, stamp: str) -> str:
-    """Give a damaged file another name, and return that."""
-    aside = path + ASIDE + stamp
-    os.rename(path, aside)
-    return aside
+def set_aside(folder: Folder, name: str, stamp: str) -> str:
+    """Give a damaged file of a folder another name, and return its new path."""
+    folder.rename(name, name + ASIDE + stamp)
+    return folder.path_of(name + ASIDE + stamp)

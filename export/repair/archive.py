@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ...bus import Segment, segment_name
-from ...schema import BusUnusable, Mended, ranges, sync_directory
+from ...schema import BusUnusable, Mended, inner_folder, ranges
+from ..archiver import STAGED as _FRESH
 from ..archiver import write_frames
 from ..replaced import exported_files
 from .alone import set_aside
@@ -19,6 +20,7 @@ from .segment_file import SegmentFile, first_seq_of, read_segment, segment_files
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import BinaryIO
 
     from ...bus import Bus
     from ...schema import Message
@@ -66,22 +68,23 @@ class _Mender:
         self._bus = bus
         self._saved = saved
         self._stamp = stamp
+        self._folder = inner_folder(bus.layout.archive)
 
     def mend(self, first_seq: int, segment: Segment | None) -> Iterator[Mended]:
-        path = os.path.join(self._bus.layout.archive, segment_name(first_seq))
-        name = f"archive/{os.path.basename(path)}"
-        found = read_segment(path)
+        file_name = segment_name(first_seq)
+        name = f"archive/{file_name}"
+        found = read_segment(self._folder.path_of(file_name))
         if found.is_whole and (segment is None or found.last_seq == segment.last_seq):
             self._note(first_seq, found)
             yield Mended(
                 name, f"is whole: messages {first_seq} to {found.last_seq} are known again"
             )
         elif segment is None:
-            yield self._of_unknown(path, name, first_seq, found)
-        elif self._put_back(path, segment):
+            yield self._of_unknown(file_name, name, first_seq, found)
+        elif self._put_back(file_name, segment):
             yield Mended(name, "is that of the backup again")
         else:
-            yield self._made_again(path, name, segment, found)
+            yield self._made_again(file_name, name, segment, found)
 
     def _note(self, first_seq: int, found: SegmentFile) -> None:
         now_ms = self._bus.database.now_ms()
@@ -89,16 +92,22 @@ class _Mender:
         segment = Segment(first_seq, found.last_seq, len(found.lines), size, sha256, now_ms)
         self._bus.archive.note_again(segment, found.frames(first_seq), found.messages())
 
-    def _put_back(self, path: str, segment: Segment) -> bool:
+    def _put_back(self, file_name: str, segment: Segment) -> bool:
         """Copy the segment of the backup, if that is the same."""
         if self._saved is None or self._saved.archive.state_of(segment) != "ok":
             return False
-        self._set_aside(path)
-        shutil.copyfile(self._saved.archive.path(segment), path + ".new")
-        _put(path)
+        self._set_aside(file_name)
+        with (
+            self._saved.archive.open(segment) as saved,
+            self._folder.new(file_name + _FRESH) as file,
+        ):
+            shutil.copyfileobj(saved, file)
+            self._put(file_name, file)
         return True
 
-    def _made_again(self, path: str, name: str, segment: Segment, found: SegmentFile) -> Mended:
+    def _made_again(
+        self, file_name: str, name: str, segment: Segment, found: SegmentFile
+    ) -> Mended:
         """Write the segment of the lines that it still has, and that other copies have."""
         lines = dict(found.lines)
         for message, line in self._copies(segment):
@@ -109,22 +118,20 @@ class _Mender:
             text = f"{len(lines):,} of {segment.messages:,} messages can be read elsewhere or here"
             return Mended(name, f"what is left of it is kept: {text}", f"messages {ranges(gaps)}")
         fresh = SegmentFile({seq: lines[seq] for seq in sorted(lines)})
-        with open(
-            os.open(path + ".new", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b"
-        ) as file:
+        with self._folder.new(file_name + _FRESH) as file:
             frames, count = write_frames(file, fresh.messages(), segment.first_seq)
             file.flush()
             file.seek(0)
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             size = file.tell()
-        self._set_aside(path)
-        _put(path)
+            self._set_aside(file_name)
+            self._put(file_name, file)
         again = replace(segment, messages=count, bytes=size, sha256=digest)
         self._bus.archive.note_again(again, frames, fresh.messages())
         same = "byte for byte" if digest == segment.sha256 else "with other bytes than before"
         return Mended(name, f"was made again of its {count:,} messages, {same}")
 
-    def _of_unknown(self, path: str, name: str, first_seq: int, found: SegmentFile) -> Mended:
+    def _of_unknown(self, file_name: str, name: str, first_seq: int, found: SegmentFile) -> Mended:
         """Write a segment again of which only the name is known: it ends where the next begins."""
         following = (each.first_seq - 1 for each in self._bus.archive.segments())
         upto = min((seq for seq in following if seq >= first_seq), default=self._bus.archive.upto())
@@ -132,7 +139,7 @@ class _Mender:
         there = found.lines.keys() | {message.seq for message, _ in self._copies(segment)}
         if not there:
             return Mended(name, "is damaged, and the bus knows nothing of it", "what it had")
-        made = self._made_again(path, name, replace(segment, last_seq=max(there)), found)
+        made = self._made_again(file_name, name, replace(segment, last_seq=max(there)), found)
         gaps = set(range(first_seq, upto + 1)) - there
         return replace(made, lost=f"messages {ranges(gaps)}, if there were any") if gaps else made
 
@@ -149,18 +156,13 @@ class _Mender:
                 for message in self._saved.log.read(after_seq=span[0], upto_seq=span[1]):
                     yield message, message.to_line()
 
-    def _set_aside(self, path: str) -> None:
-        if os.path.lexists(path):
-            set_aside(path, self._stamp)
+    def _set_aside(self, file_name: str) -> None:
+        if self._folder.look(file_name) is not None:
+            set_aside(self._folder, file_name, self._stamp)
 
-
-def _put(path: str) -> None:
-    """Give a file that was written beside its place its name, onto the disk."""
-    fd = os.open(path + ".new", os.O_RDWR)
-    try:
-        os.fchmod(fd, 0o600)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.rename(path + ".new", path)
-    sync_directory(os.path.dirname(path))
+    def _put(self, file_name: str, file: BinaryIO) -> None:
+        """Give a file that was written beside its place its name, onto the disk."""
+        file.flush()
+        os.fsync(file.fileno())
+        self._folder.rename(file_name + _FRESH, file_name)
+        self._folder.sync()

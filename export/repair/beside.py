@@ -5,10 +5,20 @@ from __future__ import annotations
 import os
 
 from ...bus import Search
-from ...schema import AckbusError, BlobAltered, BlobMissing, BusUnusable, InvalidInput, Mended, ok
+from ...schema import (
+    AckbusError,
+    BlobAltered,
+    BlobMissing,
+    BusUnusable,
+    InvalidInput,
+    Mended,
+    inner_folder,
+    ok,
+)
 from ..conflict_markers import ConflictMarkers, refuse_markers
 from ..exporter import Exporter
 from ..health import checks
+from ..jsonl_file import lines_of
 from ..parts import Parts, index_file
 from ..position import Position, Rotation
 from ..replaced import exported_files
@@ -49,9 +59,9 @@ def _is_whole(bus: Bus, ref: str) -> bool:
 
 
 def _bring_back(bus: Bus, saved: Bus, ref: str, stamp: str) -> None:
-    path = os.path.join(bus.layout.blobs, ref)
-    if os.path.lexists(path):
-        set_aside(path, stamp)
+    folder = inner_folder(bus.layout.blobs)
+    if folder.look(ref) is not None:
+        set_aside(folder, ref, stamp)
     bus.blobs.put(saved.blobs.read(ref))
 
 
@@ -68,15 +78,15 @@ def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
         return
     try:
         for path in files:
-            with open(path, "rb") as file:
-                refuse_markers(file)
+            refuse_markers(lines_of(path))
     except ConflictMarkers as error:
         yield Mended("bus.jsonl", f"is left to you: {error}", "")
         return
     if dry_run:
         yield Mended("bus.jsonl", "is to be written anew")
         return
-    aside = [set_aside(path, stamp) for path in (*files, *index_file(bus.layout.directory))]
+    wrong = (*files, *index_file(bus.layout.directory))
+    aside = [set_aside(bus.layout.files, os.path.basename(path), stamp) for path in wrong]
     try:
         count = Exporter(bus).export_once()
     except AckbusError as error:
@@ -100,14 +110,13 @@ def _strange(bus: Bus, files: list[str]) -> str:
     count = 0
     for path in files:
         if ".jsonl" in path:
-            with open(path, "rb") as file:
-                count += sum(hash(line.rstrip(b"\n")) not in own for line in file)
+            count += sum(hash(line.rstrip(b"\n")) not in own for line in lines_of(path))
     return f"{count:,} lines that the log has not; what of them is whole 'bus import' brings in"
 
 
 def mend_search(bus: Bus, dry_run: bool) -> Iterator[Mended]:
     """Empty a damaged index of words: the next search makes it again."""
-    if not os.path.exists(bus.layout.search):
+    if bus.layout.files.look(os.path.basename(bus.layout.search)) is None:
         return
     search = Search(bus)
     if search.damage(full=True):

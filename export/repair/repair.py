@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import apsw
 
@@ -230,15 +229,16 @@ def _workshop(layout: Layout, dry_run: bool) -> Iterator[Layout]:
         for name in (f"{_WORKSHOP}/", f"*{ASIDE}*", f"*{READY}*"):
             keep_out_of_git(layout, name)
         forget_ready(layout)
-        for folder in (layout.blobs, layout.archive):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+        for folder in ("blobs", "archive"):
+            layout.files.folder(folder).make()
     workshop = Layout(os.path.join(layout.directory, _WORKSHOP))
-    shutil.rmtree(workshop.directory, ignore_errors=True)  # of a process that died here
-    os.makedirs(workshop.directory, mode=0o700)
+    layout.files.remove_with_contents(_WORKSHOP)  # of a process that died here
+    layout.files.folder(_WORKSHOP).make()
     try:
         yield workshop
     finally:
-        shutil.rmtree(workshop.directory, ignore_errors=True)
+        with suppress(OSError):  # the next one does it
+            layout.files.remove_with_contents(_WORKSHOP)
 
 
 def _new_bus(workshop: Layout, layout: Layout) -> Bus:

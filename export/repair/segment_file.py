@@ -11,7 +11,7 @@ import zstandard
 
 from ...blobs import BlobStore
 from ...bus import Frame
-from ...schema import message_of_line
+from ...schema import inner_folder, message_of_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ _NAME = re.compile(r"\d{12,}\.jsonl\.zst", re.ASCII)
 
 #: What each frame begins with: where one is damaged, the next is found by it.
 _MAGIC = b"\x28\xb5\x2f\xfd"
+
+#: The largest file that is read, in bytes: it is read at once, and a segment is far smaller.
+_MAX_BYTES = 2 * 1024**3
 
 
 @dataclass(slots=True)
@@ -60,9 +63,8 @@ class SegmentFile:
 
 def segment_files(layout: Layout) -> list[str]:
     """Return the paths of the segments that are there, the first first."""
-    folder = layout.archive
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    return [os.path.join(folder, name) for name in sorted(names) if _NAME.fullmatch(name)]
+    folder = inner_folder(layout.archive)
+    return [folder.path_of(name) for name in sorted(folder.names()) if _NAME.fullmatch(name)]
 
 
 def first_seq_of(path: str) -> int:
@@ -74,7 +76,9 @@ def read_segment(path: str) -> SegmentFile:
     """Read what can be read of a segment; nothing of one that is missing."""
     found = SegmentFile()
     try:
-        with open(path, "rb") as file:
+        with inner_folder(os.path.dirname(path)).read(os.path.basename(path)) as file:
+            if os.fstat(file.fileno()).st_size > _MAX_BYTES:
+                return found
             data = file.read()
     except OSError:
         return found

@@ -6,6 +6,8 @@ from functools import cache
 
 import apsw
 
+from ..folder import locate
+from ..sqlite import open_file
 from .records import text_of
 
 TYPE_CHECKING = False
@@ -38,11 +40,11 @@ class AsSqlite:
         self._connection: apsw.Connection | None = None
         self._codec = ""
         try:
-            connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+            connection = open_file(*locate(path), apsw.SQLITE_OPEN_READONLY)
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             self._codec = _CODECS[str(connection.execute("PRAGMA encoding").get)]
             self._connection = connection
-        except (apsw.Error, KeyError):
+        except (apsw.Error, OSError, KeyError):
             self._is_whole = False
             return
         self._is_whole = self._passes("PRAGMA integrity_check(1)")

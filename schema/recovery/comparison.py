@@ -11,6 +11,8 @@ from contextlib import closing
 import apsw
 
 from ..broken_text import rows_with_broken_text
+from ..folder import locate
+from ..sqlite import open_file
 from ..transactions import without_triggers
 from .as_sqlite import AsSqlite, quoted
 from .records import BrokenText
@@ -54,7 +56,7 @@ class Comparison:
         """
         with (
             closing(AsSqlite(self._damaged)) as old,
-            closing(apsw.Connection(self._new)) as new,
+            closing(open_file(*locate(self._new))) as new,
             without_triggers(new),
         ):
             new.execute("BEGIN")

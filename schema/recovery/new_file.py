@@ -5,11 +5,11 @@ Triggers come last: they guard a bus in use, and would draw new tokens for lease
 
 from __future__ import annotations
 
-import os
-
 import apsw
 
 from ..broken_text import rows_with_broken_text
+from ..folder import locate
+from ..sqlite import make_file
 from .as_sqlite import quoted
 from .records import BrokenText
 from .tables import MAX_NUMBER, parts_of_a_bus
@@ -78,8 +78,7 @@ class NewFile:
 
     def __init__(self, path: str) -> None:
         self._parts = parts_of_a_bus()
-        self._connection = apsw.Connection(path)
-        os.chmod(path, 0o600)
+        self._connection = make_file(*locate(path))
         self._connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         self._connection.execute("BEGIN")
         for table in self._parts.tables.values():

@@ -10,6 +10,8 @@ import os
 
 import apsw
 
+from ..folder import locate
+
 #: What SQLite's layer is told that a file is: it counts its locks on a database by file. For a log
 #: it would want the database too, which may be missing.
 _FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB
@@ -25,7 +27,8 @@ class RawFile:
     def __init__(self, path: str) -> None:
         self._file: apsw.VFSFile | None = None
         self.size = 0
-        if os.path.isfile(path):
+        folder, name = locate(path)
+        if folder.has(name):
             self._file = apsw.VFSFile("", os.path.abspath(path), [_FLAGS, 0])
             self.size = self._file.xFileSize()
 

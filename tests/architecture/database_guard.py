@@ -27,6 +27,8 @@ def install() -> None:
 def _guard(event: str, args: tuple[object, ...]) -> None:
     if event not in OPENINGS or not args or not isinstance(args[0], str | bytes | os.PathLike):
         return
+    if event == "open" and isinstance(args[2], int) and args[2] & os.O_EXCL:
+        return  # it is made by this very opening: SQLite can hold no lock on it
     path = os.fsdecode(args[0])
     if os.path.basename(path) in DATABASE_FILES and _is_called_by_the_package(sys._getframe(1)):
         raise DatabaseOpened(f"{event} of {path}: only apsw may open a database file")

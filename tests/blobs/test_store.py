@@ -241,7 +241,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         real_fsync(fd)
 
     def rename(source: str, target: str, **folders: int) -> None:
-        assert folders["src_dir_fd"] == folders["dst_dir_fd"]
+        assert os.path.samestat(*map(os.fstat, folders.values()))
         steps.append("replace")
         real_rename(source, target, **folders)
 
