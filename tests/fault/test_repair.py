@@ -467,12 +467,12 @@ def test_what_only_the_log_has_survives_two_killed_repairs(
     (harmed / "bus.db-shm").unlink()
     zero_page_with(harmed, b"ann 150")
 
-    def and_die(rename: Callable[[str, str], None], after: int) -> Callable[[str, str], None]:
+    def and_die(rename: Callable[..., None], after: int) -> Callable[..., None]:
         done = 0
 
-        def renamed(source: str, target: str) -> None:
+        def renamed(source: str, target: str, **folders: int) -> None:
             nonlocal done
-            rename(source, target)
+            rename(source, target, **folders)
             done += 1
             if done == after:
                 raise Killed
