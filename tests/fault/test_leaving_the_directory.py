@@ -91,6 +91,7 @@ def test_bus_directory_itself_may_be_a_link(bus_dir: Path, project: Path) -> Non
 
 
 def test_command_says_it_in_one_line(bus_dir: Path, victim: Path, run_bus: RunBus) -> None:
+    (bus_dir / "bus.jsonl").unlink()
     (bus_dir / "bus.jsonl").symlink_to(victim)
     done = run_bus("export")
     assert (done.code, done.err.count("\n")) == (1, 1)
@@ -138,7 +139,9 @@ def test_link_that_comes_while_a_bus_is_open_is_not_written_through(
         Path(bus.layout.directory),
         "INSERT INTO messages (id, ts_ms, from_agent, type) VALUES ('a', 1, 'a', 't')",
     )
-    Path(bus.layout.directory, name).symlink_to(victim)
+    planted = Path(bus.layout.directory, name)
+    planted.unlink(missing_ok=True)
+    planted.symlink_to(victim)
     try:
         LATE[name](bus)
     except AckbusError as error:
