@@ -295,12 +295,15 @@ class Archive:
     def remove_next(self) -> int | None:
         """Let some messages leave the log that are in a segment; a short transaction.
 
+        The newest message stays: the next seq follows it.
+
         Returns:
             How many; None when nothing is left to remove.
         """
         after = self.upto()
         segments = self.segments()
-        last = segments[-1].last_seq if segments else 0
+        newest = self._database.value(SQL["newest_seq"]) or 0
+        last = min(segments[-1].last_seq, newest - 1) if segments else 0
         if after >= last:
             return None
         with self._database.write() as connection:

@@ -3,19 +3,38 @@
 -- messages ------------------------------------------------------------------------------------
 
 -- name: append
+-- With what the trigger messages_may_be_work would find out, which then has nothing to change.
 INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to,
-                      payload, payload_ref, priority, headers)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                      payload, payload_ref, priority, headers, work)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, CASE WHEN
+  EXISTS (SELECT 1 FROM queues
+           WHERE pattern = ?5 AND hides <> 'none' AND (?4 IS NULL OR ?4 = addressed))
+  OR EXISTS (SELECT 1 FROM queues
+              WHERE hides = 'all' AND (?4 IS NULL OR ?4 = addressed)
+                AND ?5 GLOB replace(replace(replace(pattern, '[', '[[]'), '?', '[?]'), '>', '*')
+                AND (pattern GLOB '*>' OR length(pattern) - length(replace(pattern, '.', ''))
+                                        = length(?5) - length(replace(?5, '.', ''))))
+  THEN 1 ELSE 0 END);
 
--- name: guard_is_needed
+-- name: append_mail
+-- What no queue hides.
+INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to,
+                      payload, payload_ref, priority, headers, work)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0);
+
+-- name: what_many_need
 -- Whether a trigger could have anything to do for new messages but look for their ids in the log:
--- limits, archived ids, or a trigger of somebody else.
+-- limits, archived ids, or a trigger of somebody else; and whether a queue may hide any of them,
+-- whose types are the array ?1.
 SELECT EXISTS (SELECT 1 FROM waiting_limits)
     OR EXISTS (SELECT 1 FROM archived_ids)
     OR EXISTS (SELECT 1 FROM sqlite_schema
                 WHERE type = 'trigger' AND tbl_name = 'messages' AND name NOT IN
                       ('messages_are_never_changed', 'messages_are_never_deleted',
-                       'messages_are_only_appended', 'messages_count_as_waiting'));
+                       'messages_are_only_appended', 'messages_count_as_waiting',
+                       'messages_may_be_work')),
+       EXISTS (SELECT 1 FROM queues WHERE hides = 'all')
+    OR EXISTS (SELECT 1 FROM json_each(?1) JOIN queues ON pattern = value AND hides <> 'none');
 
 -- name: message_by_id
 SELECT {columns} FROM messages WHERE id = ?;
@@ -24,8 +43,8 @@ SELECT {columns} FROM messages WHERE id = ?;
 SELECT {columns} FROM messages WHERE seq = ?;
 
 -- name: newest_seq
--- Also right when the newest messages have left the log.
-SELECT seq FROM sqlite_sequence WHERE name = 'messages';
+-- The newest message never leaves the table.
+SELECT max(seq) FROM messages;
 
 -- name: named_blobs
 -- The next names after ?1 of blobs that messages name, in the log or the archive.
@@ -43,9 +62,9 @@ SELECT EXISTS (SELECT 1 FROM messages WHERE payload_ref = ?);
 
 -- name: addressed_to
 -- An inbox after a seq. Two index walks that merge as a stream: an OR would sort the backlog.
-SELECT {columns} FROM messages WHERE to_agent = ?1 AND seq > ?2
+SELECT {columns} FROM messages WHERE to_agent = ?1 AND work IS NOT 1 AND seq > ?2
 UNION ALL
-SELECT {columns} FROM messages WHERE to_agent IS NULL AND seq > ?2
+SELECT {columns} FROM messages WHERE to_agent IS NULL AND work IS NOT 1 AND seq > ?2
 ORDER BY seq LIMIT ?3;
 
 -- name: in_conversation
@@ -55,7 +74,12 @@ SELECT {columns} FROM messages WHERE id = ?1 AND correlation_id IS NULL AND seq 
 ORDER BY seq LIMIT ?4;
 
 -- name: sent_to
-SELECT {columns} FROM messages WHERE to_agent = ?1 AND seq > ?2 AND seq <= ?3
+-- Mail, and the work of a group of workers.
+SELECT {columns} FROM messages
+ WHERE to_agent = ?1 AND work IS NOT 1 AND seq > ?2 AND seq <= ?3
+UNION ALL
+SELECT {columns} FROM messages
+ WHERE to_agent = ?1 AND work = 1 AND to_agent IS NOT NULL AND seq > ?2 AND seq <= ?3
 ORDER BY seq LIMIT ?4;
 
 -- name: in_span
@@ -77,21 +101,22 @@ ORDER BY seq DESC LIMIT ?3;
 -- The first message above ?2 that is for an agent: to it, or to all from another.
 SELECT min(seq) FROM (
   SELECT * FROM (SELECT seq FROM messages
-                  WHERE to_agent = ?1 AND seq > ?2 ORDER BY seq LIMIT 1)
+                  WHERE to_agent = ?1 AND work IS NOT 1 AND seq > ?2 ORDER BY seq LIMIT 1)
   UNION ALL
   SELECT * FROM (SELECT seq FROM messages
-                  WHERE to_agent IS NULL AND seq > ?2 AND from_agent <> ?1 ORDER BY seq LIMIT 1));
+                  WHERE to_agent IS NULL AND work IS NOT 1 AND seq > ?2 AND from_agent <> ?1
+                  ORDER BY seq LIMIT 1));
 
 -- name: first_to
 -- The same, without what is to all.
-SELECT seq FROM messages WHERE to_agent = ?1 AND seq > ?2 ORDER BY seq LIMIT 1;
+SELECT seq FROM messages WHERE to_agent = ?1 AND work IS NOT 1 AND seq > ?2 ORDER BY seq LIMIT 1;
 
 -- name: recipients
--- Every name that messages are addressed to: one step in the index for each.
+-- Every name that mail is addressed to: one step in the index for each.
 WITH RECURSIVE named (name) AS (
-  SELECT min(to_agent) FROM messages
+  SELECT min(to_agent) FROM messages WHERE work IS NOT 1
   UNION ALL
-  SELECT (SELECT min(to_agent) FROM messages WHERE to_agent > name) FROM named
+  SELECT (SELECT min(to_agent) FROM messages WHERE work IS NOT 1 AND to_agent > name) FROM named
    WHERE name IS NOT NULL)
 SELECT name FROM named WHERE name IS NOT NULL;
 
@@ -256,7 +281,7 @@ DELETE FROM waiting_limits WHERE kind = ? AND name = ? RETURNING name;
 
 -- name: limits
 SELECT kind, name, max_waiting, iif(kind = 'queue', waiting, (
-         SELECT count(*) FROM messages WHERE to_agent = name AND seq > ifnull(
+         SELECT count(*) FROM messages WHERE to_agent = name AND work IS NOT 1 AND seq > ifnull(
            (SELECT last_acked_seq FROM cursors WHERE agent_id = name), 0)))
   FROM waiting_limits ORDER BY kind, name;
 

@@ -18,7 +18,6 @@ from ..schema import (
     Refused,
     check_progress,
     keep_out_of_git,
-    old_programs,
     unwritable,
 )
 
@@ -55,7 +54,7 @@ class Archiver:
 
     Raises:
         ArchiverRunning: another process is at it.
-        Refused: a program that opened the bus before its upgrade still runs; it is a backup.
+        Refused: it is a backup.
         BusUnusable: the lock can't be had.
     """
 
@@ -64,11 +63,6 @@ class Archiver:
         self._archive = bus.archive
         self._lock: FileLock | None = None
         bus.database.require_writable()  # a segment is written before the bus knows it
-        for program in old_programs(bus.database):
-            raise Refused(
-                f"{program} opened the bus before its upgrade, and would miss what is archived;"
-                " end it, or start it again"
-            )
 
     def __enter__(self) -> Archiver:
         self._lock = self._locked()
@@ -88,7 +82,7 @@ class Archiver:
         they wait for is a few tens of milliseconds at the most.
 
         Args:
-            upto_seq: the last one to move.
+            upto_seq: the last one to move; the newest message of the log never does.
             on_progress: told now and then up to which seq messages have moved.
 
         Returns:
@@ -103,7 +97,7 @@ class Archiver:
         newest = self._bus.log.newest_seq()
         self._bus.catalog.catch_up(newest)  # what has left the log it could not count
         made = []
-        for segment, frames in self._segments(min(upto_seq, newest)):
+        for segment, frames in self._segments(min(upto_seq, newest - 1)):
             self._archive.add(segment, frames)
             made.append(segment)
             self._remove(on_progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from itertools import chain
 
-from ..schema import bad, holders, ok, old_programs, ranges, warn
+from ..schema import bad, holders, ok, ranges, warn
 from .conflict_markers import CURE, ConflictMarkers, refuse_markers
 from .exporter import MIN_PAUSE_S
 from .jsonl_file import lines_of, stamp_of
@@ -137,8 +137,4 @@ def _gets_on(bus: Bus, position: int) -> bool:
 
 def _archiver(bus: Bus) -> Finding:
     running = holders(bus.layout.archive_lock)
-    old = old_programs(bus.database)
-    if old:
-        text = f"{old[0]} opened the bus before its upgrade: nothing can be archived"
-        return warn(text, "end it, or start it again")
     return ok(f"{running[0]} is archiving" if running else "none runs")

@@ -74,7 +74,7 @@ from .names import (
     check_unicode,
 )
 from .processes import boot_id, is_running, leave_signals, start_thread
-from .queries import Queries
+from .queries import COLUMNS, Queries
 from .sqlite import ENDINGS, check_sqlite_version, make_file, open_file, translate
 from .times import MAX_TS_MS, age, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
 from .transactions import without_triggers
@@ -83,13 +83,13 @@ from .upwards import find_bus, refuse_others
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .before_upgrade import old_programs as old_programs
     from .callbacks import call_plain as call_plain
     from .callbacks import check_coroutine_function as check_coroutine_function
     from .callbacks import check_plain as check_plain
     from .callbacks import check_progress as check_progress
     from .callbacks import is_coroutine_function as is_coroutine_function
     from .callbacks import refuse_unrun as refuse_unrun
+    from .alone import refuse_openers as refuse_openers
     from .content_checks import check_contents as check_contents
     from .copying import copy_database as copy_database
     from .draft import ABSENT as ABSENT
@@ -154,6 +154,7 @@ __all__ = [
     "ENDINGS",
     "EVERY",
     "DURABILITIES",
+    "COLUMNS",
     "EVERYONE",
     "INLINE_PAYLOAD_BYTES",
     "KEYS_DIR_VARIABLE",
@@ -263,7 +264,6 @@ __all__ = [
     "new_id",
     "now_ms",
     "ok",
-    "old_programs",
     "open_file",
     "openers",
     "other_version",
@@ -279,6 +279,7 @@ __all__ = [
     "read_into",
     "refuse_links",
     "refuse_network_filesystem",
+    "refuse_openers",
     "refuse_others",
     "refuse_place",
     "safe_directories",
@@ -349,7 +350,6 @@ _HOMES = {
     "message_of_line": "lines",
     "new_id": "ids",
     "ok": "health",
-    "old_programs": "before_upgrade",
     "openers": "lock_holders",
     "parse_priority": "message",
     "parts_of_a_bus": "recovery",
@@ -360,6 +360,7 @@ _HOMES = {
     "safe_directories": "ownership",
     "safe_list": "ownership",
     "trust": "ownership",
+    "refuse_openers": "alone",
     "upgrade": "migrate",
     "warn": "health",
     "call_plain": "callbacks",

@@ -53,6 +53,7 @@ class Layout:
         "jsonl",
         "search",
         "search_lock",
+        "upgrade_lock",
         "write_lock",
     )
 
@@ -68,6 +69,7 @@ class Layout:
         self.search_lock = os.path.join(self.directory, "search.lock")
         self.blobs = os.path.join(self.directory, "blobs")
         self.doorbell = os.path.join(self.directory, "doorbell")
+        self.upgrade_lock = os.path.join(self.directory, "upgrade.lock")
         self.write_lock = os.path.join(self.directory, "write.lock")
         self.export_lock = os.path.join(self.directory, "export.lock")
 

@@ -76,7 +76,7 @@ def _locks_on(path: str) -> list[tuple[int, str, int]]:
 
 def holder(pid: int) -> Holder:
     """Return what can be seen of a process."""
-    command = _read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
+    command = " ".join(_read(f"/proc/{pid}/cmdline").replace("\0", " ").split())
     return Holder(pid, command, _stat(pid)[:1] in (["T"], ["t"]))
 
 

@@ -1,25 +1,37 @@
 """Bringing the file of an older version up to date, with a copy of it kept as it was.
 
-All of it happens in one write transaction: other writers wait, readers see the old version until
-the commit, and a process that dies on the way leaves the old version.
+All of it happens in one write transaction, and a process that dies on the way leaves the old
+version. Nobody else may have the file open: a program of before would look for things where its
+version had them.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import dataclass
 
-from .before_upgrade import note_old_programs
+import apsw
+
+from .alone import refuse_openers
 from .copying import copy_database
 from .create import keep_out_of_git
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, other_version
 from .errors import BusUnusable
+from .file_lock import FileLock
+from .layout import Layout
 from .sqlite import ENDINGS
 from .trouble import unwritable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+#: How long to wait for programs that have the file open and are about to end, in seconds.
+_PATIENCE_S = 5.0
+
+#: What can be done once they have ended.
+_THEN = "run 'bus upgrade' again"
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 
@@ -46,39 +58,58 @@ def upgrade(
 ) -> Upgrade:
     """Bring a bus to the schema version of this code; one that has it is left as it is.
 
-    Safe to repeat, to call from several processes at once, and while programs use the bus: they
-    wait for it as for any write. It leaves a copy beside the file, `bus.db.v1` of version 1; one
-    that is there already is replaced, since all that it has is in the new one.
+    Safe to repeat, and to call from several processes at once. It leaves a copy beside the file,
+    `bus.db.v1` of version 1; one that is there already is replaced, since all that it has is in the
+    new one.
 
     Args:
         directory: the bus directory.
-        write_timeout_s: how long to wait for other writers, in seconds.
+        write_timeout_s: how long to wait for other writers and other upgrades, in seconds.
 
     Raises:
         BusNotFound: there is no bus.
         BusUnusable: it is damaged, or of a newer version, or can't be written.
-        BusBusy: other writers kept it locked.
+        Refused: another program has it open, and did not end within a few seconds.
+        BusBusy: other writers, or another upgrade, kept it locked.
         AckbusError: SQLite refused a step, as when a table of someone's own has the name of a new
             one. After any of these the file is as it was.
     """
-    database = Database(
-        directory, durability="full", write_timeout_s=write_timeout_s, any_version=True
-    )
+    layout = Layout(directory)
+    with closing(_open(layout, write_timeout_s)) as database:
+        found = database.schema_version()
+    if found == SCHEMA_VERSION:
+        return Upgrade(layout.directory, found, found, None)
+    lock = FileLock(layout.upgrade_lock)  # before the file is opened: who waits must not be there
     try:
-        with database.write() as connection:
-            found = database.schema_version()
-            if found == SCHEMA_VERSION:
-                return Upgrade(database.layout.directory, found, found, None)
-            if found > SCHEMA_VERSION:
-                raise other_version(database.layout, found)
-            backup = _back_up(database, found)
-            for script in _scripts_after(found):
-                connection.execute(script).fetchall()
-            _check_references(database)
-            note_old_programs(database)
+        lock.acquire(write_timeout_s)
+        with closing(_open(layout, write_timeout_s)) as database:
+            return _upgrade(database)
     finally:
-        database.close()
-    return Upgrade(database.layout.directory, found, SCHEMA_VERSION, backup)
+        lock.close()
+
+
+def _open(layout: Layout, write_timeout_s: float) -> Database:
+    return Database(
+        layout.directory, durability="full", write_timeout_s=write_timeout_s, any_version=True
+    )
+
+
+def _upgrade(database: Database) -> Upgrade:
+    layout = database.layout
+    refuse_openers(layout.database, _THEN, patience_s=_PATIENCE_S)
+    with database.write() as connection:
+        found = database.schema_version()
+        if found == SCHEMA_VERSION:
+            return Upgrade(layout.directory, found, found, None)
+        if found > SCHEMA_VERSION:
+            raise other_version(layout, found)
+        backup = _back_up(database, found)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # it changes a table's text
+        for script in _scripts_after(found):
+            connection.execute(script).fetchall()
+        _check_references(database)
+        refuse_openers(layout.database, _THEN)  # who came meanwhile has read the old version
+    return Upgrade(layout.directory, found, SCHEMA_VERSION, backup)
 
 
 def _scripts_after(version: int) -> Iterator[str]:

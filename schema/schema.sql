@@ -2,9 +2,10 @@
 -- Any program may take part with plain SQL, so the rules that keep the log whole are in here,
 -- not only in our own code.
 
--- The log. Appended, never changed.
+-- The log. Appended, never changed. The newest message never leaves the table, so no seq is given
+-- twice; 2^53 - 1 is the largest number that every reader of JSON knows.
 CREATE TABLE messages (
-  seq            INTEGER PRIMARY KEY AUTOINCREMENT CHECK (seq > 0),
+  seq            INTEGER PRIMARY KEY CHECK (seq BETWEEN 1 AND 9007199254740991),
   id             TEXT NOT NULL UNIQUE CHECK (id <> ''),
   ts_ms          INTEGER NOT NULL,
   from_agent     TEXT NOT NULL CHECK (from_agent <> ''),
@@ -17,18 +18,27 @@ CREATE TABLE messages (
   priority       INTEGER NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0 AND 2),
   headers        TEXT CHECK (headers IS NULL
                              OR (json_valid(headers) AND json_type(headers) = 'object')),
+  work           INTEGER CHECK (work IN (0, 1)),  -- 1: for a queue, in no inbox; 0 or NULL: mail
   CHECK (payload IS NULL OR payload_ref IS NULL)
 ) STRICT;
 
 -- seq is the rowid, so it ends every index entry by itself: naming it again would only store
 -- it twice. The partial indexes cost nothing to the messages that they leave out.
-CREATE INDEX idx_messages_to_seq ON messages (to_agent);
+CREATE INDEX idx_messages_mail ON messages (to_agent) WHERE work IS NOT 1;
+CREATE INDEX idx_messages_work_to ON messages (to_agent) WHERE work = 1 AND to_agent IS NOT NULL;
 CREATE INDEX idx_messages_correlation_seq ON messages (correlation_id)
   WHERE correlation_id IS NOT NULL;
 CREATE INDEX idx_messages_payload_ref ON messages (payload_ref)
   WHERE payload_ref IS NOT NULL;
 
-CREATE TRIGGER messages_are_never_changed BEFORE UPDATE ON messages BEGIN
+-- But for what messages_may_be_work does.
+CREATE TRIGGER messages_are_never_changed BEFORE UPDATE ON messages
+WHEN NOT (OLD.work IS NULL AND NEW.work IS 1 AND OLD.seq = (SELECT max(seq) FROM messages)
+  AND (NEW.seq, NEW.id, NEW.ts_ms, NEW.from_agent, NEW.to_agent, NEW.type, NEW.correlation_id,
+       NEW.in_reply_to, NEW.payload, NEW.payload_ref, NEW.priority, NEW.headers)
+   IS (OLD.seq, OLD.id, OLD.ts_ms, OLD.from_agent, OLD.to_agent, OLD.type, OLD.correlation_id,
+       OLD.in_reply_to, OLD.payload, OLD.payload_ref, OLD.priority, OLD.headers))
+BEGIN
   SELECT RAISE(ABORT, 'messages are never changed');
 END;
 
@@ -102,7 +112,7 @@ CREATE TRIGGER archived_blobs_are_never_deleted BEFORE DELETE ON archived_blobs 
 END;
 
 CREATE TRIGGER messages_are_never_deleted BEFORE DELETE ON messages
-WHEN OLD.seq > (SELECT last_seq FROM archive_state)
+WHEN OLD.seq > (SELECT last_seq FROM archive_state) OR OLD.seq = (SELECT max(seq) FROM messages)
 BEGIN
   SELECT RAISE(ABORT, 'messages are never deleted');
 END;
@@ -119,19 +129,25 @@ CREATE TABLE waiting_limits (
 ) STRICT, WITHOUT ROWID;
 
 -- INSERT OR REPLACE fires no delete trigger, and an explicit seq could land below what a reader
--- has already passed; this refuses both. (NEW.seq is -1 when SQLite is to choose it.) Where
--- limits are set it also refuses what is over one; but an inbox takes every answer, for whoever
--- asked wants it, and no worker must wait for one agent that does not read.
+-- has already passed, or use the numbers up; this refuses all of it. (NEW.seq is -1 when SQLite is
+-- to choose it.) So it does a time that is none, like microseconds. Where limits are set it also
+-- refuses what is over one; but an inbox takes every answer, for whoever asked wants it, and no
+-- worker must wait for one agent that does not read.
 CREATE TRIGGER messages_are_only_appended BEFORE INSERT ON messages
 WHEN EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
   OR EXISTS (SELECT 1 FROM archived_ids WHERE id = NEW.id)
-  OR (NEW.seq > 0 AND NEW.seq <= (SELECT seq FROM sqlite_sequence WHERE name = 'messages'))
+  OR NEW.seq > 0
+  OR NEW.ts_ms NOT BETWEEN 0 AND 253402300799999
   OR EXISTS (SELECT 1 FROM waiting_limits)
 BEGIN
   SELECT RAISE(ABORT, 'messages are only appended: this id or seq is taken')
    WHERE EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
       OR EXISTS (SELECT 1 FROM archived_ids WHERE id = NEW.id)
-      OR (NEW.seq > 0 AND NEW.seq <= (SELECT seq FROM sqlite_sequence WHERE name = 'messages'));
+      OR (NEW.seq > 0 AND NEW.seq <= (SELECT max(seq) FROM messages));
+  SELECT RAISE(ABORT, 'seq is more than 1000000 above the newest: leave it out')
+   WHERE NEW.seq > ifnull((SELECT max(seq) FROM messages), 0) + 1000000;
+  SELECT RAISE(ABORT, 'ts_ms is not the milliseconds since 1970, of a year up to 9999')
+   WHERE NEW.ts_ms NOT BETWEEN 0 AND 253402300799999;
   SELECT RAISE(ABORT, 'a queue for messages of this type is full')
     FROM waiting_limits
    WHERE kind = 'queue' AND waiting >= max_waiting AND NEW.type GLOB glob
@@ -139,8 +155,9 @@ BEGIN
   SELECT RAISE(ABORT, 'the inbox of the recipient is full')
     FROM waiting_limits
    WHERE kind = 'inbox' AND name = NEW.to_agent AND NEW.in_reply_to IS NULL AND max_waiting <= (
-         SELECT count(*) FROM messages WHERE to_agent = NEW.to_agent AND seq > ifnull(
-           (SELECT last_acked_seq FROM cursors WHERE agent_id = NEW.to_agent), 0));
+         SELECT count(*) FROM messages
+          WHERE to_agent = NEW.to_agent AND work IS NOT 1 AND seq > ifnull(
+                (SELECT last_acked_seq FROM cursors WHERE agent_id = NEW.to_agent), 0));
 END;
 
 -- After, and not before: an INSERT OR IGNORE that breaks a rule stores nothing, and counts nothing.
@@ -150,6 +167,22 @@ BEGIN
   UPDATE waiting_limits SET waiting = waiting + 1
    WHERE kind = 'queue' AND NEW.type GLOB glob
      AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')));
+END;
+
+-- What a queue takes in is work, and no mail: the broadcasts of its type, and what is addressed to
+-- the group of workers that it is for. ackbus says so in its INSERT; this is for those who do not.
+CREATE TRIGGER messages_may_be_work AFTER INSERT ON messages
+WHEN NEW.work IS NULL AND (
+  EXISTS (SELECT 1 FROM queues
+           WHERE pattern = NEW.type AND hides <> 'none'
+             AND (NEW.to_agent IS NULL OR NEW.to_agent = addressed))
+  OR EXISTS (SELECT 1 FROM queues
+              WHERE hides = 'all' AND (NEW.to_agent IS NULL OR NEW.to_agent = addressed)
+                AND NEW.type GLOB replace(replace(replace(pattern, '[', '[[]'), '?', '[?]'), '>', '*')
+                AND (pattern GLOB '*>' OR length(pattern) - length(replace(pattern, '.', ''))
+                                        = length(NEW.type) - length(replace(NEW.type, '.', '')))))
+BEGIN
+  UPDATE messages SET work = 1 WHERE seq = NEW.seq;
 END;
 
 -- How far each reader has acknowledged its inbox; who joined and never acknowledged is at 0.
@@ -237,8 +270,14 @@ CREATE TABLE queues (
   rank_clock_ms       INTEGER NOT NULL DEFAULT 0,
   rank_offset_ms      INTEGER NOT NULL DEFAULT 0,
   paused_at_ms        INTEGER,
-  created_at_ms       INTEGER NOT NULL
+  created_at_ms       INTEGER NOT NULL,
+  hides               TEXT NOT NULL DEFAULT 'exact' CHECK (hides IN ('exact', 'all', 'none')),
+  addressed           TEXT CHECK (addressed <> '')
 ) STRICT;
+
+-- Each message is looked up in the first; the second is empty, but for patterns that hide.
+CREATE INDEX idx_queues_of_type ON queues (pattern, hides, addressed);
+CREATE INDEX idx_queues_hiding ON queues (hides) WHERE hides = 'all';
 
 -- Jobs: what became of each message in each queue that saw it.
 CREATE TABLE jobs (

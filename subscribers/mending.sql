@@ -59,7 +59,7 @@ SELECT 1 FROM jobs WHERE queue_id = ? AND seq = ?;
 -- that is in the log comes again.
 UPDATE cursors SET last_acked_seq = 0
  WHERE last_acked_seq < 0
-    OR last_acked_seq > ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'messages'), 0)
+    OR last_acked_seq > ifnull((SELECT max(seq) FROM messages), 0)
 RETURNING agent_id;
 
 -- name: count_waiting

@@ -8,11 +8,11 @@ SELECT last_acked_seq FROM cursors WHERE agent_id = ?;
 -- name: mail
 -- An inbox from its cursor on. Two index walks that merge as a stream: an OR would sort the backlog.
 SELECT {columns} FROM messages
- WHERE to_agent = ?1
+ WHERE to_agent = ?1 AND work IS NOT 1
    AND seq > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
 UNION ALL
 SELECT {columns} FROM messages
- WHERE to_agent IS NULL
+ WHERE to_agent IS NULL AND work IS NOT 1
    AND seq > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
 ORDER BY seq LIMIT ?2;
 
@@ -55,7 +55,7 @@ RETURNING last_acked_seq;
 -- agent's deliveries has failed. Else it changes and returns nothing.
 INSERT INTO cursors (agent_id, last_acked_seq, updated_at_ms)
 SELECT ?1, ?2, ?3
- WHERE ?2 BETWEEN 1 AND (SELECT seq FROM sqlite_sequence WHERE name = 'messages')
+ WHERE ?2 BETWEEN 1 AND (SELECT max(seq) FROM messages)
    AND NOT EXISTS (SELECT 1 FROM deliveries WHERE agent_id = ?1 AND state = 'failing')
    AND NOT EXISTS (SELECT 1 FROM deliveries WHERE agent_id = ?1 AND state = 'requeued')
 ON CONFLICT DO UPDATE SET last_acked_seq = max(last_acked_seq, excluded.last_acked_seq),
@@ -66,10 +66,10 @@ RETURNING last_acked_seq;
 -- How much is in an inbox after the cursor, or requeued, counted up to a limit; what was archived
 -- unread counts as one.
 SELECT count(*) FROM (
-  SELECT seq FROM messages WHERE to_agent = ?1
+  SELECT seq FROM messages WHERE to_agent = ?1 AND work IS NOT 1
      AND seq > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
   UNION ALL
-  SELECT seq FROM messages WHERE to_agent IS NULL
+  SELECT seq FROM messages WHERE to_agent IS NULL AND work IS NOT 1
      AND seq > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
   UNION ALL
   SELECT seq FROM deliveries WHERE agent_id = ?1 AND state = 'requeued'

@@ -24,7 +24,7 @@ UPDATE queues SET paused_at_ms = ? WHERE id = ?;
 
 -- name: filled_seq
 -- How far a queue has looked, and the newest seq of the log, as of one moment.
-SELECT filled_seq, ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'messages'), 0)
+SELECT filled_seq, ifnull((SELECT max(seq) FROM messages), 0)
   FROM queues WHERE id = ?;
 
 -- name: pass_by

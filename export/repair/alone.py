@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
-from ...schema import FileLock, Layout, Refused, holder, openers
+from ...schema import FileLock, Layout, Refused, refuse_openers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ ASIDE = ".damaged-"
 
 #: What that of a new file has that is whole, until it is in its place.
 READY = ".repaired-"
+
+#: What can be done once nobody has the file open, for who is told to end the programs that have.
+THEN = "repair it"
 
 #: What SQLite keeps beside a file.
 _LOG, _INDEX_OF_LOG = "-wal", "-shm"
@@ -42,22 +45,11 @@ def alone(layout: Layout) -> Iterator[None]:
                     f"a program holds {os.path.basename(path)}; end all that use the bus, then"
                     " repair it"
                 )
-        refuse_others(layout.database)
+        refuse_openers(layout.database, THEN)
         yield
     finally:
         for lock in locks:
             lock.close()
-
-
-def refuse_others(database: str) -> None:
-    """Raise when another process has a file open.
-
-    Raises:
-        Refused: it says who.
-    """
-    others = [holder(pid) for pid in openers(database) if pid != os.getpid()]
-    if others:
-        raise Refused(f"{others[0]} has the bus open; end all that use it, then repair it")
 
 
 def put_in_place(layout: Layout, fresh: str, stamp: str) -> str | None:
@@ -78,7 +70,7 @@ def put_in_place(layout: Layout, fresh: str, stamp: str) -> str | None:
     if files.look(name) is not None:
         files.rename(name, name + ASIDE + stamp)
         try:
-            refuse_others(layout.database + ASIDE + stamp)
+            refuse_openers(layout.database + ASIDE + stamp, THEN)
         except Refused:
             files.rename(name + ASIDE + stamp, name)
             files.rename(name + READY + stamp, name, to=workshop)

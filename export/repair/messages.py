@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...schema import Message, parts_of_a_bus
+from ...schema import COLUMNS, Message, parts_of_a_bus
 from .exported import row_of
 
 TYPE_CHECKING = False
@@ -14,8 +14,17 @@ if TYPE_CHECKING:
     from ...schema import NewFile
     from .exported import Exported, Row
 
-_AT = "SELECT * FROM messages WHERE seq = ?"
+_AT = f"SELECT {COLUMNS} FROM messages WHERE seq = ?"
 _TAKEN = "SELECT seq FROM messages WHERE id = ? AND seq <> ?"
+
+#: Exports don't tell which messages are work: those that are younger than a queue of their type.
+_SORT = """
+UPDATE messages SET work = 1 WHERE seq = ? AND EXISTS (
+  SELECT 1 FROM queues
+   WHERE pattern = type AND hides <> 'none' AND created_at_ms <= ts_ms
+     AND (to_agent IS NULL OR to_agent = addressed))
+RETURNING seq
+"""
 
 
 @dataclass(slots=True)
@@ -103,6 +112,7 @@ class Merger:
         if self._new.row(_TAKEN, (row[1], row[0])) is not None:
             self.merged.foreign += 1
         elif self._new.replace(self._table, row):
+            self._new.row(_SORT, (row[0],))
             noted.append(int(str(row[0])))
 
     def _put_saved(self, seq: int) -> None:

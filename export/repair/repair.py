@@ -23,17 +23,18 @@ from ...schema import (
     is_of_other_version,
     keep_out_of_git,
     other_version,
+    refuse_openers,
     refuse_place,
     without_file,
 )
 from .alone import (
     ASIDE,
     READY,
+    THEN,
     alone,
     finish,
     forget_ready,
     put_in_place,
-    refuse_others,
     unfinished,
 )
 from .archive import is_well, mend_archive
@@ -160,7 +161,7 @@ def _with_file_of(layout: Layout, died: str, dry_run: bool) -> Iterator[Mended]:
     """Put the new file of a repair that died in its place."""
     if not dry_run:
         with alone(layout):
-            refuse_others(layout.database + ASIDE + died)
+            refuse_openers(layout.database + ASIDE + died, THEN)
             finish(layout, died)
     told = f"the message {REPAIRED} in it tells what was saved, and what was not"
     yield Mended("file", f"the new bus.db of a repair that died is in its place; {told}")
@@ -215,7 +216,7 @@ def _chain(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
 def _held(layout: Layout, dry_run: bool) -> Iterator[None]:
     """Be alone with the bus; a dry run, which puts nothing in its place, only looks for others."""
     if dry_run:
-        refuse_others(layout.database)
+        refuse_openers(layout.database, THEN)
         yield
     else:
         with alone(layout):

@@ -9,6 +9,134 @@ SELECT agent_id, 0, max(at_ms)
         UNION ALL SELECT agent_id, updated_at_ms FROM deliveries)
  WHERE true GROUP BY agent_id
 ON CONFLICT DO NOTHING;
+-- The log: bounds, no numbers of its own, work apart from mail ---------------------------------
+--
+-- Rows stay as they are, and have the default of a column that comes at their end. SQLite documents
+-- this way to change a table whose rows need no other form:
+-- https://www.sqlite.org/lang_altertable.html#otheralter
+
+PRAGMA writable_schema = ON;
+UPDATE sqlite_schema SET sql = 'CREATE TABLE messages (
+  seq            INTEGER PRIMARY KEY CHECK (seq BETWEEN 1 AND 9007199254740991),
+  id             TEXT NOT NULL UNIQUE CHECK (id <> ''''),
+  ts_ms          INTEGER NOT NULL,
+  from_agent     TEXT NOT NULL CHECK (from_agent <> ''''),
+  to_agent       TEXT CHECK (to_agent <> ''''),
+  type           TEXT NOT NULL CHECK (type <> ''''),
+  correlation_id TEXT CHECK (correlation_id <> ''''),
+  in_reply_to    TEXT,
+  payload        TEXT,
+  payload_ref    TEXT,
+  priority       INTEGER NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0 AND 2),
+  headers        TEXT CHECK (headers IS NULL
+                             OR (json_valid(headers) AND json_type(headers) = ''object'')),
+  work           INTEGER CHECK (work IN (0, 1)),
+  CHECK (payload IS NULL OR payload_ref IS NULL)
+) STRICT'
+ WHERE type = 'table' AND name = 'messages';
+UPDATE sqlite_schema SET sql = 'CREATE TABLE queues (
+  id                  INTEGER PRIMARY KEY,
+  name                TEXT NOT NULL UNIQUE CHECK (name <> ''''),
+  pattern             TEXT NOT NULL CHECK (pattern <> ''''),
+  filled_seq          INTEGER NOT NULL CHECK (filled_seq >= 0),
+  ordering            TEXT NOT NULL DEFAULT ''fifo'' CHECK (ordering IN (''fifo'', ''priority'')),
+  ageing_ms           INTEGER NOT NULL DEFAULT 60000 CHECK (ageing_ms > 0),
+  retry               TEXT NOT NULL DEFAULT ''failures'' CHECK (retry IN (''failures'', ''asked'')),
+  max_attempts        INTEGER NOT NULL DEFAULT 4 CHECK (max_attempts >= 1),
+  backoff_ms          INTEGER NOT NULL DEFAULT 30000 CHECK (backoff_ms >= 0),
+  on_lost             TEXT NOT NULL DEFAULT ''requeue'' CHECK (on_lost IN (''requeue'', ''fail'', ''dead'')),
+  max_running         INTEGER CHECK (max_running >= 1),
+  max_running_per_key INTEGER NOT NULL DEFAULT 1 CHECK (max_running_per_key >= 1),
+  dedupe_window_ms    INTEGER NOT NULL DEFAULT 86400000 CHECK (dedupe_window_ms >= 0),
+  rank_clock_ms       INTEGER NOT NULL DEFAULT 0,
+  rank_offset_ms      INTEGER NOT NULL DEFAULT 0,
+  paused_at_ms        INTEGER,
+  created_at_ms       INTEGER NOT NULL,
+  hides               TEXT NOT NULL DEFAULT ''exact'' CHECK (hides IN (''exact'', ''all'', ''none'')),
+  addressed           TEXT CHECK (addressed <> '''')
+) STRICT'
+ WHERE type = 'table' AND name = 'queues';
+PRAGMA writable_schema = RESET;
+
+DROP INDEX idx_messages_to_seq;
+CREATE INDEX idx_messages_mail ON messages (to_agent) WHERE work IS NOT 1;
+CREATE INDEX idx_messages_work_to ON messages (to_agent) WHERE work = 1 AND to_agent IS NOT NULL;
+
+DROP TRIGGER messages_are_never_changed;
+DROP TRIGGER messages_are_never_deleted;
+DROP TRIGGER messages_are_only_appended;
+
+-- Where the newest messages have left the table, one stands for them: the next seq follows it.
+INSERT INTO messages (seq, id, ts_ms, from_agent, to_agent, type, payload)
+SELECT seq + 1, lower(hex(randomblob(16))), CAST(unixepoch('subsec') * 1000 AS INTEGER),
+       'ackbus', 'ackbus', 'log.continued', json_object('after', seq)
+  FROM sqlite_sequence
+ WHERE name = 'messages' AND seq > ifnull((SELECT max(seq) FROM messages), 0);
+DELETE FROM sqlite_sequence WHERE name = 'messages';
+DELETE FROM meta WHERE key = 'old_programs';  -- nobody has the file open
+
+-- A queue that is there takes in what is addressed to anybody, as before, until somebody says
+-- otherwise.
+UPDATE queues SET addressed = '*';
+CREATE INDEX idx_queues_of_type ON queues (pattern, hides, addressed);
+CREATE INDEX idx_queues_hiding ON queues (hides) WHERE hides = 'all';
+
+CREATE TRIGGER messages_are_never_changed BEFORE UPDATE ON messages
+WHEN NOT (OLD.work IS NULL AND NEW.work IS 1 AND OLD.seq = (SELECT max(seq) FROM messages)
+  AND (NEW.seq, NEW.id, NEW.ts_ms, NEW.from_agent, NEW.to_agent, NEW.type, NEW.correlation_id,
+       NEW.in_reply_to, NEW.payload, NEW.payload_ref, NEW.priority, NEW.headers)
+   IS (OLD.seq, OLD.id, OLD.ts_ms, OLD.from_agent, OLD.to_agent, OLD.type, OLD.correlation_id,
+       OLD.in_reply_to, OLD.payload, OLD.payload_ref, OLD.priority, OLD.headers))
+BEGIN
+  SELECT RAISE(ABORT, 'messages are never changed');
+END;
+
+CREATE TRIGGER messages_are_never_deleted BEFORE DELETE ON messages
+WHEN OLD.seq > (SELECT last_seq FROM archive_state) OR OLD.seq = (SELECT max(seq) FROM messages)
+BEGIN
+  SELECT RAISE(ABORT, 'messages are never deleted');
+END;
+
+CREATE TRIGGER messages_are_only_appended BEFORE INSERT ON messages
+WHEN EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
+  OR EXISTS (SELECT 1 FROM archived_ids WHERE id = NEW.id)
+  OR NEW.seq > 0
+  OR NEW.ts_ms NOT BETWEEN 0 AND 253402300799999
+  OR EXISTS (SELECT 1 FROM waiting_limits)
+BEGIN
+  SELECT RAISE(ABORT, 'messages are only appended: this id or seq is taken')
+   WHERE EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
+      OR EXISTS (SELECT 1 FROM archived_ids WHERE id = NEW.id)
+      OR (NEW.seq > 0 AND NEW.seq <= (SELECT max(seq) FROM messages));
+  SELECT RAISE(ABORT, 'seq is more than 1000000 above the newest: leave it out')
+   WHERE NEW.seq > ifnull((SELECT max(seq) FROM messages), 0) + 1000000;
+  SELECT RAISE(ABORT, 'ts_ms is not the milliseconds since 1970, of a year up to 9999')
+   WHERE NEW.ts_ms NOT BETWEEN 0 AND 253402300799999;
+  SELECT RAISE(ABORT, 'a queue for messages of this type is full')
+    FROM waiting_limits
+   WHERE kind = 'queue' AND waiting >= max_waiting AND NEW.type GLOB glob
+     AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')));
+  SELECT RAISE(ABORT, 'the inbox of the recipient is full')
+    FROM waiting_limits
+   WHERE kind = 'inbox' AND name = NEW.to_agent AND NEW.in_reply_to IS NULL AND max_waiting <= (
+         SELECT count(*) FROM messages
+          WHERE to_agent = NEW.to_agent AND work IS NOT 1 AND seq > ifnull(
+                (SELECT last_acked_seq FROM cursors WHERE agent_id = NEW.to_agent), 0));
+END;
+
+CREATE TRIGGER messages_may_be_work AFTER INSERT ON messages
+WHEN NEW.work IS NULL AND (
+  EXISTS (SELECT 1 FROM queues
+           WHERE pattern = NEW.type AND hides <> 'none'
+             AND (NEW.to_agent IS NULL OR NEW.to_agent = addressed))
+  OR EXISTS (SELECT 1 FROM queues
+              WHERE hides = 'all' AND (NEW.to_agent IS NULL OR NEW.to_agent = addressed)
+                AND NEW.type GLOB replace(replace(replace(pattern, '[', '[[]'), '?', '[?]'), '>', '*')
+                AND (pattern GLOB '*>' OR length(pattern) - length(replace(pattern, '.', ''))
+                                        = length(NEW.type) - length(replace(NEW.type, '.', '')))))
+BEGIN
+  UPDATE messages SET work = 1 WHERE seq = NEW.seq;
+END;
 
 -- work_acts
 -- What was done by hand to a job, or to a queue as a whole (no seq): by whom, and when.

@@ -62,7 +62,7 @@ def _gaps(salvage: Salvage, there: set[int]) -> list[Range]:
     """Return the ranges that are neither there nor archived, up to the last known number."""
     archived = _numbers(salvage, "archive_state", 1) + _numbers(salvage, "archive_segments", 1)
     first = max(archived, default=0) + 1
-    last = max([*there, *lost_messages(salvage, there), *_numbers(salvage, "sqlite_sequence", 1)])
+    last = max([*there, *lost_messages(salvage, there)], default=0)
     found = []
     for seq in sorted({each for each in there if each >= first} | {last + 1}):
         if seq > first:
@@ -73,9 +73,7 @@ def _gaps(salvage: Salvage, there: set[int]) -> list[Range]:
 
 def _numbers(salvage: Salvage, name: str, place: int) -> list[int]:
     rows = (values for _, values in salvage.rows(name) if len(values) > place)
-    numbers = (
-        values[place] for values in rows if name != "sqlite_sequence" or values[0] == "messages"
-    )
+    numbers = (values[place] for values in rows)
     return [each for each in numbers if isinstance(each, int) and 0 < each < MAX_NUMBER]
 
 

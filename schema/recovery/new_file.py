@@ -26,17 +26,23 @@ if TYPE_CHECKING:
 #: What a row may fail by.
 _REFUSALS = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, OverflowError)
 
-#: Each table with numbers that are never given twice, and where these stand.
-_NUMBERED = {
-    "messages": (
-        "SELECT max(seq) FROM messages",
-        "SELECT max(seq) FROM jobs",
-        "SELECT max(seq) FROM deliveries",
-        "SELECT max(seq) FROM archived_ids",
-        "SELECT max(last_seq) FROM archive_segments",
-    ),
-    "claims": ("SELECT max(token) FROM claims",),
-}
+#: Where seqs stand, and tokens of claims: none of them is given twice.
+_SEQS = (
+    "SELECT max(seq) FROM messages",
+    "SELECT max(seq) FROM jobs",
+    "SELECT max(seq) FROM deliveries",
+    "SELECT max(seq) FROM archived_ids",
+    "SELECT max(last_seq) FROM archive_segments",
+)
+_CLAIMS = ("SELECT max(token) FROM claims", "SELECT max(seq) FROM sqlite_sequence")
+
+#: A message in the place of the newest one, which is lost or archived: the next seq follows it.
+_CONTINUE = """
+INSERT INTO messages (seq, id, ts_ms, from_agent, to_agent, type, payload)
+SELECT ?1, lower(hex(randomblob(16))), CAST(unixepoch('subsec') * 1000 AS INTEGER),
+       'ackbus', 'ackbus', 'log.continued', json_object('after', max(seq))
+  FROM messages HAVING ?1 > ifnull(max(seq), 0)
+"""
 
 _TOKENS = """
 UPDATE fencing SET last_token = max(last_token,
@@ -65,7 +71,7 @@ SELECT before + 1, seq - 1 FROM (
   SELECT seq, type, lag(seq, 1, (SELECT seq FROM archived)) OVER (ORDER BY seq) AS before
     FROM (SELECT seq, type FROM messages UNION ALL SELECT ?1 + 1, '')
    WHERE seq > (SELECT seq FROM archived))
- WHERE seq > before + 1 AND type <> 'bus.repaired'
+ WHERE seq > before + 1 AND type NOT IN ('bus.repaired', 'log.continued')
 """
 
 
@@ -94,8 +100,8 @@ class NewFile:
         """
         added = refused = 0
         for rowid, values in rows:
-            row = list(values)
-            is_row = len(row) == len(table.columns)
+            row = [*values, *table.defaults[len(values) :]]
+            is_row = bool(values) and len(row) == len(table.columns)
             if is_row and table.alias is not None:
                 is_row = row[table.alias] is None
                 row[table.alias] = rowid
@@ -152,11 +158,15 @@ class NewFile:
 
     def _add_number(self, name: Value, number: Value) -> bool:
         """Add the last number of a table, if it can be one; SQLite has no rule for it."""
-        if name not in _NUMBERED or not isinstance(number, int) or not 0 < number < MAX_NUMBER:
+        if name != "claims" or not isinstance(number, int) or not 0 < number < MAX_NUMBER:
             return False
-        self._connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
-        self._connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, number))
+        self._set_number(number)
         return True
+
+    def _set_number(self, number: int) -> None:
+        """Let the token of the next claim follow a number."""
+        self._connection.execute("DELETE FROM sqlite_sequence")
+        self._connection.execute("INSERT INTO sqlite_sequence VALUES ('claims', ?)", (number,))
 
     def row(self, sql: str, values: tuple[object, ...] = ()) -> tuple[Value, ...] | None:
         """Return the first row of a query, or None."""
@@ -167,13 +177,16 @@ class NewFile:
         return found[0] if found else None
 
     def replace(self, table: Table, row: Sequence[Value]) -> bool:
-        """Put a row in the place of the one with its key; say whether the rules allow it."""
-        places = ", ".join("?" * len(row))
+        """Put a row in the place of the one with its key; say whether the rules allow it.
+
+        Columns that come after its values have their defaults.
+        """
+        columns, places = ", ".join(table.columns[: len(row)]), ", ".join("?" * len(row))
         self._connection.execute("SAVEPOINT one")
         try:
             key = table.columns[0]
             self._connection.execute(f"DELETE FROM {table.name} WHERE {key} = ?", (row[0],))
-            self._connection.execute(f"INSERT INTO {table.name} VALUES ({places})", row)
+            self._connection.execute(f"INSERT INTO {table.name} ({columns}) VALUES ({places})", row)
         except _REFUSALS:
             self._connection.execute("ROLLBACK TO one; RELEASE one")
             return False
@@ -196,7 +209,7 @@ class NewFile:
 
     def gaps(self) -> list[tuple[int, int]]:
         """Return the ranges of numbers, up to the last one given, that no message has."""
-        last = self._last_number("messages", 0)
+        last = self._highest(_SEQS)
         found: list[Any] = self._connection.execute(_GAPS, (last,)).fetchall()
         return found
 
@@ -229,8 +242,9 @@ class NewFile:
                 places = ", ".join("?" * len(row))
                 run(f"INSERT OR IGNORE INTO {name} VALUES ({places})", row)
         run("UPDATE meta SET value = ? WHERE key = 'schema_version'", self._version())
-        for name in _NUMBERED:
-            self._count_on(name, gap, at_least if name == "messages" else 0)
+        run(_CONTINUE, (self._highest(_SEQS, at_least) + gap,))
+        if last_token := self._highest(_CLAIMS) + gap:
+            self._set_number(last_token)
         run(_TOKENS, (gap,))
         for sql in (*_CONTRADICTIONS, *self._parts.others):
             run(sql)
@@ -240,20 +254,10 @@ class NewFile:
     def _version(self) -> tuple[object, ...]:
         return next(row[1:] for row in self._parts.rows["meta"] if row[0] == "schema_version")
 
-    def _last_number(self, name: str, at_least: int) -> int:
-        """Return the highest number that a table is known to have given."""
-        stored = self.row("SELECT max(seq) FROM sqlite_sequence WHERE name = ?", (name,))
-        seen = [at_least, *(row[0] for row in [stored, *map(self.row, _NUMBERED[name])] if row)]
-        return max(
-            (each for each in seen if isinstance(each, int) and each < MAX_NUMBER), default=0
-        )
-
-    def _count_on(self, name: str, gap: int, at_least: int) -> None:
-        run = self._connection.execute
-        last = self._last_number(name, at_least)
-        run("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
-        if last + gap:
-            run("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, last + gap))
+    def _highest(self, queries: Sequence[str], at_least: int = 0) -> int:
+        seen = [at_least, *(row[0] for row in map(self.row, queries) if row)]
+        numbers = (each for each in seen if isinstance(each, int) and each < MAX_NUMBER)
+        return max(numbers, default=0)
 
     def close(self) -> None:
         """Close the file; what was not finished is of no use."""

@@ -118,7 +118,7 @@ def _is_newest(pages: Pages, found: dict[str, TableFound]) -> bool:
         return False
     if all(table.is_whole for table in found.values()):
         return True
-    counters = all(found[name].is_whole for name in ("sqlite_sequence", "fencing"))
+    counters = all(found[name].is_whole for name in ("messages", "sqlite_sequence", "fencing"))
     return counters and not pages.log.is_empty
 
 

@@ -28,6 +28,7 @@ class Table:
         sql: what makes it.
         columns: their names, in the order in which a row has them.
         key: those of its primary key.
+        defaults: what stands in each where a row ends before it: it is older than the column.
         alias: which of them is the rowid, which a row stores elsewhere; None for none.
         has_rowid: whether its rows have one: else they stand in an index.
         root: its first page in a new file.
@@ -37,6 +38,7 @@ class Table:
     sql: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
+    defaults: tuple[Any, ...]
     alias: int | None
     has_rowid: bool
     root: int
@@ -87,4 +89,6 @@ def _table(fresh: apsw.Connection, name: str, sql: str, root: int) -> Table:
     is_alias = not without_rowid and len(keys) == 1 and info[keys[0]][2] == "INTEGER"
     columns = tuple(column[1] for column in info)
     key = tuple(columns[place] for place in keys)
-    return Table(name, sql, columns, key, keys[0] if is_alias else None, not without_rowid, root)
+    defaults = tuple(fresh.execute(f"SELECT {column[4] or 'NULL'}").get for column in info)
+    alias = keys[0] if is_alias else None
+    return Table(name, sql, columns, key, defaults, alias, not without_rowid, root)

@@ -134,7 +134,13 @@ def test_indexes_are_the_documented_ones_or_cheaper(bus_dir: Path) -> None:
         )
     )
     assert {name: " ".join(sql.split()) for name, sql in found.items()} == {
-        "idx_messages_to_seq": "CREATE INDEX idx_messages_to_seq ON messages (to_agent)",
+        "idx_messages_mail": (
+            "CREATE INDEX idx_messages_mail ON messages (to_agent) WHERE work IS NOT 1"
+        ),
+        "idx_messages_work_to": (
+            "CREATE INDEX idx_messages_work_to ON messages (to_agent)"
+            " WHERE work = 1 AND to_agent IS NOT NULL"
+        ),
         "idx_messages_correlation_seq": (
             "CREATE INDEX idx_messages_correlation_seq ON messages (correlation_id)"
             " WHERE correlation_id IS NOT NULL"

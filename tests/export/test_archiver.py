@@ -74,7 +74,7 @@ def test_log_reads_the_same_after_archiving(
     newest = [m.seq for m in filled.log.newest(25)]
     notes = [m.seq for m in filled.log.newest(4, type="note")]
     made = archive(filled, upto)
-    assert sum(segment.messages for segment in made) == min(upto, 30)
+    assert sum(segment.messages for segment in made) == min(upto, 29)  # never the newest
     assert [lines(filled, **look) for look in looks] == before
     assert [m.seq for m in filled.log.newest(25)] == newest
     assert [m.seq for m in filled.log.newest(4, type="note")] == notes
@@ -96,7 +96,7 @@ def test_segments_are_plain_jsonl_for_zstd(filled: Bus) -> None:
     path = filled.archive.path(segment)
     with open(path, "rb") as file:
         reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        assert reader.read().splitlines() == before
+        assert reader.read().splitlines() == before[:-1]
     assert os.stat(path).st_mode & 0o777 == 0o600
     assert filled.archive.state_of(segment) == "ok"
 
@@ -404,7 +404,7 @@ def test_crash_in_every_step_loses_and_doubles_nothing(filled: Bus) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert int(ended.stdout) > 30
-    assert filled.archive.upto() == 30
+    assert filled.archive.upto() == 29
     assert {filled.archive.state_of(each) for each in filled.archive.segments()} == {"ok"}
 
 
@@ -428,6 +428,7 @@ def test_publishers_and_readers_go_on_while_messages_are_archived(bus: Bus) -> N
     try:
         reading = bus.read()
         first = [next(reading).seq for _ in range(10)]
+        wait_until(lambda: bus.log.newest_seq() > 20_000)
         archive(bus, 20_000)
         assert first + [message.seq for message in reading][: 20_000 - 10] == [*range(1, 20_001)]
         wait_until(lambda: len(slowest) > 10)

@@ -135,7 +135,9 @@ def _bytes_of(connection: apsw.Connection, table: object) -> str:
 def lines_of(directory: Path) -> list[bytes]:
     """The lines of all messages, without what a repair has said."""
     with closing(Bus.open(directory)) as bus:
-        return [m.to_line() for m in bus.log.read() if m.type != "bus.repaired"]
+        return [
+            m.to_line() for m in bus.log.read() if m.type not in ("bus.repaired", "log.continued")
+        ]
 
 
 def use(directory: Path) -> None:

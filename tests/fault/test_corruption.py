@@ -87,7 +87,7 @@ PLACES = {
     "kind of the root of messages": (0, "messages"),
     "children of the root of messages": (12, "messages"),
     "root of the index of ids": (0, "sqlite_autoindex_messages_1"),
-    "root of the index of recipients": (2, "idx_messages_to_seq"),
+    "root of the index of recipients": (2, "idx_messages_mail"),
     "map of pointers": (4096, None),
     "cursors": (0, "cursors"),
     "jobs": (3, "jobs"),

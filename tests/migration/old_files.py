@@ -40,13 +40,22 @@ def tables(connection: apsw.Connection) -> list[str]:
     return [str(name) for (name,) in found]
 
 
-def rows(connection: apsw.Connection, *leave_out: str) -> dict[str, list[Any]]:
-    """All rows of each table."""
+def rows(
+    connection: apsw.Connection, *leave_out: str, like: apsw.Connection | None = None
+) -> dict[str, list[Any]]:
+    """All rows of each table; with the columns that it has in another file, where it is there."""
     return {
-        table: sorted(connection.execute(f"SELECT * FROM {table}").fetchall(), key=repr)
+        table: sorted(
+            connection.execute(f"SELECT {_names(like, table)} FROM {table}").fetchall(), key=repr
+        )
         for table in tables(connection)
         if table not in leave_out
     }
+
+
+def _names(connection: apsw.Connection | None, table: str) -> str:
+    found = connection.execute(f"PRAGMA table_info({table})").fetchall() if connection else []
+    return ", ".join(str(column[1]) for column in found) or "*"
 
 
 def objects(connection: apsw.Connection) -> dict[tuple[str, str], tuple[Any, ...]]:

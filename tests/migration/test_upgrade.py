@@ -203,6 +203,7 @@ def test_disk_without_room_for_the_copy_changes_nothing(old_dir: Path) -> None:
     """PITFALLS 28: the copy comes first, whole."""
     connection = connect(old_dir)
     before = objects(connection), rows(connection)
+    connection.close()
     told = run_program(
         """
         import resource, signal, sys

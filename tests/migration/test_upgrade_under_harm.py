@@ -4,19 +4,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, BusBusy
-from ackbus.schema import SCHEMA_VERSION, FileLock, old_programs, upgrade
+from ackbus import Bus, Refused
+from ackbus.schema import SCHEMA_VERSION, upgrade
 
-from ..conftest import RunBus, wait_until
+from ..conftest import RunBus
 from ..programs import connect, held_write_lock, running_program
-from .old_files import objects, rows, version_of
+from .old_files import FIXTURES, objects, restore, rows, version_of
 
 #: Upgrades, and dies of SIGKILL before one of the statements that SQLite is to run.
 KILLED_BEFORE_A_STATEMENT = """
@@ -42,19 +41,24 @@ print(done.from_version, done.version, flush=True)
 """
 
 
+def seen(directory: Path) -> object:
+    """All that is in a whole file, which is not open after it."""
+    with closing(connect(directory)) as connection:
+        assert connection.execute("PRAGMA integrity_check").get == "ok"
+        return objects(connection), rows(connection)
+
+
 @pytest.mark.slow
 def test_upgrade_killed_at_any_statement_leaves_the_old_version_whole(old_dir: Path) -> None:
     """Q-26: each kill finds what the one before left; the last process comes to the end."""
-    before = objects(connect(old_dir)), rows(connect(old_dir))
+    before = seen(old_dir)
     for statements in count():
         program = [sys.executable, "-c", KILLED_BEFORE_A_STATEMENT, str(old_dir), str(statements)]
         code = subprocess.run(program, timeout=60, check=False).returncode
         if code == 0:
             break
         assert code == -signal.SIGKILL
-        connection = connect(old_dir)
-        assert (objects(connection), rows(connection)) == before
-        assert connection.execute("PRAGMA integrity_check").get == "ok"
+        assert seen(old_dir) == before
     assert statements > 35
     assert version_of(old_dir) == str(SCHEMA_VERSION)
     assert sorted(path.name for path in old_dir.glob("bus.db.v*")) == ["bus.db.v1"]
@@ -88,114 +92,116 @@ connection.execute("COMMIT")
 """
 
 
-def test_upgrade_waits_for_a_program_that_writes(old_dir: Path) -> None:
+def test_upgrade_waits_for_a_program_that_is_about_to_end(old_dir: Path) -> None:
     """PITFALLS 5: what that program commits is in the upgraded file, and in the copy."""
-    with running_program(PUBLISHES, old_dir) as writer:
+    with running_program(PUBLISHES, old_dir) as writer, running_program(UPGRADES, old_dir) as other:
         assert writer.stdin is not None
         assert writer.stdout is not None
         assert writer.stdout.readline() == "published\n"
-        with running_program(UPGRADES, old_dir) as upgrading:
-            lock = FileLock(str(old_dir / "write.lock"))
-
-            def is_taken() -> bool:
-                free = lock.try_acquire()
-                if free:
-                    lock.release()
-                return not free
-
-            wait_until(is_taken)
-            assert upgrading.poll() is None
-            assert version_of(old_dir) == "1"
-            writer.stdin.close()
-            assert upgrading.communicate(timeout=60)[0] == f"begun\n1 {SCHEMA_VERSION}\n"
-        lock.close()
-        assert writer.wait(60) == 0
+        assert other.stdout is not None
+        assert other.stdout.readline() == "begun\n"
+        writer.stdin.close()
+        assert other.communicate(timeout=60)[0] == f"1 {SCHEMA_VERSION}\n"
     last = "SELECT id FROM messages ORDER BY seq DESC LIMIT 1"
     assert connect(old_dir).execute(last).get == "late"
     os.rename(old_dir / "bus.db.v1", old_dir.parent / "bus.db")
     assert connect(old_dir.parent).execute(last).get == "late"
 
 
-#: A program that checked the version when it began, and keeps its connection and its statement.
-KEEPS_PUBLISHING = """
+#: A program that checked the version when it began, and keeps its connection until its stdin ends.
+KEEPS_READING = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1] + "/bus.db", isolation_level=None)
-insert = "INSERT INTO messages (id, ts_ms, from_agent, to_agent, type) VALUES (?, 1, 'raw', ?, 'n')"
-for line in sys.stdin:
-    try:
-        print(connection.execute(insert, line.split()).lastrowid, flush=True)
-    except sqlite3.IntegrityError as error:
-        print(error, flush=True)
+print(connection.execute("SELECT count(*) FROM messages").fetchone()[0], flush=True)
+sys.stdin.read()
 """
 
 
-def test_program_of_the_old_version_goes_on_and_keeps_the_new_rules(old_dir: Path) -> None:
-    """P-16: who has the file open goes on; the rules are in the file, so they hold for it too."""
-    with running_program(KEEPS_PUBLISHING, old_dir) as publisher:
-
-        def publish(words: str) -> str:
-            assert publisher.stdin is not None
-            assert publisher.stdout is not None
-            publisher.stdin.write(words + "\n")
-            publisher.stdin.flush()
-            return publisher.stdout.readline().strip()
-
-        assert publish("before dave") == "15"
-        upgrade(old_dir)
-        assert publish("after dave") == "16"
-        limit = "INSERT INTO waiting_limits (kind, name, max_waiting) VALUES ('inbox', 'dave', 2)"
-        connect(old_dir).execute(limit)
-        assert publish("more dave") == "the inbox of the recipient is full"
-    with Bus.open(old_dir) as bus:
-        assert bus.log.newest_seq() == 16
-
-
-def test_nothing_is_archived_while_a_program_of_the_old_version_runs(
-    old_dir: Path, run_bus: RunBus
+def test_nothing_is_upgraded_under_a_program_that_goes_on(
+    old_dir: Path, run_bus: RunBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Q-06: it reads the table alone, and would miss in silence what has left it."""
-    with running_program(KEEPS_PUBLISHING, old_dir) as old:
+    """P-16: it would look for the newest message where its version had it, and find none."""
+    monkeypatch.setattr("ackbus.schema.migrate._PATIENCE_S", 0.1)
+    with running_program(KEEPS_READING, old_dir) as old:
         assert old.stdin is not None
         assert old.stdout is not None
-        old.stdin.write("before dave\n")
-        old.stdin.flush()
-        assert old.stdout.readline() == "15\n"
-        assert run_bus("upgrade").code == 0
-        with running_program(KEEPS_PUBLISHING, old_dir) as new:
-            assert new.stdin is not None
-            assert new.stdout is not None
-            new.stdin.write("after dave\n")
-            new.stdin.flush()
-            assert new.stdout.readline() == "16\n"
-            for options in ((), ("--dry-run",)):
-                refused = run_bus("archive", "--before", "9", *options)
-                assert (refused.code, refused.out) == (3, ""), refused.err
-                assert refused.err.startswith(f"bus: process {old.pid} (")
-            assert "before its upgrade" in run_bus("doctor").out
-            old.stdin.close()
-            old.wait()
-            assert run_bus("archive", "--before", "9", "--pass-over-idle").code == 0
-    with Bus.open(old_dir) as bus:
-        assert bus.archive.upto() == 8
+        assert old.stdout.readline() == "14\n"
+        with pytest.raises(Refused, match=rf"^process {old.pid} \(.* has the bus open; end all"):
+            upgrade(old_dir)
+        assert version_of(old_dir) == "1"
+        assert list(old_dir.glob("bus.db.v*")) == []
+        refused = run_bus("upgrade")
+        assert (refused.code, refused.out) == (3, "")
+        assert "then run 'bus upgrade' again" in refused.err
+        old.stdin.close()
+        old.wait()
+    assert run_bus("upgrade").code == 0
 
 
-def test_program_that_ends_during_the_upgrade_keeps_nothing_from_the_archive(
+def test_program_that_comes_during_the_upgrade_undoes_it(
     old_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look at who has the file open and the look at when each began."""
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    monkeypatch.setattr("ackbus.schema.before_upgrade.openers", lambda _: [ended.pid])
+    """It has read the old version, and goes on by it."""
+    before = objects(connect(old_dir)), rows(connect(old_dir))
+    with ExitStack() as running:
+
+        def come(*_: object) -> None:
+            old = running.enter_context(running_program(KEEPS_READING, old_dir))
+            assert old.stdout is not None
+            assert old.stdout.readline() == "14\n"
+
+        monkeypatch.setattr("ackbus.schema.migrate._check_references", come)
+        with pytest.raises(Refused, match="has the bus open"):
+            upgrade(old_dir)
+    assert (objects(connect(old_dir)), rows(connect(old_dir))) == before
+    monkeypatch.undo()
+    assert upgrade(old_dir).version == SCHEMA_VERSION
+
+
+def test_seqs_go_on_where_all_messages_had_left_the_table(tmp_path: Path) -> None:
+    """Version 4 could archive the newest message too; its counter is of no use without it."""
+    old_dir = restore(FIXTURES["v4"].read_text("utf-8"), tmp_path / "old")
+    connection = connect(old_dir)
+    connection.execute(
+        "DROP TRIGGER messages_are_never_deleted; DELETE FROM messages WHERE seq > 12;"
+        "CREATE TRIGGER messages_are_never_deleted BEFORE DELETE ON messages BEGIN SELECT 1; END"
+    )
+    connection.close()
     upgrade(old_dir)
     with Bus.open(old_dir) as bus:
-        assert old_programs(bus.database) == []
+        stands = bus.get(15)
+        assert stands is not None
+        assert (stands.type, stands.to_agent, stands.payload) == (
+            "log.continued",
+            "ackbus",
+            {"after": 14},
+        )
+        assert bus.publish("note", from_agent="lead").seq == 16
 
 
-def test_upgrade_waits_for_other_writers_only_so_long(old_dir: Path) -> None:
+def test_old_rows_that_break_a_bound_stop_nothing(tmp_path: Path) -> None:
+    """A time in microseconds was taken before: the file stays whole, and is upgraded."""
+    old_dir = restore(FIXTURES["v4"].read_text("utf-8"), tmp_path / "old")
+    connection = connect(old_dir)
+    connection.execute(
+        "INSERT INTO messages (id, ts_ms, from_agent, type)"
+        " VALUES ('micro', 1768053600000000, 'raw', 'note')"
+    )
+    connection.close()
+    upgrade(old_dir)
+    assert connect(old_dir).execute("PRAGMA integrity_check").get == "ok"
+    with Bus.open(old_dir) as bus:
+        found = bus.get("micro")
+        assert found is not None
+        assert found.ts_ms == 1_768_053_600_000_000
+
+
+def test_upgrade_waits_for_other_writers_only_so_long(
+    old_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """M-28, M-29: then it says so, and nothing has changed."""
-    began = time.monotonic()
-    with held_write_lock(old_dir), pytest.raises(BusBusy, match="locked; try again"):
+    monkeypatch.setattr("ackbus.schema.migrate._PATIENCE_S", 0.2)
+    with held_write_lock(old_dir), pytest.raises(Refused, match="has the bus open"):
         upgrade(old_dir, write_timeout_s=0.2)
-    assert time.monotonic() - began < 10.0  # and not the 30 s of the default
     assert version_of(old_dir) == "1"
     assert list(old_dir.glob("bus.db.v*")) == []

@@ -53,7 +53,7 @@ ALLOWED = {
     "bus.catalog_names": "sorts what one step counts: at most 32,768 messages",
     "bus.catalog_times": "sorts what one step counts: at most 32,768 messages",
     "bus.catalog_counts": "adds up the catalog, which has a row where the log has many",
-    "bus.guard_is_needed": "whether there is an archived id: the first one ends it",
+    "bus.what_many_need": "whether there is an archived id: the first one ends it",
     "bus.known_agents": "sorts the names of agents; one step in the catalog finds each sender",
     "inboxes.all_parked": "returns nearly all that it walks over: what is parked",
     "inboxes.count_parked": "counts what is parked, which is nearly all that it walks over",
@@ -73,7 +73,10 @@ READS_ALL = ("SELECT * FROM ", "mending.", "bus.catalog_empty", "bus.forget_fram
 
 #: Each index of the schema, and a statement that needs it, with what it looks for in it.
 INDEXES = {
-    "idx_messages_to_seq": ("bus.addressed_to", "to_agent=? AND rowid>?"),
+    "idx_messages_mail": ("bus.addressed_to", "to_agent=? AND rowid>?"),
+    "idx_messages_work_to": ("bus.sent_to", "to_agent=? AND rowid>? AND rowid<?"),
+    "idx_queues_of_type": ("bus.append", "pattern=?"),
+    "idx_queues_hiding": ("bus.append", "hides=?"),
     "idx_messages_correlation_seq": (
         "bus.in_conversation",
         "correlation_id=? AND rowid>? AND rowid<?",
@@ -209,7 +212,7 @@ def test_every_index_is_accounted_for(used: tuple[Path, Seen]) -> None:
 def test_poll_merges_two_walks_of_one_index(statements: list[Statement]) -> None:
     """M-16, M-48: with an OR, SQLite would sort all that waits before the first row."""
     steps = steps_of(statements, "bus.addressed_to")
-    assert steps.count("idx_messages_to_seq (to_agent=? AND rowid>?)") == 2
+    assert steps.count("idx_messages_mail (to_agent=? AND rowid>?)") == 2
 
 
 @pytest.mark.parametrize("name", ["queued_seqs", "jobs_queued", "first_live_job"])

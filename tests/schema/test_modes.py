@@ -103,6 +103,7 @@ def test_doctor_names_what_others_can_read_or_write(
     bus.publish("t", from_agent="a")
     bus.ring()
     Exporter(bus).export_once()
+    bus.publish("note", from_agent="bob")
     with Archiver(bus) as archiver:
         archiver.archive(1)
     path = Path(bus.layout.directory, name)

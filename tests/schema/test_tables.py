@@ -6,6 +6,7 @@ import apsw
 import pytest
 
 from ackbus import Bus, Inbox
+from ackbus.export import Archiver
 from ackbus.schema import SCHEMA_VERSION
 
 from ..programs import connect, raw_sql
@@ -20,7 +21,7 @@ def columns(bus_dir: Path, table: str) -> list[tuple[str, str, int, str | None, 
 
 
 def test_messages_begins_with_the_documented_columns(bus_dir: Path) -> None:
-    """M-14: the documented columns come first; ours has two more, and both have defaults."""
+    """M-14: the documented columns come first; ours has three more, all with defaults."""
     assert columns(bus_dir, "messages") == [
         ("seq", "INTEGER", 0, None, 1),
         ("id", "TEXT", 1, None, 0),
@@ -34,6 +35,7 @@ def test_messages_begins_with_the_documented_columns(bus_dir: Path) -> None:
         ("payload_ref", "TEXT", 0, None, 0),
         ("priority", "INTEGER", 1, "1", 0),
         ("headers", "TEXT", 0, None, 0),
+        ("work", "INTEGER", 0, None, 0),
     ]
 
 
@@ -181,14 +183,33 @@ def test_explicit_seq_that_a_reader_has_passed_is_refused(
 
 
 def test_seq_is_never_used_again(bus: Bus, bus_dir: Path) -> None:
-    """M-22: not even when the newest row is deleted, for which the trigger must go first."""
+    """M-22: the newest message never leaves the table, whatever is archived, and is the counter."""
     for _ in range(3):
         bus.publish("note", from_agent="bob")
-    connection = connect(bus_dir)
-    connection.execute("DROP TRIGGER messages_are_never_deleted")
-    connection.execute("DELETE FROM messages WHERE seq = 3")
+    with Archiver(bus) as archiver:
+        archiver.archive(3)
+    assert connect(bus_dir).execute("SELECT seq FROM messages").fetchall() == [(3,)]
+    with pytest.raises(AssertionError, match="messages are never deleted"):
+        raw_sql(bus_dir, "DELETE FROM messages")
+    raw_sql(bus_dir, "DELETE FROM sqlite_sequence")
     assert bus.log.newest_seq() == 3
     assert bus.publish("note", from_agent="bob").seq == 4
+
+
+@pytest.mark.parametrize("seq", [2**63 - 1, 2**53, 2**53 - 1, 1_000_004])
+def test_seqs_can_not_be_used_up(seq: int, bus: Bus, bus_dir: Path) -> None:
+    """One raw insert far ahead would leave no number for anybody else."""
+    raw_sql(bus_dir, INSERT.replace("(id", "(seq, id").replace("('{}'", "(3, 'three'"))
+    with pytest.raises(AssertionError, match=r"IntegrityError: (seq is more|CHECK)"):
+        raw_sql(bus_dir, INSERT.replace("(id", "(seq, id").replace("('{}'", f"({seq}, 'far'"))
+    assert bus.publish("note", from_agent="bob").seq == 4
+
+
+@pytest.mark.parametrize("ts_ms", [1_768_053_600_000_000, 253_402_300_800_000, -1])
+def test_time_that_is_not_in_milliseconds_is_refused(ts_ms: int, bus_dir: Path) -> None:
+    """Microseconds are a time that never comes: such a message would hold the archive for ever."""
+    with pytest.raises(AssertionError, match="IntegrityError: ts_ms is not the milliseconds"):
+        raw_sql(bus_dir, INSERT.format("micro").replace(", 1,", f", {ts_ms},"))
 
 
 def test_times_are_epoch_milliseconds(bus: Bus, bus_dir: Path) -> None:
