@@ -5,7 +5,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ackbus import Bus, Inbox
+from ackbus import Bus, Draft, Inbox
 from ackbus.export import Archiver
 from ackbus.schema import SCHEMA_VERSION
 
@@ -194,6 +194,69 @@ def test_seq_is_never_used_again(bus: Bus, bus_dir: Path) -> None:
     raw_sql(bus_dir, "DELETE FROM sqlite_sequence")
     assert bus.log.newest_seq() == 3
     assert bus.publish("note", from_agent="bob").seq == 4
+
+
+def stored(bus_dir: Path, id: str) -> tuple[object, ...]:
+    """Whether a message is work, as it is stored."""
+    (row,) = connect(bus_dir).execute("SELECT work FROM messages WHERE id = ?", (id,)).fetchall()
+    return row
+
+
+@pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+@pytest.mark.parametrize(
+    ("pattern", "rules", "type", "to_agent", "is_work"),
+    [
+        ("job", {}, "job", None, True),
+        ("job", {}, "job", "alice", False),
+        ("job", {}, "jobs", None, False),
+        ("job", {"addressed": "crew"}, "job", "crew", True),
+        ("job", {"addressed": "crew"}, "job", "alice", False),
+        ("job", {"addressed": "*"}, "job", "alice", False),
+        ("job", {"hides": "none"}, "job", None, False),
+        ("job.*", {}, "job.a", None, False),
+        ("job.*", {"hides": "all"}, "job.a", None, True),
+        ("job.*", {"hides": "all"}, "job.a.b", None, False),
+        ("job.>", {"hides": "all"}, "job.a.b", None, True),
+        ("job.>", {"hides": "all"}, "job", None, False),
+        ("*.a", {"hides": "all", "addressed": "crew"}, "job.a", "crew", True),
+    ],
+)
+def test_work_is_told_from_mail_when_it_is_stored_whoever_stores_it(
+    pattern: str,
+    rules: dict[str, str],
+    type: str,
+    to_agent: str | None,
+    is_work: bool,
+    bus: Bus,
+    bus_dir: Path,
+) -> None:
+    """One rule for one message, for many, and for plain SQL."""
+    bus.publish(type, from_agent="a", to_agent=to_agent, id="before")
+    queue = {"hides": "exact", "addressed": None} | rules
+    connect(bus_dir).execute(
+        "INSERT INTO queues (name, pattern, filled_seq, created_at_ms, hides, addressed)"
+        " VALUES ('q', ?, 0, 1, ?, ?)",
+        (pattern, queue["hides"], queue["addressed"]),
+    )
+    bus.publish(type, from_agent="a", to_agent=to_agent, id="ours")
+    many = [Draft(type, n, from_agent="a", to_agent=to_agent, id=f"m-{n}") for n in range(120)]
+    bus.publish_many(many)
+    connect(bus_dir).execute(
+        "INSERT INTO messages (id, ts_ms, from_agent, to_agent, type) VALUES ('raw', 1, 'a', ?, ?)",
+        (to_agent, type),
+    )
+    assert [stored(bus_dir, id)[0] == 1 for id in ("ours", "m-0", "m-119", "raw")] == [is_work] * 4
+    assert stored(bus_dir, "before") == (0,)
+
+
+def test_only_the_trigger_makes_work_of_a_message(bus: Bus, bus_dir: Path) -> None:
+    """Promise 1: nothing else of it may change, nor may older ones."""
+    raw_sql(bus_dir, INSERT.format("old"), INSERT.format("new"))
+    for change in ("work = 1, payload = '1'", "work = 0", "payload = '1'"):
+        with pytest.raises(AssertionError, match="messages are never changed"):
+            raw_sql(bus_dir, f"UPDATE messages SET {change} WHERE id = 'new'")
+    with pytest.raises(AssertionError, match="messages are never changed"):
+        raw_sql(bus_dir, "UPDATE messages SET work = 1 WHERE id = 'old'")
 
 
 @pytest.mark.parametrize("seq", [2**63 - 1, 2**53, 2**53 - 1, 1_000_004])
