@@ -83,13 +83,13 @@ from .upwards import find_bus, refuse_others
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .alone import refuse_openers as refuse_openers
     from .callbacks import call_plain as call_plain
     from .callbacks import check_coroutine_function as check_coroutine_function
     from .callbacks import check_plain as check_plain
     from .callbacks import check_progress as check_progress
     from .callbacks import is_coroutine_function as is_coroutine_function
     from .callbacks import refuse_unrun as refuse_unrun
-    from .alone import refuse_openers as refuse_openers
     from .content_checks import check_contents as check_contents
     from .copying import copy_database as copy_database
     from .draft import ABSENT as ABSENT
