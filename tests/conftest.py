@@ -2,25 +2,28 @@
 
 import os
 import signal
-import subprocess
 import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from tempfile import TemporaryFile
+from typing import IO, Protocol
 
 import pytest
 
 from ackbus import Bus
 
 from .architecture import database_guard
+from .command_server import CommandServer
 
 database_guard.install()
 
 ROOT = Path(__file__).parents[1]
 #: Seconds after which a command that has not ended fails its test.
 COMMAND_TIMEOUT_S = 60
+#: What commands print is for a plain terminal, whoever runs the tests.
+PLAIN = {"COLUMNS": "100", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"}
 
 
 class RootIsNoTestPackage:
@@ -99,13 +102,20 @@ def bus_env(tmp_path: Path) -> dict[str, str]:
     home = tmp_path / "home"
     home.mkdir()
     path = f"{sysconfig.get_path('scripts')}{os.pathsep}{kept['PATH']}"
-    plain = {"COLUMNS": "100", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"}
-    return kept | plain | {"HOME": str(home), "PATH": path}
+    return kept | PLAIN | {"HOME": str(home), "PATH": path}
+
+
+@pytest.fixture(scope="session")
+def command_server() -> Iterator[CommandServer]:
+    """The process in whose forks commands run."""
+    server = CommandServer(dict(os.environ) | PLAIN)
+    yield server
+    server.close()
 
 
 @pytest.fixture
-def run_bus(project: Path, bus_env: dict[str, str]) -> RunBus:
-    """Runs the installed ``bus`` to its end, in ``project`` unless told otherwise.
+def run_bus(project: Path, bus_env: dict[str, str], command_server: CommandServer) -> RunBus:
+    """Runs ``bus`` to its end, in ``project`` unless told otherwise.
 
     ``env`` adds to ``bus_env``. Output that is no UTF-8 comes with surrogate escapes.
     """
@@ -116,19 +126,24 @@ def run_bus(project: Path, bus_env: dict[str, str]) -> RunBus:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Ended:
-        done = subprocess.run(
-            [Path(sysconfig.get_path("scripts"), "bus"), *args],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            capture_output=True,
-            cwd=cwd or project,
-            env=bus_env | dict(env or {}),
-            timeout=COMMAND_TIMEOUT_S,
-            check=False,
-        )
-        out, err = (text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr))
-        return Ended(done.returncode, out, err)
+        with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
+            given.write(stdin.encode() if isinstance(stdin, str) else stdin)
+            given.seek(0)
+            code = command_server.run(
+                [os.fsencode(arg) for arg in args],
+                (given, out, err),
+                cwd=cwd or project,
+                env=bus_env | dict(env or {}),
+                timeout_s=COMMAND_TIMEOUT_S,
+            )
+            return Ended(code, _text(out), _text(err))
 
     return run
+
+
+def _text(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode(errors="surrogateescape")
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:

@@ -42,10 +42,11 @@ def test_unread_messages_are_counted_up_to_a_thousand(run_bus: RunBus, bus: Bus)
     assert json.loads(run_bus("agents", "--json").out)["unread"] == 1000
 
 
-def test_one_beat_is_written(run_bus: RunBus, bus: Bus) -> None:
-    """M-60, M-63: one row, with what it says."""
+def test_one_beat_is_written(run_bus: RunBus, start_bus: StartBus, bus: Bus) -> None:
+    """M-60, M-63: one row, with what it says, and with the process that started the command."""
     line = ("heartbeat", "w", "--status", "busy", "--task", "t", "--progress", "0.25")
-    assert run_bus(*line, "--pid", "4321") == run_bus(*line)
+    assert run_bus(*line, "--pid", "4321").code == 0
+    assert start_bus(*line).wait() == 0
     beat = bus.heartbeats.get("w")
     assert beat is not None
     assert (beat.status, beat.task, beat.progress, beat.pid) == ("working", "t", 0.25, os.getpid())

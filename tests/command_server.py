@@ -1,0 +1,159 @@
+"""Runs commands in forks of a process that has loaded `bus`: no interpreter starts for each.
+
+Most tests of the command line ask what a command prints and stores. Starting Python and loading
+the command took half of the time of all tests. A fork runs the same `main` as a process of its
+own, with its own arguments, directory, environment and standard streams. A test of what depends on
+the start itself (signals, terminals, the parent, what is loaded) starts the installed command.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+#: The installed command.
+BUS = Path(sysconfig.get_path("scripts"), "bus")
+
+_NUMBER = struct.Struct("!i")
+
+
+class CommandServer:
+    """The process that forks, as tests see it. Any number of threads may run commands.
+
+    Args:
+        env: what it starts with. What Python reads of the environment at its start (encodings) is
+            the same for all its commands.
+    """
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            argv = [sys.executable, "-P", __file__, str(theirs.fileno())]
+            self._process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], env=env)
+
+    def run(
+        self,
+        args: Sequence[bytes],
+        streams: tuple[IO[bytes], IO[bytes], IO[bytes]],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        timeout_s: float,
+    ) -> int:
+        """Runs `bus` with these arguments, and returns its exit code as `subprocess` does.
+
+        Raises:
+            TimeoutExpired: it did not end in time, and was killed.
+        """
+        words = [str(BUS), *map(os.fsdecode, args)]
+        request = json.dumps({"argv": words, "cwd": str(cwd), "env": dict(env)}).encode()
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                socket.send_fds(self._socket, [b"!"], [theirs.fileno()])
+            socket.send_fds(ours, [_NUMBER.pack(len(request))], [s.fileno() for s in streams])
+            ours.sendall(request)
+            pid = _number(ours)
+            ours.settimeout(timeout_s)
+            try:
+                return _number(ours)
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(words, timeout_s) from None
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._socket.close()
+        self._process.wait()
+
+
+def _number(connection: socket.socket) -> int:
+    return int(_NUMBER.unpack(_received(connection, _NUMBER.size))[0])
+
+
+def _received(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise EOFError("the other side has ended")
+        data += more
+    return data
+
+
+# The process that forks ----------------------------------------------------------------------
+
+
+def _serve(control: socket.socket) -> None:
+    """Takes a connection for each command until the tests have ended, and forks a keeper for it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for keepers
+    while True:
+        sign, fds, _, _ = socket.recv_fds(control, 1, 1)
+        if not sign:
+            return
+        with socket.socket(fileno=fds[0]) as connection:
+            if os.fork() == 0:
+                control.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                _keep(connection)
+                return
+
+
+def _keep(connection: socket.socket) -> None:
+    """Reads a request, forks the command, and tells its process id and its exit code."""
+    head, streams, _, _ = socket.recv_fds(connection, _NUMBER.size, 3)
+    request = json.loads(_received(connection, *_NUMBER.unpack(head)))
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        _become(request, streams)
+    connection.sendall(_NUMBER.pack(pid))
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with contextlib.suppress(OSError):  # its test has given up
+        connection.sendall(_NUMBER.pack(code))
+    os._exit(0)
+
+
+def _become(request: dict[str, Any], streams: list[int]) -> None:
+    """Turns a fork into the command, and ends as the installed script does."""
+    for number, fd in enumerate(streams):
+        os.dup2(fd, number)
+        os.close(fd)
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        old = getattr(sys, name)
+        new = os.fdopen(number, mode, encoding=old.encoding, errors=old.errors, closefd=False)
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+    os.chdir(request["cwd"])
+    sys.argv = request["argv"]
+    from ackbus.cli import main
+
+    sys.exit(main())
+
+
+def _load() -> None:
+    """Loads what commands load, but for the doors."""
+    for room in ("schema", "blobs", "bus", "subscribers", "workers", "export", "cli"):
+        package = importlib.import_module(f"ackbus.{room}")
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not any(word in found.name for word in ("torture", "mcp")):
+                importlib.import_module(found.name)
+
+
+if __name__ == "__main__":
+    _load()
+    _serve(socket.socket(fileno=int(sys.argv[1])))
