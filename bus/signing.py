@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from contextvars import ContextVar
 
 import orjson
@@ -18,7 +19,7 @@ from .keys import Keyring
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ..schema import Message, Row
     from .keys import Key
@@ -89,19 +90,38 @@ def sign(form: bytes, key: Key) -> str:
 
 
 def is_right(signature: str, message: Message, key: Key) -> bool:
-    """Whether a key's signature is that of a message as it is stored."""
-    return hmac.compare_digest(signature.encode(), sign(form_of(message), key).encode())
+    """Whether a key's signature is that of a message as it is stored, or was in an older form."""
+    return any(
+        hmac.compare_digest(signature.encode(), sign(form_of(message, write), key).encode())
+        for write in (encode, _encode_without_plus)
+    )
 
 
-def form_of(message: Message) -> bytes:
-    """Return what is signed of a stored message."""
+def form_of(message: Message, write: Callable[[object], bytes] = encode) -> bytes:
+    """Return what is signed of a stored message.
+
+    Args:
+        message: the message.
+        write: makes canonical JSON of a value.
+    """
     headers = {name: value for name, value in message.headers.items() if name != SIGNATURE_HEADER}
     # What readers take for the payload goes first: who drops the CHECK can store a row with both.
-    return _form(message, _name_of_payload(message) or message.payload_ref, headers)
+    payload = _name_of_payload(message, write) or message.payload_ref
+    return _form(message, payload, headers, write)
 
 
-def _form(of: Row | Message, payload: str | None, headers: dict[str, object]) -> bytes:
-    return encode(
+def _encode_without_plus(value: object) -> bytes:
+    """Return canonical JSON with `1e16` for `1e+16`, as orjson below 3.11.7 wrote it."""
+    return re.sub(rb'("(?:[^"\\]|\\.)*")|(?<=e)\+', rb"\1", encode(value))
+
+
+def _form(
+    of: Row | Message,
+    payload: str | None,
+    headers: dict[str, object],
+    write: Callable[[object], bytes] = encode,
+) -> bytes:
+    return write(
         [
             FORM,
             of.id,
@@ -118,13 +138,13 @@ def _form(of: Row | Message, payload: str | None, headers: dict[str, object]) ->
     )
 
 
-def _name_of_payload(message: Message) -> str | None:
+def _name_of_payload(message: Message, write: Callable[[object], bytes]) -> str | None:
     """Return the name that a payload has, or would have, as a blob."""
     raw = message.raw_payload
     if raw is None:
         return None
     # Whatever the spelling that a program stored: an import and the archive have their own.
-    return _name_of(encode(message.payload) if message.payload_error is None else raw.encode())
+    return _name_of(write(message.payload) if message.payload_error is None else raw.encode())
 
 
 def _name_of(data: bytes) -> str:

@@ -86,6 +86,11 @@ def sender(name: str | None, option: str = "--from", act: str = "sends") -> str:
     return name
 
 
+def doer(name: str | None) -> str | None:
+    """Return who acts by hand: the option's, or the agent that BUS_AGENT names, or None."""
+    return name or os.environ.get(AGENT_VARIABLE) or None
+
+
 def seconds(duration: str, option: str) -> float:
     """Return the seconds of a duration such as `30`, `1.5s` or `10m`, which an option gave."""
     try:

@@ -76,7 +76,7 @@ def requeue(
         return choice.act(
             bus,
             _chosen(bus, choice),
-            lambda queue, jobs: subscribers.DeadLetters(queue).requeue(jobs),
+            lambda queue, jobs: subscribers.DeadLetters(queue, by=choice.doer).requeue(jobs),
             "requeued",
         )
 
@@ -97,7 +97,7 @@ def drop(
         return choice.act(
             bus,
             _chosen(bus, choice),
-            lambda queue, jobs: subscribers.DeadLetters(queue).drop(jobs),
+            lambda queue, jobs: subscribers.DeadLetters(queue, by=choice.doer).drop(jobs),
             "dropped",
         )
 

@@ -13,7 +13,7 @@ from ..schema import InvalidInput, TypePattern
 from . import actions, options, output
 from .job_views import jobs_named, print_jobs, queues_named
 from .messages import since_time
-from .options import MAX_SEQ, Json, OfQueue, Since
+from .options import MAX_SEQ, By, Json, OfQueue, Since
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Choice(Filter):
 
     seqs: SomeSeqs = None
     dry_run: DryRun = False
+    by: By = None
     json: Json = False
 
     def check(self, see: str, *, is_filtered: bool = False, is_all: bool = False) -> None:
@@ -90,6 +91,11 @@ class Choice(Filter):
             raise InvalidInput(f"all of the bus, or what fits the options? Say one; see '{see}'")
         if not (self.seqs or is_all or is_filtered):
             raise InvalidInput(f"say which: by SEQs, or by --queue, --type, --since; see '{see}'")
+
+    @property
+    def doer(self) -> str | None:
+        """Who acts, for the record."""
+        return actions.doer(self.by)
 
     def act(self, bus: Bus, chosen: Chosen, change: Change, done: str) -> int:
         """Do something to jobs, or only list them, and return the exit code.

@@ -10,7 +10,7 @@ from ..schema import InvalidInput, NotFound, format_ts
 from ..subscribers import claim_record, job_record
 from . import actions, output
 from .messages import print_in_full
-from .queue_views import duration
+from .queue_views import duration, print_acts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,21 +138,26 @@ def _when(job: Job, now_ms: int) -> str:
 
 
 def print_job(bus: Bus, queue: Queue, job: Job, json: bool) -> None:
-    """Print a job, its message, and every attempt at it."""
+    """Print a job, its message, every attempt at it, and what was done to it by hand."""
     claims = subscribers.Claims(bus.database).of_job(queue.info, job.seq)
+    acts = subscribers.Acts(bus.database).of_job(queue.info, job.seq)
     now_ms = bus.database.now_ms()
     message = bus.log.at(job.seq)
     assert message is not None  # the log keeps every message, and jobs are made of messages
     if json:
         attempts = [claim_record(claim, now_ms) for claim in claims]
         stored = orjson.Fragment(message.to_json())
-        output.json_line(job_record(job) | {"message": stored, "attempts": attempts})
+        by_hand = [act.record() for act in acts]
+        output.json_line(
+            job_record(job) | {"message": stored, "attempts": attempts, "acts": by_hand}
+        )
         return
     shown = job_record(job) | {
         "state": state_of(job),
         "attempt": f"{job.attempt} of {job.max_attempts}",
     }
     _print_fields({name: shown[name] for name in shown if name not in ("gate", "max_attempts")})
+    print_acts(acts)
     for claim in claims:
         output.line("")
         _print_claim(claim, now_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from ..schema import InvalidInput
 from .commands import Commands
 from .job_choice import Choice, Seq, Seqs, named
 from .job_views import code_of_list, jobs_named, print_job, print_jobs, queues_named
-from .options import HERE, Json, OfQueue, Place
+from .options import HERE, By, Json, OfQueue, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def show(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Print a job, every attempt at it, and its message.
+    """Print a job, every attempt at it, what was done to it by hand, and its message.
 
     An attempt is terminal when it is over, live_active while its worker has it, expired_active
     when the lease has run out and the next worker to look will take the job.
@@ -111,12 +112,13 @@ def retry(
     choice.check("bus job list", is_filtered=bool(states))
     with place.open() as bus:
         if choice.seqs:
-            return choice.act(bus, named(bus, choice.seqs, choice.queue), _retry, "retried")
+            retry_each = partial(_retry, by=choice.doer)
+            return choice.act(bus, named(bus, choice.seqs, choice.queue), retry_each, "retried")
         chosen = choice.find(bus, states or _ENDED_BADLY)
         return choice.act(
             bus,
             chosen,
-            lambda queue, jobs: subscribers.DeadLetters(queue).requeue(jobs),
+            lambda queue, jobs: subscribers.DeadLetters(queue, by=choice.doer).requeue(jobs),
             "retried",
         )
 
@@ -125,6 +127,7 @@ def retry(
 def cancel(
     seqs: Seqs,
     queue: OfQueue = None,
+    by: By = None,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
@@ -132,18 +135,19 @@ def cancel(
 
     A worker that is at one loses its claim. The messages stay in the log.
     """
-    choice = Choice(seqs=seqs, queue=queue, json=json)
+    choice = Choice(seqs=seqs, queue=queue, by=by, json=json)
     with place.open() as bus:
-        return choice.act(bus, named(bus, seqs, queue), _cancel, "cancelled")
+        cancel = partial(_cancel, by=choice.doer)
+        return choice.act(bus, named(bus, seqs, queue), cancel, "cancelled")
 
 
-def _retry(queue: Queue, jobs: Iterable[Job]) -> Iterator[Job]:
-    control = subscribers.JobControl(queue)
+def _retry(queue: Queue, jobs: Iterable[Job], by: str | None) -> Iterator[Job]:
+    control = subscribers.JobControl(queue, by=by)
     for each in jobs:
         yield control.retry(each.seq)
 
 
-def _cancel(queue: Queue, jobs: Iterable[Job]) -> Iterator[Job]:
-    control = subscribers.JobControl(queue)
+def _cancel(queue: Queue, jobs: Iterable[Job], by: str | None) -> Iterator[Job]:
+    control = subscribers.JobControl(queue, by=by)
     for each in jobs:
         yield control.cancel(each.seq)

@@ -127,6 +127,15 @@ OfConversation = Annotated[
         show_default=False,
     ),
 ]
+By = Annotated[
+    str | None,
+    typer.Option(
+        "--by",
+        metavar="A",
+        help="Who does it, for the record. Default: $BUS_AGENT, else your user and host.",
+        show_default=False,
+    ),
+]
 #: The queue of a command that is about one.
 QueueName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the queue.")]
 #: The queue of a command that is about jobs, which may be in several.

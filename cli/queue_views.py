@@ -11,9 +11,9 @@ from .policy_options import as_typed, option_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from ..subscribers import QueueInfo, QueueStats, Spread
+    from ..subscribers import Act, QueueInfo, QueueStats, Spread
 
 #: The columns of a list of queues.
 HEADINGS = (
@@ -80,6 +80,18 @@ def print_json_lines(found: list[QueueStats]) -> None:
     """Print a JSON object for each queue."""
     for stats in found:
         output.json_line(stats_record(stats))
+
+
+def print_acts(acts: Iterable[Act]) -> None:
+    """Print what was done by hand, a line each."""
+    for act in acts:
+        output.line(f"{'by hand:':<14}{act_line(act)}")
+
+
+def act_line(act: Act) -> str:
+    """Return what was done by hand as a line."""
+    told = f": {act.detail}" if act.detail else ""
+    return f"{act.act} by {act.who}, {format_ts(act.at_ms)}{told}"
 
 
 def policy_line(info: QueueInfo) -> str:

@@ -11,11 +11,12 @@ from ..schema import InvalidInput
 from . import actions, output
 from .commands import Commands
 from .job_views import code_of_list, queues_named
-from .options import HERE, Json, Place, QueueName
+from .options import HERE, By, Json, Place, QueueName
 from .policy_options import PolicyOptions, make_queue
 from .queue_views import (
     list_table,
     policy_line,
+    print_acts,
     print_json_lines,
     print_lines,
     show_table,
@@ -84,8 +85,8 @@ def show(
     """Print how a queue is doing.
 
     What waits, how fast and how well its work was done within the window, how long jobs waited
-    for a worker and how long they ran, and its policy. The newest 10,000 attempts count. Exit
-    code 1 when it is stuck.
+    for a worker and how long they ran, its policy, and who has paused, changed or purged it. The
+    newest 10,000 attempts count. Exit code 1 when it is stuck.
     """
     window_s = actions.seconds(window, "--window")
     with place.open() as bus:
@@ -95,12 +96,15 @@ def show(
             return [subscribers.QueueStats.of(opened, window_s=window_s)]
 
         (stats,) = found = _look(look, every if watch else None, show_table, json)
+        acts = subscribers.Acts(bus.database).of_queue(opened.info)
     if json:
-        output.json_line(subscribers.stats_record(stats))
+        record = subscribers.stats_record(stats)
+        output.json_line(record | {"acts": [act.record() for act in acts]})
     else:
         headings, rows = show_table(found)
         for what, value in (headings, *rows):
             output.line(f"{f'{what}:':<14}{value}")
+        print_acts(acts)
     return _code_of(found)
 
 
@@ -150,6 +154,7 @@ def create(
 def set_policy(
     name: QueueName,
     policy: PolicyOptions,
+    by: By = None,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
@@ -162,7 +167,7 @@ def set_policy(
     if not rules:
         raise InvalidInput("give at least one rule; see 'bus queue set --help'")
     with place.open() as bus:
-        info = subscribers.Queues(bus).set_policy(name, **rules)
+        info = subscribers.Queues(bus).set_policy(name, by=actions.doer(by), **rules)
     _print(info, json)
     return 0
 
@@ -170,6 +175,7 @@ def set_policy(
 @queue.command("pause", example="bus queue pause reviews")
 def pause(
     name: QueueName,
+    by: By = None,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
@@ -178,7 +184,7 @@ def pause(
     What runs goes on, and what comes waits. Prints nothing unless asked for JSON.
     """
     with place.open() as bus:
-        subscribers.Queues(bus).pause(name)
+        subscribers.Queues(bus).pause(name, by=actions.doer(by))
         _print_if_json(bus, name, json)
     return 0
 
@@ -186,6 +192,7 @@ def pause(
 @queue.command("resume", example="bus queue resume reviews")
 def resume(
     name: QueueName,
+    by: By = None,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
@@ -194,7 +201,7 @@ def resume(
     Prints nothing unless asked for JSON.
     """
     with place.open() as bus:
-        subscribers.Queues(bus).resume(name)
+        subscribers.Queues(bus).resume(name, by=actions.doer(by))
         _print_if_json(bus, name, json)
     return 0
 
@@ -202,6 +209,7 @@ def resume(
 @queue.command("purge", example="bus queue purge reviews")
 def purge(
     name: QueueName,
+    by: By = None,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
@@ -213,7 +221,7 @@ def purge(
     output.show_logs()
     with place.open() as bus:
         (found,) = queues_named(bus, name)
-        count = subscribers.JobControl(found).purge()
+        count = subscribers.JobControl(found, by=actions.doer(by)).purge()
     if json:
         output.json_line({"queue": name, "cancelled": count})
     else:
@@ -224,6 +232,7 @@ def purge(
 @queue.command("skip", example="bus queue skip reviews")
 def skip(
     name: QueueName,
+    by: By = None,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
@@ -233,7 +242,8 @@ def skip(
     come into this queue any more. Exit code 4 when it is not stuck.
     """
     with place.open() as bus:
-        skipped = subscribers.JobControl(subscribers.Queue.open(bus, name)).skip()
+        found = subscribers.Queue.open(bus, name)
+        skipped = subscribers.JobControl(found, by=actions.doer(by)).skip()
     for first, last in skipped:
         if json:
             output.json_line({"queue": name, "first_seq": first, "last_seq": last})

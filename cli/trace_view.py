@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..schema import format_ts
 from . import output
+from .queue_views import act_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def _rows(trace: Trace, blobs: BlobStore, now_ms: int) -> Iterator[Row]:
             yield depth + 1, _job_text(work.job), _STYLES.get(work.job.state, "cyan")
             for claim in work.claims:
                 yield depth + 2, _claim_text(claim, now_ms), _STYLES.get(claim.status, "cyan")
+            for act in work.acts:
+                yield depth + 2, act_line(act), "yellow"
 
 
 def _drawn(rows: list[Row]) -> list[tuple[str, str, str]]:

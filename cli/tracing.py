@@ -13,6 +13,7 @@ from . import actions, output
 from .commands import Commands
 from .messages import conversation_named, print_in_full
 from .options import HERE, Json, OfConversation, Place
+from .queue_views import act_line
 from .trace_view import branches
 
 TYPE_CHECKING = False
@@ -103,6 +104,8 @@ def _print_work(work: list[Work], now_ms: int) -> None:
         output.line(_line(job_record(each.job), ()))
         for claim in each.claims:
             output.line(f"  {_line(claim_record(claim, now_ms), _NOT_IN_LINE)}")
+        for act in each.acts:
+            output.line(f"  {act_line(act)}")
 
 
 def _line(record: dict[str, object], left_out: tuple[str, ...]) -> str:
@@ -121,7 +124,9 @@ def _message_record(message: Message, work: list[Work], now_ms: int) -> dict[str
     """Return a message as it is in bus.jsonl, large payloads by name, with its jobs."""
     record: dict[str, object] = orjson.loads(message.to_line())
     jobs = [
-        job_record(each.job) | {"claims": [claim_record(claim, now_ms) for claim in each.claims]}
+        job_record(each.job)
+        | {"claims": [claim_record(claim, now_ms) for claim in each.claims]}
+        | {"acts": [act.record() for act in each.acts]}
         for each in work
     ]
     return record | {"jobs": jobs}

@@ -66,6 +66,10 @@ class Principal:
             raise Forbidden(f"this token acts for agent {self.agent!r}, not for {agent!r}")
         return agent
 
+    def doer(self) -> str | None:
+        """Return who acts by hand, for the record; None: whoever runs the server let it in."""
+        return self.agent or (None if self is LOCAL else f"token {self.name}")
+
     def own(self, agent: str | None) -> str | None:
         """Return whose things are meant: a principal that acts for one agent sees only that one's.
 

@@ -2,6 +2,9 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .acts import SHOWN_ACTS as SHOWN_ACTS
+    from .acts import Act as Act
+    from .acts import Acts as Acts
     from .answers import CONTEXT as CONTEXT
     from .answers import answer_to as answer_to
     from .answers import carried_on as carried_on
@@ -102,6 +105,9 @@ __all__ = [
     "MAX_HOPS",
     "MAX_LEASE_S",
     "POLICY_FIELDS",
+    "SHOWN_ACTS",
+    "Act",
+    "Acts",
     "STATES",
     "Claim",
     "ClaimLost",
@@ -166,6 +172,9 @@ __all__ = [
 
 #: Where each name is: no command needs them all.
 _HOMES = {
+    "SHOWN_ACTS": "acts",
+    "Act": "acts",
+    "Acts": "acts",
     "Answer": "conversations",
     "CONTEXT": "answers",
     "Claim": "claims",

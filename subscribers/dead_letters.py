@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
 
 class DeadLetters:
-    """The dead letters of a queue. Nothing is deleted: the job, its claims and its message stay."""
+    """The dead letters of a queue. Nothing is deleted: the job, its claims and its message stay.
 
-    def __init__(self, queue: Queue) -> None:
+    Args:
+        queue, by: as for `JobControl`.
+    """
+
+    def __init__(self, queue: Queue, *, by: str | None = None) -> None:
         self._queue = queue
         self._bus = queue.bus
         self._jobs = Jobs(queue.bus.database)
-        self._control = JobControl(queue)
+        self._control = JobControl(queue, by=by)
 
     def find(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..schema import InvalidInput
 from . import jobs as states
+from .acts import CANCEL, PURGE, RETRY, SKIP, Acts
 from .claims import Claims
 from .endings import Endings
 from .jobs import BATCH, Job, Jobs, wrong_state
@@ -16,19 +17,24 @@ if TYPE_CHECKING:
 
 
 class JobControl:
-    """The acts of people on the jobs of a queue. Everything stays on record.
+    """The acts of people on the jobs of a queue. Everything stays on record, with who did it.
 
     A request whose job is given up before it is over is answered, in the same transaction, by the
     queue under its name (`ReplyTypes` says by which type), unless it has an answer. Only a queue
     whose pattern is the type of the request does so: others may look at what is worked on
     elsewhere. Where the answer has no room, a warning is logged and the job is given up without.
+
+    Args:
+        queue: the queue.
+        by: who acts, an agent as a rule; None: the account of this process.
     """
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, *, by: str | None = None) -> None:
         self._queue = queue
         self._bus = queue.bus
         self._queues = Queues(queue.bus)
         self._jobs = Jobs(queue.bus.database)
+        self._acts = Acts(queue.bus.database, by)
         self._endings = Endings(queue.bus, self._jobs, Claims(queue.bus.database))
 
     def retry(self, seq: int) -> Job:
@@ -49,6 +55,7 @@ class JobControl:
                 raise wrong_state(job, "tried again")
             attempt = job.attempt if is_delayed else 1
             self._jobs.queue_again(info, job, attempt, self._bus.database.now_ms(), job.error)
+            self._acts.note(info, RETRY, seq=seq, detail=f"it was {job.state}")
             self._bus.ring()
             return self._jobs.get(info, seq)
 
@@ -66,6 +73,7 @@ class JobControl:
             if job.state in (states.SUCCEEDED, states.CANCELLED):
                 raise wrong_state(job, "cancelled")
             self._endings.give_up(info, [job], why)
+            self._acts.note(info, CANCEL, seq=seq, detail=why)
             return self._jobs.get(info, seq)
 
     def purge(self) -> int:
@@ -82,6 +90,7 @@ class JobControl:
                 if not waiting:
                     return count
                 self._endings.give_up(info, waiting, "purged")
+                self._acts.note(info, PURGE, detail=f"{len(waiting)} jobs")
             count += len(waiting)
 
     def skip(self) -> list[tuple[int, int]]:
@@ -133,8 +142,10 @@ class JobControl:
             if stuck is None:
                 return None
             info = self._info()
+            first_seq = max(stuck.first_seq, info.filled_seq + 1)
             self._queues.pass_by(info.id, info.filled_seq, stuck.last_seq)
-            return max(stuck.first_seq, info.filled_seq + 1), stuck.last_seq
+            self._acts.note(info, SKIP, detail=f"messages {first_seq} to {stuck.last_seq}")
+            return first_seq, stuck.last_seq
 
     def _info(self) -> QueueInfo:
         """Read the queue anew: another process may have changed its policy meanwhile."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..schema import InvalidInput, check_pattern, check_queue_name
+from .acts import PAUSE, RESUME, SET, Acts
 from .errors import QueueMismatch, QueueNotFound
 from .jobs import BATCH, Jobs
 from .policy import POLICY_FIELDS, Policy
@@ -101,13 +102,18 @@ class Queues:
         """Return all queues, by name."""
         return [_info(row) for row in self._database.rows(SQL["queues"])]
 
-    def set_policy(self, name: str, **rules: Any) -> QueueInfo:
+    def set_policy(self, name: str, *, by: str | None = None, **rules: Any) -> QueueInfo:
         """Change rules of a queue; they hold from the next claim on, also for what waits.
 
         How many attempts a job may have is settled when it is taken in. What waits is adapted to
         another order, and to another limit for each key, some hundreds of jobs a transaction.
         Until that is through, some go by the old rule and some by the new one; after a crash in
         between, the same call does the rest.
+
+        Args:
+            name: the queue.
+            by: who does it, for the record; None: the account of this process.
+            rules: fields of `Policy`.
 
         Raises:
             QueueNotFound: there is none of this name.
@@ -117,6 +123,8 @@ class Queues:
             info = self.get(name)
             policy = _policy(info.policy, rules)
             self._database.rows(SQL["set_policy"], (*policy.row(), info.id))
+            told = ", ".join(f"{rule} {getattr(policy, rule)}" for rule in rules)
+            Acts(self._database, by).note(info, SET, detail=told)
             self._bus.ring()  # there may be room for more
         # Also where a rule is given that holds already: an earlier call may have been cut short.
         if rules.keys() & {"ordering", "ageing_s"}:
@@ -142,21 +150,28 @@ class Queues:
                 return
             key = last
 
-    def pause(self, name: str) -> None:
+    def pause(self, name: str, *, by: str | None = None) -> None:
         """Let nothing be claimed from a queue any more; what runs goes on, and new jobs wait.
 
+        Args:
+            name: the queue.
+            by: who does it, for the record; None: the account of this process.
+
         Raises:
             QueueNotFound: there is none of this name.
         """
-        self._set_paused(name, self._database.now_ms())
+        self._set_paused(name, self._database.now_ms(), Acts(self._database, by))
 
-    def resume(self, name: str) -> None:
+    def resume(self, name: str, *, by: str | None = None) -> None:
         """Let a paused queue be claimed from again; its workers are woken.
 
+        Args:
+            name, by: as for `pause`.
+
         Raises:
             QueueNotFound: there is none of this name.
         """
-        self._set_paused(name, None)
+        self._set_paused(name, None, Acts(self._database, by))
         self._bus.ring()
 
     # Filling -----------------------------------------------------------------------------------
@@ -174,9 +189,11 @@ class Queues:
         """Move a queue's position and its clock, in the caller's transaction."""
         self._database.rows(SQL["advance_filling"], (upto, clock_ms, offset_ms, queue_id))
 
-    def _set_paused(self, name: str, at_ms: int | None) -> None:
+    def _set_paused(self, name: str, at_ms: int | None, acts: Acts) -> None:
         with self._database.write():
-            self._database.rows(SQL["set_paused"], (at_ms, self.get(name).id))
+            info = self.get(name)
+            self._database.rows(SQL["set_paused"], (at_ms, info.id))
+            acts.note(info, RESUME if at_ms is None else PAUSE)
 
     def _seq_before(self, start: str | int) -> int:
         if start == BEGINNING:

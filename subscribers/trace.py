@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..schema import NotFound
+from .acts import Acts
 from .claims import Claims
 from .jobs import Jobs
 from .queues import Queues
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from ..bus import Bus
     from ..schema import Message
+    from .acts import Act
     from .claims import ClaimRecord
     from .jobs import Job
 
@@ -32,10 +34,12 @@ class Work:
     Attributes:
         job: its state there.
         claims: every attempt, the first first.
+        acts: what was done to it by hand, in order.
     """
 
     job: Job
     claims: list[ClaimRecord]
+    acts: list[Act]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +102,16 @@ class WorkHistory:
         self._jobs = Jobs(bus.database)
         self._claims = Claims(bus.database)
         self._queues = Queues(bus)
+        self._acts = Acts(bus.database)
 
     def of(self, seq: int) -> list[Work]:
         """Return what became of a message, by queue. A queue that has not looked has nothing."""
-        return [
-            Work(job, self._claims.of_job(self._queues.get(job.queue), seq))
-            for job in self._jobs.of_message(seq)
-        ]
+        return [self._work(job) for job in self._jobs.of_message(seq)]
+
+    def _work(self, job: Job) -> Work:
+        info = self._queues.get(job.queue)
+        claims, acts = self._claims.of_job(info, job.seq), self._acts.of_job(info, job.seq)
+        return Work(job, claims, acts)
 
 
 def find_message(bus: Bus, key: str) -> Message | None:

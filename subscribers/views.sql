@@ -83,3 +83,11 @@ SELECT count(*) FROM claims
  WHERE token IN (SELECT token FROM claims INDEXED BY idx_claims_of_job
                   WHERE queue_id = ?1 ORDER BY seq DESC LIMIT ?2)
    AND (status = 'lost' AND ended_at_ms >= max(?3, lease_until_ms) OR status = 'active' AND lease_until_ms <= ?4);
+
+-- name: acts_of_job
+SELECT at_ms, who, act, seq, detail FROM work_acts WHERE queue_id = ? AND seq = ? ORDER BY id;
+
+-- name: acts_of_queue
+-- The newest first.
+SELECT at_ms, who, act, seq, detail FROM work_acts
+ WHERE queue_id = ? AND seq IS NULL ORDER BY id DESC LIMIT ?;

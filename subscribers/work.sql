@@ -269,3 +269,8 @@ SELECT EXISTS (SELECT 1 FROM notices WHERE conversation = ?);
 -- Returns nothing where another process told of the conversation.
 INSERT INTO notices (conversation, seq, notified_at_ms) VALUES (?, ?, ?)
 ON CONFLICT DO NOTHING RETURNING conversation;
+
+-- what was done by hand -----------------------------------------------------------------------
+
+-- name: note_act
+INSERT INTO work_acts (at_ms, who, act, queue_id, seq, detail) VALUES (?, ?, ?, ?, ?, ?);

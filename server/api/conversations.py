@@ -32,7 +32,7 @@ from .common import (
 )
 from .messages import Strict, page_of
 from .publishing import publish_all
-from .work_records import ClaimRecord, JobRecord, attempt_record
+from .work_records import ActRecord, ClaimRecord, JobRecord, attempt_record
 
 router = new_router("conversations")
 
@@ -75,6 +75,7 @@ class WorkRecord(JobRecord):
     """What became of a message in one queue."""
 
     claims: list[ClaimRecord] = Field(description="Every attempt, the first first.")
+    acts: list[ActRecord] = Field(description="What was done to it by hand.")
 
 
 class StepRecord(MessageRecord):
@@ -172,7 +173,7 @@ def trace(
 
 def _work(work: Work, now_ms: int) -> dict[str, Any]:
     claims = [attempt_record(claim, now_ms) for claim in work.claims]
-    return job_record(work.job) | {"claims": claims}
+    return job_record(work.job) | {"claims": claims, "acts": [act.record() for act in work.acts]}
 
 
 @router.post(

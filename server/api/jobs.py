@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from ...bus import Bus
 from ...schema import MAX_SEQ, MAX_TS_MS, InvalidInput, NotFound, TypePattern
 from ...subscribers import (
+    Acts,
     Claims,
     DeadLetters,
     Job,
@@ -113,9 +114,9 @@ def _record(bus: Bus, job: Job) -> dict[str, object]:
     response_model_exclude_unset=True,
     responses=problems(409),
 )
-def retry_job(queue: QueueName, seq: Seq, bus: TheBus, _: WorkWriter) -> dict[str, Any]:
+def retry_job(queue: QueueName, seq: Seq, bus: TheBus, who: WorkWriter) -> dict[str, Any]:
     """Let a job that did not succeed be tried again, from its first attempt."""
-    return job_record(JobControl(Queue.open(bus, queue)).retry(seq))
+    return job_record(JobControl(Queue.open(bus, queue), by=who.doer()).retry(seq))
 
 
 @router.post(
@@ -124,9 +125,9 @@ def retry_job(queue: QueueName, seq: Seq, bus: TheBus, _: WorkWriter) -> dict[st
     response_model_exclude_unset=True,
     responses=problems(409),
 )
-def cancel_job(queue: QueueName, seq: Seq, bus: TheBus, _: WorkWriter) -> dict[str, Any]:
+def cancel_job(queue: QueueName, seq: Seq, bus: TheBus, who: WorkWriter) -> dict[str, Any]:
     """Give a job up. A worker that is at it learns that it has lost its claim."""
-    return job_record(JobControl(Queue.open(bus, queue)).cancel(seq))
+    return job_record(JobControl(Queue.open(bus, queue), by=who.doer()).cancel(seq))
 
 
 @router.get(
@@ -149,11 +150,13 @@ def _in_full(bus: Bus, name: str, seq: int, state: str | None) -> Response:
     assert message is not None  # the log keeps every message, and jobs are made of messages
     now_ms = bus.database.now_ms()
     attempts = Claims(bus.database).of_job(queue.info, seq)
+    acts = Acts(bus.database).of_job(queue.info, seq)
     return json_of(
         job_record(job)
         | {
             "message": orjson.Fragment(message.to_json()),
             "attempts": [attempt_record(claim, now_ms) for claim in attempts],
+            "acts": [act.record() for act in acts],
         }
     )
 
@@ -202,10 +205,10 @@ def list_dead_letters(
     responses=problems(409),
 )
 def requeue_dead_letters(
-    queue: QueueName, chosen: JobsGiven, bus: TheBus, _: WorkWriter
+    queue: QueueName, chosen: JobsGiven, bus: TheBus, who: WorkWriter
 ) -> dict[str, Any]:
     """Let dead letters be tried again, from the first attempt: all that are named, or none."""
-    control = JobControl(Queue.open(bus, queue))
+    control = JobControl(Queue.open(bus, queue), by=who.doer())
     return _change(bus, queue, chosen.seqs, control.retry)
 
 
@@ -216,10 +219,10 @@ def requeue_dead_letters(
     responses=problems(409),
 )
 def drop_dead_letters(
-    queue: QueueName, chosen: JobsGiven, bus: TheBus, _: WorkWriter
+    queue: QueueName, chosen: JobsGiven, bus: TheBus, who: WorkWriter
 ) -> dict[str, Any]:
     """Give dead letters up: all that are named, or none. They end as cancelled, on record."""
-    control = JobControl(Queue.open(bus, queue))
+    control = JobControl(Queue.open(bus, queue), by=who.doer())
     return _change(bus, queue, chosen.seqs, lambda seq: control.cancel(seq, "dropped by hand"))
 
 

@@ -111,9 +111,9 @@ def list_queues(bus: TheBus, _: WorkReader, window_s: WindowS = DEFAULT_WINDOW_S
     response_model_exclude_unset=True,
     responses=problems(),
 )
-def pause_queue(queue: QueueName, bus: TheBus, _: WorkWriter) -> dict[str, Any]:
+def pause_queue(queue: QueueName, bus: TheBus, who: WorkWriter) -> dict[str, Any]:
     """Let nothing more be claimed from a queue. What runs goes on, and what comes waits."""
-    Queues(bus).pause(queue)
+    Queues(bus).pause(queue, by=who.doer())
     return queue_record(Queues(bus).get(queue))
 
 
@@ -123,22 +123,23 @@ def pause_queue(queue: QueueName, bus: TheBus, _: WorkWriter) -> dict[str, Any]:
     response_model_exclude_unset=True,
     responses=problems(),
 )
-def resume_queue(queue: QueueName, bus: TheBus, _: WorkWriter) -> dict[str, Any]:
+def resume_queue(queue: QueueName, bus: TheBus, who: WorkWriter) -> dict[str, Any]:
     """Let a paused queue be claimed from again."""
-    Queues(bus).resume(queue)
+    Queues(bus).resume(queue, by=who.doer())
     return queue_record(Queues(bus).get(queue))
 
 
 @router.post("/queues/{queue:path}/purge", responses=problems())
-def purge_queue(queue: QueueName, bus: TheBus, _: Admin) -> Cancelled:
+def purge_queue(queue: QueueName, bus: TheBus, who: Admin) -> Cancelled:
     """Cancel all that waits in a queue. What runs goes on, and the messages stay in the log."""
-    return Cancelled(queue=queue, cancelled=JobControl(Queue.open(bus, queue)).purge())
+    control = JobControl(Queue.open(bus, queue), by=who.doer())
+    return Cancelled(queue=queue, cancelled=control.purge())
 
 
 @router.post("/queues/{queue:path}/skip", responses=problems())
-def skip_lost(queue: QueueName, bus: TheBus, _: Admin) -> Skipped:
+def skip_lost(queue: QueueName, bus: TheBus, who: Admin) -> Skipped:
     """Let a stuck queue go on without messages that are lost with a part of the archive."""
-    skipped = JobControl(Queue.open(bus, queue)).skip()
+    skipped = JobControl(Queue.open(bus, queue), by=who.doer()).skip()
     ranges = [SkippedRange(first_seq=first, last_seq=last) for first, last in skipped]
     return Skipped(queue=queue, skipped=ranges)
 
@@ -187,9 +188,9 @@ def create_queue(
     response_model_exclude_unset=True,
     responses=problems(),
 )
-def set_policy(queue: QueueName, policy: PolicyGiven, bus: TheBus, _: Admin) -> dict[str, Any]:
+def set_policy(queue: QueueName, policy: PolicyGiven, bus: TheBus, who: Admin) -> dict[str, Any]:
     """Change rules of a queue. They hold from the next claim on."""
-    return queue_record(Queues(bus).set_policy(queue, **policy.rules()))
+    return queue_record(Queues(bus).set_policy(queue, by=who.doer(), **policy.rules()))
 
 
 # How much may wait -----------------------------------------------------------------------------

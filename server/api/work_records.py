@@ -106,6 +106,16 @@ class JobList(BaseModel):
     jobs: list[JobRecord]
 
 
+class ActRecord(BaseModel):
+    """What was done to a job by hand."""
+
+    at: str
+    who: str = Field(description="An agent, `token NAME`, or `user@host`.")
+    act: Literal["cancel", "retry"]
+    seq: int
+    detail: str | None = None
+
+
 class ClaimRecord(BaseModel):
     """An attempt at a job."""
 
@@ -135,10 +145,11 @@ def attempt_record(claim: Claim, now_ms: int) -> dict[str, object]:
 
 
 class JobInFull(JobRecord):
-    """A job with its message, and every attempt at it."""
+    """A job with its message, every attempt at it, and what was done to it by hand."""
 
     message: MessageRecord
     attempts: list[ClaimRecord]
+    acts: list[ActRecord]
 
 
 class ClaimInFull(ClaimRecord):

@@ -24,12 +24,17 @@ export function jobPanel(job, onClose) {
     h("div.actions", {}, h("a", { href: address("conversation", conversationOf(message)) }, "Conversation")),
     h("h3", {}, "Attempts"),
     job.attempts.length ? job.attempts.map(attemptOf) : h("p.muted", {}, "None yet."),
+    job.acts.length ? [h("h3", {}, "By hand"), job.acts.map(actOf)] : null,
     h("h3", {}, "Payload"),
     payloadView(message));
 }
 
 function fact(name, value) {
   return [h("dt", {}, name), h("dd", {}, value)];
+}
+
+function actOf(act) {
+  return h("p", {}, `${act.act} by ${act.who}, `, moment(act.at), act.detail ? `: ${act.detail}` : "");
 }
 
 function attemptOf(claim) {

@@ -1,0 +1,95 @@
+"""What was done by hand to jobs and queues: who did it, and when. Stored with the act itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..schema import check_agent, format_ts
+from .work_statements import SQL, VIEWS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..schema import Database
+    from .queues import QueueInfo
+
+#: What is done to a job, and to a queue as a whole.
+CANCEL, RETRY = "cancel", "retry"
+PAUSE, RESUME, PURGE, SKIP, SET = "pause", "resume", "purge", "skip", "set"
+
+#: How many acts on a queue are shown: the newest.
+SHOWN_ACTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Something that was done by hand.
+
+    Attributes:
+        at_ms: when, in epoch milliseconds.
+        who: the agent, or the account of the program that did it (`user@host`).
+        act: `cancel` or `retry` of a job; `pause`, `resume`, `purge`, `skip` or `set` of a queue.
+        seq: the job; None: the queue as a whole.
+        detail: more about it, for people; None for nothing.
+    """
+
+    at_ms: int
+    who: str
+    act: str
+    seq: int | None
+    detail: str | None
+
+    def record(self) -> dict[str, object]:
+        """Return it as an object, without what it has not."""
+        fields = {
+            "at": format_ts(self.at_ms),
+            "who": self.who,
+            "act": self.act,
+            "seq": self.seq,
+            "detail": self.detail,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+class Acts:
+    """The table `work_acts`.
+
+    Args:
+        database: of the bus.
+        by: who acts; None: nobody said, and the account of this process stands for it.
+    """
+
+    def __init__(self, database: Database, by: str | None = None) -> None:
+        if by is not None:
+            check_agent(by, "name of who acts")
+        self._database = database
+        self._by = by
+
+    def note(
+        self, info: QueueInfo, act: str, *, seq: int | None = None, detail: str | None = None
+    ) -> None:
+        """Keep what is done, in the caller's transaction: the one that does it."""
+        who = self._by or account()
+        values = (self._database.now_ms(), who, act, info.id, seq, detail)
+        self._database.rows(SQL["note_act"], values)
+
+    def of_job(self, info: QueueInfo, seq: int) -> list[Act]:
+        """Return what was done to a job, in order."""
+        return [Act(*row) for row in self._database.rows(VIEWS["acts_of_job"], (info.id, seq))]
+
+    def of_queue(self, info: QueueInfo, limit: int = SHOWN_ACTS) -> list[Act]:
+        """Return the newest that was done to a queue as a whole, in order."""
+        rows = self._database.rows(VIEWS["acts_of_queue"], (info.id, limit))
+        return [Act(*row) for row in reversed(rows)]
+
+
+def account() -> str:
+    """Return who runs this process, as the system knows it: `user@host`."""
+    import os
+    import pwd  # only those who act by hand need it
+
+    user = os.geteuid()
+    try:
+        name = pwd.getpwuid(user).pw_name
+    except KeyError:  # as in a container
+        name = str(user)
+    return f"{name}@{os.uname().nodename}"
