@@ -40,9 +40,9 @@ THEIRS = signer_of_the_document()
 
 def row_of(vector: dict[str, Any]) -> dict[str, Any]:
     """The row of a message in the table, without its signature."""
-    headers = json.dumps(vector["message"]["headers"])
-    return vector["message"] | {
-        "headers": headers,
+    message: dict[str, Any] = vector["message"]
+    return message | {
+        "headers": json.dumps(message["headers"]),
         "payload": vector["payload_as_sent"],
         "payload_ref": None,
     }
@@ -71,7 +71,7 @@ def problems(bus: Bus, tmp_path: Path) -> Callable[[], list[str]]:
     (keys / "alice.key").write_text(json.dumps({"agent": "alice", "keys": [known]}))
     return lambda: [
         problem.kind
-        for problem in Verification(bus, keyring=Keyring(keys), chain=False, strict=True).problems()
+        for problem in Verification(bus, keyring=Keyring(str(keys)), chain=False, strict=True).problems()
     ]
 
 
