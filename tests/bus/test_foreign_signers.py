@@ -69,10 +69,12 @@ def problems(bus: Bus, tmp_path: Path) -> Callable[[], list[str]]:
     known = {"id": key_id, "created_at_ms": 0, "secret": SECRET.hex()}
     (keys / "alice.key").touch(mode=0o600)
     (keys / "alice.key").write_text(json.dumps({"agent": "alice", "keys": [known]}))
-    return lambda: [
-        problem.kind
-        for problem in Verification(bus, keyring=Keyring(str(keys)), chain=False, strict=True).problems()
-    ]
+
+    def kinds() -> list[str]:
+        walk = Verification(bus, keyring=Keyring(str(keys)), chain=False, strict=True)
+        return [problem.kind for problem in walk.problems()]
+
+    return kinds
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["what"])
