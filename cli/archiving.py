@@ -95,10 +95,10 @@ def archive(
     """
     if before is not None and older_than is not None:
         raise InvalidInput("give --before or --older-than, not both")
+    from ..subscribers import Retention
+
     idle_s = actions.seconds(idle_after, "--idle-after")
     with place.open() as bus:
-        from ..subscribers import Retention
-
         if before is None:
             wanted = _last_older(bus, actions.seconds(older_than or _OLDER_THAN, "--older-than"))
         else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from ..schema import BusBusy, BusUnusable, Database
-from ..subscribers import Cursors, count_unread
+from ..subscribers import count_unread
 from . import output
 
 TYPE_CHECKING = False
@@ -43,8 +43,7 @@ def waiting_mail(
     database = Database(directory, write_timeout_s=_PATIENCE_S)
     try:
         if afresh:
-            with suppress(BusBusy, BusUnusable):  # its mail is shown all the same
-                Cursors(database).join(agent)
+            _join(agent, database)
         if not count_unread(database, agent, 1):
             return None
     finally:
@@ -65,6 +64,13 @@ def waiting_mail(
             return None
         shown.note(max(upto, chosen[:SHOWN_MESSAGES][-1].seq))
         return _framed(bus, agent, chosen, len(waiting))
+
+
+def _join(agent: str, database: Database) -> None:
+    from ..subscribers import Cursors
+
+    with suppress(BusBusy, BusUnusable):  # its mail is shown all the same
+        Cursors(database).join(agent)
 
 
 # as the agent reads it ------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from ..bus import Heartbeats, Imports, SegmentMissing
-from ..schema import InvalidInput, is_running
+from ..schema import InvalidInput, is_running, shown
 from .claims import Claims
 from .cursors import Cursors
 from .deliveries import Deliveries
@@ -110,7 +110,12 @@ class Retention:
             wanted_seq: the last message to archive.
             pass_over: agents to wait for no longer, whenever they were seen.
             pass_over_idle: whether not to wait for idle agents.
+
+        Raises:
+            InvalidInput: `pass_over` is one name, and not a collection of names.
         """
+        if isinstance(pass_over, str):
+            raise InvalidInput(f"pass_over takes a list of agents, like [{shown(pass_over)}]")
         holds = [hold for hold in self.holds() if hold.seq <= wanted_seq]
         left = [hold for hold in holds if _is_left(hold, pass_over, pass_over_idle)]
         held_by = [hold for hold in holds if hold not in left]

@@ -71,13 +71,19 @@ def test_agent_that_is_passed_over_is_named_and_told(
     assert run_bus("poll", "worker").code == 4
 
 
+@pytest.mark.parametrize(
+    "join",
+    [
+        ["hook", "start", "claude", "--agent", "reader"],
+        ["listen", "reader", "--drain", "--no-session", "--", "true"],
+    ],
+)
 def test_agent_with_a_heart_that_joined_keeps_its_unread_broadcasts(
-    run_bus: RunBus, bus: Bus, bus_dir: Path
+    run_bus: RunBus, bus: Bus, join: list[str]
 ) -> None:
-    """By a hook; it never acknowledges anything."""
+    """It never acknowledges anything."""
+    assert run_bus(*join, stdin="{}").code == 0
     bus.publish("news", 1, from_agent="planner")
-    hook = ("hook", "start", "claude", "--agent", "reader", "--dir", str(bus_dir))
-    assert run_bus(*hook, stdin="{}").code == 0
     assert run_bus("heartbeat", "reader").code == 0
     ended = run_bus("archive", "--before", "2")
     assert (ended.code, ended.out.splitlines()[0]) == (0, "archived 0 messages")

@@ -294,6 +294,12 @@ def test_nobody_is_passed_over_unless_asked_for(bus: Bus, clock: Clock) -> None:
     assert (plan.upto_seq, plan.held_by, plan.idle) == (9, [], [])
 
 
+def test_one_name_is_no_list_of_names(bus: Bus) -> None:
+    """Each part of it would else be a name: "a" of "alice"."""
+    with pytest.raises(InvalidInput, match=r"pass_over takes a list of agents, like \['alice'\]"):
+        Retention(bus).plan(9, pass_over="alice")
+
+
 def test_idle_agent_behind_a_living_one_is_in_nobodys_way(bus: Bus, clock: Clock) -> None:
     publish(bus, 9)
     Inbox(bus, "sleeps").ack(5)
