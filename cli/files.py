@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ..bus import Bus
-from ..export import Exporter, FieldMap, ImportReport, exported_files, import_jsonl
+from ..export import Exporter, FieldMap, ImportReport, exported_files, import_jsonl, open_exported
 from ..schema import InvalidInput, NotFound, Refused
 from . import output
 from .commands import Commands
@@ -22,7 +22,8 @@ from .progress import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import BinaryIO
 
 commands = Commands()
 
@@ -121,7 +122,8 @@ def import_(
         names = [file] if file is not None else exported_files(bus.layout.jsonl)
         if not names:
             raise NotFound(f"{bus.layout.jsonl} is not there; name a FILE")
-        reports = [(name, _import(bus, name, fields)) for name in names]
+        opening = open_exported if file is None else open_input
+        reports = [(name, _import(bus, name, fields, opening)) for name in names]
     if fields.unread:
         names = sorted(fields.unread)
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
@@ -132,8 +134,10 @@ def import_(
     return _print(reports, json)
 
 
-def _import(bus: Bus, name: str, fields: FieldMap) -> ImportReport:
-    with closing(open_input(name)) as stream:
+def _import(
+    bus: Bus, name: str, fields: FieldMap, opening: Callable[[str], BinaryIO]
+) -> ImportReport:
+    with closing(opening(name)) as stream:
         size = os.fstat(stream.fileno()).st_size or None
         with progress("importing", size) as move:
             return import_jsonl(bus, stream, field_map=fields, progress=move)

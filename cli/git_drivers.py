@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..export import exported_files, git
+from ..export import exported_files, git, open_exported
 from ..schema import InvalidInput
 from . import output
 from .git_lines import readable
@@ -55,8 +55,12 @@ def _with_parts(path: str) -> Iterator[bytes]:
     Git hands over the file in the folder where it can, and a copy of what it has where it can't.
     """
     is_whole = os.path.basename(path) == "bus.jsonl"
-    for name in exported_files(os.path.abspath(path)) if is_whole else [path]:
-        with open(name, "rb") as file:
+    if not is_whole:
+        with open(path, "rb") as file:
+            yield from file
+        return
+    for name in exported_files(os.path.abspath(path)):
+        with open_exported(name) as file:
             yield from file
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .health import checks as checks
     from .importer import ImportReport as ImportReport
     from .importer import import_jsonl as import_jsonl
+    from .jsonl_file import open_exported as open_exported
     from .position import Position as Position
     from .repair import repair_bus as repair_bus
     from .replaced import NotImported as NotImported
@@ -36,6 +37,7 @@ __all__ = [
     "bytes_to_copy",
     "checks",
     "exported_files",
+    "open_exported",
     "git",
     "import_jsonl",
     "pictures",
@@ -57,6 +59,7 @@ _HOMES = {
     "bytes_to_copy": "backup",
     "checks": "health",
     "exported_files": "replaced",
+    "open_exported": "jsonl_file",
     "import_jsonl": "importer",
     "repair_bus": "repair",
 }

@@ -236,18 +236,20 @@ class _Copier:
         self._segment_files.make()
         for segment in copy.archive.segments():
             name = segment_name(segment.first_seq)
-            is_whole = self._copy_segment(segment, name) and copy.archive.state_of(segment) == "ok"
+            is_whole = self._copy_segment(segment) and copy.archive.state_of(segment) == "ok"
             if not is_whole:
                 self._lacking.append(name)
             self._moved(segment.bytes)
             yield is_whole
 
-    def _copy_segment(self, segment: Segment, name: str) -> bool:
+    def _copy_segment(self, segment: Segment) -> bool:
+        if self._bus.archive.apparent_state_of(segment) != "ok":  # it may be of any size
+            return False
         try:
             source = self._bus.archive.open(segment)
         except OSError:  # what can't be read keeps nothing else from being saved
             return False
-        with source, self._segment_files.new(name) as file:
+        with source, self._segment_files.new(segment_name(segment.first_seq)) as file:
             shutil.copyfileobj(source, file)
             file.flush()
             os.fsync(file.fileno())

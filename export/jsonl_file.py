@@ -7,7 +7,7 @@ from zlib import crc32
 
 import orjson
 
-from ..schema import Refused, locate
+from ..schema import BusUnusable, Obstructed, Refused, locate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _STEP_BYTES = 64 * 1024
 
 #: The longest line that is read, in bytes. A bus writes shorter ones, since larger payloads are
 #: blobs; what was put in place of its file may have no end that memory could hold.
-_MAX_LINE_BYTES = 256 * 1024**2
+_MAX_LINE_BYTES = 64 * 1024**2
 
 
 def stamp_of(path: str) -> Stamp | None:
@@ -34,9 +34,19 @@ def stamp_of(path: str) -> Stamp | None:
 
 
 def open_exported(path: str) -> BufferedReader:
-    """Open a file of the bus directory for reading, as `Folder.read` does."""
+    """Open a file of the bus directory for reading.
+
+    Raises:
+        FileNotFoundError: there is none.
+        BusUnusable: it can't be read, or is no ordinary file.
+    """
     folder, name = locate(path)
-    return folder.read(name)
+    try:
+        return folder.read(name)
+    except (FileNotFoundError, Obstructed):
+        raise
+    except OSError as error:
+        raise BusUnusable(f"{path} can't be read: {error.strerror}") from error
 
 
 def lines_of(path: str) -> Iterator[bytes]:
@@ -150,13 +160,14 @@ class JsonlFile:
 
     def _line_end(self, before: int) -> int:
         """Return where the last line that ends before an offset ends; 0 when there is none."""
-        while before > 0:
-            start = max(0, before - _STEP_BYTES)
+        least = max(0, before - _MAX_LINE_BYTES)
+        while before > least:
+            start = max(least, before - _STEP_BYTES)
             found = os.pread(self._fd, before - start, start).rfind(b"\n")
             if found >= 0:
                 return start + found + 1
             before = start
-        return 0
+        return least
 
 
 def _seq(line: bytes, name: str) -> int:

@@ -14,7 +14,7 @@ from itertools import count
 
 import orjson
 
-from ..schema import Folder, Refused
+from ..schema import BusUnusable, Folder, Refused
 from .jsonl_file import JsonlFile, open_exported
 
 TYPE_CHECKING = False
@@ -258,7 +258,7 @@ def whole_parts(directory: str) -> frozenset[str]:
     found = set()
     for part in Parts(directory, _limit(directory)).recorded():
         path = os.path.join(directory, part.name)
-        with suppress(OSError), open_exported(path) as file:
+        with suppress(OSError, BusUnusable), open_exported(path) as file:
             if os.fstat(file.fileno()).st_size != part.bytes:
                 continue
             if hashlib.file_digest(file, "sha256").hexdigest() == part.sha256:
@@ -288,8 +288,10 @@ def _recorded(directory: str) -> int:
 
 
 def _read_index(directory: str) -> Any:
-    with Folder(directory).read(_INDEX) as file:
-        return orjson.loads(file.read(_MAX_INDEX_BYTES))
+    with open_exported(os.path.join(directory, _INDEX)) as file:
+        if os.fstat(file.fileno()).st_size > _MAX_INDEX_BYTES:
+            raise ValueError("an index is not so large")
+        return orjson.loads(file.read())
 
 
 def _describe(path: str) -> Part:
@@ -303,14 +305,8 @@ def _describe(path: str) -> Part:
     digest = hashlib.sha256()
     messages = 0
     with closing(JsonlFile(path)) as file, open_exported(path) as stream:
+        ends = file.first_seq(), file.last_seq()  # else it is not read to its end
         while chunk := stream.read(_CHUNK_BYTES):
             digest.update(chunk)
             messages += chunk.count(b"\n")
-        return Part(
-            os.path.basename(path),
-            file.first_seq(),
-            file.last_seq(),
-            messages,
-            file.size,
-            digest.hexdigest(),
-        )
+        return Part(os.path.basename(path), *ends, messages, file.size, digest.hexdigest())

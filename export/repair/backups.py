@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 from ...bus import Bus
-from ...schema import AckbusError, BusUnusable, Database, checks_of_file, decode, examine
+from ...schema import AckbusError, BusUnusable, Database, Folder, checks_of_file, decode, examine
 from ..backup import MARK
 
 TYPE_CHECKING = False
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...schema import Layout
+
+#: The longest `backup.json` that is read, in bytes: it names what is lacking.
+_MAX_MARK_BYTES = 16 * 1024**2
 
 
 def open_backup(directory: str) -> Bus:
@@ -62,8 +65,8 @@ def _backups(layout: Layout) -> Iterator[tuple[int, str]]:
 def _made_at_ms(directory: str, bus: str) -> int | None:
     """Return when a directory was made as a backup of a bus; None when it was not."""
     try:
-        with open(os.path.join(directory, MARK), "rb") as file:
-            mark = decode(file.read(), MARK)
+        with Folder(directory).read(MARK) as file:
+            mark = decode(file.read(_MAX_MARK_BYTES), MARK)
     except (OSError, AckbusError):
         return None
     if not isinstance(mark, dict) or mark.get("of") != bus:
