@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from .subscribers import Session as Session
     from .subscribers import TooManyHops as TooManyHops
     from .subscribers import Trace as Trace
+    from .subscribers import UnservedRequestWarning as UnservedRequestWarning
     from .subscribers import WrongJobState as WrongJobState
     from .subscribers import check as check
     from .subscribers import request as request
@@ -153,6 +154,7 @@ _ROOMS = {
         "Session",
         "TooManyHops",
         "Trace",
+        "UnservedRequestWarning",
         "WrongJobState",
         "check",
         "request",

@@ -82,7 +82,9 @@ def ask(
     """Publish a request, wait for the first answer in its conversation, and print that.
 
     Without BODY, what comes through a pipe or a file on stdin is the body. The ids of the
-    message and its conversation go to stderr at once, the body of the answer to stdout.
+    message and its conversation go to stderr at once, the body of the answer to stdout. Where no
+    live worker serves TYPE, and no --to names who is asked, that is said at once, and it waits
+    all the same.
     Exit code 1 when the answer tells of a failure or a timeout of the work, 5 when there was no
     answer in time; it can still come, and 'bus check' shows it. With --id the same command can be
     repeated: it asks no second time, and finds the first answer. The bus wakes the waiter; where

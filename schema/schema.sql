@@ -409,6 +409,14 @@ CREATE TRIGGER claims_are_never_deleted BEFORE DELETE ON claims BEGIN
   SELECT RAISE(ABORT, 'claims are never deleted');
 END;
 
+-- Which groups of workers answer for a queue; whether they are there, their hearts tell.
+CREATE TABLE queue_workers (
+  queue_id     INTEGER NOT NULL REFERENCES queues (id),
+  worker_group TEXT NOT NULL CHECK (worker_group <> ''),
+  begun_at_ms  INTEGER NOT NULL,
+  PRIMARY KEY (queue_id, worker_group)
+) STRICT, WITHOUT ROWID;
+
 -- What the commands of a worker group keep from one run to the next.
 CREATE TABLE worker_states (
   worker_group  TEXT PRIMARY KEY,

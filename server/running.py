@@ -19,6 +19,7 @@ from prometheus_client import disable_created_metrics
 
 from ..bus import Bus
 from ..schema import AckbusError, Refused, UnknownRecipientWarning
+from ..subscribers import UnservedRequestWarning
 from .access import Access
 from .app import create_app, end_streams
 from .body_limit import MAX_BLOB_BYTES
@@ -88,6 +89,7 @@ def serve(
         raise Refused(f"others can reach {options.host}: make a token first, 'bus token create'")
     # The answer to the publisher says it; the server's own output need not.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
+    warnings.simplefilter("ignore", UnservedRequestWarning)
     disable_created_metrics()  # type: ignore[no-untyped-call]  # else each counter has a second one, of when it began
     logging.getLogger("uvicorn.error").addFilter(_is_of_server)
     app = create_app(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .errors import QueueStuck as QueueStuck
     from .errors import RetryLater as RetryLater
     from .errors import TooManyHops as TooManyHops
+    from .errors import UnservedRequestWarning as UnservedRequestWarning
     from .errors import WrongJobState as WrongJobState
     from .health import checks as checks
     from .hops import MAX_HOPS as MAX_HOPS
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from .queue_stats import DEFAULT_WINDOW_S as DEFAULT_WINDOW_S
     from .queue_stats import QueueStats as QueueStats
     from .queue_stats import Spread as Spread
+    from .queue_workers import QueueWorkers as QueueWorkers
     from .queues import QueueInfo as QueueInfo
     from .queues import Queues as Queues
     from .records import claim_record as claim_record
@@ -130,6 +132,8 @@ __all__ = [
     "QueueStats",
     "QueueStuck",
     "TooManyHops",
+    "UnservedRequestWarning",
+    "QueueWorkers",
     "WARN_HOPS",
     "Queues",
     "ReplyTypes",
@@ -229,6 +233,8 @@ _HOMES = {
     "Spread": "queue_stats",
     "Step": "trace",
     "TooManyHops": "errors",
+    "QueueWorkers": "queue_workers",
+    "UnservedRequestWarning": "errors",
     "Trace": "trace",
     "WARN_HOPS": "hops",
     "Work": "trace",

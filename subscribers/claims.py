@@ -195,6 +195,10 @@ class Claims:
         token: int | None = self._database.value(SQL["active_claim"], (info.id, seq))
         return token
 
+    def is_at_work(self, info: QueueInfo, now_ms: int) -> bool:
+        """Whether a claim on a job of the queue is held."""
+        return bool(self._database.value(SQL["queue_is_at_work"], (info.id, now_ms)))
+
     def last_at_ms(self, info: QueueInfo) -> int | None:
         """Return when the queue's newest claim was made, in epoch milliseconds; None without one.
 

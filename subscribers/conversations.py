@@ -7,9 +7,12 @@ an answer only when the work is over for good, so the first one that comes is th
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass
 
 from ..schema import ABSENT, InvalidInput, TimedOut
+from .errors import UnservedRequestWarning
+from .queue_workers import QueueWorkers
 from .reply_types import REQUEST, ReplyTypes
 
 TYPE_CHECKING = False
@@ -92,12 +95,19 @@ class Request:
         Raises:
             InvalidInput: neither the convention nor the arguments say what would be an answer.
             As for `Bus.publish`.
+
+        Warns:
+            UnservedRequestWarning: it names no recipient, and no live worker serves its type.
         """
         reply_types = ReplyTypes.of(type, success_type, failure_type)
         reply_types.require(type)
         receipt = bus.publish(type, payload, from_agent=from_agent, **fields)
         message = bus.get(receipt.seq)
         assert message is not None
+        if message.to_agent is None and not receipt.duplicate:
+            unserved = QueueWorkers(bus).unserved(type)
+            if unserved is not None:
+                warnings.warn(UnservedRequestWarning(unserved), stacklevel=2)
         return cls(bus, message.seq, message.id, message.conversation, reply_types)
 
     def answer(self) -> Answer:

@@ -47,6 +47,10 @@ class HopsWarning(UserWarning):
     """What workers publish has come far, from one job to the next: it may be a loop."""
 
 
+class UnservedRequestWarning(UserWarning):
+    """A request was published that no live worker serves: it waits for one."""
+
+
 class QueueNotFound(NotFound):
     """There is no queue of this name."""
 

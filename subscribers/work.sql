@@ -193,6 +193,10 @@ SELECT token, seq FROM claims
  WHERE queue_id = ? AND status = 'active' AND lease_until_ms <= ?
  ORDER BY lease_until_ms LIMIT ?;
 
+-- name: queue_is_at_work
+SELECT EXISTS (SELECT 1 FROM claims
+                WHERE queue_id = ? AND status = 'active' AND lease_until_ms > ?);
+
 -- name: active_claim
 SELECT token FROM claims WHERE queue_id = ? AND seq = ? AND status = 'active';
 
@@ -243,6 +247,15 @@ SELECT min(at_ms) FROM (
    WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
   UNION ALL
   SELECT min(lease_until_ms) FROM claims WHERE queue_id = ?1 AND status = 'active');
+
+-- queue_workers -------------------------------------------------------------------------------
+
+-- name: queue_workers
+SELECT worker_group FROM queue_workers WHERE queue_id = ?;
+
+-- name: add_queue_worker
+INSERT INTO queue_workers (queue_id, worker_group, begun_at_ms) VALUES (?, ?, ?)
+ON CONFLICT DO NOTHING;
 
 -- notices -------------------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ SURFACE = {
         "UnknownParent",
         "UnknownRecipient",
         "UnknownRecipientWarning",
+        "UnservedRequestWarning",
         "WrongJobState",
         "WrongProcess",
     },

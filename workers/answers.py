@@ -22,6 +22,9 @@ class Answers:
         success, failure: the types of the answers; None follows the convention of `ReplyTypes`.
         is_silent: answers nothing, so that others can.
 
+    Attributes:
+        is_silent: as given.
+
     Raises:
         InvalidInput: a type is none.
     """
@@ -36,7 +39,7 @@ class Answers:
                 check_type(type)
         self._group = group
         self._success, self._failure = success, failure
-        self._is_silent = is_silent
+        self.is_silent = is_silent
         self._last_words = last_words(group, failure)
 
     def to(self, message: Message, result: Result) -> list[Draft]:
@@ -46,7 +49,7 @@ class Answers:
         by_status = {"completed": types.success, "timed_out": types.timed_out}
         type = by_status.get(result.outcome.status, types.failure)
         drafts = tracing.traced(result.drafts, tracing.child_trace(message.headers))
-        if type is None or self._is_silent:
+        if type is None or self.is_silent:
             return drafts
         answer = answer_to(
             message, type, result.payload, sender=self._group, headers=result.headers
@@ -55,4 +58,4 @@ class Answers:
 
     def last_words(self, message: Message, state: str, why: str) -> Iterable[Draft]:
         """Return what is to be published when the job is over because its workers were lost."""
-        return () if self._is_silent else self._last_words(message, state, why)
+        return () if self.is_silent else self._last_words(message, state, why)

@@ -27,6 +27,7 @@ from ..subscribers import (
     WARN_HOPS,
     ClaimLost,
     Queue,
+    QueueWorkers,
 )
 from .answers import Answers
 from .executors import Inline, Tasks, Threads
@@ -230,9 +231,10 @@ class Worker:
     # The loop ----------------------------------------------------------------------------------
 
     def _run(self, executor: Executor, once: bool, drain: bool) -> int:
-        self._executor, self._running, self._count = executor, 0, 0
-        self._unwritten = []
+        self._executor, self._running, self._count, self._unwritten = executor, 0, 0, []
         heart = self.bus.heart(self.group) if self._beats else None
+        if heart is not None and not self._answers.is_silent:
+            QueueWorkers(self.bus).note(self.queue.info, self.group)
         self._keeper = Keeper(self.queue, self.lease_s, heart, self._give_up)
         try:
             with self.bus.listen() as self._listener, heart or nullcontext(), self._keeper:

@@ -165,4 +165,13 @@ CREATE TRIGGER work_acts_are_never_deleted BEFORE DELETE ON work_acts BEGIN
   SELECT RAISE(ABORT, 'what was done by hand stays on record');
 END;
 
+-- queue_workers
+-- Which groups of workers answer for a queue; whether they are there, their hearts tell.
+CREATE TABLE queue_workers (
+  queue_id     INTEGER NOT NULL REFERENCES queues (id),
+  worker_group TEXT NOT NULL CHECK (worker_group <> ''),
+  begun_at_ms  INTEGER NOT NULL,
+  PRIMARY KEY (queue_id, worker_group)
+) STRICT, WITHOUT ROWID;
+
 UPDATE meta SET value = '5' WHERE key = 'schema_version';

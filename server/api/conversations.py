@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ...bus import Bus
 from ...schema import MAX_SEQ, NotFound
-from ...subscribers import Answer, ReplyTypes, Request, Trace, Work, check, job_record
+from ...subscribers import Answer, QueueWorkers, ReplyTypes, Request, Trace, Work, check, job_record
 from ..access import needs
 from ..principals import Principal, Scope
 from ..records import MessageGiven, MessagePage, MessageRecord, ReceiptRecord, Type
@@ -206,6 +206,8 @@ async def publish_request(
     message = await in_thread(partial(bus.get, receipt.seq))
     assert message is not None
     response.headers["Location"] = f"/v1/messages/{receipt.seq}"
+    if asked.to_agent is None and not receipt.duplicate:
+        receipt.warning = await in_thread(partial(QueueWorkers(bus).unserved, asked.type))
     return RequestRecord(
         **receipt.model_dump(),
         conversation_id=message.conversation,

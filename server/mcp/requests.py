@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from ...schema import ABSENT, InvalidInput
-from ...subscribers import Answer, ReplyTypes, Request, check
+from ...subscribers import Answer, QueueWorkers, ReplyTypes, Request, check
 from ..principals import Scope
 from .common import Body, Conversation, Wait, conversation_of, stranger, wait_for
 from .frames import NOTICE, FramedMessage, shown
@@ -48,7 +48,9 @@ def _request(session: Session, given: Ask) -> Reply:
     bus, agent = session.bus, session.agent()
     if not ReplyTypes.of(given.type).all():
         raise InvalidInput(f"type {given.type[:80]!a} asks for nothing: end it in .request")
-    warning = stranger(bus, given.to)
+    warning = (
+        QueueWorkers(bus).unserved(given.type) if given.to is None else stranger(bus, given.to)
+    )
     body = given.body if "body" in given.model_fields_set else ABSENT
     sent = Request.publish(bus, given.type, body, from_agent=agent, to_agent=given.to)
     answer = wait_for(session, sent.answer, lambda seen: seen.reply, given.wait_s)

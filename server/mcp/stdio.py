@@ -11,6 +11,7 @@ import warnings
 
 from ...bus import project_root
 from ...schema import AckbusError, InvalidInput, UnknownRecipientWarning
+from ...subscribers import UnservedRequestWarning
 from .profiles import DEFAULT
 
 TYPE_CHECKING = False
@@ -55,6 +56,7 @@ def serve_stdio(
     gc.enable()
     # The result says it, and the client would show it to nobody.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
+    warnings.simplefilter("ignore", UnservedRequestWarning)
     home = Home(open_bus)
     session = Session(home, agent, root=_root)
     if agent is not None:

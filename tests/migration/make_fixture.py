@@ -17,7 +17,7 @@ from ackbus import Bus, Draft, Exporter, Inbox, JobControl, Queue
 from ackbus.export import Archiver
 from ackbus.schema import SCHEMA_VERSION
 from ackbus.server import Scope, Tokens
-from ackbus.subscribers import Cursors, Notices
+from ackbus.subscribers import Cursors, Notices, QueueWorkers
 from ackbus.workers import WorkerStates
 
 #: 2026-01-02 03:04:05 UTC; each look at the clock is one millisecond later.
@@ -88,6 +88,7 @@ def work(bus: Bus) -> None:
     people.limit(50)
     bus.limits.set_for_inbox("carol", 100)
     WorkerStates(bus.database).update("crew", {"last_run": 1})
+    QueueWorkers(bus).note(queue.info, "crew")
     assert [message.id for message in Notices(bus).news(first_since_ms=0)] == ["m-2"]
 
 

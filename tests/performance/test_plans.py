@@ -42,6 +42,7 @@ SMALL = {
     "passed_over": "a row for each agent",
     "waiting_limits": "a row for each limit that a person set",
     "queues": "a row for each queue",
+    "queue_workers": "a row for each group of workers of a queue",
     "worker_states": "a row for each worker group",
     "reservations": "a row for each file that is being edited: ended ones go at the next grant",
     "task_claims": "a row for each lease that is held, or that its holder died over",

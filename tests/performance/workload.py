@@ -37,6 +37,7 @@ from ackbus.subscribers import (
     Notices,
     Outcome,
     Queues,
+    QueueWorkers,
     Retention,
     count_unread,
     list_jobs,
@@ -222,6 +223,7 @@ def _look_at_jobs(bus: Bus, queue: Queue) -> None:
 
 
 def use_conversations(bus: Bus) -> None:
+    QueueWorkers(bus).note(Queue.create(bus, "others").info, "agent-2")
     request = Request.publish(bus, "ask.request", from_agent="agent-1")
     bus.publish("ask.done", from_agent="agent-2", in_reply_to=request.id)
     request.answer()

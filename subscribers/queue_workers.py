@@ -1,0 +1,63 @@
+"""Which groups of workers serve which queues, and whether anybody serves a type of requests."""
+
+from __future__ import annotations
+
+from ..bus import Liveness
+from ..schema import TypePattern
+from .claims import Claims
+from .queues import Queues
+from .work_statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus import Bus
+    from .queues import QueueInfo
+
+#: How many served types that are similar a warning names.
+_NEAREST = 3
+
+#: What the last beat of a group says that is there.
+_THERE = (Liveness.ALIVE, Liveness.WARN)
+
+
+class QueueWorkers:
+    """The table `queue_workers`: which groups have begun to work for a queue, and answer for it.
+
+    Whether they are there still, their hearts tell.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._database = bus.database
+
+    def note(self, info: QueueInfo, group: str) -> None:
+        """Record that a group begins to work for a queue. Writes only what is new."""
+        if group not in self._groups_of(info):
+            row = (info.id, group, self._database.now_ms())
+            self._database.change(SQL["add_queue_worker"], row)
+
+    def unserved(self, type: str) -> str | None:
+        """Return, for people, that nobody serves messages of a type; None if somebody does.
+
+        A worker serves a type if its queue takes it in, and the heart of its group beats; or if it
+        is at a job of the queue.
+        """
+        there = {beat.agent for beat in self._bus.heartbeats.list() if beat.liveness in _THERE}
+        queues = Queues(self._bus).list()
+        for info in queues:
+            if TypePattern(info.pattern).matches(type) and self._is_served(info, there):
+                return None
+        import difflib  # slow to load, and only mistakes need it
+
+        served = [info.pattern for info in queues if self._is_served(info, there)]
+        near = difflib.get_close_matches(type, served, _NEAREST)
+        hint = f"; near: {', '.join(near)}" if near else ""
+        return f"no live worker serves {type!r}{hint}; it waits for one all the same"
+
+    def _is_served(self, info: QueueInfo, there: set[str]) -> bool:
+        if not there.isdisjoint(self._groups_of(info)):
+            return True
+        return Claims(self._database).is_at_work(info, self._database.now_ms())
+
+    def _groups_of(self, info: QueueInfo) -> set[str]:
+        return {group for (group,) in self._database.rows(SQL["queue_workers"], (info.id,))}
