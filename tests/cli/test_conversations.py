@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from ackbus import Bus, JobControl, Priority, Queue
+from ackbus.subscribers import QueueWorkers
 
 from ..conftest import RunBus, wait_until
 from .conftest import StartBus, assert_error
@@ -21,7 +22,14 @@ Ended = tuple[int, bytes, bytes]
 
 
 @pytest.fixture
-def answered(start_bus: StartBus, bus: Bus) -> Callable[..., Ended]:
+def served(bus: Bus) -> None:
+    """A group of workers is there for the requests, by its heart: nothing is warned of."""
+    QueueWorkers(bus).note(Queue.create(bus, "t.request").info, "crew")
+    bus.heartbeats.beat("crew")
+
+
+@pytest.fixture
+def answered(start_bus: StartBus, bus: Bus, served: None) -> Callable[..., Ended]:
     """Runs ``bus request t.request`` and answers it; returns code, stdout, stderr after the ids."""
 
     def run(type: str, payload: object, *options: str) -> Ended:
@@ -50,6 +58,7 @@ def test_ids_are_told_at_once_and_before_any_answer(start_bus: StartBus, bus: Bu
     assert process.poll() is None
 
 
+@pytest.mark.usefixtures("served")
 def test_ids_are_json_for_programs(start_bus: StartBus, bus: Bus) -> None:
     """P-20: one JSON object on stderr."""
     process = start_bus("request", "t.request", *ME, "--json")
@@ -109,6 +118,7 @@ def test_types_of_the_answers_can_be_given(answered: Callable[..., Ended]) -> No
     assert answered("no", "never", *options) == (1, b"never\n", b"")
 
 
+@pytest.mark.usefixtures("served")
 def test_own_timeout_ends_with_5_and_one_line(run_bus: RunBus, bus: Bus) -> None:
     """P-60: a time limit of its own; the answer may still come."""
     done = run_bus("request", "t.request", "?", *ME, "--timeout", "200ms")
@@ -215,6 +225,7 @@ def test_request_waits_for_room_or_is_refused(
     assert bus.log.newest_seq() == 2
 
 
+@pytest.mark.usefixtures("served")
 def test_ctrl_c_ends_the_wait_with_130(start_bus: StartBus, bus: Bus) -> None:
     process = start_bus("request", "t.request", "?", *ME)
     assert process.stderr is not None
