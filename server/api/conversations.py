@@ -195,6 +195,7 @@ async def publish_request(
 ) -> RequestRecord:
     """Publish a request and return at once. `/v1/requests/{id}/answer` has the answer.
 
+    With no recipient, the warning says if no live worker serves its type: it waits for one.
     Repeating it with the same `id` and content is safe: it asks no second time.
     """
     draft = asked.draft(writer)
@@ -206,7 +207,7 @@ async def publish_request(
     message = await in_thread(partial(bus.get, receipt.seq))
     assert message is not None
     response.headers["Location"] = f"/v1/messages/{receipt.seq}"
-    if asked.to_agent is None and not receipt.duplicate:
+    if asked.to_agent is None:
         receipt.warning = await in_thread(partial(QueueWorkers(bus).unserved, asked.type))
     return RequestRecord(
         **receipt.model_dump(),

@@ -71,9 +71,11 @@ def test_request_that_nothing_answers_is_refused(one_client: httpx.Client, one_b
 
 
 def test_repeated_request_asks_no_second_time(one_client: httpx.Client) -> None:
+    """And both say that nobody serves it: the first response may have been lost."""
     first, again = (one_client.post("/v1/requests", json=ASKED | {"id": "r-1"}) for _ in range(2))
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json() == first.json() | {"duplicate": True}
+    assert "no live worker serves 'review.request'" in first.json()["warning"]
 
 
 def test_trace_has_the_whole_chain(one_client: httpx.Client, one_bus: Bus) -> None:

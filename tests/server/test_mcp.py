@@ -79,6 +79,7 @@ def test_every_tool_does_its_work(connect: Connect, bus: Bus) -> None:
 
             asked = await me.call("bus_request", type="build.request", body="all", wait_s=0)
             assert asked["state"] == "pending"
+            assert "no live worker serves 'build.request'" in asked["warning"]
             claim = await me.call("bus_claim", queue="build.request")
             assert claim["message"]["body"] == "all"
             ended = await me.call("bus_finish", token=claim["token"], result={"ok": True})
