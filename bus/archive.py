@@ -97,8 +97,7 @@ class Archive:
 
     def upto(self) -> int:
         """Return the seq up to which messages are here and not in the log; 0 for none."""
-        seq: int = self._database.value(SQL["archived_upto"])
-        return seq
+        return self._database.one_number(SQL["archived_upto"], "archive_state")
 
     def segments(self) -> list[Segment]:
         """Return all segments, the first first."""

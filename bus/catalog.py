@@ -81,7 +81,7 @@ class Catalog:
 
     def position(self) -> int:
         """Return the seq up to which messages have been counted."""
-        seq: int = self._database.value(SQL["catalog_position"])
+        seq: int = self._database.one_number(SQL["catalog_position"], "catalog_state")
         return seq
 
     def counts(self, kind: str) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -97,7 +98,13 @@ def upgrade_bus(json: Json = False, place: Place = HERE) -> int:
     named = place.named()
     done = upgrade(find_bus() if named is None else named)
     if json:
-        record = {"from_version": done.from_version, "version": done.version, "backup": done.backup}
+        mended = [asdict(each) for each in done.mended]
+        record = {
+            "from_version": done.from_version,
+            "version": done.version,
+            "backup": done.backup,
+            "put_right": mended,
+        }
         output.json_line({"dir": done.directory, **record})
     elif done.backup is None:
         output.line(f"the bus in {done.directory} is at version {done.version} already")
@@ -106,6 +113,8 @@ def upgrade_bus(json: Json = False, place: Place = HERE) -> int:
             f"the bus in {done.directory} is at version {done.version};"
             f" the file as it was is {done.backup}"
         )
+        for each in done.mended:
+            output.line(f"put right: {each.text}")
     return 0
 
 

@@ -26,6 +26,7 @@ from ..schema import (
     bad,
     check_contents,
     check_sqlite_version,
+    check_state,
     checks_of_file,
     checks_of_place,
     examine,
@@ -155,8 +156,9 @@ def _of_file(database: Database, full: bool) -> Iterator[Finding]:
     opened = Bus(database)
     yield from examine(
         {
+            "state": lambda: check_state(database),
             **bus.checks(opened, full=full),
-            **subscribers.checks(opened),
+            **subscribers.checks(opened, full=full),
             **export.checks(opened, full=full),
         }
     )

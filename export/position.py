@@ -26,8 +26,7 @@ class Position:
 
     def get(self) -> int:
         """Return it; 0 before the first export."""
-        seq: int = self._database.value(_SQL["position"])
-        return seq
+        return self._database.one_number(_SQL["position"], "export_state")
 
     def is_of(self, path: str) -> bool:
         """Whether a file is the one that the exporter left there, as it left it."""

@@ -84,6 +84,9 @@ from .upwards import find_bus, refuse_others
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .alone import refuse_openers as refuse_openers
+    from .bounds import broken_state as broken_state
+    from .bounds import check_state as check_state
+    from .bounds import put_right as put_right
     from .callbacks import call_plain as call_plain
     from .callbacks import check_coroutine_function as check_coroutine_function
     from .callbacks import check_plain as check_plain
@@ -149,12 +152,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ABSENT",
     "BUSY_TIMEOUT_MS",
+    "COLUMNS",
     "BUS_DIRECTORY",
     "BUS_DIR_VARIABLE",
+    "DURABILITIES",
     "ENDINGS",
     "EVERY",
-    "DURABILITIES",
-    "COLUMNS",
     "EVERYONE",
     "INLINE_PAYLOAD_BYTES",
     "KEYS_DIR_VARIABLE",
@@ -223,14 +226,20 @@ __all__ = [
     "age_of_backup",
     "bad",
     "boot_id",
+    "broken_state",
+    "call_plain",
     "check_agent",
     "check_contents",
+    "check_coroutine_function",
     "check_id",
     "check_lease_name",
     "check_line",
     "check_pattern",
+    "check_plain",
+    "check_progress",
     "check_queue_name",
     "check_sqlite_version",
+    "check_state",
     "check_type",
     "check_unicode",
     "checks_of_file",
@@ -252,6 +261,7 @@ __all__ = [
     "holders",
     "in_words",
     "inner_folder",
+    "is_coroutine_function",
     "is_of_other_version",
     "is_running",
     "keep_out_of_git",
@@ -274,6 +284,7 @@ __all__ = [
     "parse_ts",
     "parts_of_a_bus",
     "payload_as_stored",
+    "put_right",
     "ranges",
     "ranges_without",
     "read_into",
@@ -282,6 +293,7 @@ __all__ = [
     "refuse_openers",
     "refuse_others",
     "refuse_place",
+    "refuse_unrun",
     "safe_directories",
     "safe_list",
     "shown",
@@ -293,21 +305,18 @@ __all__ = [
     "upgrade",
     "user_bus",
     "warn",
+    "why_not_opened",
     "without_file",
     "without_triggers",
-    "why_not_opened",
-    "call_plain",
-    "check_coroutine_function",
-    "check_plain",
-    "check_progress",
-    "is_coroutine_function",
-    "refuse_unrun",
 ]
 
 
 #: Where the names are that reading one number from a bus doesn't need.
 _HOMES = {
+    "broken_state": "bounds",
     "check_contents": "content_checks",
+    "check_state": "bounds",
+    "put_right": "bounds",
     "Mended": "mended",
     "ABSENT": "draft",
     "Comparison": "recovery",

@@ -154,6 +154,19 @@ class Database:
         row = self.row(sql, values)
         return row[0] if row else None
 
+    def one_number(self, sql: str, table: str) -> int:
+        """Return the number in a table of one row.
+
+        Raises:
+            BusUnusable: the row is lost.
+        """
+        number: int | None = self.value(sql)
+        if number is None:
+            raise BusUnusable(
+                f"the table {table} has lost its row; 'bus doctor --repair' makes it again"
+            )
+        return number
+
     def change(
         self,
         sql: str,
@@ -323,7 +336,7 @@ class Database:
             self.place.look()
             raise unreachable(self.layout.directory, error) from error
         self.place.look()  # it was opened by its name, and may be another by now
-        if ("wal",) not in answers:
+        if ("wal",) not in answers and not self.read_only:  # which leaves the mode as it is
             connection.close()
             raise without_log(self.layout.directory)
         return connection

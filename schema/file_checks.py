@@ -9,7 +9,7 @@ from contextlib import closing
 import apsw
 
 from .database import SCHEMA_VERSION
-from .health import Finding, bad, ok
+from .health import Finding, bad, ok, warn
 from .log_checks import REPAIR, check_log
 from .sqlite import translate
 
@@ -40,6 +40,7 @@ def checks_of_file(database: Database, *, full: bool = False) -> dict[str, Check
         "references": lambda: _references(database, full),
         "texts": lambda: _texts(database, full),
         "log": lambda: check_log(database, full),
+        "journal": lambda: _journal(database),
     }
     return checks
 
@@ -106,6 +107,18 @@ def _references(database: Database, full: bool) -> Finding:
         text = f"{len(rows)} rows refer to rows that are not there, the first in {rows[0][0]}"
         return bad(text, REPAIR)
     return ok("every row that is referred to is there")
+
+
+def _journal(database: Database) -> Finding:
+    """Look at how SQLite keeps what it may have to undo, which any program can change."""
+    mode = str(database.value("PRAGMA journal_mode"))
+    if mode == "wal":
+        return ok("journal mode wal")
+    return warn(
+        f"another program has set the journal mode {mode}: readers and writers keep each other"
+        " waiting",
+        "run 'bus stats' while no other program has bus.db open: it sets the mode wal again",
+    )
 
 
 def _texts(database: Database, full: bool) -> Finding:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import apsw
 
 from .alone import refuse_openers
+from .bounds import put_right
 from .copying import copy_database
 from .create import keep_out_of_git
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, other_version
@@ -26,6 +27,8 @@ from .trouble import unwritable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from .mended import Mended
 
 #: How long to wait for programs that have the file open and are about to end, in seconds.
 _PATIENCE_S = 5.0
@@ -45,12 +48,14 @@ class Upgrade:
         from_version: the schema version that the file had.
         version: the one that it has now.
         backup: the file as it was; None when there was nothing to do.
+        mended: what broke the bounds of the new version, and was put right.
     """
 
     directory: str
     from_version: int
     version: int
     backup: str | None
+    mended: tuple[Mended, ...] = ()
 
 
 def upgrade(
@@ -107,9 +112,10 @@ def _upgrade(database: Database) -> Upgrade:
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # it changes a table's text
         for script in _scripts_after(found):
             connection.execute(script).fetchall()
+        mended = tuple(put_right(database))
         _check_references(database)
         refuse_openers(layout.database, _THEN)  # who came meanwhile has read the old version
-    return Upgrade(layout.directory, found, SCHEMA_VERSION, backup)
+    return Upgrade(layout.directory, found, SCHEMA_VERSION, backup, mended)
 
 
 def _scripts_after(version: int) -> Iterator[str]:

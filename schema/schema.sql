@@ -192,6 +192,21 @@ CREATE TABLE cursors (
   updated_at_ms  INTEGER NOT NULL
 ) STRICT;
 
+-- An agent whose cursor is past the newest message would get no mail. (Each statement costs the
+-- trigger of what it does alone: an upsert fires BEFORE INSERT too.)
+CREATE TRIGGER cursors_begin_in_the_log AFTER INSERT ON cursors
+WHEN NEW.last_acked_seq < 0 OR NEW.last_acked_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'a cursor is at 0 or at a message: last_acked_seq is past the newest');
+END;
+
+CREATE TRIGGER cursors_stay_in_the_log AFTER UPDATE OF last_acked_seq ON cursors
+WHEN NEW.last_acked_seq <> OLD.last_acked_seq AND (
+  NEW.last_acked_seq < 0 OR NEW.last_acked_seq > ifnull((SELECT max(seq) FROM messages), 0))
+BEGIN
+  SELECT RAISE(ABORT, 'a cursor is at 0 or at a message: last_acked_seq is past the newest');
+END;
+
 -- Messages that an agent failed to handle: a row appears with the first failure.
 CREATE TABLE deliveries (
   agent_id      TEXT NOT NULL,
@@ -232,6 +247,18 @@ CREATE TABLE heartbeats (
   pid          INTEGER
 ) STRICT;
 
+CREATE TRIGGER heartbeats_begin_at_times AFTER INSERT ON heartbeats
+WHEN NEW.ts_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
+CREATE TRIGGER heartbeats_stay_at_times AFTER UPDATE OF ts_ms ON heartbeats
+WHEN NEW.ts_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
 -- Leases. Every grant draws a new fencing token, also for a plain INSERT.
 CREATE TABLE task_claims (
   task_id        TEXT PRIMARY KEY,
@@ -250,6 +277,38 @@ INSERT INTO fencing (id) VALUES (1);
 CREATE TRIGGER grants_draw_a_token AFTER INSERT ON task_claims BEGIN
   UPDATE fencing SET last_token = last_token + 1;
   UPDATE task_claims SET token = (SELECT last_token FROM fencing) WHERE task_id = NEW.task_id;
+END;
+
+CREATE TRIGGER fencing_is_one_row BEFORE INSERT ON fencing BEGIN
+  SELECT RAISE(ABORT, 'fencing has one row');
+END;
+
+CREATE TRIGGER fencing_is_kept BEFORE DELETE ON fencing BEGIN
+  SELECT RAISE(ABORT, 'fencing has one row');
+END;
+
+CREATE TRIGGER fencing_only_grows BEFORE UPDATE ON fencing
+WHEN NEW.last_token <> OLD.last_token + 1
+BEGIN
+  SELECT RAISE(ABORT, 'fencing tokens only grow, one by one');
+END;
+
+CREATE TRIGGER leases_keep_their_tokens BEFORE UPDATE OF token ON task_claims
+WHEN NEW.token <> (SELECT last_token FROM fencing)
+BEGIN
+  SELECT RAISE(ABORT, 'the token of a lease is drawn from fencing, and never changed');
+END;
+
+CREATE TRIGGER leases_begin_at_times AFTER INSERT ON task_claims
+WHEN NEW.claimed_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.lease_until_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
+CREATE TRIGGER leases_stay_at_times AFTER UPDATE OF claimed_at_ms, lease_until_ms ON task_claims
+WHEN NEW.claimed_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.lease_until_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
 END;
 
 -- Queues: named subscriptions to a type pattern, whose messages are work for one worker each.
@@ -278,6 +337,13 @@ CREATE TABLE queues (
 -- Each message is looked up in the first; the second is empty, but for patterns that hide.
 CREATE INDEX idx_queues_of_type ON queues (pattern, hides, addressed);
 CREATE INDEX idx_queues_hiding ON queues (hides) WHERE hides = 'all';
+
+-- A queue that is filled past the newest message would take nothing in.
+CREATE TRIGGER queues_stay_in_the_log AFTER UPDATE OF filled_seq ON queues
+WHEN NEW.filled_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'filled_seq is past the newest message');
+END;
 
 -- Jobs: what became of each message in each queue that saw it.
 CREATE TABLE jobs (
@@ -437,12 +503,40 @@ CREATE TABLE notice_state (
 ) STRICT;
 INSERT INTO notice_state (id) VALUES (1);
 
+CREATE TRIGGER notice_state_is_one_row BEFORE INSERT ON notice_state BEGIN
+  SELECT RAISE(ABORT, 'notice_state has one row');
+END;
+
+CREATE TRIGGER notice_state_is_kept BEFORE DELETE ON notice_state BEGIN
+  SELECT RAISE(ABORT, 'notice_state has one row');
+END;
+
+CREATE TRIGGER notice_state_stays_in_the_log BEFORE UPDATE ON notice_state
+WHEN NEW.last_seq < 0 OR NEW.last_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'last_seq is past the newest message');
+END;
+
 -- What bus.jsonl already holds.
 CREATE TABLE export_state (
   id       INTEGER PRIMARY KEY CHECK (id = 1),
   last_seq INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 INSERT INTO export_state (id) VALUES (1);
+
+CREATE TRIGGER export_state_is_one_row BEFORE INSERT ON export_state BEGIN
+  SELECT RAISE(ABORT, 'export_state has one row');
+END;
+
+CREATE TRIGGER export_state_is_kept BEFORE DELETE ON export_state BEGIN
+  SELECT RAISE(ABORT, 'export_state has one row');
+END;
+
+CREATE TRIGGER export_state_stays_in_the_log BEFORE UPDATE ON export_state
+WHEN NEW.last_seq < 0 OR NEW.last_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'last_seq is past the newest message');
+END;
 
 -- The catalog: which types and senders stand in which block of the log, and each block's times.
 -- Publishers never touch it; it is brought up to date from its own position when it is asked.
@@ -465,6 +559,20 @@ CREATE TABLE catalog_state (
 ) STRICT;
 INSERT INTO catalog_state (id) VALUES (1);
 
+CREATE TRIGGER catalog_state_is_one_row BEFORE INSERT ON catalog_state BEGIN
+  SELECT RAISE(ABORT, 'catalog_state has one row');
+END;
+
+CREATE TRIGGER catalog_state_is_kept BEFORE DELETE ON catalog_state BEGIN
+  SELECT RAISE(ABORT, 'catalog_state has one row');
+END;
+
+CREATE TRIGGER catalog_state_stays_in_the_log BEFORE UPDATE ON catalog_state
+WHEN NEW.last_seq < 0 OR NEW.last_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'last_seq is past the newest message');
+END;
+
 -- Every agent that the bus has seen act: it acknowledged, beat its heart, or sent.
 CREATE VIEW known_agents AS
   SELECT agent_id FROM cursors
@@ -476,6 +584,44 @@ CREATE TABLE meta (
   value TEXT NOT NULL
 ) STRICT;
 INSERT INTO meta (key, value) VALUES ('schema_version', '5');
+
+CREATE TRIGGER meta_keeps_its_version BEFORE INSERT ON meta
+WHEN NEW.key = 'schema_version'
+BEGIN
+  SELECT RAISE(ABORT, 'the schema version is there, and only grows');
+END;
+
+CREATE TRIGGER meta_version_only_grows BEFORE UPDATE ON meta
+WHEN OLD.key = 'schema_version' AND (
+  NEW.key <> OLD.key OR NEW.value GLOB '*[^0-9]*'
+  OR CAST(NEW.value AS INTEGER) < CAST(OLD.value AS INTEGER))
+BEGIN
+  SELECT RAISE(ABORT, 'the schema version is there, and only grows');
+END;
+
+CREATE TRIGGER meta_version_is_kept BEFORE DELETE ON meta
+WHEN OLD.key = 'schema_version'
+BEGIN
+  SELECT RAISE(ABORT, 'the schema version is there, and only grows');
+END;
+
+CREATE TRIGGER meta_begins_as_it_should AFTER INSERT ON meta
+WHEN CASE NEW.key
+  WHEN 'imports' THEN NOT json_valid(NEW.value)
+  WHEN 'export_rotate_bytes' THEN NEW.value GLOB '*[^0-9]*' OR length(NEW.value) NOT BETWEEN 1 AND 18
+END
+BEGIN
+  SELECT RAISE(ABORT, 'this entry of meta has another form');
+END;
+
+CREATE TRIGGER meta_stays_as_it_should AFTER UPDATE ON meta
+WHEN CASE NEW.key
+  WHEN 'imports' THEN NOT json_valid(NEW.value)
+  WHEN 'export_rotate_bytes' THEN NEW.value GLOB '*[^0-9]*' OR length(NEW.value) NOT BETWEEN 1 AND 18
+END
+BEGIN
+  SELECT RAISE(ABORT, 'this entry of meta has another form');
+END;
 
 -- File reservations: who edits which files until when. A path or glob from the root of the project;
 -- it holds for all below it too. Every grant draws a new fencing token, also for a plain INSERT.
@@ -494,6 +640,24 @@ CREATE TRIGGER reservations_draw_a_token AFTER INSERT ON reservations BEGIN
   UPDATE fencing SET last_token = last_token + 1;
   UPDATE reservations SET token = (SELECT last_token FROM fencing)
    WHERE path = NEW.path AND agent_id = NEW.agent_id;
+END;
+
+CREATE TRIGGER reservations_keep_their_tokens BEFORE UPDATE OF token ON reservations
+WHEN NEW.token <> (SELECT last_token FROM fencing)
+BEGIN
+  SELECT RAISE(ABORT, 'the token of a reservation is drawn from fencing, and never changed');
+END;
+
+CREATE TRIGGER reservations_begin_at_times AFTER INSERT ON reservations
+WHEN NEW.reserved_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.until_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
+CREATE TRIGGER reservations_stay_at_times AFTER UPDATE OF reserved_at_ms, until_ms ON reservations
+WHEN NEW.reserved_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.until_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
 END;
 
 -- The hash chain, where it is switched on: for each message the digest of its line of bus.jsonl and

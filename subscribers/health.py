@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ..schema import ok, warn
+from ..schema import bad, ok, ranges, warn
 from .deliveries import Deliveries
 from .jobs import DEAD, Jobs
+from .mending import MENDING
 from .queues import Queues
 from .work_statements import VIEWS
 
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
     from ..bus import Bus
     from ..schema import Finding
 
+#: What does not fit together, by the statement that finds it.
+_MISFITS = {
+    "unheld_jobs": "jobs that run without a claim",
+    "idle_claims": "claims that hold jobs which do not run",
+    "jobs_without_messages": "jobs whose messages are not there",
+}
+
 #: What was lost longer ago than this is history, in milliseconds: a day.
 _RECENT_MS = 86_400_000
 
@@ -22,13 +30,28 @@ _RECENT_MS = 86_400_000
 _MAX_WALKED = 10_000
 
 
-def checks(bus: Bus) -> dict[str, Callable[[], Finding]]:
-    """Return the checks of what this room owns."""
+def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
+    """Return the checks of what this room owns; the full ones look at every job."""
     return {
+        "work": lambda: _work(bus, full),
         "claims": lambda: _claims(bus),
         "dead letters": lambda: _dead_letters(bus),
         "parked": lambda: _parked(bus),
     }
+
+
+def _work(bus: Bus, full: bool) -> Finding:
+    """Look for jobs that nobody would ever get, and claims that hold nothing."""
+    if not full:
+        return ok("--full compares jobs and claims")
+    found = [
+        f"{what}: {ranges(seqs)}"
+        for statement, what in _MISFITS.items()
+        if (seqs := [row[0] for row in bus.database.rows(MENDING[statement])])
+    ]
+    if found:
+        return bad("; ".join(found), "'bus doctor --repair' puts it right")
+    return ok("jobs and claims fit together")
 
 
 def _claims(bus: Bus) -> Finding:

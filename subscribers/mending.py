@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ..schema import Message
     from .queues import QueueInfo
 
-_SQL = Queries(beside=__file__, file="mending.sql")
+#: What puts jobs and claims right, and what finds those that it changes.
+MENDING = Queries(beside=__file__, file="mending.sql")
 
 
 def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
@@ -30,10 +31,6 @@ def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
     """
     with bus.database.write():
         now_ms = bus.database.now_ms()
-        strays = _column(bus, "stray_cursors")
-        if strays:
-            agents = ", ".join(map(str, strays))
-            yield Mended("cursors", f"of {agents} begin again", f"what {agents} acknowledged")
         for name in _column(bus, "add_lost_queues", now_ms):
             yield Mended("queues", f"{name} is paused, for its jobs", "its name, pattern and rules")
         yield from _told("jobs", "known by their claims alone", _column(bus, "add_jobs_of_claims"))
@@ -47,7 +44,7 @@ def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
                 again = list(_work_again(bus, info))
                 yield from _told("jobs", f"of {info.name} queued anew", again)
         if {"jobs", "messages", "queues", "waiting_limits"} & set(lossy):
-            bus.database.rows(_SQL["count_waiting"])
+            bus.database.rows(MENDING["count_waiting"])
 
 
 def _told(part: str, what: str, seqs: list[int]) -> Iterator[Mended]:
@@ -56,19 +53,19 @@ def _told(part: str, what: str, seqs: list[int]) -> Iterator[Mended]:
 
 
 def _column(bus: Bus, statement: str, *values: object) -> list[int]:
-    return [row[0] for row in bus.database.rows(_SQL[statement], values)]
+    return [row[0] for row in bus.database.rows(MENDING[statement], values)]
 
 
 def _work_again(bus: Bus, info: QueueInfo) -> Iterator[int]:
     """Queue the messages between a queue's first job and its position whose jobs are lost."""
-    first = bus.database.value(_SQL["first_job"], (info.id,))
+    first = bus.database.value(MENDING["first_job"], (info.id,))
     if first is None:
         return  # where the queue began is not known
     jobs = Jobs(bus.database)
     pattern = TypePattern(info.pattern).text
     messages = bus.log.read(after_seq=first, upto_seq=info.filled_seq, type=pattern)
     for message in list(messages):
-        if bus.database.value(_SQL["has_job"], (info.id, message.seq)) is None:
+        if bus.database.value(MENDING["has_job"], (info.id, message.seq)) is None:
             _add(bus, jobs, info, message)
             yield message.seq
 

@@ -48,19 +48,28 @@ UPDATE jobs SET state = 'cancelled', ended_at_ms = ?1, error = 'its message was 
    AND NOT EXISTS (SELECT 1 FROM messages WHERE seq = jobs.seq)
 RETURNING seq;
 
+-- name: unheld_jobs
+SELECT seq FROM jobs
+ WHERE state = 'running' AND NOT EXISTS (
+       SELECT 1 FROM claims
+        WHERE queue_id = jobs.queue_id AND seq = jobs.seq AND status = 'active');
+
+-- name: idle_claims
+SELECT seq FROM claims
+ WHERE status = 'active' AND NOT EXISTS (
+       SELECT 1 FROM jobs
+        WHERE queue_id = claims.queue_id AND seq = claims.seq AND state = 'running');
+
+-- name: jobs_without_messages
+SELECT seq FROM jobs
+ WHERE state IN ('queued', 'running') AND seq > (SELECT last_seq FROM archive_state)
+   AND NOT EXISTS (SELECT 1 FROM messages WHERE seq = jobs.seq);
+
 -- name: first_job
 SELECT min(seq) FROM jobs WHERE queue_id = ?;
 
 -- name: has_job
 SELECT 1 FROM jobs WHERE queue_id = ? AND seq = ?;
-
--- name: stray_cursors
--- A cursor is never past the newest message. What the agent has acknowledged is not known then: all
--- that is in the log comes again.
-UPDATE cursors SET last_acked_seq = 0
- WHERE last_acked_seq < 0
-    OR last_acked_seq > ifnull((SELECT max(seq) FROM messages), 0)
-RETURNING agent_id;
 
 -- name: count_waiting
 UPDATE waiting_limits SET waiting = (

@@ -37,7 +37,7 @@ class Notices:
     @property
     def position(self) -> int:
         """The seq up to which the log was looked at; 0 before the first look."""
-        seq: int = self._database.value(SQL["notice_position"])
+        seq: int = self._database.one_number(SQL["notice_position"], "notice_state")
         return seq
 
     def news(self, *, first_since_ms: int) -> Iterator[Message]:

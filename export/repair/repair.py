@@ -23,6 +23,7 @@ from ...schema import (
     is_of_other_version,
     keep_out_of_git,
     other_version,
+    put_right,
     refuse_openers,
     refuse_place,
     without_file,
@@ -90,9 +91,15 @@ def repair_bus(
         yield from _with_file_of(layout, died, dry_run)
         if dry_run:
             return
+    is_damaged = _is_damaged(layout)
+    if not is_damaged:
+        told = list(_with_state(layout, dry_run, mend))
+        yield from told
+        if told and dry_run:
+            return  # what else there is to do shows when the state makes sense
     found, passed_over = newest_backup(layout) if backup is None else (os.fspath(backup), [])
     with _opened(found) as saved:
-        if _needs_new_file(layout):
+        if is_damaged or _differs(layout):
             for why in passed_over:
                 yield Mended("backup", f"was passed over: {why}")
             if saved is not None:
@@ -129,22 +136,36 @@ def _opened(backup: str | None) -> Iterator[Bus | None]:
         yield saved
 
 
-def _needs_new_file(layout: Layout) -> bool:
-    """Whether the file is damaged, or another copy of its messages differs from it."""
+def _is_damaged(layout: Layout) -> bool:
+    """Whether SQLite finds damage in the file or its log, or it lacks a part of a bus.
+
+    Raises:
+        BusUnusable: it is whole, and of another ackbus.
+    """
     try:
         with closing(Database(layout.directory, read_only=True, any_version=True)) as database:
             findings = list(examine(checks_of_file(database, full=True)))
             harmed = {finding.check for finding in findings if finding.state == "bad"}
-            is_other = harmed == {"schema"} and is_of_other_version(database)
+            if harmed != {"schema"} or not is_of_other_version(database):
+                return bool(harmed)
             version = database.schema_version()
-            if harmed and not is_other:
-                return True
-            if not is_other:
-                bus = Bus(database)
-                return _has_wrong_entries(bus) or bool(differences(bus).in_log)
     except (BusUnusable, BusNotFound):
         return True
-    raise other_version(layout, version)  # it is whole
+    raise other_version(layout, version)
+
+
+def _differs(layout: Layout) -> bool:
+    """Whether another copy of the messages, or of what is known of them, shows damage in a file."""
+    with closing(Bus.open(layout.directory, read_only=True)) as bus:
+        return _has_wrong_entries(bus) or bool(differences(bus).in_log)
+
+
+def _with_state(layout: Layout, dry_run: bool, mend: Mend) -> Iterator[Mended]:
+    """Put right the rows of a whole file that break a rule, where they are."""
+    with closing(Bus.open(layout.directory, read_only=dry_run)) as bus:
+        yield from put_right(bus.database, dry_run=dry_run)
+        if not dry_run:
+            yield from mend(bus, ())
 
 
 def _has_wrong_entries(bus: Bus) -> bool:
@@ -186,6 +207,7 @@ def _with_new_file(
             if maker.lacks_catalog:
                 bus.catalog.recount(bus.log)
             told += _chain(bus, maker.lossy)
+            told += put_right(bus.database)
             told += mend(bus, maker.lossy)
             if told:
                 _tell_the_log(bus, told)

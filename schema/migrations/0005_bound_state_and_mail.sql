@@ -174,4 +174,167 @@ CREATE TABLE queue_workers (
   PRIMARY KEY (queue_id, worker_group)
 ) STRICT, WITHOUT ROWID;
 
+-- state
+-- Rows of an older file that break these bounds are put right after this (schema/bounds.py).
+CREATE TRIGGER cursors_begin_in_the_log AFTER INSERT ON cursors
+WHEN NEW.last_acked_seq < 0 OR NEW.last_acked_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'a cursor is at 0 or at a message: last_acked_seq is past the newest');
+END;
+
+CREATE TRIGGER cursors_stay_in_the_log AFTER UPDATE OF last_acked_seq ON cursors
+WHEN NEW.last_acked_seq <> OLD.last_acked_seq AND (
+  NEW.last_acked_seq < 0 OR NEW.last_acked_seq > ifnull((SELECT max(seq) FROM messages), 0))
+BEGIN
+  SELECT RAISE(ABORT, 'a cursor is at 0 or at a message: last_acked_seq is past the newest');
+END;
+
+CREATE TRIGGER heartbeats_begin_at_times AFTER INSERT ON heartbeats
+WHEN NEW.ts_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
+CREATE TRIGGER heartbeats_stay_at_times AFTER UPDATE OF ts_ms ON heartbeats
+WHEN NEW.ts_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
+CREATE TRIGGER fencing_is_one_row BEFORE INSERT ON fencing BEGIN
+  SELECT RAISE(ABORT, 'fencing has one row');
+END;
+
+CREATE TRIGGER fencing_is_kept BEFORE DELETE ON fencing BEGIN
+  SELECT RAISE(ABORT, 'fencing has one row');
+END;
+
+CREATE TRIGGER fencing_only_grows BEFORE UPDATE ON fencing
+WHEN NEW.last_token <> OLD.last_token + 1
+BEGIN
+  SELECT RAISE(ABORT, 'fencing tokens only grow, one by one');
+END;
+
+CREATE TRIGGER leases_keep_their_tokens BEFORE UPDATE OF token ON task_claims
+WHEN NEW.token <> (SELECT last_token FROM fencing)
+BEGIN
+  SELECT RAISE(ABORT, 'the token of a lease is drawn from fencing, and never changed');
+END;
+
+CREATE TRIGGER leases_begin_at_times AFTER INSERT ON task_claims
+WHEN NEW.claimed_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.lease_until_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
+CREATE TRIGGER leases_stay_at_times AFTER UPDATE OF claimed_at_ms, lease_until_ms ON task_claims
+WHEN NEW.claimed_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.lease_until_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
+CREATE TRIGGER queues_stay_in_the_log AFTER UPDATE OF filled_seq ON queues
+WHEN NEW.filled_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'filled_seq is past the newest message');
+END;
+
+CREATE TRIGGER notice_state_is_one_row BEFORE INSERT ON notice_state BEGIN
+  SELECT RAISE(ABORT, 'notice_state has one row');
+END;
+
+CREATE TRIGGER notice_state_is_kept BEFORE DELETE ON notice_state BEGIN
+  SELECT RAISE(ABORT, 'notice_state has one row');
+END;
+
+CREATE TRIGGER notice_state_stays_in_the_log BEFORE UPDATE ON notice_state
+WHEN NEW.last_seq < 0 OR NEW.last_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'last_seq is past the newest message');
+END;
+
+CREATE TRIGGER export_state_is_one_row BEFORE INSERT ON export_state BEGIN
+  SELECT RAISE(ABORT, 'export_state has one row');
+END;
+
+CREATE TRIGGER export_state_is_kept BEFORE DELETE ON export_state BEGIN
+  SELECT RAISE(ABORT, 'export_state has one row');
+END;
+
+CREATE TRIGGER export_state_stays_in_the_log BEFORE UPDATE ON export_state
+WHEN NEW.last_seq < 0 OR NEW.last_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'last_seq is past the newest message');
+END;
+
+CREATE TRIGGER catalog_state_is_one_row BEFORE INSERT ON catalog_state BEGIN
+  SELECT RAISE(ABORT, 'catalog_state has one row');
+END;
+
+CREATE TRIGGER catalog_state_is_kept BEFORE DELETE ON catalog_state BEGIN
+  SELECT RAISE(ABORT, 'catalog_state has one row');
+END;
+
+CREATE TRIGGER catalog_state_stays_in_the_log BEFORE UPDATE ON catalog_state
+WHEN NEW.last_seq < 0 OR NEW.last_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'last_seq is past the newest message');
+END;
+
+CREATE TRIGGER meta_keeps_its_version BEFORE INSERT ON meta
+WHEN NEW.key = 'schema_version'
+BEGIN
+  SELECT RAISE(ABORT, 'the schema version is there, and only grows');
+END;
+
+CREATE TRIGGER meta_version_only_grows BEFORE UPDATE ON meta
+WHEN OLD.key = 'schema_version' AND (
+  NEW.key <> OLD.key OR NEW.value GLOB '*[^0-9]*'
+  OR CAST(NEW.value AS INTEGER) < CAST(OLD.value AS INTEGER))
+BEGIN
+  SELECT RAISE(ABORT, 'the schema version is there, and only grows');
+END;
+
+CREATE TRIGGER meta_version_is_kept BEFORE DELETE ON meta
+WHEN OLD.key = 'schema_version'
+BEGIN
+  SELECT RAISE(ABORT, 'the schema version is there, and only grows');
+END;
+
+CREATE TRIGGER meta_begins_as_it_should AFTER INSERT ON meta
+WHEN CASE NEW.key
+  WHEN 'imports' THEN NOT json_valid(NEW.value)
+  WHEN 'export_rotate_bytes' THEN NEW.value GLOB '*[^0-9]*' OR length(NEW.value) NOT BETWEEN 1 AND 18
+END
+BEGIN
+  SELECT RAISE(ABORT, 'this entry of meta has another form');
+END;
+
+CREATE TRIGGER meta_stays_as_it_should AFTER UPDATE ON meta
+WHEN CASE NEW.key
+  WHEN 'imports' THEN NOT json_valid(NEW.value)
+  WHEN 'export_rotate_bytes' THEN NEW.value GLOB '*[^0-9]*' OR length(NEW.value) NOT BETWEEN 1 AND 18
+END
+BEGIN
+  SELECT RAISE(ABORT, 'this entry of meta has another form');
+END;
+
+CREATE TRIGGER reservations_keep_their_tokens BEFORE UPDATE OF token ON reservations
+WHEN NEW.token <> (SELECT last_token FROM fencing)
+BEGIN
+  SELECT RAISE(ABORT, 'the token of a reservation is drawn from fencing, and never changed');
+END;
+
+CREATE TRIGGER reservations_begin_at_times AFTER INSERT ON reservations
+WHEN NEW.reserved_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.until_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
+CREATE TRIGGER reservations_stay_at_times AFTER UPDATE OF reserved_at_ms, until_ms ON reservations
+WHEN NEW.reserved_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.until_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
 UPDATE meta SET value = '5' WHERE key = 'schema_version';

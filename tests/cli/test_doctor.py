@@ -115,7 +115,7 @@ def of_a_later_version(bus_dir: Path) -> None:
 
 
 def of_no_version(bus_dir: Path) -> None:
-    raw_sql(bus_dir, "UPDATE meta SET value = 'two'")
+    raw_sql(bus_dir, "DROP TRIGGER meta_version_only_grows", "UPDATE meta SET value = 'two'")
 
 
 def with_a_broken_reference(bus_dir: Path) -> None:
@@ -123,7 +123,7 @@ def with_a_broken_reference(bus_dir: Path) -> None:
 
 
 def with_half_an_export_state(bus_dir: Path) -> None:
-    raw_sql(bus_dir, "DELETE FROM export_state")
+    raw_sql(bus_dir, "DROP TRIGGER export_state_is_kept", "DELETE FROM export_state")
 
 
 DAMAGE: dict[Callable[[Path], None], str] = {

@@ -248,7 +248,7 @@ def test_command_tells_programs_the_same(run_bus: RunBus, project: Path, old_dir
         json.loads(run_bus("upgrade", "--json", cwd=below).out),
         json.loads(run_bus("upgrade", "--json", "--dir", old_dir).out),
     )
-    same = {"dir": str(old_dir), "version": SCHEMA_VERSION}
+    same = {"dir": str(old_dir), "version": SCHEMA_VERSION, "put_right": []}
     assert first == same | {"from_version": 1, "backup": str(old_dir / "bus.db.v1")}
     assert second == same | {"from_version": SCHEMA_VERSION, "backup": None}
 

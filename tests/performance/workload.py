@@ -299,6 +299,7 @@ def use_repair(bus: Bus) -> None:
     frames = read_segment(bus.archive.path(segment)).frames(segment.first_seq)
     bus.archive.note_again(segment, frames, bus.log.read(upto_seq=segment.last_seq))
     bus.catalog.recount(bus.log)
+    subscribers_room.checks(bus, full=True)["work"]()
     list(subscribers_room.mend(bus, {"jobs"}))
 
 

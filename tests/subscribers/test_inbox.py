@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import apsw
 import pytest
 
 from ackbus import AckPastEnd, Bus, Draft, IdConflict, Inbox, InvalidInput, Message
@@ -147,9 +148,11 @@ def test_ack_of_an_empty_log_is_refused(bus: Bus) -> None:
 
 
 def test_stored_cursor_is_never_reset(bus: Bus, bus_dir: Path) -> None:
-    """X-06: one that is ahead, as after a restored backup, is left; a client may hold its own."""
+    """X-06: one that is ahead, as an older version let be, is left; a client may hold its own."""
     fill(bus, 3)
-    connect(bus_dir).execute("INSERT INTO cursors VALUES ('alice', 100, 1)")
+    raw = connect(bus_dir)
+    raw.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    raw.execute("INSERT INTO cursors VALUES ('alice', 100, 1)")
     inbox = Inbox(bus, "alice")
     assert (inbox.position, inbox.poll()) == (100, [])
     assert inbox.ack(2) == 100

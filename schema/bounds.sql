@@ -1,0 +1,156 @@
+-- What must hold in each table beyond what its CHECKs say: for each rule the rows that break it, and
+-- how they are put right. Triggers refuse most of it (schema.sql); a file of an older version may
+-- hold such rows, and so may one whose triggers somebody has switched off.
+-- ?1 is the present time; bounds.py says what stands for the words in braces.
+
+-- name: cursors.find
+SELECT agent_id FROM cursors
+ WHERE last_acked_seq NOT BETWEEN 0 AND {newest};
+
+-- name: cursors.mend
+UPDATE cursors SET last_acked_seq = 0
+ WHERE last_acked_seq NOT BETWEEN 0 AND {newest};
+
+-- name: queues.find
+SELECT name FROM queues
+ WHERE filled_seq > {newest};
+
+-- name: queues.mend
+-- It goes on after its last job; a queue that has none, with the messages since it was made.
+UPDATE queues SET filled_seq = ifnull(
+       (SELECT max(seq) FROM jobs WHERE queue_id = queues.id),
+       ifnull((SELECT min(seq) - 1 FROM messages WHERE ts_ms >= queues.created_at_ms),
+              ifnull((SELECT max(seq) FROM messages), 0)))
+ WHERE filled_seq > {newest};
+
+-- name: fencing.find
+SELECT 'its row' WHERE NOT EXISTS (
+  SELECT 1 FROM fencing
+   WHERE last_token BETWEEN max(
+         ifnull((SELECT max(token) FROM task_claims WHERE token < {above}), 0),
+         ifnull((SELECT max(token) FROM reservations WHERE token < {above}), 0))
+     AND {above} - 1);
+
+-- name: fencing.mend
+-- Which tokens were given to leases that have ended is not known: a million is left out.
+INSERT OR IGNORE INTO fencing (id) VALUES (1);
+UPDATE fencing SET last_token = 1000000 + max(
+       iif(last_token BETWEEN 0 AND {above} - 1, last_token, 0),
+       ifnull((SELECT max(token) FROM task_claims WHERE token < {above}), 0),
+       ifnull((SELECT max(token) FROM reservations WHERE token < {above}), 0));
+
+-- name: task_claims.find
+SELECT task_id FROM task_claims
+ WHERE token NOT BETWEEN 1 AND ifnull((SELECT last_token FROM fencing), 0);
+
+-- name: task_claims.mend
+UPDATE task_claims SET token = (SELECT last_token FROM fencing) + (
+       SELECT count(*) FROM task_claims other WHERE other.task_id <= task_claims.task_id)
+ WHERE token NOT BETWEEN 1 AND (SELECT last_token FROM fencing);
+UPDATE fencing SET last_token = max(
+       last_token, ifnull((SELECT max(token) FROM task_claims), 0));
+
+-- name: reservations.find
+SELECT path FROM reservations
+ WHERE token NOT BETWEEN 1 AND ifnull((SELECT last_token FROM fencing), 0);
+
+-- name: reservations.mend
+UPDATE reservations SET token = (SELECT last_token FROM fencing) + (
+       SELECT count(*) FROM reservations other
+        WHERE (other.path, other.agent_id) <= (reservations.path, reservations.agent_id))
+ WHERE token NOT BETWEEN 1 AND (SELECT last_token FROM fencing);
+UPDATE fencing SET last_token = max(
+       last_token, ifnull((SELECT max(token) FROM reservations), 0));
+
+-- name: archive_state.find
+SELECT 'its row' WHERE NOT EXISTS (SELECT 1 FROM archive_state);
+
+-- name: archive_state.mend
+INSERT INTO archive_state (id, last_seq)
+SELECT 1, ifnull((SELECT max(last_seq) FROM archive_segments
+                   WHERE last_seq < ifnull((SELECT min(seq) FROM messages), last_seq + 1)), 0);
+
+-- name: export_state.find
+SELECT 'its row' WHERE NOT EXISTS (
+  SELECT 1 FROM export_state
+   WHERE last_seq BETWEEN 0 AND {newest});
+
+-- name: export_state.mend
+-- The exporter goes on from what the file has.
+INSERT OR REPLACE INTO export_state (id, last_seq) VALUES (1, 0);
+
+-- name: notice_state.find
+SELECT 'its row' WHERE NOT EXISTS (
+  SELECT 1 FROM notice_state
+   WHERE last_seq BETWEEN 0 AND {newest});
+
+-- name: notice_state.mend
+INSERT OR REPLACE INTO notice_state (id, last_seq)
+SELECT 1, ifnull((SELECT max(seq) FROM messages), 0);
+
+-- name: catalog_state.find
+SELECT 'its row' WHERE NOT EXISTS (
+  SELECT 1 FROM catalog_state
+   WHERE last_seq BETWEEN 0 AND {newest});
+
+-- name: catalog_state.mend
+-- It is counted again when it is asked.
+DELETE FROM catalog;
+DELETE FROM catalog_blocks;
+INSERT OR REPLACE INTO catalog_state (id, last_seq) VALUES (1, 0);
+
+-- name: meta.find
+SELECT key FROM meta
+ WHERE (key = 'imports'
+        AND NOT iif(json_valid(value), json_type(value) = 'array', 0))
+    OR (key = 'export_rotate_bytes' AND (value GLOB '*[^0-9]*' OR length(value) NOT BETWEEN 1 AND 18));
+
+-- name: meta.mend
+DELETE FROM meta
+ WHERE (key = 'imports'
+        AND NOT iif(json_valid(value), json_type(value) = 'array', 0))
+    OR (key = 'export_rotate_bytes' AND (value GLOB '*[^0-9]*' OR length(value) NOT BETWEEN 1 AND 18));
+
+-- name: heartbeat times.find
+SELECT agent_id FROM heartbeats WHERE ts_ms NOT BETWEEN 0 AND {soon};
+
+-- name: heartbeat times.mend
+UPDATE heartbeats SET ts_ms = ?1 WHERE ts_ms NOT BETWEEN 0 AND {soon};
+
+-- name: lease times.find
+SELECT task_id FROM task_claims
+ WHERE claimed_at_ms NOT BETWEEN 0 AND {soon}
+    OR lease_until_ms NOT BETWEEN 0 AND {far};
+
+-- name: lease times.mend
+UPDATE task_claims SET claimed_at_ms = min(max(claimed_at_ms, 0), ?1),
+       lease_until_ms = iif(lease_until_ms BETWEEN 0 AND {far}, lease_until_ms, ?1)
+ WHERE claimed_at_ms NOT BETWEEN 0 AND {soon}
+    OR lease_until_ms NOT BETWEEN 0 AND {far};
+
+-- name: reservation times.find
+SELECT path FROM reservations
+ WHERE reserved_at_ms NOT BETWEEN 0 AND {soon}
+    OR until_ms NOT BETWEEN 0 AND {far};
+
+-- name: reservation times.mend
+UPDATE reservations SET reserved_at_ms = min(max(reserved_at_ms, 0), ?1),
+       until_ms = iif(until_ms BETWEEN 0 AND {far}, until_ms, ?1)
+ WHERE reserved_at_ms NOT BETWEEN 0 AND {soon}
+    OR until_ms NOT BETWEEN 0 AND {far};
+
+-- name: claim times.find
+SELECT token FROM claims
+ WHERE status = 'active' AND lease_until_ms NOT BETWEEN 0 AND {far};
+
+-- name: claim times.mend
+UPDATE claims SET lease_until_ms = ?1
+ WHERE status = 'active' AND lease_until_ms NOT BETWEEN 0 AND {far};
+
+-- name: job times.find
+SELECT seq FROM jobs
+ WHERE state = 'queued' AND gate = 'time' AND available_at_ms NOT BETWEEN 0 AND {last_time};
+
+-- name: job times.mend
+UPDATE jobs SET available_at_ms = ?1
+ WHERE state = 'queued' AND gate = 'time' AND available_at_ms NOT BETWEEN 0 AND {last_time};

@@ -1,0 +1,195 @@
+"""State that no program of ours writes: the file refuses it, or the doctor puts it right."""
+
+import re
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from ackbus import Bus, Draft, Exporter, Inbox, Queue
+from ackbus.schema import upgrade
+
+from ..conftest import RunBus
+from ..migration.old_files import FIXTURES, restore
+from ..programs import raw_sql
+from .corruption import doctor, use
+
+MICROSECONDS = 1_790_000_000_000_000
+
+#: What breaks a bound, and what is refused: everything a foreign program may try with plain SQL.
+REFUSED = {
+    "UPDATE cursors SET last_acked_seq = 1000000": "past the newest",
+    "UPDATE cursors SET last_acked_seq = -1": "at 0 or at a message",
+    "INSERT INTO cursors VALUES ('eve', 6, 1)": "past the newest",
+    "INSERT OR REPLACE INTO cursors VALUES ('bob', 99, 1)": "past the newest",
+    "UPDATE OR IGNORE cursors SET last_acked_seq = 99": "past the newest",
+    "UPDATE queues SET filled_seq = 99": "past the newest",
+    "DELETE FROM fencing": "fencing has one row",
+    "INSERT OR REPLACE INTO fencing VALUES (1, 0)": "fencing has one row",
+    "UPDATE fencing SET last_token = 0": "only grow",
+    "UPDATE fencing SET last_token = 9223372036854775807": "only grow",
+    "UPDATE task_claims SET token = -5": "drawn from fencing",
+    "UPDATE task_claims SET token = token + 7": "drawn from fencing",
+    "UPDATE reservations SET token = -5": "drawn from fencing",
+    f"UPDATE task_claims SET lease_until_ms = {MICROSECONDS}": "milliseconds since 1970",
+    f"INSERT INTO task_claims VALUES ('x', 'eve', 1, {MICROSECONDS}, 0)": "milliseconds since 1970",
+    f"UPDATE reservations SET until_ms = {MICROSECONDS}": "milliseconds since 1970",
+    f"UPDATE heartbeats SET ts_ms = {MICROSECONDS}": "milliseconds since 1970",
+    "DELETE FROM export_state": "export_state has one row",
+    "INSERT OR REPLACE INTO export_state VALUES (1, 0)": "export_state has one row",
+    "UPDATE export_state SET last_seq = 99": "past the newest",
+    "DELETE FROM notice_state": "notice_state has one row",
+    "UPDATE notice_state SET last_seq = 99": "past the newest",
+    "DELETE FROM catalog_state": "catalog_state has one row",
+    "UPDATE catalog_state SET last_seq = -1": "past the newest",
+    "DELETE FROM archive_state": "archive_state has one row",
+    "INSERT INTO meta VALUES ('imports', '[[1,')": "another form",
+    "INSERT INTO meta VALUES ('export_rotate_bytes', 'many')": "another form",
+    "UPDATE meta SET value = '1' WHERE key = 'schema_version'": "only grows",
+    "UPDATE meta SET value = 'x' WHERE key = 'schema_version'": "only grows",
+    "DELETE FROM meta": "only grows",
+    "INSERT OR REPLACE INTO meta VALUES ('schema_version', '1')": "only grows",
+}
+
+
+def fill(directory: Path) -> None:
+    """Leaves a bus with a row in each table that is harmed here."""
+    with closing(Bus.open(directory)) as bus:
+        bus.publish_many([Draft("task", n, from_agent="ann") for n in range(5)])
+        Queue.create(bus, "work", "task")
+        bus.publish("task", from_agent="ann")
+        Queue.open(bus, "work").claim("w")
+        Inbox(bus, "bob").ack(2)
+        bus.leases.acquire("deploy", "ann", ttl_s=3600)
+        bus.reservations.reserve(["src/**"], "ann", ttl_s=3600)
+        bus.heartbeats.beat("bob")
+        Exporter(bus).export_once()
+
+
+@pytest.fixture
+def filled(bus_dir: Path) -> Path:
+    fill(bus_dir)
+    return bus_dir
+
+
+def test_the_file_refuses_wrong_state_with_what_is_wrong(filled: Path) -> None:
+    with closing(apsw.Connection(str(filled / "bus.db"))) as raw:
+        newest = raw.execute("SELECT max(seq) FROM messages").get
+        assert newest == 6
+        raw.execute("DELETE FROM cursors WHERE agent_id = 'ann'")
+        for sql, words in REFUSED.items():
+            changes = raw.total_changes()
+            sql = sql.replace("'eve', 6, 1", "'eve', 7, 1")
+            with pytest.raises(apsw.ConstraintError, match=words):
+                print(sql, raw.execute(sql).fetchall())
+            assert raw.total_changes() == changes, sql
+    assert doctor(filled, "--full").bad == {}
+    use(filled)
+
+
+#: What may be in a file whose triggers somebody has switched off, or of an older version: by the
+#: statement that makes it, the words of the doctor.
+WRONG = {
+    "UPDATE cursors SET last_acked_seq = 1000000": "gets no mail",
+    "UPDATE cursors SET last_acked_seq = -7": "gets no mail",
+    "UPDATE queues SET filled_seq = 1000000": "take nothing in",
+    "DELETE FROM fencing": "tokens would be given twice",
+    "UPDATE fencing SET last_token = 0": "tokens would be given twice",
+    "UPDATE fencing SET last_token = 9223372036854775807": "tokens would be given twice",
+    "UPDATE task_claims SET token = -5": "tokens that were never given",
+    "UPDATE reservations SET token = -5": "tokens that were never given",
+    f"UPDATE task_claims SET lease_until_ms = {MICROSECONDS}": "times that are none",
+    f"UPDATE reservations SET until_ms = {MICROSECONDS}": "times that are none",
+    f"UPDATE heartbeats SET ts_ms = {MICROSECONDS}": "seems alive",
+    "DELETE FROM export_state": "nothing is exported",
+    "UPDATE export_state SET last_seq = 1000000": "nothing is exported",
+    "DELETE FROM notice_state": "nobody is told of answers",
+    "UPDATE notice_state SET last_seq = 1000000": "nobody is told of answers",
+    "DELETE FROM catalog_state": "new senders stay unknown",
+    "DELETE FROM archive_state": "archive_state",
+    "INSERT INTO meta VALUES ('imports', '[[1,')": "not what these entries can be",
+    "INSERT INTO meta VALUES ('imports', '7')": "not what these entries can be",
+    f"UPDATE claims SET lease_until_ms = {MICROSECONDS}": "nobody else gets the job",
+    "UPDATE jobs SET state = 'queued', gate = 'time', available_at_ms = -1, ended_at_ms = NULL": (
+        "times that are none"
+    ),
+    "UPDATE jobs SET state = 'running' WHERE state = 'queued'": "run without a claim",
+    "UPDATE jobs SET state = 'queued' WHERE state = 'running'": "claims that hold jobs",
+}
+
+
+def force(directory: Path, sql: str) -> None:
+    with closing(apsw.Connection(str(directory / "bus.db"))) as raw:
+        raw.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        raw.execute(sql)
+        assert raw.total_changes(), sql
+
+
+@pytest.mark.parametrize("sql", WRONG)
+def test_wrong_state_is_found_and_put_right_in_its_place(sql: str, filled: Path) -> None:
+    """No new file is made of one that SQLite finds whole, and nothing else is changed."""
+    force(filled, sql)
+    found = doctor(filled, "--full")
+    assert re.search(WRONG[sql], str(found.bad)), found.bad
+    told = doctor(filled, "--repair", "--dry-run").records
+    assert doctor(filled, "--full").bad == found.bad, "a dry run wrote"
+    records = doctor(filled, "--repair").records
+    assert records
+    assert bool(told) == ("jobs SET state" not in sql or "'queued', gate" in sql)
+    assert not list(filled.glob("*.damaged-*db*"))
+    assert doctor(filled, "--full").bad == {}
+    assert doctor(filled, "--repair").records == []
+    use(filled)
+
+
+@pytest.mark.parametrize("sql", WRONG)
+def test_an_upgrade_puts_wrong_state_right_and_says_so(sql: str, tmp_path: Path) -> None:
+    directory = restore(FIXTURES["v4"].read_text("utf-8"), tmp_path / "old")
+    with closing(apsw.Connection(str(directory / "bus.db"))) as raw:
+        raw.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        raw.execute(sql.replace("INSERT INTO meta", "INSERT OR REPLACE INTO meta"))
+    done = upgrade(directory)
+    assert done.mended or sql.startswith("UPDATE jobs SET state = 'running'") or "'queued' W" in sql
+    assert "state" not in doctor(directory, "--full").bad
+
+
+def test_an_upgrade_tells_what_it_put_right(tmp_path: Path, run_bus: RunBus) -> None:
+    directory = restore(FIXTURES["v4"].read_text("utf-8"), tmp_path / "old")
+    force(directory, "UPDATE cursors SET last_acked_seq = 1000000")
+    ended = run_bus("upgrade", "--dir", directory)
+    assert ended.code == 0
+    assert "put right: cursors: " in ended.out
+
+
+# Words -------------------------------------------------------------------------------------------
+
+
+def test_no_output_has_the_name_of_an_exception(filled: Path, run_bus: RunBus) -> None:
+    """Python's names say nothing to who reads a doctor's report."""
+    for sql in (*WRONG, "DROP TABLE export_state", "DROP TABLE cursors", "DROP TABLE fencing"):
+        force_any(filled, sql)
+    for command in (["doctor"], ["doctor", "--full"], ["verify"], ["export"]):
+        ended = run_bus(*command, "--dir", filled)
+        assert not re.search(r"\w(Error|Exception)\b|Traceback|NoneType", ended.out + ended.err)
+        assert ended.code
+    ended = run_bus("doctor", "--repair", "--dir", filled)
+    assert not re.search(r"\w(Error|Exception)\b|Traceback|NoneType", ended.out + ended.err)
+
+
+def force_any(directory: Path, sql: str) -> None:
+    with closing(apsw.Connection(str(directory / "bus.db"))) as raw:
+        raw.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        raw.execute(sql.replace("INSERT INTO meta", "INSERT OR REPLACE INTO meta"))
+
+
+def test_a_foreign_journal_mode_is_called_what_it_is(filled: Path, run_bus: RunBus) -> None:
+    raw_sql(filled, "PRAGMA journal_mode = DELETE")
+    told = {each["check"]: each for each in doctor(filled, "--full").records}
+    assert told["journal"]["state"] == "warn"
+    assert "journal mode delete" in told["journal"]["text"]
+    assert "shared memory" not in str(told)
+    assert told["journal"]["advice"].startswith("run 'bus stats'")
+    assert run_bus("stats", "--dir", filled).code == 0
+    told = {each["check"]: each for each in doctor(filled, "--full").records}
+    assert told["journal"]["state"] == "ok"
