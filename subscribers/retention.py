@@ -116,11 +116,11 @@ class Retention:
         """
         if isinstance(pass_over, str):
             raise InvalidInput(f"pass_over takes a list of agents, like [{shown(pass_over)}]")
-        holds = [hold for hold in self.holds() if hold.seq <= wanted_seq]
+        last = min(wanted_seq, self._bus.log.newest_seq() - 1)  # the newest message never leaves
+        holds = [hold for hold in self.holds() if hold.seq <= last]
         left = [hold for hold in holds if _is_left(hold, pass_over, pass_over_idle)]
         held_by = [hold for hold in holds if hold not in left]
-        newest = self._bus.log.newest_seq()
-        upto = min(wanted_seq, newest, *(hold.seq - 1 for hold in held_by))
+        upto = max(0, min([last, *(hold.seq - 1 for hold in held_by)]))
         return Plan(upto, held_by, [hold for hold in left if hold.seq <= upto])
 
     def pass_over(self, plan: Plan) -> None:

@@ -46,7 +46,7 @@ _SETUP = [
     "ack lead 3",
     "export",
     "setup git",
-    "archive --before 3 --idle-after 0s",
+    "archive --before 3 --idle-after 0s --pass-over-idle",
     "publish review.request fourth --from lead --id m-4",
     "publish review.request fifth --from lead --id m-5 --header meta=x --priority background",
     "publish note --data - --from bob --id m-6",
