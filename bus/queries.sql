@@ -24,15 +24,10 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0);
 
 -- name: what_many_need
 -- Whether a trigger could have anything to do for new messages but look for their ids in the log:
--- limits, archived ids, or a trigger of somebody else; and whether a queue may hide any of them,
+-- limits, archived ids; and whether a queue may hide any of them,
 -- whose types are the array ?1.
 SELECT EXISTS (SELECT 1 FROM waiting_limits)
-    OR EXISTS (SELECT 1 FROM archived_ids)
-    OR EXISTS (SELECT 1 FROM sqlite_schema
-                WHERE type = 'trigger' AND tbl_name = 'messages' AND name NOT IN
-                      ('messages_are_never_changed', 'messages_are_never_deleted',
-                       'messages_are_only_appended', 'messages_count_as_waiting',
-                       'messages_may_be_work')),
+    OR EXISTS (SELECT 1 FROM archived_ids),
        EXISTS (SELECT 1 FROM queues WHERE hides = 'all')
     OR EXISTS (SELECT 1 FROM json_each(?1) JOIN queues ON pattern = value AND hides <> 'none');
 

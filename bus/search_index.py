@@ -54,6 +54,12 @@ _NAME = "search.db"
 #: The text itself stays in the log: the index only has where its words are. And it has the id of
 #: the last message, by which it shows whether it is of this log, and the ranges (after, seq] of
 #: messages that could not be had.
+#: SQLite stores how a table was made so, however it was written.
+_RUNS_SOMETHING = """
+SELECT 1 FROM sqlite_schema
+ WHERE sql NOT LIKE 'CREATE TABLE %' AND sql NOT LIKE 'CREATE VIRTUAL TABLE %' LIMIT 1
+"""
+
 _DDL = f"""
 DROP TABLE IF EXISTS words;
 DROP TABLE IF EXISTS position;
@@ -307,7 +313,12 @@ class SearchIndex:
             lock.close()
 
     def _is_usable(self, connection: apsw.Connection) -> bool:
-        """Whether the index has this form and is of this log, which may be one put back."""
+        """Whether the index has this form and is of this log, which may be one put back.
+
+        What could run something is no part of it, so its file counts as damaged.
+        """
+        if connection.execute(_RUNS_SOMETHING).fetchall():
+            raise apsw.CorruptError("there is a trigger or a view in it")
         if connection.pragma("user_version") != _FORM:
             return False
         seq, id = _position(connection)

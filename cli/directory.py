@@ -21,7 +21,7 @@ from ..schema import (
     age_of_backup,
     create,
     find_bus,
-    refuse_others,
+    refuse_foreign,
     shown,
     upgrade,
 )
@@ -59,7 +59,7 @@ def init(
     named = place.named() or os.environ.get(BUS_DIR_VARIABLE)
     if not named:
         _refuse_beside_main_tree()
-        refuse_others(os.path.abspath(BUS_DIRECTORY))  # where there is one it is found, not made
+        refuse_foreign(os.path.abspath(BUS_DIRECTORY))  # where there is one it is found, not made
     made = create(named or BUS_DIRECTORY)
     with Bus.open(named or BUS_DIRECTORY) as bus:
         where = bus.layout.directory

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from .. import export, subscribers
-from ..schema import BUS_DIRECTORY, BusNotFound, refuse_others
+from ..schema import BUS_DIRECTORY, BusNotFound, refuse_foreign
 from . import output
 from .progress import waiting
 
@@ -57,7 +57,7 @@ def _directory(place: Place) -> str:
             return place.find()[0]
         near = os.path.join(os.getcwd(), BUS_DIRECTORY)
         if os.path.isdir(near):
-            refuse_others(near)
+            refuse_foreign(near)
             return near
     return place.find()[0]
 

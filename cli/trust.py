@@ -6,8 +6,14 @@ from typing import Annotated
 
 import typer
 
-from ..schema import EVERY, NotFound, distrust, safe_directories, safe_list
-from ..schema import trust as add_to_list
+from ..schema import (
+    EVERY,
+    NotFound,
+    add_safe_directory,
+    remove_safe_directory,
+    safe_directories,
+    safe_list,
+)
 from . import output
 from .actions import NOTHING
 from .commands import Commands
@@ -32,7 +38,7 @@ def add(directory: BusDirectory, json: Json = False, verbose: Verbose = False) -
     or $BUS_DIR names is always used. $BUS_SAFE_DIRECTORIES names more of them, as PATH does. Who
     owns a bus can change all that is in it.
     """
-    is_new = add_to_list(directory)
+    is_new = add_safe_directory(directory)
     if json:
         output.json_line({"list": safe_list(), "added": is_new})
     else:
@@ -55,7 +61,7 @@ def show_list(json: Json = False, verbose: Verbose = False) -> int:
 @trust.command("remove", example="bus trust remove /srv/team/.worker-state")
 def remove(directory: BusDirectory, json: Json = False, verbose: Verbose = False) -> int:
     """Take a directory off the list. Exit code 4 when it is not on it."""
-    if not distrust(directory):
+    if not remove_safe_directory(directory):
         raise NotFound(f"{directory} is not in {safe_list()}; see 'bus trust list'")
     if json:
         output.json_line({"list": safe_list(), "removed": True})

@@ -79,7 +79,7 @@ from .sqlite import ENDINGS, check_sqlite_version, make_file, open_file, transla
 from .times import MAX_TS_MS, age, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
 from .transactions import without_triggers
 from .trouble import disk_full, means_full, unwritable, why_not_opened
-from .upwards import find_bus, refuse_others
+from .upwards import find_bus, refuse_foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,10 +129,10 @@ if TYPE_CHECKING:
     from .migrate import upgrade as upgrade
     from .ownership import EVERY as EVERY
     from .ownership import SAFE_VARIABLE as SAFE_VARIABLE
-    from .ownership import distrust as distrust
+    from .ownership import add_safe_directory as add_safe_directory
+    from .ownership import remove_safe_directory as remove_safe_directory
     from .ownership import safe_directories as safe_directories
     from .ownership import safe_list as safe_list
-    from .ownership import trust as trust
     from .patterns import TypePattern as TypePattern
     from .patterns import check_pattern as check_pattern
     from .place_checks import checks_of_place as checks_of_place
@@ -222,6 +222,7 @@ __all__ = [
     "UnknownRecipientWarning",
     "Upgrade",
     "WrongProcess",
+    "add_safe_directory",
     "age",
     "age_of_backup",
     "bad",
@@ -251,7 +252,6 @@ __all__ = [
     "decode",
     "decode_stored",
     "disk_full",
-    "distrust",
     "encode",
     "examine",
     "find_bus",
@@ -288,19 +288,19 @@ __all__ = [
     "ranges",
     "ranges_without",
     "read_into",
+    "refuse_foreign",
     "refuse_links",
     "refuse_network_filesystem",
     "refuse_openers",
-    "refuse_others",
     "refuse_place",
     "refuse_unrun",
+    "remove_safe_directory",
     "safe_directories",
     "safe_list",
     "shown",
     "start_thread",
     "sync_directory",
     "translate",
-    "trust",
     "unwritable",
     "upgrade",
     "user_bus",
@@ -349,7 +349,6 @@ _HOMES = {
     "damage_of_log": "log_checks",
     "decode": "json",
     "decode_stored": "json",
-    "distrust": "ownership",
     "encode": "json",
     "examine": "health",
     "holder": "lock_holders",
@@ -366,9 +365,10 @@ _HOMES = {
     "ranges": "recovery",
     "ranges_without": "recovery",
     "read_into": "recovery",
+    "add_safe_directory": "ownership",
+    "remove_safe_directory": "ownership",
     "safe_directories": "ownership",
     "safe_list": "ownership",
-    "trust": "ownership",
     "refuse_openers": "alone",
     "upgrade": "migrate",
     "warn": "health",

@@ -24,6 +24,7 @@ from .errors import (
 )
 from .folder import Obstructed
 from .forks import let_go
+from .hardening import BULK_WORK, WORK, Bound, bound_work
 from .layout import (
     BUS_DIRECTORY,
     Layout,
@@ -77,7 +78,8 @@ class Database:
             which can be made stronger here, and not weaker.
         write_timeout_s: how long a write waits for other writers before it raises `BusBusy`.
         clock: the present time in epoch milliseconds.
-        any_version: open the file of another schema version too. Only `upgrade` does.
+        any_version: open the file of another schema version too, and whatever is in it. Only who
+            upgrades or examines it does.
         read_only: write nothing, and move nothing into the file: it may be damaged. Only who
             examines it does.
 
@@ -109,17 +111,19 @@ class Database:
         self.write_timeout_s = write_timeout_s
         self._busy_timeout_ms = min(BUSY_TIMEOUT_MS, round(write_timeout_s * 1000))
         self.read_only = read_only
+        self.most_work = BULK_WORK if any_version else WORK
+        #: Whether a file is refused that has triggers, or rules, which are not ours.
+        self.refuses_strangers = False
         self._threads = _local()
         self.checkpointer = Checkpointer(self)
         self._closed = False
         self._check_directory()
         self.place = Place(self.layout.database)
-        settings = self._settings()
-        found = self._version_in(settings)
-        if found != SCHEMA_VERSION and not any_version:
-            raise other_version(self.layout, found)
-        if not any_version:
-            self._adopt(settings)
+        try:
+            self._check_tables(any_version)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def connection(self) -> apsw.Connection:
@@ -270,6 +274,11 @@ class Database:
             is_time = made.isascii() and made.isdecimal() and len(made) < 16
             self.backup_made_at_ms = int(made) if is_time else 0
 
+    def is_upgraded(self, connection: apsw.Connection) -> bool:
+        """Whether a newer ackbus has upgraded the file since it was opened here."""
+        found = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").get
+        return str(found).isdecimal() and int(found) > SCHEMA_VERSION
+
     def close_thread(self) -> None:
         """Close this thread's connection, if it has one; a later use opens another."""
         thread = getattr(self._threads, "state", None)
@@ -296,15 +305,19 @@ class Database:
         self.check_process()
         if self._closed:
             raise AckbusError("this bus has been closed")
-        self.place.check()
         try:
             thread: ThreadState = self._threads.state
         except AttributeError:
             thread = self._threads.state = ThreadState(self)
+        thread.look()
         return thread
 
-    def connect(self) -> apsw.Connection:
-        """Open one more connection, with the pragmas that the protocol asks for."""
+    def connect(self, work: Bound | None = None) -> apsw.Connection:
+        """Open one more connection, with the pragmas that the protocol asks for.
+
+        Args:
+            work: how long it may work at a time; by default long enough for the whole file.
+        """
         self.check_process()
         let_go(self.layout.database)
         flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
@@ -312,6 +325,8 @@ class Database:
             connection = open_file(self.layout.files, "bus.db", flags)
             if self.read_only:  # the last one to close a file would move its log into it
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            if work is not None:
+                bound_work(connection, work)
             answers = connection.execute(
                 f"PRAGMA busy_timeout = {self._busy_timeout_ms};"
                 "PRAGMA foreign_keys = ON;"
@@ -340,6 +355,17 @@ class Database:
             connection.close()
             raise without_log(self.layout.directory)
         return connection
+
+    def _check_tables(self, any_version: bool) -> None:
+        settings = self._settings()
+        found = self._version_in(settings)
+        if any_version:
+            return
+        if found != SCHEMA_VERSION:
+            raise other_version(self.layout, found)
+        self.refuses_strangers = True
+        self._thread().refuse_strangers()
+        self._adopt(settings)
 
     def _check_directory(self) -> None:
         layout = self.layout

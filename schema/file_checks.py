@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import closing
 
 import apsw
 
 from .database import SCHEMA_VERSION
+from .hardening import is_as_ours
 from .health import Finding, bad, ok, warn
 from .log_checks import REPAIR, check_log
 from .sqlite import translate
+from .strangers import our_tables, strangers_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _QUICK_S = 3.0
 #: After how many steps of SQLite's machine the clock is looked at.
 _STEPS = 10_000
 
-_MADE_BY = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 
 
 def checks_of_file(database: Database, *, full: bool = False) -> dict[str, Check]:
@@ -50,43 +51,16 @@ def _schema(database: Database) -> Finding:
     if found != SCHEMA_VERSION:
         advice = "run 'bus upgrade'" if found < SCHEMA_VERSION else "use a newer ackbus"
         return bad(f"version {found}, and this ackbus knows {SCHEMA_VERSION}", advice)
-    if harmed := _harmed(_there(database)):
-        return bad(", ".join(harmed), REPAIR)
-    return ok(f"version {found}, with all its tables")
+    strangers = strangers_in(database.connection)
+    if strangers.refused:
+        return bad(", ".join(strangers.refused), REPAIR)
+    others = f"; of others: {', '.join(strangers.reported)}" if strangers.reported else ""
+    return ok(f"version {found}, with all its tables{others}")
 
 
 def is_of_other_version(database: Database) -> bool:
     """Whether a file is of another ackbus; one that only says so, and is as ours, is damaged."""
-    there = _there(database)
-    is_as_ours = there.keys() == _wanted().keys() and not _harmed(there)
-    return database.schema_version() != SCHEMA_VERSION and not is_as_ours
-
-
-def _harmed(there: dict[tuple[str, str], str]) -> list[str]:
-    return sorted(
-        f"{kind} {name} is {'altered' if (kind, name) in there else 'missing'}"
-        for (kind, name), sql in _wanted().items()
-        if _words(there.get((kind, name))) != _words(sql)
-    )
-
-
-def _there(database: Database) -> dict[tuple[str, str], str]:
-    """Return what a file is made of."""
-    return {(kind, name): sql for kind, name, sql in database.rows(_MADE_BY)}
-
-
-def _wanted() -> dict[tuple[str, str], str]:
-    """Return what a new bus is made of."""
-    path = os.path.join(os.path.dirname(__file__), "schema.sql")
-    with open(path, encoding="utf-8") as ddl, closing(apsw.Connection(":memory:")) as fresh:
-        fresh.execute(ddl.read()).fetchall()
-        return {(str(kind), str(name)): str(sql) for kind, name, sql in fresh.execute(_MADE_BY)}
-
-
-def _words(sql: str | None) -> list[str]:
-    """Return what a statement says, however it is set: an upgrade sets it otherwise."""
-    lines = (sql or "").splitlines()
-    return " ".join(line.partition("--")[0] for line in lines).split()
+    return database.schema_version() != SCHEMA_VERSION and not is_as_ours(database.connection)
 
 
 def _pages(database: Database, full: bool) -> Finding:
@@ -125,8 +99,8 @@ def _texts(database: Database, full: bool) -> Finding:
     """Look for text that is no UTF-8, which SQLite never looks at; messages may hold any."""
     if not full:
         return ok("not looked at; --full reads them")
-    ours = _wanted().keys() & _there(database).keys()
-    names = [name for kind, name in ours if kind == "table" and name != "messages"]
+    there = {name for (name,) in database.rows(_TABLES)}
+    names = (our_tables() & there) - {"messages"}
     harmed = [name for name in sorted(names) if not _is_readable(database, name)]
     if harmed:
         return bad(f"text in {', '.join(harmed)} is damaged: it is no UTF-8", REPAIR)

@@ -22,6 +22,8 @@ from .errors import BusUnusable
 from .file_lock import FileLock
 from .layout import Layout
 from .sqlite import ENDINGS
+from .strangers import refuse_strangers, restate
+from .transactions import without_triggers
 from .trouble import unwritable
 
 TYPE_CHECKING = False
@@ -110,8 +112,10 @@ def _upgrade(database: Database) -> Upgrade:
             raise other_version(layout, found)
         backup = _back_up(database, found)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # it changes a table's text
-        for script in _scripts_after(found):
-            connection.execute(script).fetchall()
+        with without_triggers(connection):  # somebody else's may be among them
+            for script in _scripts_after(found):
+                connection.execute(script).fetchall()
+        _check_strangers(database, connection)
         mended = tuple(put_right(database))
         _check_references(database)
         refuse_openers(layout.database, _THEN)  # who came meanwhile has read the old version
@@ -134,6 +138,15 @@ def _check_references(database: Database) -> None:
             f"rows of the table {broken[0][0]} in {database.layout.database} refer to rows that"
             " are not there; nothing was changed"
         )
+
+
+def _check_strangers(database: Database, connection: apsw.Connection) -> None:
+    """Raise when the file is no bus of ours by now, so that the transaction rolls back."""
+    restate(connection)
+    try:
+        refuse_strangers(connection, database.layout)
+    except BusUnusable as error:
+        raise BusUnusable(f"nothing was changed: {error}") from error
 
 
 def _back_up(database: Database, version: int) -> str:

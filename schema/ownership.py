@@ -48,7 +48,7 @@ def safe_directories() -> list[str]:
         return []
 
 
-def trust(directory: str) -> bool:
+def add_safe_directory(directory: str) -> bool:
     """Add a bus directory, or `EVERY`, to this user's list; safe to repeat.
 
     Returns:
@@ -66,7 +66,7 @@ def trust(directory: str) -> bool:
     return named not in before
 
 
-def distrust(directory: str) -> bool:
+def remove_safe_directory(directory: str) -> bool:
     """Take a bus directory, or `EVERY`, off this user's list; say whether it was on it.
 
     Raises:

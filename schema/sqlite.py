@@ -8,6 +8,7 @@ import apsw
 
 from .errors import AckbusError, BusBusy, BusUnusable, RowRefused
 from .folder import Folder
+from .hardening import harden
 from .layout import Layout
 from .trouble import disk_full, means_full, why_not_opened
 
@@ -24,13 +25,17 @@ def open_file(
 ) -> apsw.Connection:
     """Open a database file by SQLite, which takes it by its name: no link is followed to it.
 
+    Nothing that the file brings is trusted: see `harden`.
+
     Raises:
         Obstructed: it, or what SQLite keeps beside it, is no ordinary file, or has another name.
         apsw.Error: there is none, or SQLite refuses it.
     """
     folder.check(*(name + ending for ending in ENDINGS))
     path = os.path.join(os.path.realpath(folder.path), name)
-    return apsw.Connection(path, flags=flags | apsw.SQLITE_OPEN_NOFOLLOW)
+    connection = apsw.Connection(path, flags=flags | apsw.SQLITE_OPEN_NOFOLLOW)
+    harden(connection)
+    return connection
 
 
 def make_file(folder: Folder, name: str) -> apsw.Connection:
@@ -61,6 +66,11 @@ def translate(error: apsw.Error, layout: Layout) -> AckbusError:
     where = layout.directory
     if isinstance(error, apsw.BusyError):
         return BusBusy(f"another program has kept the bus in {where} locked; try again")
+    if isinstance(error, apsw.InterruptError):
+        return BusUnusable(
+            f"a statement on the bus in {where} took more work than any should, and was ended; see"
+            " 'bus doctor'"
+        )
     if means_full(error, where):
         return disk_full(where)
     if isinstance(error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)):

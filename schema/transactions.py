@@ -10,7 +10,9 @@ import apsw
 from .checkpoints import LOOK_AFTER_CHANGES
 from .errors import AckbusError, BusUnusable
 from .file_lock import FileLock
+from .hardening import Bound, is_as_ours
 from .layout import Layout
+from .place import TRUSTED_S
 from .sqlite import translate
 
 TYPE_CHECKING = False
@@ -83,7 +85,11 @@ class ThreadState:
     """One thread's connection, its write lock, and how deep it is in transactions."""
 
     __slots__ = (
+        "_cookie",
+        "_database",
+        "_due_s",
         "_require_writable",
+        "_work",
         "after_commit",
         "changes_seen",
         "checkpointer",
@@ -95,7 +101,11 @@ class ThreadState:
     )
 
     def __init__(self, database: Database) -> None:
-        self.connection = database.connect()
+        self._database = database
+        self._work = Bound(database.most_work)
+        self.connection = database.connect(self._work)
+        self._cookie: object = None
+        self._due_s = 0.0
         self.checkpointer = database.checkpointer
         self.changes_seen = -LOOK_AFTER_CHANGES  # the first write looks: there may be no other
         self.layout = database.layout
@@ -104,6 +114,35 @@ class ThreadState:
         self.lock: FileLock | None = None
         self.depth = 0
         self.after_commit: dict[Callable[[], None], None] = {}
+
+    def look(self) -> None:
+        """Look whether the file is where it was, and as it was made, unless that was just done."""
+        now_s = time.monotonic()
+        if now_s >= self._due_s:
+            self._due_s = 0.0
+            self.place.look()
+            self.refuse_strangers()
+            self._work.asked = 0  # what asks from now on is another statement
+            self._due_s = now_s + TRUSTED_S
+
+    def refuse_strangers(self) -> None:
+        """Raise where the file has what is not ours; it is read only when its tables changed.
+
+        A program goes on while a newer ackbus upgrades the file under it.
+        """
+        database = self._database
+        if not database.refuses_strangers:
+            return
+        try:
+            ((cookie,),) = self.connection.execute("PRAGMA schema_version").fetchall()
+            if cookie != self._cookie and not is_as_ours(self.connection):
+                from .strangers import refuse_strangers
+
+                if not database.is_upgraded(self.connection):
+                    refuse_strangers(self.connection, self.layout)
+            self._cookie = cookie
+        except apsw.Error as error:
+            raise translate(error, self.layout) from error
 
     def require_transaction(self) -> None:
         """Raise if SQLite has undone the transaction: what follows must not stand alone.

@@ -35,17 +35,17 @@ def find_bus(start: str | os.PathLike[str] | None = None) -> str:
     for folder, links in _searched_from(origin):
         directory = os.path.join(folder, BUS_DIRECTORY)
         if os.path.exists(os.path.join(directory, "bus.db")):
-            refuse_others(directory, links)
+            refuse_foreign(directory, links)
             return directory
     for folder, links in _searched_from(origin):
         directory = os.path.join(folder, BUS_DIRECTORY)
         if remains := remains_of_bus(Layout(directory)):
-            refuse_others(directory, links)
+            refuse_foreign(directory, links)
             raise BusNotFound(remains)
     raise BusNotFound(f"no bus in {origin} or above it; make one with 'bus init'")
 
 
-def refuse_others(directory: str, links: Iterable[str] = ()) -> None:
+def refuse_foreign(directory: str, links: Iterable[str] = ()) -> None:
     """Raise where somebody else owns a bus directory that was found, or what leads to it.
 
     Args:

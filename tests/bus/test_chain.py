@@ -11,6 +11,7 @@ from ackbus.bus import Chain, Link, Problem, Verification
 from ackbus.bus.chain import STEP_BYTES, STEP_MESSAGES
 from ackbus.export import Archiver, Exporter, import_jsonl
 
+from .. import programs
 from ..programs import raw_sql, run_program
 
 
@@ -40,14 +41,8 @@ def chained(bus: Bus) -> Bus:
 
 
 def tamper(bus: Bus, *statements: str) -> None:
-    """Runs statements in another program, which drops the triggers first."""
-    tables = ("messages", "chain")
-    triggers = bus.database.rows(
-        f"SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name IN {tables}"
-    )
-    assert len(triggers) == 8
-    drops = [f"DROP TRIGGER {name}" for (name,) in triggers]
-    raw_sql(Path(bus.layout.directory), *drops, *statements)
+    """Runs statements as another program, which turns triggers off."""
+    programs.tamper(Path(bus.layout.directory), *statements)
 
 
 def test_chain_is_that_of_the_lines_of_bus_jsonl(chained: Bus) -> None:

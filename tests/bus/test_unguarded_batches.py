@@ -73,14 +73,3 @@ def test_limits_hold_and_count_in_a_batch(bus: Bus) -> None:
     with pytest.raises(LimitReached):
         publish(bus, [f"more {id}" for id in IDS])
     assert stored(bus) == IDS
-
-
-def test_trigger_of_another_program_fires_for_a_batch(bus: Bus, bus_dir: Path) -> None:
-    raw_sql(
-        bus_dir,
-        "CREATE TABLE seen (id TEXT)",
-        "CREATE TRIGGER messages_are_seen AFTER INSERT ON messages BEGIN"
-        " INSERT INTO seen VALUES (NEW.id); END",
-    )
-    publish(bus)
-    assert bus.database.rows("SELECT id FROM seen ORDER BY rowid") == [(id,) for id in IDS]

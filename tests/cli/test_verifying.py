@@ -11,7 +11,7 @@ from ackbus import Bus
 from ackbus.bus import Keyring
 
 from ..conftest import RunBus
-from ..programs import raw_sql
+from ..programs import raw_sql, tamper
 from .conftest import assert_error
 
 OnTerminal = Callable[..., str]
@@ -37,11 +37,7 @@ def chain_on(bus_dir: Path) -> None:
 
 
 def alter(bus_dir: Path, seq: int) -> None:
-    raw_sql(
-        bus_dir,
-        "DROP TRIGGER messages_are_never_changed",
-        f"UPDATE messages SET payload = '\"changed\"' WHERE seq = {seq}",
-    )
+    tamper(bus_dir, f"UPDATE messages SET payload = '\"changed\"' WHERE seq = {seq}")
 
 
 def test_key_is_made_outside_the_bus_and_its_secret_is_shown_only_on_request(

@@ -23,7 +23,7 @@ from ackbus.cli.torture.proofs.publishing import prove_order, prove_publishing
 from ackbus.cli.torture.proofs.resources import prove_resources
 from ackbus.cli.torture.proofs.verdict import Verdict
 
-from ..programs import raw_sql
+from ..programs import raw_sql, tamper
 from .conftest import Copy
 
 Lines = list[Any]
@@ -71,12 +71,7 @@ def test_a_message_that_was_lost_from_the_file_is_named(copy: Copy) -> None:
     """The whole way: another program removes an acknowledged message from the database."""
     lost = last_note(list(copy.bus.read()))
     assert lost.seq > copy.bus.archive.upto()
-    raw_sql(
-        Path(copy.place.bus),
-        "PRAGMA foreign_keys = OFF",
-        "DROP TRIGGER messages_are_never_deleted",
-        f"DELETE FROM messages WHERE seq = {lost.seq}",
-    )
+    tamper(Path(copy.place.bus), f"DELETE FROM messages WHERE seq = {lost.seq}")
     verdicts = {
         verdict.name: verdict
         for verdict in prove(copy.bus, copy.place, Measures(copy.place.bus)).verdicts
@@ -103,9 +98,8 @@ def test_a_message_that_nobody_published_is_named(copy: Copy) -> None:
 
 def test_a_message_with_other_content_is_named(copy: Copy) -> None:
     changed = last_note(list(copy.bus.read()))
-    raw_sql(
+    tamper(
         Path(copy.place.bus),
-        "DROP TRIGGER messages_are_never_changed",
         f"UPDATE messages SET payload = '\"other\"', payload_ref = NULL WHERE seq = {changed.seq}",
     )
     assert f"message {changed.id} is in the log as" in failure(prove_publishing(copy.evidence()))
