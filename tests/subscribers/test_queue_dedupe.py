@@ -270,6 +270,7 @@ def test_any_time_that_others_stored_is_taken(
 ) -> None:
     """Bad input: no message can stop its queue; older versions of the file took any time."""
     queue = Queue.create(bus, "job", ordering="priority")
+    bus.database.refuses_strangers = False
     bus.database.change("DROP TRIGGER messages_are_only_appended")
     bus.database.change(
         "INSERT INTO messages (id, ts_ms, from_agent, type, headers)"
