@@ -76,7 +76,7 @@ ATTACKS: dict[str, tuple[tuple[str, ...], str]] = {
         "view known_agents is altered",
     ),
     "a rule less": (
-        forged("UPDATE sqlite_schema SET sql = replace(sql, 'CHECK (seq > 0)', '')"),
+        forged("UPDATE sqlite_schema SET sql = replace(sql, 'CHECK (from_agent <> '''')', '')"),
         "table messages is altered",
     ),
     "a column more": (("ALTER TABLE cursors ADD COLUMN x ANY",), "table cursors is altered"),
