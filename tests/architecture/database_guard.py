@@ -13,6 +13,16 @@ from types import FrameType
 
 DATABASE_FILES = {"bus.db", "bus.db-wal", "bus.db-shm"}
 OPENINGS = {"open", "sqlite3.connect"}
+#: What Python announces of files that are opened, made, renamed and removed by their paths.
+BY_PATH = {"open", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink"} | {
+    *("os.chmod", "os.chown", "os.utime", "os.truncate"),
+}
+#: Who may be told by its user to open a file, wherever it is; and what is given a bus of its own.
+USERS_FILES = ("ackbus.cli.", "ackbus.bus.keys")
+
+
+class PathOpened(AssertionError):
+    """The package went by a path to what is in a bus directory, and not through its folder."""
 
 
 class DatabaseOpened(AssertionError):
@@ -25,6 +35,32 @@ def install() -> None:
 
 
 def _guard(event: str, args: tuple[object, ...]) -> None:
+    _guard_databases(event, args)
+    if event in BY_PATH and args and isinstance(args[0], str) and os.path.isabs(args[0]):
+        caller = _nearest_of_the_package(sys._getframe(1))
+        if caller and caller != "ackbus.schema.folder" and not caller.startswith(USERS_FILES):
+            directory = os.path.dirname(args[0])
+            if any(map(_is_bus, (directory, os.path.dirname(directory)))):
+                raise PathOpened(f"{event} of {args[0]} by {caller}: go through its Folder")
+
+
+def _is_bus(directory: str) -> bool:
+    return os.path.lexists(os.path.join(directory, "bus.db"))
+
+
+def _nearest_of_the_package(frame: FrameType | None) -> str:
+    """Returns the module of the package that is nearest on the stack; "" where a test is nearer."""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.startswith("ackbus."):
+            return name
+        if name.partition(".")[0] in ("tests", "conftest"):
+            return ""
+        frame = frame.f_back
+    return ""
+
+
+def _guard_databases(event: str, args: tuple[object, ...]) -> None:
     if event not in OPENINGS or not args or not isinstance(args[0], str | bytes | os.PathLike):
         return
     if event == "open" and isinstance(args[2], int) and args[2] & os.O_EXCL:

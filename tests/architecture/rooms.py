@@ -25,6 +25,50 @@ MAY_IMPORT: dict[str, set[str]] = {
 #: Folders at the root that are no rooms, and that no wheel contains.
 BESIDE = {"bench", "build", "dist", "docs", "examples", "tests"}
 
+#: Where files are opened, made, renamed or removed by their paths, and whose they are. All that is
+#: in a bus directory goes through `schema/folder.py`.
+OPENING: dict[str, str] = {
+    "schema/folder.py": "the one way to what is in a bus directory",
+    "schema/create.py": "the package's own statements; the bus directory itself",
+    "schema/migrate.py": "the package's own migrations",
+    "schema/queries.py": "the package's own statements",
+    "schema/file_checks.py": "the package's own statements",
+    "schema/recovery/tables.py": "the package's own statements",
+    "schema/layout.py": "the kernel's list of mounts; the bus directory itself, and those above it",
+    "schema/sqlite.py": "SQLite's own files, which are looked at before",
+    "schema/place_checks.py": "the list of what is in a bus directory, none of which is opened",
+    "schema/trouble.py": "the bus directory itself, to hear why it can't be entered",
+    "schema/lock_holders.py": "what the kernel tells in /proc",
+    "schema/processes.py": "what the kernel tells in /proc",
+    "schema/ownership.py": "this user's list of trusted directories",
+    "schema/upwards.py": "the files of git above a bus",
+    "bus/keys.py": "this user's keys",
+    "export/backup.py": "the directory of a backup itself, which its user names",
+    "export/repair/backups.py": "the directories beside a bus, to look for backups",
+    "export/git/drivers.py": "git's own files",
+    "export/git/hooks.py": "git's own files",
+    "export/git/text_file.py": "git's own files",
+    "export/git/work_tree.py": "git's own files",
+    "workers/process_group.py": "what the kernel tells in /proc",
+    "workers/process_session.py": "what the kernel tells in /proc",
+    "workers/supervisor.py": "what the kernel tells in /proc",
+    "server/page/files.py": "the package's own page",
+    "server/mcp/stdio.py": "the null device",
+    "cli/blobs.py": "the file that its user names",
+    "cli/git_drivers.py": "the files that git hands over",
+    "cli/payloads.py": "the file that its user names",
+    "cli/pictures.py": "the file that its user names",
+    "cli/run.py": "the null device",
+}
+#: Parts of the command that work on other programs' files, or on a bus that they made themselves.
+OPENING_ROOMS = ("cli/setup/", "cli/demo/", "cli/torture/", "cli/top/")
+
+_OPENING_ANYTHING = re.compile(
+    r"((builtins|io)\.)?open|shutil\.(copy|copy2|copyfile|copytree|move|rmtree)"
+    r"|os\.(open|mkdir|makedirs|unlink|remove|removedirs|rename|renames|replace|rmdir|link|symlink"
+    r"|mkfifo|mknod|chmod|chown|utime|truncate|listdir|scandir|walk)"
+)
+
 MAX_MODULE_LINES = 400
 #: Of a function without its docstring.
 MAX_FUNCTION_LINES = 60
@@ -156,6 +200,45 @@ def opened_databases(modules: list[Module]) -> list[str]:
             if isinstance(node, ast.Call) and _DATABASE.search(_opened(node)):
                 broken.append(module.at(node, f"opens a database file: {ast.unparse(node)}"))
     return broken
+
+
+def opened_paths(modules: list[Module]) -> list[str]:
+    """Only the folder of a bus opens, makes, renames and removes what is in it.
+
+    Elsewhere a file is of somebody else, as the table says. directory_guard checks the same at run
+    time.
+    """
+    broken = []
+    for module in modules:
+        name = module.path.as_posix()
+        if name not in OPENING and not name.startswith(OPENING_ROOMS):
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.Call) and _opens(node):
+                    told = f"{ast.unparse(node)}: open what is in a bus by its Folder"
+                    broken.append(module.at(node, told))
+    return broken
+
+
+def unused_openings(modules: list[Module]) -> list[str]:
+    """Every module in the table of those that open files does."""
+    used = {
+        module.path.as_posix()
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and _opens(node)
+    }
+    there = {module.path.as_posix() for module in modules}
+    return [f"{name}: opens nothing" for name in OPENING if name in there - used]
+
+
+def _opens(call: ast.Call) -> bool:
+    """Whether a call is given the path of a file, or opens a database by itself."""
+    name = ast.unparse(call.func)
+    if name == "apsw.Connection":
+        return not call.args or ast.unparse(call.args[0]) != "':memory:'"
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    is_of_path = method in _OPENING_METHODS - {"open"}
+    return is_of_path or _OPENING_ANYTHING.fullmatch(name) is not None
 
 
 def _relative_imports(module: Module) -> Iterator[tuple[ast.ImportFrom, tuple[str, ...]]]:

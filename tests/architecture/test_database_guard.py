@@ -7,7 +7,7 @@ import pytest
 
 from ackbus import Bus, Inbox
 
-from .database_guard import DatabaseOpened
+from .database_guard import DatabaseOpened, PathOpened
 
 OPENINGS = {
     "open": "open(path).close()",
@@ -47,3 +47,25 @@ def test_bus_at_work_leaves_its_database_to_apsw(bus: Bus) -> None:
     for message in inbox.poll():
         inbox.ack(message)
     assert [message.seq for message in bus.read()] == [1]
+
+
+BY_PATH = {
+    "open": "open(path).close()",
+    "os.open": "import os; os.close(os.open(path, os.O_RDONLY))",
+    "os.unlink": "import os; os.unlink(path)",
+    "os.replace": "import os; os.replace(path, path + '.new')",
+    "os.mkdir": "import os; os.mkdir(path + '.folder')",
+}
+
+
+@pytest.mark.parametrize("inside", [".", "archive"])
+@pytest.mark.parametrize("opening", BY_PATH.values(), ids=BY_PATH)
+def test_package_goes_to_what_is_in_a_bus_by_its_folder_only(
+    opening: str, inside: str, bus_dir: Path
+) -> None:
+    (bus_dir / "archive").mkdir()
+    path = bus_dir / inside / "file"
+    path.touch()
+    with pytest.raises(PathOpened, match="go through its Folder"):
+        exec(opening, {"__name__": "ackbus.export.copier", "path": str(path)})
+    exec(opening, {"__name__": "tests.export.copier", "path": str(path)})

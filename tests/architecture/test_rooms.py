@@ -21,6 +21,8 @@ RULES: list[Rule] = [
     rooms.long_functions,
     rooms.swallowed_exceptions,
     rooms.opened_databases,
+    rooms.opened_paths,
+    rooms.unused_openings,
 ]
 
 
@@ -63,6 +65,10 @@ ALLOWED: list[tuple[Rule, dict[str, str]]] = [
     (rooms.long_functions, {"bus/log.py": "def f():\n    '''A.\n\n    B.'''\n" + "    g()\n" * 59}),
     (rooms.swallowed_exceptions, {"bus/log.py": "try: f()\nexcept KeyError: pass"}),
     (rooms.swallowed_exceptions, {"bus/log.py": "try: f()\nexcept Exception: g()\n"}),
+    (rooms.opened_paths, {"schema/folder.py": "os.open(name, 0)", "cli/setup/x.py": "open(p)"}),
+    (rooms.opened_paths, {"bus/log.py": "files.rename(a, b)\nBus.open(d)\nos.fdopen(fd)"}),
+    (rooms.opened_paths, {"bus/log.py": "apsw.Connection(':memory:')"}),
+    (rooms.unused_openings, {"schema/create.py": "def create(): open(path)"}),
     (rooms.opened_databases, {"bus/log.py": "open(layout.jsonl)\nos.stat(layout.database)"}),
     (rooms.opened_databases, {"bus/log.py": "apsw.Connection(layout.database)"}),
 ]
@@ -88,6 +94,12 @@ FOUND: list[tuple[Rule, dict[str, str], str]] = [
     (rooms.opened_databases, {"bus/x.py": "open(layout.database)"}, "open(layout.database)"),
     (rooms.opened_databases, {"bus/x.py": "os.open(path + '-wal', 0)"}, "x.py:1:"),
     (rooms.opened_databases, {"bus/x.py": "shutil.copyfile(d / 'bus.db', to)"}, "copyfile"),
+    (rooms.opened_paths, {"bus/x.py": "open(layout.jsonl)"}, "open(layout.jsonl): open what is in"),
+    (rooms.opened_paths, {"export/x.py": "os.replace(fresh, path)"}, "x.py:1: os.replace"),
+    (rooms.opened_paths, {"cli/x.py": "shutil.rmtree(folder)"}, "rmtree"),
+    (rooms.opened_paths, {"server/x.py": "Path(p).write_text('')"}, "write_text"),
+    (rooms.opened_paths, {"bus/x.py": "apsw.Connection(layout.search)"}, "apsw.Connection"),
+    (rooms.unused_openings, {}, "schema/create.py: opens nothing"),
     (rooms.opened_databases, {"bus/x.py": "Path(layout.database).read_bytes()"}, "read_bytes"),
 ]
 

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -300,7 +301,7 @@ def try_all(name: str, kind: Kind, scene: Scene, *, while_open: bool) -> None:
     if not while_open:
         with planted(name, kind, scene):
             for what, opening in OPENINGS.items():
-                attempt(what, lambda opening=opening: opening(scene.bus))
+                attempt(what, partial(opening, scene.bus))
             _act_at_rest(scene, kind)
         return
     with Bus.open(scene.bus) as bus:
@@ -322,7 +323,7 @@ def _act_at_rest(scene: Scene, kind: Kind) -> None:
 def _act(bus: Bus, kind: Kind) -> None:
     for what, act in ACTS.items():
         if not (kind is huge and act is _import):  # to import a file is to read all of it
-            attempt(what, lambda act=act: act(bus))
+            attempt(what, partial(act, bus))
 
 
 def check_unharmed(scene: Scene) -> None:
@@ -367,7 +368,7 @@ def try_as_another_user(rows: list[tuple[str, Kind]], scene: Scene) -> list[str]
         with planted(name, kind, copy):
             if kind is mode_000:
                 os.chown(copy.path(name), SECOND_USER, SECOND_USER)
-            code, text = _in_child(lambda copy=copy: _as_second_user(copy))
+            code, text = _in_child(partial(_as_second_user, copy))
         if code != 0:
             wrong.append(f"{name} {kind.__name__}: {text}")
         _give(copy.root, 0)
@@ -386,7 +387,7 @@ def _as_second_user(scene: Scene) -> None:
     os.setgid(SECOND_USER)
     os.setuid(SECOND_USER)
     for what, opening in OPENINGS.items():
-        attempt(what, lambda opening=opening: opening(scene.bus))
+        attempt(what, partial(opening, scene.bus))
     _act_at_rest(scene, mode_000)
 
 
