@@ -5,7 +5,17 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from ..schema import BlobAltered, BlobMissing, InvalidInput, bad, ok, warn
+from ..schema import (
+    MAX_NUMBER,
+    BlobAltered,
+    BlobMissing,
+    InvalidInput,
+    bad,
+    in_words,
+    ok,
+    ranges,
+    warn,
+)
 from .heartbeats import Liveness
 from .keys import Keyring
 from .search import Search
@@ -19,6 +29,12 @@ if TYPE_CHECKING:
 
 #: How many blobs are looked for, unless all of them are to be read.
 _QUICK_BLOBS = 20_000
+
+#: How many of the newest messages are looked at, unless all are.
+_QUICK_MESSAGES = 10_000
+
+#: With fewer numbers left than this a bus is about to end.
+_MANY_NUMBERS = 1_000_000_000
 
 #: A heart that stopped longer ago than this is history, in seconds: a day.
 _RECENT_S = 86_400.0
@@ -35,6 +51,7 @@ def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
         full: read everything, however long it takes.
     """
     return {
+        "messages": lambda: _messages(bus, full),
         "blobs": lambda: _blobs(bus, full),
         "archive": lambda: _archive(bus, full),
         "chain": lambda: _chain(bus),
@@ -42,6 +59,27 @@ def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
         "search": lambda: _search(bus, full),
         "hearts": lambda: _hearts(bus),
     }
+
+
+def _messages(bus: Bus, full: bool) -> Finding:
+    """Look at the numbers and the times of messages, which are never changed."""
+    newest = bus.log.newest_seq()
+    if newest > MAX_NUMBER - _MANY_NUMBERS:
+        text = f"the newest is {newest}, and numbers end at {MAX_NUMBER}"
+        return bad(
+            text, "make a new bus, and import bus.jsonl there, before nothing can be published"
+        )
+    after = 0 if full else newest - _QUICK_MESSAGES
+    if wrong := bus.log.wrong_times(after):
+        text = f"their times are none, or to come: {ranges(wrong)}; the archive waits for them"
+        return warn(text, "see who sends them: ts_ms is in milliseconds since 1970")
+    if not full:
+        return ok(f"the newest is {newest:,}; --full looks for numbers without a message")
+    if gaps := bus.log.gaps():
+        count = sum(last - first + 1 for first, last in gaps)
+        text = f"{count:,} numbers have no message, which is possibly lost: {in_words(gaps)}"
+        return warn(text, "look for them in a backup, unless another program has left them out")
+    return ok(f"the newest is {newest:,}; none is missing")
 
 
 def _blobs(bus: Bus, full: bool) -> Finding:

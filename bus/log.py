@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 PAGE_MESSAGES = 100
 
 
+#: How far a clock may be ahead of this one, in milliseconds.
+_A_DAY_MS = 86_400_000
+
+
 class _HasLeft(Exception):
     """Messages left the log for the archive while they were read."""
 
@@ -138,6 +142,15 @@ class Log:
         """Return the seq of the newest message ever stored; 0 before the first."""
         seq: int | None = self._database.value(SQL["newest_seq"])
         return seq or 0
+
+    def wrong_times(self, after_seq: int) -> list[int]:
+        """Return the seqs, of those in the file, whose times are none or over a day ahead."""
+        values = (after_seq, self._database.now_ms() + _A_DAY_MS)
+        return [row[0] for row in self._database.rows(SQL["wrong_times"], values)]
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """Return the ranges of numbers, behind what is archived, that no message has."""
+        return self._database.rows(SQL["gaps"], (self._archive.upto(),))
 
     def newest(
         self,

@@ -41,6 +41,18 @@ SELECT {columns} FROM messages WHERE seq = ?;
 -- The newest message never leaves the table.
 SELECT max(seq) FROM messages;
 
+-- name: wrong_times
+-- Messages above ?1 whose times are none, or later than ?2.
+SELECT seq FROM messages WHERE seq > ?1 AND ts_ms NOT BETWEEN 0 AND ?2;
+
+-- name: gaps
+-- The ranges of numbers that no message has, behind what is archived. Those that a repair or an
+-- upgrade has left out are none: its own message comes right behind.
+SELECT before + 1, seq - 1 FROM (
+  SELECT seq, type, lag(seq, 1, max(?1, seq - 1)) OVER (ORDER BY seq) AS before
+    FROM messages WHERE seq > ?1)
+ WHERE seq > before + 1 AND type NOT IN ('bus.repaired', 'log.continued');
+
 -- name: named_blobs
 -- The next names after ?1 of blobs that messages name, in the log or the archive.
 SELECT payload_ref FROM messages WHERE payload_ref > ?1

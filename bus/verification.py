@@ -6,7 +6,7 @@ with which message; what it can't judge (a signature whose key is not here) it c
 
 from __future__ import annotations
 
-from ..schema import MAX_SEQ, BlobAltered, BlobMissing, InvalidInput, check_progress
+from ..schema import MAX_SEQ, BlobAltered, BlobMissing, InvalidInput, broken_state, check_progress
 from .archive import SegmentMissing
 from .chain import GENESIS, Link
 from .verification_checks import (
@@ -85,6 +85,8 @@ class Verification:
             BusUnusable: a key can't be read.
         """
         check_progress(on_progress)
+        for text in broken_state(self._bus.database):
+            yield Problem("state", 0, text)
         if self._expected is not None:
             yield from self._unexpected(self._expected)
         chain = self._chain_check()

@@ -26,8 +26,8 @@ class Problem:
             did not sign it. `missing`, `inserted`: the chain has it, or goes past it. `payload`:
             its blob is missing or altered. `unreadable`: its part of the archive is. `head`: the
             chain does not have what it once had. `unsigned`, `unknown_key`: nothing shows who
-            sent it, where that is asked for.
-        seq: the message, or the first of a range.
+            sent it, where that is asked for. `state`: a row of another table breaks its rule.
+        seq: the message, or the first of a range; 0 for none.
         text: the whole of it, for people.
         id, from_agent: of the message, where there is one.
     """

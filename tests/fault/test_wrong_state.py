@@ -162,6 +162,39 @@ def test_an_upgrade_tells_what_it_put_right(tmp_path: Path, run_bus: RunBus) -> 
     assert "put right: cursors: " in ended.out
 
 
+# Messages, which are never changed ---------------------------------------------------------------
+
+
+def test_numbers_without_a_message_and_times_that_are_none_are_told(filled: Path) -> None:
+    force(filled, "DELETE FROM messages WHERE seq IN (2, 4)")
+    assert messages_of(filled, "--full")["state"] == "warn"
+    assert "2 numbers have no message" in messages_of(filled, "--full")["text"]
+    assert messages_of(filled, "--full")["text"].endswith(": 2, 4")
+    insert = "INSERT INTO messages (seq, id, ts_ms, from_agent, type) VALUES (4, 'x', {}, 'a', 'b')"
+    force(filled, insert.format(MICROSECONDS))
+    for options in ([], ["--full"]):
+        assert messages_of(filled, *options)["state"] == "warn"
+        assert "times are none, or to come: 4;" in messages_of(filled, *options)["text"]
+
+
+def test_numbers_that_are_about_to_end_are_told(filled: Path) -> None:
+    """With the last number nothing can be published any more."""
+    insert = "INSERT INTO messages (seq, id, ts_ms, from_agent, type) VALUES ({}, 'x', 1, 'a', 'b')"
+    force(filled, insert.format(2**53 - 1))
+    assert "numbers end at" in doctor(filled).bad["messages"]
+
+
+def messages_of(directory: Path, *options: str) -> dict[str, str]:
+    return next(each for each in doctor(directory, *options).records if each["check"] == "messages")
+
+
+def test_verifying_tells_of_wrong_state(filled: Path, run_bus: RunBus) -> None:
+    force(filled, "UPDATE cursors SET last_acked_seq = 1000000")
+    ended = run_bus("verify", "--dir", filled)
+    assert ended.code == 1
+    assert "state: cursors: bob below 0 or past the newest message" in ended.out
+
+
 # Words -------------------------------------------------------------------------------------------
 
 

@@ -70,7 +70,16 @@ ALLOWED = {
 }
 
 #: What reads all there is, on request: `bus doctor --full`, and a repair, which has the bus alone.
-READS_ALL = ("SELECT * FROM ", "mending.", "bus.catalog_empty", "bus.forget_frames")
+READS_ALL = (
+    "SELECT * FROM ",
+    "mending.",
+    "bus.catalog_empty",
+    "bus.forget_frames",
+    "bus.gaps",
+    "bus.wrong_times",
+    "SELECT token FROM claims",
+    "SELECT seq FROM jobs",
+)
 
 #: Each index of the schema, and a statement that needs it, with what it looks for in it.
 INDEXES = {
