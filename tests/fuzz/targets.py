@@ -5,7 +5,7 @@ A new parser gets a row: what it is given, a check that raises for what must not
 
 from hypothesis import strategies as st
 
-from . import commands, files, library
+from . import commands, damage, files, library
 from .command_lines import command_lines, publish_lines
 from .engine import Target
 from .strategies import (
@@ -151,6 +151,7 @@ TARGETS = [
     Target("command line", 60, command_lines, commands.command, commands.forks),
     Target("publish --jsonl", 12, publish_lines, commands.command, commands.forks),
     Target("damaged files", 12, files.damages, files.damaged_files, commands.forks),
+    Target("damaged bus", 5, damage.harms, damage.damaged_bus, damage.a_bus_to_copy),
     Target("git clean", 8, files.git_inputs, files.git_clean, commands.forks),
     Target("git log", 5, files.histories, files.git_log, commands.forks),
     Target("process", 3, command_lines, commands.command, commands.processes),
