@@ -8,7 +8,6 @@ from .database import (
     Database,
     other_version,
     pages,
-    refuse_place,
 )
 from .errors import (
     EVERYONE,
@@ -73,6 +72,7 @@ from .names import (
     check_type,
     check_unicode,
 )
+from .opening import refuse_place
 from .processes import boot_id, is_running, leave_signals, start_thread
 from .queries import COLUMNS, Queries
 from .sqlite import ENDINGS, check_sqlite_version, make_file, open_file, translate

@@ -16,7 +16,6 @@ from . import forks
 from .checkpoints import INLINE_PAGES, Checkpointer
 from .errors import (
     AckbusError,
-    BusNotFound,
     BusUnusable,
     InvalidInput,
     WrongProcess,
@@ -26,17 +25,14 @@ from .folder import Obstructed
 from .forks import let_go
 from .hardening import BULK_WORK, WORK, Bound, bound_work
 from .layout import (
-    BUS_DIRECTORY,
     Layout,
-    refuse_links,
-    refuse_network_filesystem,
-    remains_of_bus,
 )
+from .opening import require_bus
 from .place import Place
 from .sqlite import check_sqlite_version, open_file, translate
 from .times import now_ms
 from .transactions import ThreadState, WriteTransaction
-from .trouble import read_only, unreachable, without_log
+from .trouble import unreachable, without_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,7 +113,7 @@ class Database:
         self._threads = _local()
         self.checkpointer = Checkpointer(self)
         self._closed = False
-        self._check_directory()
+        require_bus(self.layout)
         self.place = Place(self.layout.database)
         try:
             self._check_tables(any_version)
@@ -367,32 +363,6 @@ class Database:
         self._thread().refuse_strangers()
         self._adopt(settings)
 
-    def _check_directory(self) -> None:
-        layout = self.layout
-        try:
-            layout.files.check("bus.db")
-            found = layout.files.look("bus.db")
-        except Obstructed:
-            raise
-        except OSError as error:
-            raise unreachable(layout.directory, error) from error
-        if found is None or found.st_size == 0:
-            raise no_bus(layout)
-        refuse_place(layout)
-
-
-def refuse_place(layout: Layout) -> None:
-    """Raise where no bus can be opened, whatever is in its file.
-
-    Raises:
-        BusUnusable: it may not be written, has a symbolic link, or is on a network filesystem.
-    """
-    closed = read_only(layout.directory)
-    if closed is not None:
-        raise closed
-    refuse_links(layout.directory)
-    refuse_network_filesystem(layout.directory)
-
 
 def other_version(layout: Layout, found: int) -> BusUnusable:
     """Return the error for a file of an older or newer schema version."""
@@ -401,15 +371,6 @@ def other_version(layout: Layout, found: int) -> BusUnusable:
         f"the bus in {layout.directory} has schema version {found}, and this ackbus knows version"
         f" {SCHEMA_VERSION}; {hint}"
     )
-
-
-def no_bus(layout: Layout) -> BusNotFound:
-    """Return the error for a directory without a bus; often its parent was named."""
-    inside = os.path.join(layout.directory, BUS_DIRECTORY)
-    if os.path.exists(Layout(inside).database):
-        return BusNotFound(f"no bus in {layout.directory}; did you mean {inside}?")
-    remains = remains_of_bus(layout)
-    return BusNotFound(remains or f"no bus in {layout.directory}; make one with 'bus init'")
 
 
 def pages(

@@ -32,7 +32,7 @@ OPENING: dict[str, str] = {
     "schema/create.py": "the package's own statements; the bus directory itself",
     "schema/migrate.py": "the package's own migrations",
     "schema/queries.py": "the package's own statements",
-    "schema/file_checks.py": "the package's own statements",
+    "schema/hardening.py": "the package's own statements",
     "schema/recovery/tables.py": "the package's own statements",
     "schema/layout.py": "the kernel's list of mounts; the bus directory itself, and those above it",
     "schema/sqlite.py": "SQLite's own files, which are looked at before",

@@ -260,7 +260,7 @@ def test_segments_of_a_tampered_table_are_files_of_the_archive(bus: Bus, victim:
         "CREATE TABLE archive_frames (first_seq, segment, start, bytes)",
         "INSERT INTO archive_frames VALUES (1, '/../../victim', 0, 9)",
     )
-    with Bus.open(bus.layout.directory) as again, pytest.raises((AckbusError, ValueError)) as told:
+    with pytest.raises(AckbusError) as told, Bus.open(bus.layout.directory) as again:
         list(again.read())
     assert "precious" not in str(told.value)
     for trick in (-1, 10**30):
