@@ -1,4 +1,4 @@
-"""The exporter: keeps `bus.jsonl` equal to the log, for `tail -f` and for git."""
+"""The exporter: keeps `bus.jsonl` equal to the log, for `tail -F` and for git."""
 
 from __future__ import annotations
 

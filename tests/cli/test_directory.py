@@ -26,6 +26,32 @@ def test_init_makes_a_bus_and_is_safe_to_repeat(run_bus: RunBus, project: Path) 
     assert stat.S_IMODE(where.stat().st_mode) == 0o700
 
 
+def test_init_leaves_an_empty_export_and_touches_none(run_bus: RunBus, project: Path) -> None:
+    """It can be followed from the first message on; a clone of git brings its own."""
+    run_bus("init")
+    export = project / ".worker-state" / "bus.jsonl"
+    assert export.read_bytes() == b""
+    assert stat.S_IMODE(export.stat().st_mode) == 0o600
+    assert "bad" not in run_bus("doctor").out
+    before = export.stat().st_ino
+    run_bus("publish", "note", "--from", "ann")
+    assert run_bus("export").code == 0
+    assert (export.stat().st_ino, export.read_bytes().count(b"\n")) == (before, 1)
+
+    line = export.read_bytes()
+    clone = project / "clone" / ".worker-state"
+    clone.mkdir(parents=True)
+    (clone / "bus.jsonl").write_bytes(line)
+    assert run_bus("init", "--dir", clone).code == 0
+    assert (clone / "bus.jsonl").read_bytes() == line
+
+
+def test_an_empty_export_is_nothing_of_a_bus(run_bus: RunBus, project: Path) -> None:
+    (project / ".worker-state").mkdir()
+    (project / ".worker-state" / "bus.jsonl").touch()
+    assert_error(run_bus("tail"), 1, f"no bus in {project} or above it; make one with 'bus init'")
+
+
 def test_bus_is_found_upwards_named_or_the_users_own(
     run_bus: RunBus, project: Path, tmp_path: Path
 ) -> None:

@@ -440,6 +440,38 @@ def test_tail_sees_whole_lines_as_they_come(bus: Bus, following: Exporter) -> No
     assert seen == list(range(1, 301))
 
 
+READER = """
+import json, os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+seqs, rest, split = [], b"", 0
+while len(seqs) < int(sys.argv[2]):
+    data = os.read(file, 4 * 1024 * 1024)
+    if not data:
+        continue
+    split += data[-1:] != b"\\n"
+    *lines, rest = (rest + data).split(b"\\n")
+    seqs += [json.loads(line)["seq"] for line in lines]
+assert seqs == list(range(1, len(seqs) + 1)), "a line twice, or out of its place"
+print("read all,", split, "times up to half a line, and left", rest)
+"""
+
+
+def test_a_reader_that_keeps_half_a_line_gets_every_message_once(bus: Bus) -> None:
+    """The file is there before the first message; the system may show any part of a write."""
+    count = 20_000
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, bus.layout.jsonl, str(count)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    for _ in range(4):
+        bus.publish_many([Draft("note", "x" * 100, from_agent="a")] * (count // 4))
+        Exporter(bus).export_once()
+    told, _ = reader.communicate(timeout=60)
+    assert told.startswith("read all,")
+    assert told.endswith("left b''\n")
+
+
 def test_git_shows_only_added_lines(bus: Bus, project: Path) -> None:
     """M-07, M-11, C-10: bus.jsonl can be committed, the database can't by mistake."""
 
