@@ -195,6 +195,26 @@ def test_verifying_tells_of_wrong_state(filled: Path, run_bus: RunBus) -> None:
     assert "state: cursors: bob below 0 or past the newest message" in ended.out
 
 
+def test_a_trigger_that_forges_messages_is_named_and_taken_out(
+    filled: Path, run_bus: RunBus
+) -> None:
+    """Nothing else of the file is lost, and no row of another program's table either."""
+    raw_sql(
+        filled,
+        "CREATE TABLE theirs (x)",
+        "INSERT INTO theirs VALUES (7)",
+        "CREATE TRIGGER forge AFTER INSERT ON cursors BEGIN INSERT INTO messages"
+        " (id, ts_ms, from_agent, type) VALUES ('f', 1, 'boss', 'pay'); END",
+    )
+    assert "trigger forge is not of ackbus" in doctor(filled, "--full").bad["schema"]
+    ended = run_bus("verify", "--dir", filled)
+    assert (ended.code, "trigger forge" in ended.err) == (1, True)
+    doctor(filled, "--repair")
+    assert doctor(filled, "--full").bad == {}
+    assert raw_sql(filled, "SELECT x FROM theirs") == [[7]]
+    use(filled)
+
+
 # Words -------------------------------------------------------------------------------------------
 
 
