@@ -196,14 +196,6 @@ class Log:
         """
         return self._catalog.last_sent_ms(agent, self.newest_seq())
 
-    def addressed_to(self, agent: str, after_seq: int, limit: int) -> list[Message]:
-        """Return up to `limit` messages to an agent, and broadcasts, above `after_seq`, in order.
-
-        Reads no more rows than it returns, and one more of each kind.
-        """
-        rows = self._database.rows(SQL["addressed_to"], (agent, after_seq, limit))
-        return [Message(row, self._blobs) for row in rows]
-
     def between(self, after_seq: int, upto_seq: int, *, type: str | None = None) -> list[Message]:
         """Return the messages of a short range, without the first and with the last seq.
 

@@ -67,13 +67,6 @@ SELECT ifnull(correlation_id, id) FROM messages WHERE id = ?;
 -- name: blob_is_named
 SELECT EXISTS (SELECT 1 FROM messages WHERE payload_ref = ?);
 
--- name: addressed_to
--- An inbox after a seq. Two index walks that merge as a stream: an OR would sort the backlog.
-SELECT {columns} FROM messages WHERE to_agent = ?1 AND work IS NOT 1 AND seq > ?2
-UNION ALL
-SELECT {columns} FROM messages WHERE to_agent IS NULL AND work IS NOT 1 AND seq > ?2
-ORDER BY seq LIMIT ?3;
-
 -- name: in_conversation
 SELECT {columns} FROM messages WHERE correlation_id = ?1 AND seq > ?2 AND seq <= ?3
 UNION ALL
@@ -108,15 +101,21 @@ ORDER BY seq DESC LIMIT ?3;
 -- The first message above ?2 that is for an agent: to it, or to all from another.
 SELECT min(seq) FROM (
   SELECT * FROM (SELECT seq FROM messages
-                  WHERE to_agent = ?1 AND work IS NOT 1 AND seq > ?2 ORDER BY seq LIMIT 1)
+                  WHERE to_agent = ?1 AND work IS NOT 1 AND seq > ?2
+                    AND seq NOT IN (SELECT seq FROM received WHERE agent_id = ?1)
+                  ORDER BY seq LIMIT 1)
   UNION ALL
   SELECT * FROM (SELECT seq FROM messages
                   WHERE to_agent IS NULL AND work IS NOT 1 AND seq > ?2 AND from_agent <> ?1
+                    AND seq NOT IN (SELECT seq FROM received WHERE agent_id = ?1)
                   ORDER BY seq LIMIT 1));
 
 -- name: first_to
 -- The same, without what is to all.
-SELECT seq FROM messages WHERE to_agent = ?1 AND work IS NOT 1 AND seq > ?2 ORDER BY seq LIMIT 1;
+SELECT seq FROM messages
+ WHERE to_agent = ?1 AND work IS NOT 1 AND seq > ?2
+   AND seq NOT IN (SELECT seq FROM received WHERE agent_id = ?1)
+ ORDER BY seq LIMIT 1;
 
 -- name: recipients
 -- Every name that mail is addressed to: one step in the index for each.
@@ -289,7 +288,8 @@ DELETE FROM waiting_limits WHERE kind = ? AND name = ? RETURNING name;
 -- name: limits
 SELECT kind, name, max_waiting, iif(kind = 'queue', waiting, (
          SELECT count(*) FROM messages WHERE to_agent = name AND work IS NOT 1 AND seq > ifnull(
-           (SELECT last_acked_seq FROM cursors WHERE agent_id = name), 0)))
+           (SELECT last_acked_seq FROM cursors WHERE agent_id = name), 0)
+             AND seq NOT IN (SELECT seq FROM received WHERE agent_id = name)))
   FROM waiting_limits ORDER BY kind, name;
 
 -- name: limit_counts

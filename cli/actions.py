@@ -156,6 +156,7 @@ def poll(
     *,
     limit: int = POLL_LIMIT,
     type: str | None = None,
+    with_work: bool = False,
     wait: str | None = None,
     json: bool = False,
     directory: str | None = None,
@@ -166,7 +167,7 @@ def poll(
         raise InvalidInput("--limit must be 1 or more")
     wait_s = 0.0 if wait is None else seconds(wait, "--wait")
     with open_bus(directory, user) as bus:
-        inbox = Inbox(bus, agent)
+        inbox = Inbox(bus, agent, with_work=with_work)
         found = inbox.poll(limit, type=type) or _wait(inbox, limit, type, wait_s)
         output.messages(found, bus.blobs, json=json)
     return 0 if found else NOTHING

@@ -41,7 +41,22 @@ Command = Annotated[
     typer.Argument(metavar="-- CMD...", help="What to run; the message is JSON on its stdin."),
 ]
 Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is left.")]
-NoOwn = Annotated[bool, typer.Option("--no-own", help="Leave out the agent's own broadcasts.")]
+Own = Annotated[
+    bool, typer.Option("--own/--no-own", help="Bring the agent's own broadcasts too, or not.")
+]
+WithWork = Annotated[
+    bool, typer.Option("--with-work", help="Bring what queues hide too: broadcasts that are work.")
+]
+Wanted = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--want",
+        metavar="TYPE",
+        help="From now on, of all broadcasts only those that fit these type patterns; repeat it.",
+        show_default=False,
+    ),
+]
+WantAll = Annotated[bool, typer.Option("--want-all", help="From now on, all broadcasts again.")]
 NoSession = Annotated[
     bool,
     typer.Option(
@@ -91,6 +106,7 @@ def poll(
     agent: Agent,
     limit: Annotated[int, typer.Option(metavar="N", help="At most so many.")] = POLL_LIMIT,
     type: PolledType = None,
+    with_work: WithWork = False,
     wait: Wait = None,
     json: Json = False,
     place: Place = HERE,
@@ -103,6 +119,7 @@ def poll(
         agent,
         limit=limit,
         type=type,
+        with_work=with_work,
         wait=wait,
         json=json,
         directory=place.directory,
@@ -127,23 +144,31 @@ def ack(
 @commands.command("inbox", example="bus inbox worker-1")
 def inbox(
     agent: Agent,
+    want: Wanted = None,
+    want_all: WantAll = False,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Print where an agent stands.
+    """Print where an agent stands, and say which broadcasts it wants.
 
-    Its cursor, how many messages are unread (counted up to 1,000) and parked, and the next ones.
+    Its cursor, how many messages are unread (counted up to 1,000) and parked, which types of
+    broadcasts it wants, if it does not want all, and the next messages.
     """
+    if want and want_all:
+        raise InvalidInput("give either --want or --want-all")
     with place.open() as bus:
         box = Inbox(bus, agent)
+        if want or want_all:
+            box.want(*(want or ()))
         unread, cursor, failed = box.unread(_MAX_COUNTED + 1), box.position, len(box.parked())
         if json:
             counts = {"unread": min(unread, _MAX_COUNTED), "parked": failed}
-            output.json_line({"agent": agent, "cursor": cursor} | counts)
+            output.json_line({"agent": agent, "cursor": cursor} | counts | {"wants": box.wants})
             box.poll(1)  # which says so when mail was archived unread
             return 0
         shown = f"{_MAX_COUNTED}+" if unread > _MAX_COUNTED else unread
-        output.line(f"cursor {cursor}, {shown} unread, {failed} parked")
+        wants = "" if box.wants is None else f", wants {' '.join(box.wants)}"
+        output.line(f"cursor {cursor}, {shown} unread, {failed} parked{wants}")
         output.messages(box.poll(_SHOWN), bus.blobs, json=False)
     return 0
 
@@ -219,7 +244,8 @@ def listen(
     agent: Agent,
     command: Command,
     drain: Drain = False,
-    no_own: NoOwn = False,
+    own: Own = False,
+    with_work: WithWork = False,
     no_session: NoSession = False,
     max_deliveries: MaxDeliveries = MAX_DELIVERIES,
     retry_pause: RetryPause = "1s",
@@ -245,7 +271,8 @@ def listen(
         box = ListenersInbox(
             bus,
             agent,
-            own_broadcasts=not no_own,
+            own_broadcasts=own,
+            with_work=with_work,
             max_deliveries=max_deliveries,
             retry_pause_s=retry_pause_s,
         )

@@ -48,6 +48,18 @@ class OnLostName(StrEnum):
     DEAD = "dead"
 
 
+class HidesName(StrEnum):
+    """Which messages of a queue are no mail."""
+
+    EXACT = "exact"
+    ALL = "all"
+    NONE = "none"
+
+
+#: The words for whose addressed messages a queue takes in besides a name, and what they stand for.
+_ADDRESSED = {ANY: "*", "none": None}
+
+
 def _option(metavar: str, help: str, most: int | None = None) -> typer.models.OptionInfo:
     """Return the definition of an option that leaves its rule alone unless it is given.
 
@@ -111,6 +123,24 @@ DedupeWindow = Annotated[
 ]
 
 
+Hides = Annotated[
+    HidesName | None,
+    _option(
+        "H",
+        "Which of its messages are no mail of anybody: all, if its type is exact; all; or none. "
+        "Default: exact.",
+    ),
+]
+Addressed = Annotated[
+    str | None,
+    _option(
+        "NAME",
+        "Also take in what is addressed to this worker group or agent; any: to anybody; none: "
+        "only broadcasts. Default: none; of a queue that bus run makes, its group.",
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RetryOptions:
     """What can be said of a queue that a worker makes."""
@@ -139,6 +169,8 @@ class PolicyOptions(RetryOptions):
     max_running: MaxRunning = None
     max_running_per_key: MaxRunningPerKey = None
     dedupe_window: DedupeWindow = None
+    hides: Hides = None
+    addressed: Addressed = None
 
 
 def option_of(rule: str) -> str:
@@ -154,7 +186,12 @@ def as_typed(value: object) -> object:
 
 
 def make_queue(
-    bus: Bus, name: str, pattern: str | None, rules: dict[str, Any], start: str | int = "beginning"
+    bus: Bus,
+    name: str,
+    pattern: str | None,
+    rules: dict[str, Any],
+    start: str | int = "beginning",
+    group: str | None = None,
 ) -> Queue:
     """Make a queue, unless it is there, as `Queue.create` does; its errors name the options.
 
@@ -163,7 +200,7 @@ def make_queue(
         QueueMismatch: it is there, with another pattern, or another value of a given rule.
     """
     try:
-        return subscribers.Queue.create(bus, name, pattern, start=start, **rules)
+        return subscribers.Queue.create(bus, name, pattern, start=start, group=group, **rules)
     except subscribers.QueueMismatch as error:
         there = subscribers.Queues(bus).get(name)
         for rule, wanted in rules.items() if there.pattern == (pattern or name) else ():
@@ -182,6 +219,8 @@ def _rule(name: str, given: Any) -> tuple[str, object]:
         return name, given.value
     if name == "max_running":
         return name, _number_or_any(given)
+    if name == "addressed":
+        return name, _ADDRESSED.get(given, given)
     return (f"{name}_s", _duration(name, given)) if isinstance(given, str) else (name, given)
 
 

@@ -52,14 +52,13 @@ def waiting_mail(
     from ..subscribers import Inbox, Shown
 
     with Bus.open(directory, write_timeout_s=_PATIENCE_S) as bus:
-        inbox, newest = Inbox(bus, agent, own_broadcasts=False), bus.log.newest_seq()
+        inbox, newest = Inbox(bus, agent), bus.log.newest_seq()
         waiting = inbox.poll(_COUNTED)
         shown = Shown(bus, agent)
         upto = newest if afresh else shown.upto()
         chosen = waiting
         if only_new:
-            came = bus.log.addressed_to(agent, max(inbox.position, upto), _COUNTED)
-            chosen = [message for message in came if message.from_agent != agent]
+            chosen = inbox.poll_after(upto, _COUNTED)
         if not chosen:
             return None
         shown.note(max(upto, chosen[:SHOWN_MESSAGES][-1].seq))

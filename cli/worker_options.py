@@ -157,12 +157,13 @@ class WorkerOptions:
         if name is None:
             raise InvalidInput("give the --type of the messages, or the --queue")
         pattern = self.type or subscribers.Queue.open(bus, name).info.pattern
+        group = self.group or f"{name}-worker"
         if self._is_raw:
             # For a queue that is there, or that another process makes meanwhile, its own rules
             # hold.
             with suppress(subscribers.QueueMismatch):
-                return make_queue(bus, name, pattern, {"retry": "asked"} | rules)
-        return make_queue(bus, name, pattern, rules)
+                return make_queue(bus, name, pattern, {"retry": "asked"} | rules, group=group)
+        return make_queue(bus, name, pattern, rules, group=group)
 
     def worker(self, bus: Bus, queue: Queue) -> Worker:
         """Return the worker of a queue.

@@ -157,7 +157,8 @@ BEGIN
    WHERE kind = 'inbox' AND name = NEW.to_agent AND NEW.in_reply_to IS NULL AND max_waiting <= (
          SELECT count(*) FROM messages
           WHERE to_agent = NEW.to_agent AND work IS NOT 1 AND seq > ifnull(
-                (SELECT last_acked_seq FROM cursors WHERE agent_id = NEW.to_agent), 0));
+                (SELECT last_acked_seq FROM cursors WHERE agent_id = NEW.to_agent), 0)
+            AND seq NOT IN (SELECT seq FROM received WHERE agent_id = NEW.to_agent));
 END;
 
 -- After, and not before: an INSERT OR IGNORE that breaks a rule stores nothing, and counts nothing.
@@ -189,7 +190,8 @@ END;
 CREATE TABLE cursors (
   agent_id       TEXT PRIMARY KEY,
   last_acked_seq INTEGER NOT NULL DEFAULT 0,
-  updated_at_ms  INTEGER NOT NULL
+  updated_at_ms  INTEGER NOT NULL,
+  wants          TEXT CHECK (json_valid(wants) AND json_type(wants) = 'array')
 ) STRICT;
 
 -- An agent whose cursor is past the newest message would get no mail. (Each statement costs the
@@ -206,6 +208,14 @@ WHEN NEW.last_acked_seq <> OLD.last_acked_seq AND (
 BEGIN
   SELECT RAISE(ABORT, 'a cursor is at 0 or at a message: last_acked_seq is past the newest');
 END;
+
+-- Answers that an agent received by waiting for them: no mail any more, though its cursor has yet to
+-- pass them.
+CREATE TABLE received (
+  agent_id TEXT NOT NULL,
+  seq      INTEGER NOT NULL,
+  PRIMARY KEY (agent_id, seq)
+) STRICT, WITHOUT ROWID;
 
 -- Messages that an agent failed to handle: a row appears with the first failure.
 CREATE TABLE deliveries (

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..schema import ABSENT, InvalidInput, TimedOut
 from .errors import UnservedRequestWarning
+from .inbox import Inbox
 from .queue_workers import QueueWorkers
 from .reply_types import REQUEST, ReplyTypes
 
@@ -118,6 +119,8 @@ class Request:
     def wait(self, timeout_s: float | None = None) -> Answer:
         """Block until there is an answer, and return it: success, failure or timed out.
 
+        It is not unread any more then, and other mail is.
+
         Args:
             timeout_s: how long to wait, in seconds; None waits for ever.
 
@@ -134,7 +137,14 @@ class Request:
                         f" see 'bus check {self.conversation}'"
                     )
                 listener.wait(min(left, WAIT_RECHECK_S))
+        self._receive(answer)
         return answer
+
+    def _receive(self, answer: Answer) -> None:
+        """Let the answer be no mail of who asked: it has it."""
+        asked = self.bus.get(self.seq)
+        if asked is not None and answer.reply is not None:
+            Inbox(self.bus, asked.from_agent).receive(answer.reply)
 
 
 def request(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from ..schema import MAX_SEQ, MailArchived
+import orjson
+
+from ..schema import MAX_SEQ, MailArchived, TypePattern, check_pattern
 from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..schema import Database
 
 
 class Cursors:
-    """The tables `cursors` and `passed_over`. A cursor only moves forward.
+    """The tables `cursors`, `received` and `passed_over`. A cursor only moves forward.
 
     An agent with a cursor is a reader: it has joined or acknowledged, and broadcasts wait for it.
     """
@@ -62,6 +66,29 @@ class Cursors:
     def join(self, agent: str) -> None:
         """Note that an agent is here to read; its cursor stays where it is, at first at 0."""
         self._database.change(SQL["join"], (agent, self._database.now_ms()))
+
+    def wants(self, agent: str) -> list[str] | None:
+        """Return the patterns of the broadcasts that an agent wants; None for all."""
+        wanted: str | None = self._database.value(SQL["wants"], (agent,))
+        return None if wanted is None else orjson.loads(wanted)
+
+    def set_wants(self, agent: str, patterns: Sequence[str] | None) -> None:
+        """Let only broadcasts of some types be an agent's mail; None lets all be.
+
+        Raises:
+            InvalidInput: a pattern is none, or has a word between a `*` and a last `>`.
+        """
+        for pattern in patterns or ():
+            check_pattern(pattern)
+            TypePattern(pattern).as_glob()
+        wanted = None if patterns is None else orjson.dumps(list(patterns)).decode()
+        self._database.change(SQL["set_wants"], (agent, self._database.now_ms(), wanted))
+
+    def receive(self, agent: str, seq: int) -> None:
+        """Note that an agent has got a message by waiting for it: it is no mail any more."""
+        with self._database.write():
+            self._database.rows(SQL["receive"], (agent, seq))
+            self._database.rows(SQL["forget_received"], (agent,))
 
     def seen(self) -> dict[str, tuple[int, int]]:
         """Return each reader's cursor, and when it last joined or acknowledged, in epoch ms."""

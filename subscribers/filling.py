@@ -57,6 +57,8 @@ class Filler:
         self._queue_id = info.id
         self._name = info.name
         self._pattern = TypePattern(info.pattern)
+        #: The queue's rules, as last read.
+        self.policy = info.policy
         self._queues = queues
         self._jobs = jobs
         # How far this process has looked without a find, beyond the stored position.
@@ -98,9 +100,12 @@ class Filler:
         """Return up to a page of messages that fit. What has just come is read without detours."""
         if newest - after <= PAGE_JOBS:
             recent = self._bus.log.between(after, newest, type=self._pattern.exact)
-            return [message for message in recent if self._pattern.matches(message.type)]
+            return [message for message in recent if self._takes(message)]
         found = self._bus.log.read(after_seq=after, upto_seq=newest, type=self._pattern.text)
-        return list(islice(found, PAGE_JOBS))
+        return list(islice(filter(self._takes, found), PAGE_JOBS))
+
+    def _takes(self, message: Message) -> bool:
+        return self._pattern.matches(message.type) and self.policy.takes(message.to_agent)
 
     def store(self, page: Page, info: QueueInfo) -> None:
         """Make jobs of a page, unless another filler has; in the transaction that is open.

@@ -71,6 +71,8 @@ class Inbox:
         bus: an open bus.
         agent: whose inbox; it needs no registration, and sees all history until it acknowledges.
         own_broadcasts: whether the agent's own broadcasts come back to it.
+        with_work: whether what queues hide comes too: the broadcasts of their types. Looking then
+            reads all that came since the cursor, for whomever it is.
         max_deliveries: how many deliveries of a message may fail before it is parked.
         retry_pause_s: how long a message that failed waits before it is delivered again, in
             seconds; each further failure doubles it, up to a minute.
@@ -82,7 +84,8 @@ class Inbox:
         bus: Bus,
         agent: str,
         *,
-        own_broadcasts: bool = True,
+        own_broadcasts: bool = False,
+        with_work: bool = False,
         max_deliveries: int = MAX_DELIVERIES,
         retry_pause_s: float = RETRY_PAUSE_S,
         pace: Pace | None = None,
@@ -93,6 +96,7 @@ class Inbox:
         self.bus = bus
         self.agent = agent
         self.own_broadcasts = own_broadcasts
+        self.with_work = with_work
         self.max_deliveries = max_deliveries
         self.retry_pause_s = retry_pause_s
         self.pace = pace or Pace()
@@ -137,25 +141,61 @@ class Inbox:
         Raises:
             MailArchived: as for `poll`.
         """
-        hides = wanted is not None or not self.own_broadcasts
+        hides = wanted is not None
         size = max(limit, _FILTERED_PAGE) if hides else limit
-        rows = self.bus.database.rows(SQL["mail"], (self.agent, size))
+        page = self._read(0, size)
         cursor, failing, requeued = self._cursors.standing(self.agent)
-        page = [Message(row, self.bus.blobs) for row in rows]
         found = page
         if requeued:  # each was parked by a cursor that went past it
             found = self._requeued(_NO_LIMIT if hides else limit) + page
         if hides:
             found = [message for message in found if self._shows(message, wanted)]
             while len(found) < limit and len(page) == size:
-                page = self.bus.log.addressed_to(self.agent, page[-1].seq, size)
+                page = self._read(page[-1].seq, size)
                 found += [message for message in page if self._shows(message, wanted)]
                 self._cursors.standing(self.agent)
         return Look(found[:limit], cursor, failing or requeued)
 
+    def poll_after(self, seq: int, limit: int = POLL_LIMIT) -> list[Message]:
+        """Return up to `limit` messages that wait above a seq, without requeued ones."""
+        found = self._read(seq, limit)
+        self._cursors.standing(self.agent)
+        return found
+
+    def _read(self, after_seq: int, limit: int) -> list[Message]:
+        statement = SQL["mail_and_work" if self.with_work else "mail"]
+        nobody = ""  # has no broadcasts
+        hidden = nobody if self.own_broadcasts else self.agent
+        rows = self.bus.database.rows(statement, (self.agent, limit, after_seq, hidden))
+        return [Message(row, self.bus.blobs) for row in rows]
+
+    @property
+    def wants(self) -> list[str] | None:
+        """The types of the broadcasts that the agent wants, as patterns; None for all."""
+        return self._cursors.wants(self.agent)
+
+    def want(self, *patterns: str) -> None:
+        """Let only broadcasts of some types wait here; with no pattern, all.
+
+        What is addressed to the agent waits anyway. This is kept with the cursor, and holds for
+        what waits already. An acknowledgement passes what is not wanted.
+
+        Raises:
+            InvalidInput: a pattern is none.
+        """
+        self._cursors.set_wants(self.agent, patterns or None)
+
+    def receive(self, message: Message) -> None:
+        """Let a message that the agent got by waiting for it be no mail any more; safe to repeat.
+
+        The cursor stays where it is: other mail may wait before it.
+        """
+        if message.to_agent in (None, self.agent):
+            self._cursors.receive(self.agent, message.seq)
+
     def unread(self, limit: int = 1000) -> int:
         """Return how many messages wait, counted up to `limit`."""
-        if not self.own_broadcasts:
+        if self.own_broadcasts or self.with_work:
             return len(self.poll(limit))
         return count_unread(self.bus.database, self.agent, limit)
 
@@ -367,8 +407,4 @@ class Inbox:
         return [message for seq in seqs if (message := self.bus.log.readable(seq)) is not None]
 
     def _shows(self, message: Message, wanted: TypePattern | None) -> bool:
-        if wanted is not None and not wanted.matches(message.type):
-            return False
-        return (
-            self.own_broadcasts or message.to_agent is not None or message.from_agent != self.agent
-        )
+        return wanted is None or wanted.matches(message.type)

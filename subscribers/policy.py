@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from ..schema import InvalidInput
+from ..schema import InvalidInput, check_agent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,11 @@ CHOICES = {
     "ordering": ("fifo", "priority"),
     "retry": ("failures", "asked"),
     "on_lost": ("requeue", "fail", "dead"),
+    "hides": ("exact", "all", "none"),
 }
+
+#: For `addressed`: whoever it is.
+ANYBODY = "*"
 
 #: The longest duration in a policy, in seconds: ten years. More is a slip.
 MAX_POLICY_S = 315_360_000.0
@@ -44,6 +48,11 @@ class Policy:
         max_running: how many jobs of the queue may run at once; None is any number.
         max_running_per_key: how many with the same dedupe key may run at once.
         dedupe_window_s: for how many seconds a success keeps others with its key out; 0 never.
+        hides: which of its messages are no mail of anybody, from their publishing on: all, if its
+            pattern is one `exact` type; `all`; or `none`.
+        addressed: what it takes in besides broadcasts: what is addressed to this agent or worker
+            group, and is no mail then where it hides; `*`: to anybody, whose mail it stays; None:
+            nothing.
 
     Raises:
         InvalidInput: a rule is none.
@@ -58,6 +67,8 @@ class Policy:
     max_running: int | None = None
     max_running_per_key: int = 1
     dedupe_window_s: float = 86_400.0
+    hides: str = "exact"
+    addressed: str | None = None
 
     def __post_init__(self) -> None:
         """Check every rule."""
@@ -65,6 +76,8 @@ class Policy:
             if getattr(self, name) not in choices:
                 given = getattr(self, name)
                 raise InvalidInput(f"{name} must be {' or '.join(choices)}, not {given!r}")
+        if self.addressed not in (None, ANYBODY):
+            check_agent(self.addressed, "addressed")
         for name in ("max_attempts", "max_running", "max_running_per_key"):
             count = getattr(self, name)
             if count is None and name == "max_running":
@@ -75,6 +88,10 @@ class Policy:
             seconds = getattr(self, name)
             if not isinstance(seconds, int | float) or not least_s <= seconds <= MAX_POLICY_S:
                 raise InvalidInput(f"{name} must be {least_s:g} s or more, not {seconds!r}")
+
+    def takes(self, to_agent: str | None) -> bool:
+        """Whether a queue takes in what is addressed to somebody; None is a broadcast."""
+        return to_agent is None or self.addressed in (ANYBODY, to_agent)
 
     def rank_ms(self, turn_ms: int, priority: int) -> int:
         """Return a job's place in the order of claiming: the lowest goes first, then by seq.

@@ -6,15 +6,39 @@
 SELECT last_acked_seq FROM cursors WHERE agent_id = ?;
 
 -- name: mail
--- An inbox from its cursor on. Two index walks that merge as a stream: an OR would sort the backlog.
+-- An inbox from its cursor on, and above ?3; ?4 is whose broadcasts are none of it. Two index walks
+-- that merge as a stream: an OR would sort the backlog.
 SELECT {columns} FROM messages
  WHERE to_agent = ?1 AND work IS NOT 1
-   AND seq > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
+   AND seq > max(?3, {cursor}) AND seq NOT IN ({received})
 UNION ALL
 SELECT {columns} FROM messages
- WHERE to_agent IS NULL AND work IS NOT 1
-   AND seq > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
+ WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?4
+   AND seq > max(?3, {cursor}) AND seq NOT IN ({received})
+   AND {wanted}
 ORDER BY seq LIMIT ?2;
+
+-- name: mail_and_work
+-- The same with what queues hide, for who asks for it: a walk over the log, which has no index of it.
+SELECT {columns} FROM messages
+ WHERE seq > max(?3, {cursor}) AND seq NOT IN ({received})
+   AND (to_agent = ?1 OR (to_agent IS NULL AND from_agent <> ?4 AND {wanted}))
+ORDER BY seq LIMIT ?2;
+
+-- name: wants
+SELECT wants FROM cursors WHERE agent_id = ?;
+
+-- name: set_wants
+INSERT INTO cursors (agent_id, last_acked_seq, updated_at_ms, wants) VALUES (?, 0, ?, ?)
+ON CONFLICT DO UPDATE SET wants = excluded.wants, updated_at_ms = excluded.updated_at_ms;
+
+-- name: receive
+-- Only what the cursor has yet to pass.
+INSERT INTO received (agent_id, seq)
+SELECT ?1, ?2 WHERE ?2 > {cursor} ON CONFLICT DO NOTHING;
+
+-- name: forget_received
+DELETE FROM received WHERE agent_id = ?1 AND seq <= {cursor};
 
 -- name: standing
 -- The cursor of an agent; up to where mail of it is archived unread (what was noted, as far as it
@@ -66,11 +90,13 @@ RETURNING last_acked_seq;
 -- How much is in an inbox after the cursor, or requeued, counted up to a limit; what was archived
 -- unread counts as one.
 SELECT count(*) FROM (
-  SELECT seq FROM messages WHERE to_agent = ?1 AND work IS NOT 1
-     AND seq > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
+  SELECT seq FROM messages
+   WHERE to_agent = ?1 AND work IS NOT 1 AND seq > {cursor} AND seq NOT IN ({received})
   UNION ALL
-  SELECT seq FROM messages WHERE to_agent IS NULL AND work IS NOT 1
-     AND seq > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
+  SELECT seq FROM messages
+   WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?1
+     AND seq > {cursor} AND seq NOT IN ({received})
+     AND {wanted}
   UNION ALL
   SELECT seq FROM deliveries WHERE agent_id = ?1 AND state = 'requeued'
   UNION ALL

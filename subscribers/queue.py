@@ -77,6 +77,7 @@ class Queue:
         pattern: str | None = None,
         *,
         start: str | int = BEGINNING,
+        group: str | None = None,
         **rules: Any,
     ) -> Queue:
         """Make a queue, unless it is there, and open it. Safe to repeat.
@@ -86,6 +87,8 @@ class Queue:
             name: its name.
             pattern: the types of the messages that it takes in; None takes its name for that.
             start: `beginning` (all that the log holds), `now`, or a seq; only for a new queue.
+            group: the worker group whose addressed messages it takes in, if `addressed` is not
+                among the rules; only for a new queue.
             rules: fields of `Policy`.
 
         Raises:
@@ -93,7 +96,7 @@ class Queue:
             QueueMismatch: it is there, with another pattern, or another value of a given rule.
         """
         wanted = name if pattern is None else pattern
-        return cls(bus, Queues(bus).create(name, wanted, start=start, **rules))
+        return cls(bus, Queues(bus).create(name, wanted, start=start, group=group, **rules))
 
     @classmethod
     def open(cls, bus: Bus, name: str) -> Queue:
@@ -352,6 +355,7 @@ class Queue:
 
     def _refresh(self) -> QueueInfo:
         info = self.info = self._queues.get(self.name)
+        self._filler.policy = info.policy
         return info  # not `self.info`: another thread may have read the queue since
 
     def _take(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ..schema import InvalidInput, check_pattern, check_queue_name
+from ..schema import InvalidInput, TypePattern, check_pattern, check_queue_name
 from .acts import PAUSE, RESUME, SET, Acts
 from .errors import QueueMismatch, QueueNotFound
 from .jobs import BATCH, Jobs
@@ -57,7 +57,13 @@ class Queues:
         self._database = bus.database
 
     def create(
-        self, name: str, pattern: str, *, start: str | int = BEGINNING, **rules: Any
+        self,
+        name: str,
+        pattern: str,
+        *,
+        start: str | int = BEGINNING,
+        group: str | None = None,
+        **rules: Any,
     ) -> QueueInfo:
         """Make a queue, unless it is there. Safe to repeat, and from several processes at once.
 
@@ -66,6 +72,7 @@ class Queues:
             pattern: a type pattern.
             start: `beginning`, `now`, or the seq of the first message that it takes in; of a
                 queue that is there it is not looked at.
+            group: the `addressed` of a new queue, unless a rule says another.
             rules: fields of `Policy`; those left out have their defaults.
 
         Raises:
@@ -79,9 +86,11 @@ class Queues:
             if self._database.row(SQL["queue"], (name,)) is None:
                 check_queue_name(name)
                 check_pattern(pattern)
+                _check_hiding(pattern, policy)
             filled_seq = self._seq_before(start)
             now_ms = self._database.now_ms()
-            row = (name, pattern, filled_seq, now_ms, *policy.row())
+            made = policy if "addressed" in rules else replace(policy, addressed=group)
+            row = (name, pattern, filled_seq, now_ms, *made.row())
             self._database.rows(SQL["create_queue"], row)
             info = self.get(name)
         _check_same(info, pattern, rules, policy)
@@ -122,6 +131,7 @@ class Queues:
         with self._database.write():
             info = self.get(name)
             policy = _policy(info.policy, rules)
+            _check_hiding(info.pattern, policy)
             self._database.rows(SQL["set_policy"], (*policy.row(), info.id))
             told = ", ".join(f"{rule} {getattr(policy, rule)}" for rule in rules)
             Acts(self._database, by).note(info, SET, detail=told)
@@ -203,6 +213,12 @@ class Queues:
         if type(start) is int and 1 <= start < 2**63:
             return start - 1
         raise InvalidInput(f"a queue starts at the {BEGINNING}, {NOW}, or a seq, not {start!r}")
+
+
+def _check_hiding(pattern: str, policy: Policy) -> None:
+    """Refuse to hide all that fits a pattern where SQL could not tell what does."""
+    if policy.hides == "all":
+        TypePattern(pattern).as_glob()
 
 
 def _policy(base: Policy, rules: dict[str, Any]) -> Policy:

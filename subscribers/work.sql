@@ -4,7 +4,7 @@
 
 -- name: create_queue
 INSERT INTO queues (name, pattern, filled_seq, created_at_ms, {policy})
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+VALUES (?, ?, ?, ?, {?policy}) ON CONFLICT DO NOTHING;
 
 -- name: queue
 SELECT id, name, pattern, filled_seq, rank_clock_ms, rank_offset_ms, paused_at_ms, created_at_ms,
@@ -17,7 +17,7 @@ SELECT id, name, pattern, filled_seq, rank_clock_ms, rank_offset_ms, paused_at_m
   FROM queues ORDER BY name;
 
 -- name: set_policy
-UPDATE queues SET ({policy}) = (?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?;
+UPDATE queues SET ({policy}) = ({?policy}) WHERE id = ?;
 
 -- name: set_paused
 UPDATE queues SET paused_at_ms = ? WHERE id = ?;

@@ -40,6 +40,7 @@ SELECT seq FROM jobs INDEXED BY idx_jobs_live_key
 
 _PARTS = {
     "{policy}": _POLICY,
+    "{?policy}": ", ".join("?" * len(POLICY_FIELDS)),
     "{job}": _JOB,
     "{claim}": _CLAIM,
     "{rank}": _RANK,

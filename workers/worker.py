@@ -103,8 +103,9 @@ class Worker:
                 f"lease_s must be more than 0 and at most {MAX_LEASE_S:g}, not {lease_s}"
             )
         self.bus = bus
-        self.queue = Queue.create(bus, queue) if isinstance(queue, str) else queue
-        self.group = group or f"{self.queue.name}-worker"
+        name = queue if isinstance(queue, str) else queue.name
+        self.group = group or f"{name}-worker"
+        self.queue = Queue.create(bus, queue, group=self.group) if isinstance(queue, str) else queue
         self.instance = instance or f"{self.group[:96]}-{os.getpid()}-{secrets.token_hex(4)}"
         self.concurrency = concurrency
         self.lease_s = lease_s

@@ -56,7 +56,19 @@ UPDATE sqlite_schema SET sql = 'CREATE TABLE queues (
   addressed           TEXT CHECK (addressed <> '''')
 ) STRICT'
  WHERE type = 'table' AND name = 'queues';
+UPDATE sqlite_schema SET sql = replace(sql, 'updated_at_ms  INTEGER NOT NULL',
+  'updated_at_ms  INTEGER NOT NULL,
+  wants          TEXT CHECK (json_valid(wants) AND json_type(wants) = ''array'')')
+ WHERE type = 'table' AND name = 'cursors';
 PRAGMA writable_schema = RESET;
+
+-- Answers that an agent received by waiting for them: no mail any more, though its cursor has yet to
+-- pass them.
+CREATE TABLE received (
+  agent_id TEXT NOT NULL,
+  seq      INTEGER NOT NULL,
+  PRIMARY KEY (agent_id, seq)
+) STRICT, WITHOUT ROWID;
 
 DROP INDEX idx_messages_to_seq;
 CREATE INDEX idx_messages_mail ON messages (to_agent) WHERE work IS NOT 1;
@@ -121,7 +133,8 @@ BEGIN
    WHERE kind = 'inbox' AND name = NEW.to_agent AND NEW.in_reply_to IS NULL AND max_waiting <= (
          SELECT count(*) FROM messages
           WHERE to_agent = NEW.to_agent AND work IS NOT 1 AND seq > ifnull(
-                (SELECT last_acked_seq FROM cursors WHERE agent_id = NEW.to_agent), 0));
+                (SELECT last_acked_seq FROM cursors WHERE agent_id = NEW.to_agent), 0)
+            AND seq NOT IN (SELECT seq FROM received WHERE agent_id = NEW.to_agent));
 END;
 
 CREATE TRIGGER messages_may_be_work AFTER INSERT ON messages

@@ -53,6 +53,8 @@ class PolicyGiven(Given):
     max_running: Count | None = None
     max_running_per_key: Count = 1
     dedupe_window_s: Seconds = 86_400.0
+    hides: Literal["exact", "all", "none"] = "exact"
+    addressed: str | None = None
 
     def rules(self) -> dict[str, Any]:
         """Return the rules that were given."""

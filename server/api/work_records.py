@@ -23,6 +23,8 @@ class PolicyRecord(BaseModel):
     max_running: int | None
     max_running_per_key: int
     dedupe_window_s: float
+    hides: Literal["exact", "all", "none"]
+    addressed: str | None
 
 
 class QueueRecord(BaseModel):

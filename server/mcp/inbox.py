@@ -103,7 +103,7 @@ def _all_waiting(inbox: Inbox, begin: Cursor) -> Iterator[Message]:
         yield from looked
         position = max(position, looked[-1].seq) if looked else position
     after = max(begin.after, position)
-    while found := inbox.bus.log.addressed_to(inbox.agent, after, _READ):
+    while found := inbox.poll_after(after, _READ):
         after = found[-1].seq
         yield from found
 

@@ -77,7 +77,9 @@ def read(bus: Bus) -> None:
 
 def work(bus: Bus) -> None:
     """Leaves behind what workers and people can leave: a job in each state, limits, a notice."""
-    queue = Queue.create(bus, "steps", "work.*", max_attempts=2, backoff_s=0.001, retry="asked")
+    queue = Queue.create(
+        bus, "steps", "work.*", max_attempts=2, backoff_s=0.001, retry="asked", addressed="*"
+    )
     done, failed, delayed, dropped, running = queue.claim("w-1", group="crew", limit=5, lease_s=30)
     queue.complete(done, result={"ok": True})
     queue.fail(failed, "an answer too")

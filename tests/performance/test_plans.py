@@ -43,6 +43,7 @@ SMALL = {
     "waiting_limits": "a row for each limit that a person set",
     "queues": "a row for each queue",
     "queue_workers": "a row for each group of workers of a queue",
+    "received": "a row for each answer that an agent waited for and has yet to pass",
     "worker_states": "a row for each worker group",
     "reservations": "a row for each file that is being edited: ended ones go at the next grant",
     "task_claims": "a row for each lease that is held, or that its holder died over",
@@ -83,7 +84,7 @@ READS_ALL = (
 
 #: Each index of the schema, and a statement that needs it, with what it looks for in it.
 INDEXES = {
-    "idx_messages_mail": ("bus.addressed_to", "to_agent=? AND rowid>?"),
+    "idx_messages_mail": ("inboxes.mail", "to_agent=? AND rowid>?"),
     "idx_messages_work_to": ("bus.sent_to", "to_agent=? AND rowid>? AND rowid<?"),
     "idx_queues_of_type": ("bus.append", "pattern=?"),
     "idx_queues_hiding": ("bus.append", "hides=?"),
@@ -221,7 +222,7 @@ def test_every_index_is_accounted_for(used: tuple[Path, Seen]) -> None:
 
 def test_poll_merges_two_walks_of_one_index(statements: list[Statement]) -> None:
     """M-16, M-48: with an OR, SQLite would sort all that waits before the first row."""
-    steps = steps_of(statements, "bus.addressed_to")
+    steps = steps_of(statements, "inboxes.mail")
     assert steps.count("idx_messages_mail (to_agent=? AND rowid>?)") == 2
 
 

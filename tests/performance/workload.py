@@ -81,7 +81,11 @@ def use_the_log(bus: Bus) -> None:
     list(bus.read(from_seq=100, to_seq=200))
     bus.log.newest(5, type="note")
     bus.log.between(10, 20, type="note")
-    bus.log.addressed_to("agent-2", after_seq=10, limit=5)
+    Inbox(bus, "agent-2", with_work=True).poll()
+    Inbox(bus, "agent-2").want("task.>")
+    assert Inbox(bus, "agent-2").wants == ["task.>"]
+    Inbox(bus, "agent-2").want()
+    subscribers_room.Cursors(bus.database).receive("agent-2", sent.seq)
     bus.stats()
     bus.agents.names()
     bus.collect_blobs(older_than_s=0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Draft, InvalidInput, Message, TimedOut
+from ackbus import Bus, Draft, Inbox, InvalidInput, Message, TimedOut
 from ackbus.subscribers import Answer, Request, check, request
 
 from ..conftest import wait_until
@@ -64,7 +64,7 @@ def rows_by_table(bus: Bus) -> dict[str, int]:
 
 
 def test_request_is_a_message_and_nothing_else(bus: Bus, in_background: ThreadPoolExecutor) -> None:
-    """P-54, P-59: no separate entity, nothing about it is kept anywhere else."""
+    """P-54, P-59: no separate entity; all that is kept is that its answer is no mail any more."""
     before = rows_by_table(bus)
     asked = ask(in_background, bus)
     bus.publish("t.done", "!", from_agent="you", in_reply_to=next(bus.read()).id)
@@ -75,7 +75,7 @@ def test_request_is_a_message_and_nothing_else(bus: Bus, in_background: ThreadPo
     after = rows_by_table(bus)
     changed = {name: after[name] - before[name] for name in after if after[name] != before[name]}
     changed.pop("sqlite_sequence", None)
-    assert changed == {"messages": 2}
+    assert changed == {"messages": 2, "received": 1}
 
 
 @pytest.mark.parametrize(
@@ -334,3 +334,21 @@ def test_many_waiters_each_get_their_own_answer(bus: Bus) -> None:
     for thread in threads:
         thread.join()
     assert got == {each.seq: each.seq for each in sent}
+
+
+def test_answer_that_was_waited_for_is_not_unread(
+    bus: Bus, in_background: ThreadPoolExecutor
+) -> None:
+    """Nor is the request, to who sent it; other mail waits, also what came before the answer."""
+    for number in range(3):
+        asked = in_background.submit(request, bus, "t.request", "?", from_agent="me", timeout_s=20)
+        wait_until(lambda seq=3 * number: bus.log.newest_seq() > seq)  # type: ignore[misc]
+        sent = bus.log.newest(1)[0]
+        bus.publish("note", number, from_agent="you", to_agent="me")
+        bus.publish("t.done", "!", from_agent="you", to_agent="me", in_reply_to=sent.id)
+        asked.result()
+    inbox = Inbox(bus, "me")
+    assert [message.seq for message in inbox.poll()] == [2, 5, 8]
+    assert (inbox.unread(), inbox.position) == (3, 0)
+    inbox.ack(8)
+    assert inbox.poll() == []

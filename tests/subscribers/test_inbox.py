@@ -7,16 +7,22 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ackbus import AckPastEnd, Bus, Draft, IdConflict, Inbox, InvalidInput, Message
+from ackbus import AckPastEnd, Bus, Draft, IdConflict, Inbox, InvalidInput, Message, Queue
 
 from ..programs import connect, raw_sql
 
 pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
 
 
-def fill(bus: Bus, count: int, to_agent: str | None = None, from_agent: str = "bob") -> None:
+def fill(
+    bus: Bus,
+    count: int,
+    to_agent: str | None = None,
+    from_agent: str = "bob",
+    type: str = "note",
+) -> None:
     bus.publish_many(
-        [Draft("note", n, from_agent=from_agent, to_agent=to_agent) for n in range(count)]
+        [Draft(type, n, from_agent=from_agent, to_agent=to_agent) for n in range(count)]
     )
 
 
@@ -88,13 +94,62 @@ def test_cursors_of_agents_are_independent(bus: Bus) -> None:
     assert Inbox(bus, "c").position == 0
 
 
-def test_own_broadcasts_come_back_unless_they_are_not_wanted(bus: Bus) -> None:
+def test_own_broadcasts_are_no_mail_unless_they_are_wanted(bus: Bus) -> None:
     """M-55: by option; a message to oneself comes in any case."""
     fill(bus, 1, from_agent="alice")
     fill(bus, 1, from_agent="bob")
     fill(bus, 1, from_agent="alice", to_agent="alice")
-    assert seqs(Inbox(bus, "alice").poll()) == [1, 2, 3]
-    assert seqs(Inbox(bus, "alice", own_broadcasts=False).poll()) == [2, 3]
+    assert seqs(Inbox(bus, "alice").poll()) == [2, 3]
+    assert Inbox(bus, "alice").unread() == 2
+    assert seqs(Inbox(bus, "alice", own_broadcasts=True).poll()) == [1, 2, 3]
+
+
+def test_work_is_no_mail_unless_it_is_asked_for(bus: Bus) -> None:
+    """What a queue of an exact type takes in is for its workers, from when it was made."""
+    fill(bus, 1, type="job", from_agent="bob")
+    Queue.create(bus, "job")
+    fill(bus, 2, type="job", from_agent="bob")
+    fill(bus, 1, from_agent="bob")
+    alice = Inbox(bus, "alice")
+    assert seqs(alice.poll()) == [1, 4]
+    assert alice.unread() == 2
+    assert seqs(Inbox(bus, "alice", with_work=True).poll()) == [1, 2, 3, 4]
+    assert len(Queue.open(bus, "job").claim("w", limit=9)) == 3
+
+
+def test_message_to_an_agent_is_its_mail_and_no_job(bus: Bus) -> None:
+    """`--to worker-9` is worker-9's; the queue's own group's are work; `*` takes all of them."""
+    queue = Queue.create(bus, "job", group="crew")
+    everybody = Queue.create(bus, "all jobs", "job", addressed="*")
+    fill(bus, 1, type="job", from_agent="bob", to_agent="worker-9")
+    fill(bus, 1, type="job", from_agent="bob", to_agent="crew")
+    fill(bus, 1, type="job", from_agent="bob")
+    assert [claim.message.seq for claim in queue.claim("w", limit=9)] == [2, 3]
+    assert [claim.message.seq for claim in everybody.claim("w", limit=9)] == [1, 2, 3]
+    assert seqs(Inbox(bus, "worker-9").poll()) == [1]
+    assert seqs(Inbox(bus, "crew").poll()) == []
+    assert seqs(bus.read(agent="crew")) == [2]
+
+
+def test_agent_says_which_broadcasts_it_wants(bus: Bus) -> None:
+    """Kept with its cursor; an acknowledgement passes what was not wanted; others see all."""
+    for type in ("task.done", "note", "task.a.b", "task"):
+        fill(bus, 1, type=type, from_agent="bob")
+    fill(bus, 1, from_agent="bob", to_agent="alice")
+    alice = Inbox(bus, "alice")
+    alice.want("task.*", "task")
+    assert Inbox(bus, "alice").wants == ["task.*", "task"]
+    assert seqs(Inbox(bus, "alice").poll()) == [1, 4, 5]
+    assert alice.unread() == 3
+    assert seqs(Inbox(bus, "carol").poll()) == [1, 2, 3, 4]
+    alice.want("task.>")
+    assert seqs(alice.poll()) == [1, 3, 5]
+    alice.ack(3)
+    alice.want()
+    assert alice.wants is None
+    assert seqs(alice.poll()) == [4, 5]
+    with pytest.raises(InvalidInput):
+        alice.want("*.a.>")
 
 
 def test_poll_that_filters_finds_what_is_far_behind(bus: Bus) -> None:
@@ -105,7 +160,7 @@ def test_poll_that_filters_finds_what_is_far_behind(bus: Bus) -> None:
     assert seqs(inbox.poll(type="task.*")) == [1201]
     assert seqs(inbox.poll(type="note", limit=2)) == [1, 2]
     fill(bus, 1200, from_agent="alice")
-    assert seqs(Inbox(bus, "alice", own_broadcasts=False).poll(limit=2000)) == list(range(1, 1202))
+    assert seqs(Inbox(bus, "alice").poll(limit=2000)) == list(range(1, 1202))
 
 
 def test_ack_never_moves_back(bus: Bus, bus_dir: Path) -> None:
@@ -116,7 +171,7 @@ def test_ack_never_moves_back(bus: Bus, bus_dir: Path) -> None:
         inbox = Inbox(clocked, "alice")
         assert inbox.ack(5) == 5
         assert inbox.ack(3) == 5
-    assert raw_sql(bus_dir, "SELECT * FROM cursors") == [["alice", 5, 1001]]
+    assert raw_sql(bus_dir, "SELECT * FROM cursors") == [["alice", 5, 1001, None]]
 
 
 def test_ack_covers_all_before_it(bus: Bus) -> None:
@@ -152,7 +207,7 @@ def test_stored_cursor_is_never_reset(bus: Bus, bus_dir: Path) -> None:
     fill(bus, 3)
     raw = connect(bus_dir)
     raw.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
-    raw.execute("INSERT INTO cursors VALUES ('alice', 100, 1)")
+    raw.execute("INSERT INTO cursors VALUES ('alice', 100, 1, NULL)")
     inbox = Inbox(bus, "alice")
     assert (inbox.position, inbox.poll()) == (100, [])
     assert inbox.ack(2) == 100
