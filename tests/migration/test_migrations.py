@@ -91,4 +91,4 @@ def test_fixtures_are_made_by_a_program_that_still_works(tmp_path: Path) -> None
     done = upgrade(restored)
     assert (done.from_version, done.version, done.backup) == (SCHEMA_VERSION, SCHEMA_VERSION, None)
     with Bus.open(restored) as bus:
-        assert len(Inbox(bus, "alice").poll()) == bus.log.newest_seq() - 1 - 6  # six are carol's
+        assert len(Inbox(bus, "alice").poll()) == 14 - 1 - 6 - 2  # six are carol's, two its own

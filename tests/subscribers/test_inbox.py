@@ -120,7 +120,7 @@ def test_work_is_no_mail_unless_it_is_asked_for(bus: Bus) -> None:
 def test_message_to_an_agent_is_its_mail_and_no_job(bus: Bus) -> None:
     """`--to worker-9` is worker-9's; the queue's own group's are work; `*` takes all of them."""
     queue = Queue.create(bus, "job", group="crew")
-    everybody = Queue.create(bus, "all jobs", "job", addressed="*")
+    everybody = Queue.create(bus, "all-jobs", "job", addressed="*")
     fill(bus, 1, type="job", from_agent="bob", to_agent="worker-9")
     fill(bus, 1, type="job", from_agent="bob", to_agent="crew")
     fill(bus, 1, type="job", from_agent="bob")
