@@ -71,8 +71,7 @@ class Inbox:
         bus: an open bus.
         agent: whose inbox; it needs no registration, and sees all history until it acknowledges.
         own_broadcasts: whether the agent's own broadcasts come back to it.
-        with_work: whether what queues hide comes too: the broadcasts of their types. Looking then
-            reads all that came since the cursor, for whomever it is.
+        with_work: whether what queues hide comes too; looking then reads all since the cursor.
         max_deliveries: how many deliveries of a message may fail before it is parked.
         retry_pause_s: how long a message that failed waits before it is delivered again, in
             seconds; each further failure doubles it, up to a minute.
@@ -141,31 +140,28 @@ class Inbox:
         Raises:
             MailArchived: as for `poll`.
         """
-        hides = wanted is not None
-        size = max(limit, _FILTERED_PAGE) if hides else limit
+        size = max(limit, _FILTERED_PAGE) if wanted else limit
         page = self._read(0, size)
         cursor, failing, requeued = self._cursors.standing(self.agent)
         found = page
         if requeued:  # each was parked by a cursor that went past it
-            found = self._requeued(_NO_LIMIT if hides else limit) + page
-        if hides:
-            found = [message for message in found if self._shows(message, wanted)]
+            found = self._requeued(_NO_LIMIT if wanted else limit) + page
+        if wanted:
+            found = [message for message in found if wanted.matches(message.type)]
             while len(found) < limit and len(page) == size:
                 page = self._read(page[-1].seq, size)
-                found += [message for message in page if self._shows(message, wanted)]
+                found += [message for message in page if wanted.matches(message.type)]
                 self._cursors.standing(self.agent)
         return Look(found[:limit], cursor, failing or requeued)
 
     def poll_after(self, seq: int, limit: int = POLL_LIMIT) -> list[Message]:
         """Return up to `limit` messages that wait above a seq, without requeued ones."""
-        found = self._read(seq, limit)
-        self._cursors.standing(self.agent)
+        found, _ = self._read(seq, limit), self._cursors.standing(self.agent)
         return found
 
     def _read(self, after_seq: int, limit: int) -> list[Message]:
         statement = SQL["mail_and_work" if self.with_work else "mail"]
-        nobody = ""  # has no broadcasts
-        hidden = nobody if self.own_broadcasts else self.agent
+        hidden = "" if self.own_broadcasts else self.agent  # nobody is named ""
         rows = self.bus.database.rows(statement, (self.agent, limit, after_seq, hidden))
         return [Message(row, self.bus.blobs) for row in rows]
 
@@ -186,10 +182,7 @@ class Inbox:
         self._cursors.set_wants(self.agent, patterns or None)
 
     def receive(self, message: Message) -> None:
-        """Let a message that the agent got by waiting for it be no mail any more; safe to repeat.
-
-        The cursor stays where it is: other mail may wait before it.
-        """
+        """Let a message that was waited for be no mail any more; the cursor stays."""
         if message.to_agent in (None, self.agent):
             self._cursors.receive(self.agent, message.seq)
 
@@ -405,6 +398,3 @@ class Inbox:
         seqs = self._deliveries.requeued(self.agent, limit)
         # One that can't be read must not keep other mail back.
         return [message for seq in seqs if (message := self.bus.log.readable(seq)) is not None]
-
-    def _shows(self, message: Message, wanted: TypePattern | None) -> bool:
-        return wanted is None or wanted.matches(message.type)
