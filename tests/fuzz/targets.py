@@ -5,7 +5,7 @@ A new parser gets a row: what it is given, a check that raises for what must not
 
 from hypothesis import strategies as st
 
-from . import commands, damage, files, library
+from . import commands, damage, directory, files, library
 from .command_lines import command_lines, publish_lines
 from .engine import Target
 from .strategies import (
@@ -113,6 +113,7 @@ _response = json_bytes(
 )
 
 TARGETS = [
+    Target("traps", 15, directory.traps, directory.planted_traps, directory.a_scene),
     Target("json", 130, _json, library.json_text, library.nothing),
     Target("message", 110, _fields, library.message, library.a_bus),
     Target("jsonl import", 110, st.tuples(_jsonl, _entries), library.jsonl_import, library.a_bus),

@@ -176,13 +176,13 @@ OF_RIGHTS: list[Kind] = [mode_000, other_owner]
 
 
 @contextmanager
-def planted(name: str, kind: Kind, scene: Scene) -> Iterator[None]:
+def planted(name: str, kind: Kind, scene: Scene, kept: str = "aside") -> Iterator[None]:
     """Puts something in the place of a name, and at the end what was there before.
 
     What a bus has put in its place meanwhile stays: then that name was free to be taken.
     """
     path = scene.path(name)
-    aside = scene.root / "aside"
+    aside = scene.root / kept
     if is_there := os.path.lexists(path):
         path.rename(aside)
     path.parent.mkdir(exist_ok=True)
