@@ -60,7 +60,7 @@ class Strangers:
 
 def strangers_in(connection: apsw.Connection) -> Strangers:
     """Return how a file differs from a new bus."""
-    rows: list[Any] = connection.execute(_PARTS).fetchall()
+    rows = _rows(connection, _PARTS)
     texts = {text for _, _, text in rows}
     wanted = {_name(text): text for text in our_texts()}
     there = {(str(kind), str(name)) for kind, name, _ in rows}
@@ -80,6 +80,15 @@ def strangers_in(connection: apsw.Connection) -> Strangers:
             reported.append(part)
     refused += _rules(connection)
     return Strangers(sorted(refused), sorted(reported))
+
+
+def _rows(connection: apsw.Connection, sql: str) -> list[Any]:
+    """Return rows that end with a text, as UTF-8, in which schema.sql is."""
+    rows: list[Any] = connection.execute(sql).fetchall()
+    encoding = str(connection.pragma("encoding"))
+    if encoding == "UTF-8":
+        return rows
+    return [(*row, text and text.decode(encoding, "replace").encode()) for *row, text in rows]
 
 
 def our_tables() -> set[str]:
@@ -129,7 +138,7 @@ def restate(connection: apsw.Connection) -> None:
     An older ackbus wrote other comments. The connection is in a transaction, and not defensive.
     """
     ours = {_tokens(text): text for text in our_texts()}
-    rows: list[Any] = connection.execute(_BY_ROW).fetchall()
+    rows = _rows(connection, _BY_ROW)
     others = [
         (ours.get(_tokens(text)), row) for row, text in rows if text not in (None, *ours.values())
     ]
