@@ -13,7 +13,7 @@ import typer
 
 from ..bus import Bus
 from ..export import Exporter, FieldMap, ImportReport, exported_files, import_jsonl, open_exported
-from ..schema import InvalidInput, NotFound, Refused
+from ..schema import InvalidInput, NotFound, Refused, has_export
 from . import output
 from .commands import Commands
 from .options import HERE, Json, Place
@@ -120,8 +120,8 @@ def import_(
     fields = _fields(field_map or ())
     with place.open() as bus:
         names = [file] if file is not None else exported_files(bus.layout.jsonl)
-        if not names:
-            raise NotFound(f"{bus.layout.jsonl} is not there; name a FILE")
+        if names in ([], [bus.layout.jsonl]) and not has_export(bus.layout):
+            raise NotFound(f"{bus.layout.jsonl} is not there, or empty; name a FILE")
         opening = open_exported if file is None else open_input
         reports = [(name, _import(bus, name, fields, opening)) for name in names]
     if fields.unread:

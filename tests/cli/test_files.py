@@ -157,12 +157,12 @@ def test_a_size_that_is_none_changes_nothing(size: str, run_bus: RunBus, bus: Bu
     bus.publish("t", from_agent="a")
     ended = run_bus("export", f"--rotate={size}")
     assert_error(ended, 2)
-    assert not Path(bus.layout.jsonl).exists()
+    assert Path(bus.layout.jsonl).read_bytes() == b""
     assert_error(run_bus("export", "--rotate", "5MB", "--rebuild"), 2, "give one of")
 
 
 def test_import_without_a_file_reads_the_buss_own(run_bus: RunBus, bus: Bus) -> None:
-    assert_error(run_bus("import"), 4, "bus.jsonl is not there")
+    assert_error(run_bus("import"), 4, "bus.jsonl is not there, or empty; name a FILE")
     Path(bus.layout.jsonl).write_text('{"id":"1","from":"a","type":"t"}\n')
     assert run_bus("import").out == "stored 1, duplicates 0, skipped 0\n"
     assert run_bus("import").out == "stored 0, duplicates 1, skipped 0\n"
