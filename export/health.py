@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from itertools import chain
 
@@ -83,9 +84,12 @@ def _lines(bus: Bus, full: bool) -> Finding:
         return ok("none")
     if holders(bus.layout.export_lock):
         return ok("an exporter is writing it")
+    position = Position(bus.database)
+    if not position.get() and not os.stat(files[-1]).st_size:
+        return ok("none")  # a new bus begins with an empty one
     if full:
         return _compared(bus, files)
-    if Position(bus.database).is_of(bus.layout.jsonl):
+    if position.is_of(bus.layout.jsonl):
         return ok("as the last export left it; --full reads it")
     try:
         refuse_markers(lines_of(files[-1]))
