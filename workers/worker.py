@@ -179,7 +179,6 @@ class Worker:
         import asyncio
 
         check_coroutine_function(handler, "run_async", instead="run takes plain functions")
-
         loop = asyncio.get_running_loop()
         count = 1 if once else self.concurrency
         executor = Tasks(

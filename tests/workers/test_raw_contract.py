@@ -117,16 +117,16 @@ def test_answer_tells_how_it_came_about(bus: Bus) -> None:
     """P-42: upstream's metadata repeat stdout, and name a plugin.
 
     Ours are headers: command, status, exit_code, and stderr if there was any. A timeout has no
-    exit code.
+    exit code. Each answer is one hop from what was asked.
     """
     ask(bus, "echo fine; echo note >&2", "exit 3", "sleep 60", "true")
     work(bus, ["sh", "-c", 'eval "$(cat)"'], timeout_s=1)
     told = [answer(bus, seq).headers for seq in (1, 2, 3, 4)]
     assert told == [
-        {"command": "sh", "status": "completed", "exit_code": 0, "stderr": "note\n"},
-        {"command": "sh", "status": "failed", "exit_code": 3},
-        {"command": "sh", "status": "timed_out"},
-        {"command": "sh", "status": "completed", "exit_code": 0},
+        {"command": "sh", "status": "completed", "exit_code": 0, "stderr": "note\n", "hops": 1},
+        {"command": "sh", "status": "failed", "exit_code": 3, "hops": 1},
+        {"command": "sh", "status": "timed_out", "hops": 1},
+        {"command": "sh", "status": "completed", "exit_code": 0, "hops": 1},
     ]
     assert {answer(bus, seq).from_agent for seq in (1, 2, 3, 4)} == {"smiths"}
 
