@@ -191,7 +191,7 @@ CREATE TABLE cursors (
   agent_id       TEXT PRIMARY KEY,
   last_acked_seq INTEGER NOT NULL DEFAULT 0,
   updated_at_ms  INTEGER NOT NULL,
-  wants          TEXT CHECK (json_valid(wants) AND json_type(wants) = 'array')
+  wants          TEXT CHECK (wants IS NULL OR json_valid(wants) AND json_type(wants) = 'array')
 ) STRICT;
 
 -- An agent whose cursor is past the newest message would get no mail. (Each statement costs the

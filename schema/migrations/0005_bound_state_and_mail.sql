@@ -58,7 +58,7 @@ UPDATE sqlite_schema SET sql = 'CREATE TABLE queues (
  WHERE type = 'table' AND name = 'queues';
 UPDATE sqlite_schema SET sql = replace(sql, 'updated_at_ms  INTEGER NOT NULL',
   'updated_at_ms  INTEGER NOT NULL,
-  wants          TEXT CHECK (json_valid(wants) AND json_type(wants) = ''array'')')
+  wants          TEXT CHECK (wants IS NULL OR json_valid(wants) AND json_type(wants) = ''array'')')
  WHERE type = 'table' AND name = 'cursors';
 PRAGMA writable_schema = RESET;
 
