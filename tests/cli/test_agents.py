@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("bus_dir")
 
 
 def test_agents_shows_who_acted_and_how_they_are(run_bus: RunBus, bus: Bus) -> None:
-    """M-66, M-67: liveness from the table of heartbeats."""
+    """M-66, M-67: liveness from the table of heartbeats; one's own broadcasts are not unread."""
     bus.publish("t", from_agent="sender")
     bus.heartbeats.beat("old", "working", task="x", progress=0.5, pid=1)
     bus.database.rows("UPDATE heartbeats SET ts_ms = ts_ms - 200000")
@@ -29,7 +29,7 @@ def test_agents_shows_who_acted_and_how_they_are(run_bus: RunBus, bus: Bus) -> N
     )
     assert 200 <= old["age_s"] < 260
     assert reader == {"agent": "reader", "cursor": 1, "unread": 0}
-    assert sender == {"agent": "sender", "cursor": 0, "unread": 1}
+    assert sender == {"agent": "sender", "cursor": 0, "unread": 0}
     headings, first, *others = run_bus("agents").out.splitlines()
     assert headings.index(" age ") + 1 == first.index("3 min")
     assert len(others) == 2
@@ -37,9 +37,12 @@ def test_agents_shows_who_acted_and_how_they_are(run_bus: RunBus, bus: Bus) -> N
 
 def test_unread_messages_are_counted_up_to_a_thousand(run_bus: RunBus, bus: Bus) -> None:
     bus.publish_many([Draft("t", from_agent="sender")] * 1000)
-    _, line = run_bus("agents").out.splitlines()
-    assert line.endswith(" 1000+")
-    assert json.loads(run_bus("agents", "--json").out)["unread"] == 1000
+    bus.heartbeats.beat("reader")
+    _, reader, sender = run_bus("agents").out.splitlines()
+    assert reader.endswith(" 1000+")
+    assert sender.endswith(" 0")
+    records = [json.loads(line) for line in run_bus("agents", "--json").out.splitlines()]
+    assert {each["agent"]: each["unread"] for each in records} == {"reader": 1000, "sender": 0}
 
 
 def test_one_beat_is_written(run_bus: RunBus, start_bus: StartBus, bus: Bus) -> None:
