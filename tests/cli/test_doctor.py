@@ -384,6 +384,7 @@ def test_failed_work_and_silent_agents_are_counted(bus: Bus, bus_dir: Path, doct
         bus.publish("task", from_agent="ann")
     queue.fail(queue.claim("w")[0], "no")
     assert queue.claim("w")
+    bus.publish("note", from_agent="ann")
     bob = Inbox(bus, "bob", max_deliveries=1)
     bob.fail(bob.poll()[0], "no")
     bus.heartbeats.beat("zed")
