@@ -182,7 +182,7 @@ def test_linked_work_tree_uses_the_bus_of_the_main_one(
     for here in (linked, linked / "deep"):
         where = json.loads(run_bus("where", "--json", cwd=here).out)
         found_by = "looking upwards from the main work tree of git"
-        assert where == {"dir": str(bus_dir), "found_by": found_by}
+        assert (where["dir"], where["found_by"]) == (str(bus_dir), found_by)
         assert_error(run_bus("init", cwd=here), 3, str(bus_dir), "--dir .worker-state")
         assert not (here / ".worker-state").exists()
         refused = run_bus("reserve", "src/a.py", "--agent", "bob", cwd=here)

@@ -133,7 +133,7 @@ def test_hot_commands_load_little(
     arguments: tuple[str, ...], bus_dir: Path, bus_env: dict[str, str], run_bus: RunBus
 ) -> None:
     """Issue 2, speed: publish and poll start in at most four bare Pythons."""
-    run_bus("publish", "t", "body", "--from", "a")
+    run_bus("publish", "t", "body", "--from", "b")
     program = (
         "import os, sys; sys.stdout.reconfigure(line_buffering=True)\n"
         "loaded = set(sys.modules)\n"
@@ -162,7 +162,7 @@ def test_hot_commands_load_little(
 
 def test_a_prompt_loads_even_less(bus_dir: Path, bus_env: dict[str, str], run_bus: RunBus) -> None:
     """Issue 4, item 6: a prompt costs at most three bare Pythons; orjson alone would be one."""
-    run_bus("publish", "t", "body", "--from", "a")
+    run_bus("publish", "t", "body", "--from", "b")
     program = (
         "import os, sys; sys.stdout.reconfigure(line_buffering=True)\n"
         "os._exit = lambda code: sys.exit(code)\n"

@@ -110,7 +110,8 @@ def test_inbox_says_where_an_agent_stands(run_bus: RunBus, bus: Bus) -> None:
     assert first == "cursor 1, 2 unread, 0 parked"
     assert [line[0] for line in rest] == ["2", "3"]
     shown = run_bus("inbox", "me", "--json").out
-    assert json.loads(shown) == {"agent": "me", "cursor": 1, "unread": 2, "parked": 0}
+    stands = {"agent": "me", "cursor": 1, "unread": 2, "parked": 0, "wants": None}
+    assert json.loads(shown) == stands
     bus.publish_many([Draft("t", from_agent="a")] * 999)
     assert run_bus("inbox", "me").out.startswith("cursor 1, 1000+ unread, 0 parked\n")
     assert json.loads(run_bus("inbox", "me", "--json").out)["unread"] == 1000
