@@ -146,11 +146,14 @@ def test_export_without_a_bus_tells_both_ways(tmp_path: Path) -> None:
     """A clone of git has the export alone, and so has a bus that lost its file."""
     directory = tmp_path / ".worker-state"
     directory.mkdir()
-    (directory / "bus.jsonl").touch()
-    both = f"no bus in {directory}, only its bus.jsonl; .*'bus init', .*--repair'"
-    for look in (lambda: Bus.open(directory), lambda: find_bus(tmp_path)):
-        with pytest.raises(BusNotFound, match=both):
-            look()
+    for text, expected in (
+        ("", "no bus in .*; make one with 'bus init'$"),  # a new bus has it, empty
+        ('{"seq":1}\n', f"no bus in {directory}, only its bus.jsonl; .*'bus init', .*--repair'"),
+    ):
+        (directory / "bus.jsonl").write_text(text)
+        for look in (lambda: Bus.open(directory), lambda: find_bus(tmp_path)):
+            with pytest.raises(BusNotFound, match=expected):
+                look()
     Bus.init(directory).close()
 
 
