@@ -106,7 +106,7 @@ def test_raw_writer_is_seen_by_the_look_that_comes_anyway(bus: Bus, bus_dir: Pat
 def test_raw_writer_is_noticed_by_asking(bus: Bus, bus_dir: Path) -> None:
     """M-08: without inotify the question is put to SQLite, which knows of every commit."""
     with Listener(bus.layout.doorbell, bus.database, use_inotify=False) as listener:
-        raw_sql(bus_dir, "INSERT INTO cursors VALUES ('raw', 0, 1)")
+        raw_sql(bus_dir, "INSERT INTO cursors VALUES ('raw', 0, 1, NULL)")
         assert listener.wait(30)
 
 

@@ -101,12 +101,12 @@ def test_many_stars_take_no_time() -> None:
     pattern = parse_pattern("*a" * 20 + "*[bc]")
     index: PathIndex[str] = PathIndex()
     index.add(pattern, "many")
-    began = time.perf_counter()
+    began = time.thread_time()
     assert index.matching("a" * 200) == []
     assert index.matching("a" * 200 + "c") == ["many"]
     assert list(index.meeting(parse_pattern("*a" * 20 + "*[cd]"))) == ["many"]
     assert list(index.meeting(parse_pattern("*a" * 20 + "*[de]"))) == []
-    assert time.perf_counter() - began < 1.0
+    assert time.thread_time() - began < 1.0
 
 
 @pytest.mark.parametrize("glob", ["*a{0}*/**/x?y*", "*a*/**/x?y_{0}*", "**/*[a-z]_{0}[!0-9]*"])
@@ -116,19 +116,19 @@ def test_globs_without_plain_ends_are_told_apart_by_what_is_within(glob: str) ->
     patterns = [parse_pattern(glob.format(n)) for n in range(1000)]
     times_s, found = [], {}
     for _ in range(3):
-        began = time.perf_counter()
+        began = time.thread_time()
         index: PathIndex[str] = PathIndex()
         for pattern in patterns:
             index.add(pattern, pattern.text)
         found = {file: index.matching(file) for file in files}
-        times_s.append(time.perf_counter() - began)
+        times_s.append(time.thread_time() - began)
     assert glob.format(7) in found["pkg7a7/below/mod7/xqy_7.py"]
     assert min(times_s) < 0.6
 
 
 def test_globs_of_many_stars_are_told_apart_in_no_time() -> None:
     """A dozen legal globs must not keep a processor for minutes."""
-    began = time.perf_counter()
+    began = time.thread_time()
     index: PathIndex[int] = PathIndex()
     for number in range(12):
         index.add(parse_pattern("*a" * 490 + f"x{number}"), number)
@@ -137,4 +137,4 @@ def test_globs_of_many_stars_are_told_apart_in_no_time() -> None:
         assert list(index.meeting(parse_pattern("*a" * 490 + f"y{number}"))) == []
         assert list(index.meeting(parse_pattern("*?" * 490 + f"[5-9]z{number}"))) == []
         assert list(index.meeting(parse_pattern("*a" * 490 + f"[x]{number}"))) == [number]
-    assert time.perf_counter() - began < 3.0
+    assert time.thread_time() - began < 3.0

@@ -12,6 +12,7 @@ from ackbus import Bus, Draft, Inbox, Stats
 from ackbus.bus.catalog import BLOCK_SEQS, STEP_MESSAGES
 from ackbus.bus.statements import SQL
 from ackbus.schema.queries import Queries
+from ackbus.subscribers.statements import SQL as INBOXES
 
 from ..programs import connect, held_write_lock, raw_sql
 
@@ -272,7 +273,7 @@ def test_catalog_catches_up_from_where_it_is(bus: Bus, bus_dir: Path) -> None:
 def test_statements_of_a_poll_are_in_the_file(bus: Bus) -> None:
     """M-12: what the plans above show is what runs."""
     assert set(Queries(beside=Bus.__init__.__code__.co_filename)) == set(SQL)
-    statements = Queries(beside=Inbox.__init__.__code__.co_filename)
+    assert set(Queries(beside=Inbox.__init__.__code__.co_filename)) == set(INBOXES)
     seen: list[str] = []
     connection = bus.database.connection
     connection.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: seen.append(event["sql"]))
@@ -280,7 +281,7 @@ def test_statements_of_a_poll_are_in_the_file(bus: Bus) -> None:
     connection.trace_v2(0, None)
     polled = [sql for sql in seen if "FROM messages" in sql]
     assert len(polled) == 1
-    assert polled[0] == statements["mail"]
+    assert polled[0] == INBOXES["mail"]
 
 
 def test_follow_begins_where_it_is_called(bus: Bus) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from ackbus import Bus, InvalidInput, LeaseLost
 from ackbus.bus import Reservation, ReserveResult
+from ackbus.schema import MAX_TS_MS
 
 from ..programs import held_write_lock, raw_sql
 
@@ -147,7 +148,7 @@ def test_tokens_grow_over_leases_and_reservations(bus: Bus, bus_dir: Path) -> No
     raw_sql(
         bus_dir,
         "INSERT INTO reservations (path, agent_id, reserved_at_ms, until_ms)"
-        f" VALUES ('raw/[', 'raw', 1, {2**60})",
+        f" VALUES ('raw/[', 'raw', 1, {MAX_TS_MS})",
     )
     tokens += [each.token for each in bus.reservations.list(agent="raw")]
     assert tokens == sorted(set(tokens))

@@ -21,8 +21,8 @@ MICROSECONDS = 1_790_000_000_000_000
 REFUSED = {
     "UPDATE cursors SET last_acked_seq = 1000000": "past the newest",
     "UPDATE cursors SET last_acked_seq = -1": "at 0 or at a message",
-    "INSERT INTO cursors VALUES ('eve', 6, 1)": "past the newest",
-    "INSERT OR REPLACE INTO cursors VALUES ('bob', 99, 1)": "past the newest",
+    "INSERT INTO cursors VALUES ('eve', 6, 1, NULL)": "past the newest",
+    "INSERT OR REPLACE INTO cursors VALUES ('bob', 99, 1, NULL)": "past the newest",
     "UPDATE OR IGNORE cursors SET last_acked_seq = 99": "past the newest",
     "UPDATE queues SET filled_seq = 99": "past the newest",
     "DELETE FROM fencing": "fencing has one row",

@@ -22,7 +22,7 @@ from .workload import use_all
 GROWING = frozenset(
     {"messages", "jobs", "claims", "catalog", "catalog_blocks", "deliveries", "finished"}
     | {"notices", "archive_segments", "archive_frames", "archived_ids", "archived_blobs"}
-    | {"chain", "words", "lacking"}
+    | {"chain", "words", "lacking", "work_acts"}
 )
 
 #: The others, and why they stay small.
@@ -105,6 +105,7 @@ INDEXES = {
     "idx_jobs_ended_badly": ("work.jobs_ended_badly", "queue_id=? AND state=? AND seq>?"),
     "idx_claims_of_job": ("work.claims_of_job", "queue_id=? AND seq=?"),
     "idx_claims_one_active": ("work.active_claim", "queue_id=? AND seq=?"),
+    "idx_work_acts_queue_seq": ("views.acts_of_job", "queue_id=? AND seq=?"),
     "idx_claims_lease": ("work.expired_claims", "queue_id=? AND lease_until_ms<?"),
 }
 

@@ -31,6 +31,7 @@ from ackbus.export import Archiver, back_up
 from ackbus.export.repair.segment_file import read_segment
 from ackbus.schema import checks_of_file, examine
 from ackbus.subscribers import (
+    Acts,
     Claims,
     Deliveries,
     Jobs,
@@ -197,6 +198,7 @@ def use_queues(bus: Bus, clock: Clock) -> None:
     queues.pause("review")
     queue.claim("worker")
     queues.resume("review")
+    assert [act.act for act in Acts(bus.database).of_queue(queue.info)][-2:] == ["pause", "resume"]
     for claim in queue.claim("worker", limit=3):
         control.cancel(claim.message.seq)
     control.purge()
