@@ -64,7 +64,7 @@ def _work_again(bus: Bus, info: QueueInfo) -> Iterator[int]:
     jobs = Jobs(bus.database)
     pattern = TypePattern(info.pattern).text
     messages = bus.log.read(after_seq=first, upto_seq=info.filled_seq, type=pattern)
-    for message in list(messages):
+    for message in [each for each in messages if info.policy.takes(each.to_agent)]:
         if bus.database.value(MENDING["has_job"], (info.id, message.seq)) is None:
             _add(bus, jobs, info, message)
             yield message.seq

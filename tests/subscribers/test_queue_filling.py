@@ -7,7 +7,7 @@ import pytest
 
 from ackbus import Bus, Draft, InvalidInput
 from ackbus.bus.catalog import STEP_MESSAGES
-from ackbus.subscribers import Queue, list_jobs, work_headers
+from ackbus.subscribers import Queue, list_jobs, mend, work_headers
 from ackbus.subscribers.filling import PAGE_JOBS, STORE_AFTER
 
 from ..programs import connect
@@ -199,3 +199,13 @@ def test_gap_in_the_log_is_no_end(bus: Bus, bus_dir: Path) -> None:
     )
     publish(bus)
     assert seqs(queue.claim("worker", limit=9)) == [1, 900, 901]
+
+
+def test_repair_makes_no_jobs_of_what_the_queue_does_not_take_in(bus: Bus) -> None:
+    queue = Queue.create(bus, "job")
+    publish(bus)
+    publish(bus, to_agent="boss")
+    publish(bus)
+    queue.fill()
+    assert list(mend(bus, {"jobs"})) == []
+    assert seqs(queue.claim("worker", limit=9)) == [1, 3]
