@@ -216,19 +216,6 @@ class Log:
             Message(row, self._blobs) for row in rows if row[0] > archived
         ]
 
-    def first_for(self, agent: str, after_seq: int, *, by_name: bool) -> int | None:
-        """Return the seq of the first message to an agent above a seq; None when there is none.
-
-        Args:
-            agent: whose; its own broadcasts are not among them.
-            after_seq: the seq.
-            by_name: whether only what is addressed to it counts, and not broadcasts.
-        """
-        seq: int | None = self._database.value(
-            SQL["first_to" if by_name else "first_for"], (agent, after_seq)
-        )
-        return seq
-
     def named_blobs(self) -> Iterator[str]:
         """Yield the names of the blobs that messages name, archived ones too, in their order."""
         ref = ""

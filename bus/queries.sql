@@ -97,26 +97,6 @@ ORDER BY seq LIMIT ?3;
 SELECT {columns} FROM messages WHERE seq > ?1 AND seq <= ?2
 ORDER BY seq DESC LIMIT ?3;
 
--- name: first_for
--- The first message above ?2 that is for an agent: to it, or to all from another.
-SELECT min(seq) FROM (
-  SELECT * FROM (SELECT seq FROM messages
-                  WHERE to_agent = ?1 AND work IS NOT 1 AND seq > ?2
-                    AND seq NOT IN (SELECT seq FROM received WHERE agent_id = ?1)
-                  ORDER BY seq LIMIT 1)
-  UNION ALL
-  SELECT * FROM (SELECT seq FROM messages
-                  WHERE to_agent IS NULL AND work IS NOT 1 AND seq > ?2 AND from_agent <> ?1
-                    AND seq NOT IN (SELECT seq FROM received WHERE agent_id = ?1)
-                  ORDER BY seq LIMIT 1));
-
--- name: first_to
--- The same, without what is to all.
-SELECT seq FROM messages
- WHERE to_agent = ?1 AND work IS NOT 1 AND seq > ?2
-   AND seq NOT IN (SELECT seq FROM received WHERE agent_id = ?1)
- ORDER BY seq LIMIT 1;
-
 -- name: recipients
 -- Every name that mail is addressed to: one step in the index for each.
 WITH RECURSIVE named (name) AS (

@@ -59,6 +59,17 @@ class Cursors:
         """Note that an agent's mail up to a seq is archived, acknowledged or not."""
         self._database.change(SQL["pass_over"], (agent, last_seq, self._database.now_ms()))
 
+    def first_waiting(self, agent: str, *, is_reader: bool) -> int | None:
+        """Return the seq of the first message that waits for an agent; None when there is none.
+
+        Args:
+            agent: whose; its own broadcasts, and those that it does not want, are not among them.
+            is_reader: whether broadcasts wait for it at all.
+        """
+        statement = SQL["first_waiting" if is_reader else "first_addressed"]
+        seq: int | None = self._database.value(statement, (agent,))
+        return seq
+
     def passed_over(self) -> dict[str, int]:
         """Return whose mail has left the log unread, and when last, in epoch milliseconds."""
         return dict(self._database.rows(SQL["passed_over"]))

@@ -25,6 +25,26 @@ SELECT {columns} FROM messages
    AND (to_agent = ?1 OR (to_agent IS NULL AND from_agent <> ?4 AND {wanted}))
 ORDER BY seq LIMIT ?2;
 
+-- name: first_waiting
+-- The first message that waits for an agent. Of each kind the first, by its index.
+SELECT min(seq) FROM (
+  SELECT * FROM (SELECT seq FROM messages
+                  WHERE to_agent = ?1 AND work IS NOT 1
+                    AND seq > {cursor} AND seq NOT IN ({received})
+                  ORDER BY seq LIMIT 1)
+  UNION ALL
+  SELECT * FROM (SELECT seq FROM messages
+                  WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?1
+                    AND seq > {cursor} AND seq NOT IN ({received})
+                    AND {wanted}
+                  ORDER BY seq LIMIT 1));
+
+-- name: first_addressed
+-- The same, without broadcasts.
+SELECT seq FROM messages
+ WHERE to_agent = ?1 AND work IS NOT 1 AND seq > {cursor} AND seq NOT IN ({received})
+ ORDER BY seq LIMIT 1;
+
 -- name: wants
 SELECT wants FROM cursors WHERE agent_id = ?;
 

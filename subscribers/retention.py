@@ -146,8 +146,8 @@ class Retention:
         readers, passed_over = self._cursors.seen(), self._cursors.passed_over()
         acts = self._acts()
         for name in sorted({*readers, *log.recipients()}):
-            cursor, moved_ms = readers.get(name, (0, 0))
-            seq = log.first_for(name, cursor, by_name=name not in readers)
+            _, moved_ms = readers.get(name, (0, 0))
+            seq = self._cursors.first_waiting(name, is_reader=name in readers)
             if seq is not None:
                 acted_ms = max(moved_ms, acts.get(name, 0))
                 seen_ms = max(acted_ms, log.last_sent_ms(name) or 0, self._came_ms(seq))
@@ -175,10 +175,10 @@ class Retention:
                 yield Hold(QUEUE, info.name, min(needed), seen_ms, self._is_living(seen_ms))
 
     def _first_to_come(self, info: QueueInfo) -> int | None:
-        """Return the first message that the queue has not taken in."""
+        """Return the first message that the queue has yet to take in."""
         found = self._bus.log.read(after_seq=info.filled_seq, type=info.pattern)
         try:
-            message = next(found, None)
+            message = next((each for each in found if info.policy.takes(each.to_agent)), None)
         except SegmentMissing as lost:  # what it waits for may come back
             return max(lost.first_seq, info.filled_seq + 1)
         return None if message is None else message.seq

@@ -133,6 +133,22 @@ def test_own_broadcasts_hold_nothing(bus: Bus) -> None:
     assert holds(bus) == []
 
 
+def test_broadcasts_that_an_agent_does_not_want_hold_nothing(bus: Bus) -> None:
+    inbox = Inbox(bus, "worker")
+    inbox.want("alarm.>")
+    publish(bus, 2)
+    assert holds(bus) == []
+    publish(bus, 1, type="alarm.fire")
+    assert holds(bus) == [("inbox", "worker", 3, True)]
+
+
+def test_queue_does_not_hold_what_is_addressed_to_others(bus: Bus) -> None:
+    Queue.create(bus, "job")
+    publish(bus, 1, to="planner", type="job")
+    Inbox(bus, "planner").ack(1)
+    assert holds(bus) == []
+
+
 def test_queue_holds_what_it_has_not_taken_in_and_what_is_not_over(bus: Bus) -> None:
     publish(bus, 2)
     publish(bus, 3, type="job")
