@@ -77,9 +77,14 @@ def _run(plan: Plan, place: Place) -> tuple[Proof, Crew, Measures]:
 
 
 def _make_bus(plan: Plan, place: Place) -> None:
-    """Make the bus, with a queue and rotation; everybody is known before the first message."""
+    """Make the bus, with a queue and rotation; everybody is known before the first message.
+
+    The queue takes in what is addressed to anybody: each job is also mail of a reader.
+    """
     with Bus.init(place.bus) as bus:
-        Queue.create(bus, QUEUE, JOB, max_attempts=MAX_ATTEMPTS, backoff_s=BACKOFF_S)
+        Queue.create(
+            *(bus, QUEUE, JOB), max_attempts=MAX_ATTEMPTS, backoff_s=BACKOFF_S, addressed="*"
+        )
         Exporter(bus).rotate(round(plan.minutes * ROTATE_BYTES_A_MINUTE))
         for name in cast_of(plan.agents):
             bus.heartbeats.beat(name)

@@ -216,13 +216,14 @@ def test_a_message_that_was_there_and_did_not_come_is_named(copy: Copy) -> None:
         (6, [], 0, True),
         (0, [4, 6], 0, True),  # 1 and 3 were archived before the agent acknowledged anything
         (2, [4], 3, True),
+        (1, [2, 3], 3, False),
     ],
 )
 def test_mail_that_a_poll_brought_is_held_against_all(
     cursor: int, seqs: list[int], missing: int, in_order: bool
 ) -> None:
-    """Own broadcasts (2) hold nothing, and a new agent begins with what the log still holds."""
-    mail = Mail([1, 2, 3, 4, 6], own={2}, archived={1, 2, 3})
+    """An own broadcast (2) is no mail, and a new agent begins with what the log still holds."""
+    mail = Mail([1, 3, 4, 6], archived=frozenset({1, 3}))
     limit = max(1, len(seqs))
     assert (mail.missing(cursor, seqs, limit), mail.has(cursor, seqs)) == (missing, in_order)
 

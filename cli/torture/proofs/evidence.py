@@ -54,7 +54,7 @@ class Log:
     by_id: dict[str, Entry] = field(default_factory=dict)
     doubled: list[str] = field(default_factory=list)
     _direct: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    _broadcasts: list[int] = field(default_factory=list)
+    _broadcasts: list[Entry] = field(default_factory=list)
 
     def add(self, entry: Entry) -> None:
         """Note the next message."""
@@ -62,17 +62,19 @@ class Log:
             self.doubled.append(entry.id)
         self.entries.append(entry)
         self.by_id[entry.id] = entry
-        (self._broadcasts if entry.to_agent is None else self._direct[entry.to_agent]).append(
-            entry.seq
-        )
+        if entry.to_agent is None:
+            self._broadcasts.append(entry)
+        else:
+            self._direct[entry.to_agent].append(entry.seq)
 
     def of_types(self, *types: str) -> Iterator[Entry]:
         """Yield the messages of some types, in order."""
         return (entry for entry in self.entries if entry.type in types)
 
     def mail_of(self, agent: str) -> list[int]:
-        """Return the seqs of all messages to an agent and to all, in order."""
-        return list(merge(self._direct.get(agent, ()), self._broadcasts))
+        """Return the seqs of all messages to an agent, and of others' broadcasts, in order."""
+        broadcasts = (each.seq for each in self._broadcasts if each.from_agent != agent)
+        return list(merge(self._direct.get(agent, ()), broadcasts))
 
 
 class Evidence:

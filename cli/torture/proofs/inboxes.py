@@ -24,15 +24,12 @@ class Mail:
 
     Attributes:
         seqs: all of it, in order.
-        own: the agent's own broadcasts that are archived. These need not come: they keep nothing in
-            the log, since the agent knows what it has said (ADR 31).
         archived: all broadcasts that are archived. They need not come to one that never
             acknowledged anything: a new agent begins with what the log still holds.
     """
 
     seqs: list[int]
-    own: set[int]
-    archived: set[int]
+    archived: frozenset[int]
 
     def missing(self, cursor: int, seqs: list[int], limit: int) -> int:
         """Return the first message that a poll should have brought and did not; 0 for none.
@@ -42,7 +39,7 @@ class Mail:
             seqs: what the poll brought.
             limit: how many it could have brought.
         """
-        optional = self.own if cursor else self.archived
+        optional = frozenset() if cursor else self.archived
         brought = iter(seqs)
         wanted = next(brought, None)
         for place in range(bisect_right(self.seqs, cursor), len(self.seqs)):
@@ -68,25 +65,21 @@ def prove_inboxes(evidence: Evidence) -> Verdict:
         " been published; no cursor moved by itself, and every reader had all of its mail",
     )
     known = Known(numbered(evidence))
-    by_agent = _archived_broadcasts(evidence)
-    archived = {seq for seqs in by_agent.values() for seq in seqs}
+    archived = _archived_broadcasts(evidence)
     for agent in evidence.agents:
         acts = list(evidence.acts_of(agent, "poll", "ack"))
         if acts:
-            own = by_agent.get(agent, set())
-            mail = Mail(evidence.log.mail_of(agent), own, archived)
+            mail = Mail(evidence.log.mail_of(agent), archived)
             _follow(agent, acts, mail, known, evidence, verdict)
     return verdict
 
 
-def _archived_broadcasts(evidence: Evidence) -> dict[str, set[int]]:
-    """Return the broadcasts of each agent that have left the file."""
+def _archived_broadcasts(evidence: Evidence) -> frozenset[int]:
+    """Return the broadcasts that have left the file."""
     upto = evidence.bus.archive.upto()
-    found: dict[str, set[int]] = {}
-    for entry in evidence.log.entries:
-        if entry.to_agent is None and entry.seq <= upto:
-            found.setdefault(entry.from_agent, set()).add(entry.seq)
-    return found
+    return frozenset(
+        entry.seq for entry in evidence.log.entries if entry.to_agent is None and entry.seq <= upto
+    )
 
 
 def _follow(
