@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ackbus import Bus
-from ackbus.cli.policy_options import OnLostName, OrderingName, RetryName
+from ackbus.cli.policy_options import HidesName, OnLostName, OrderingName, RetryName
 from ackbus.subscribers import Policy, Queue, Queues, list_jobs, work_headers
 from ackbus.subscribers.policy import CHOICES
 
@@ -34,6 +34,8 @@ def test_queue_is_created_with_a_policy_and_again_with_the_same(run_bus: RunBus,
         "--max-running": "3",
         "--max-running-per-key": "2",
         "--dedupe-window": "1h",
+        "--hides": "none",
+        "--addressed": "critic",
     }
     options = [word for pair in rules.items() for word in pair]
     line = ("queue", "create", "reviews", "--type", "review.*", *options)
@@ -48,6 +50,8 @@ def test_queue_is_created_with_a_policy_and_again_with_the_same(run_bus: RunBus,
         max_running=3,
         max_running_per_key=2,
         dedupe_window_s=3600,
+        hides="none",
+        addressed="critic",
     )
     assert Queues(bus).get("reviews").policy == expected
     assert run_bus(*line).code == 0
@@ -61,7 +65,12 @@ def test_queue_is_created_with_a_policy_and_again_with_the_same(run_bus: RunBus,
 
 
 def test_choices_of_the_options_are_those_of_a_policy() -> None:
-    names = {"ordering": OrderingName, "retry": RetryName, "on_lost": OnLostName}
+    names = {
+        "ordering": OrderingName,
+        "retry": RetryName,
+        "on_lost": OnLostName,
+        "hides": HidesName,
+    }
     assert {rule: tuple(choices) for rule, choices in names.items()} == CHOICES
 
 
