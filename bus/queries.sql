@@ -273,10 +273,11 @@ SELECT kind, name, max_waiting, iif(kind = 'queue', waiting, (
   FROM waiting_limits ORDER BY kind, name;
 
 -- name: limit_counts
--- Whether messages of a type count for a queue's limit.
+-- Whether a message of type ?2 to ?3 counts for a queue's limit: the triggers' own condition.
 SELECT EXISTS (
   SELECT 1 FROM waiting_limits WHERE kind = 'queue' AND name = ?1 AND ?2 GLOB glob
-     AND (dots IS NULL OR dots = length(?2) - length(replace(?2, '.', ''))));
+     AND (dots IS NULL OR dots = length(?2) - length(replace(?2, '.', '')))
+     AND (?3 IS NULL OR (SELECT addressed FROM queues WHERE queues.name = ?1) IN ('*', ?3)));
 
 -- archive -------------------------------------------------------------------------------------
 

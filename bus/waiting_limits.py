@@ -97,7 +97,8 @@ class WaitingLimits:
             if limit.kind == INBOX:
                 is_meant = limit.name == to_agent
             else:
-                is_meant = bool(self._database.value(SQL["limit_counts"], (limit.name, type)))
+                counted = (limit.name, type, to_agent)
+                is_meant = bool(self._database.value(SQL["limit_counts"], counted))
             if is_meant:
                 return LimitReached(limit.kind, limit.name, limit.max_waiting)
         return None

@@ -151,7 +151,9 @@ BEGIN
   SELECT RAISE(ABORT, 'a queue for messages of this type is full')
     FROM waiting_limits
    WHERE kind = 'queue' AND waiting >= max_waiting AND NEW.type GLOB glob
-     AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')));
+     AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')))
+     AND (NEW.to_agent IS NULL OR (SELECT addressed FROM queues WHERE queues.name = waiting_limits.name)
+                                  IN ('*', NEW.to_agent));
   SELECT RAISE(ABORT, 'the inbox of the recipient is full')
     FROM waiting_limits
    WHERE kind = 'inbox' AND name = NEW.to_agent AND NEW.in_reply_to IS NULL AND max_waiting <= (
@@ -167,7 +169,9 @@ WHEN EXISTS (SELECT 1 FROM waiting_limits)
 BEGIN
   UPDATE waiting_limits SET waiting = waiting + 1
    WHERE kind = 'queue' AND NEW.type GLOB glob
-     AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')));
+     AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')))
+     AND (NEW.to_agent IS NULL OR (SELECT addressed FROM queues WHERE queues.name = waiting_limits.name)
+                                  IN ('*', NEW.to_agent));
 END;
 
 -- What a queue takes in is work, and no mail: the broadcasts of its type, and what is addressed to

@@ -105,9 +105,8 @@ class JobControl:
             if skipped and skipped[-1][1] == first_seq - 1:  # several frames, but one loss
                 first_seq, _ = skipped.pop()
             skipped.append((first_seq, last_seq))
-        for each in self._bus.limits.list() if skipped else ():
-            if (each.kind, each.name) == ("queue", self._queue.name):
-                self.limit(each.max_waiting)  # what was skipped does not wait any more
+        if skipped:
+            self.limit_anew()  # what was skipped does not wait any more
         return skipped
 
     def limit(self, max_waiting: int) -> None:
@@ -132,6 +131,16 @@ class JobControl:
             counts = self._jobs.counts(info)
             waiting = sum(counts[gate] for gate in (states.OPEN, states.TIME, states.KEY))
             self._bus.limits.set_for_queue(info.name, info.pattern, max_waiting, waiting)
+
+    def limit_anew(self) -> None:
+        """Count what waits again, where the queue has a limit; otherwise do nothing.
+
+        Raises:
+            QueueStuck: as for `limit`.
+        """
+        for each in self._bus.limits.list():
+            if (each.kind, each.name) == ("queue", self._queue.name):
+                self.limit(each.max_waiting)
 
     def _pass_by_lost(self) -> tuple[int, int] | None:
         """Move the queue over what it can't read next, and return that; None when it can."""

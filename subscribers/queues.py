@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ..schema import InvalidInput, TypePattern, check_pattern, check_queue_name
+from ..schema import InvalidInput, TypePattern, check_agent, check_pattern, check_queue_name
 from .acts import PAUSE, RESUME, SET, Acts
 from .errors import QueueMismatch, QueueNotFound
 from .jobs import BATCH, Jobs
@@ -79,6 +79,8 @@ class Queues:
             InvalidInput: an argument breaks a rule.
             QueueMismatch: it is there, with another pattern, or another value of a given rule.
         """
+        if group is not None:
+            check_agent(group)
         policy = Policy.of_row(
             _policy(Policy(), rules).row()
         )  # as it is stored: whole milliseconds
@@ -141,6 +143,8 @@ class Queues:
             self._rank_anew(info)
         if "max_running_per_key" in rules:
             self._open_keys_anew(info)
+        if "addressed" in rules:
+            self._count_anew(name)
         return replace(info, policy=policy)
 
     def _rank_anew(self, info: QueueInfo) -> None:
@@ -159,6 +163,12 @@ class Queues:
             if last is None:
                 return
             key = last
+
+    def _count_anew(self, name: str) -> None:
+        from .job_control import JobControl  # both stand upon this module
+        from .queue import Queue
+
+        JobControl(Queue.open(self._bus, name)).limit_anew()
 
     def pause(self, name: str, *, by: str | None = None) -> None:
         """Let nothing be claimed from a queue any more; what runs goes on, and new jobs wait.

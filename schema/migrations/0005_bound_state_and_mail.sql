@@ -127,7 +127,9 @@ BEGIN
   SELECT RAISE(ABORT, 'a queue for messages of this type is full')
     FROM waiting_limits
    WHERE kind = 'queue' AND waiting >= max_waiting AND NEW.type GLOB glob
-     AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')));
+     AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')))
+     AND (NEW.to_agent IS NULL OR (SELECT addressed FROM queues WHERE queues.name = waiting_limits.name)
+                                  IN ('*', NEW.to_agent));
   SELECT RAISE(ABORT, 'the inbox of the recipient is full')
     FROM waiting_limits
    WHERE kind = 'inbox' AND name = NEW.to_agent AND NEW.in_reply_to IS NULL AND max_waiting <= (
@@ -135,6 +137,17 @@ BEGIN
           WHERE to_agent = NEW.to_agent AND work IS NOT 1 AND seq > ifnull(
                 (SELECT last_acked_seq FROM cursors WHERE agent_id = NEW.to_agent), 0)
             AND seq NOT IN (SELECT seq FROM received WHERE agent_id = NEW.to_agent));
+END;
+
+DROP TRIGGER messages_count_as_waiting;
+CREATE TRIGGER messages_count_as_waiting AFTER INSERT ON messages
+WHEN EXISTS (SELECT 1 FROM waiting_limits)
+BEGIN
+  UPDATE waiting_limits SET waiting = waiting + 1
+   WHERE kind = 'queue' AND NEW.type GLOB glob
+     AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')))
+     AND (NEW.to_agent IS NULL OR (SELECT addressed FROM queues WHERE queues.name = waiting_limits.name)
+                                  IN ('*', NEW.to_agent));
 END;
 
 CREATE TRIGGER messages_may_be_work AFTER INSERT ON messages

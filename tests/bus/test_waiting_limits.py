@@ -12,7 +12,7 @@ import pytest
 
 from ackbus import Bus, Draft, Inbox, InvalidInput, import_jsonl
 from ackbus.schema import LimitReached, NotFound, Refused, TypePattern
-from ackbus.subscribers import Claim, JobControl, Jobs, Outcome, Queue, work_headers
+from ackbus.subscribers import Claim, JobControl, Jobs, Outcome, Queue, Queues, work_headers
 
 from ..programs import raw_sql
 
@@ -173,6 +173,53 @@ def test_several_limits_hold_at_once(bus: Bus) -> None:
     assert [(one.name, one.waiting) for one in bus.limits.list()] == [
         *(("slow", 1), ("narrow", 1), ("wide", 2)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("addressed", "counts"), [(None, False), ("crew", False), ("alice", True), ("*", True)]
+)
+def test_what_is_addressed_counts_where_the_queue_takes_it_in(
+    bus: Bus, addressed: str | None, counts: bool
+) -> None:
+    """It would count for ever else: no job of it begins, and the queue stays full."""
+    queue = Queue.create(bus, "job", addressed=addressed)
+    JobControl(queue).limit(1)
+    publish(bus, to_agent="alice")
+    assert waiting(bus) == counts
+    if counts:
+        with pytest.raises(LimitReached, match="queue 'job' is full"):
+            publish(bus, to_agent="alice")
+    else:
+        publish(bus)  # the one that has room
+        publish(bus, to_agent="alice")  # a full queue is no reason to refuse another's mail
+        with pytest.raises(LimitReached, match="queue 'job' is full"):
+            publish(bus)
+    assert len(queue.claim("worker", limit=9)) == 1
+    assert waiting(bus) == 0
+
+
+def test_refusal_names_the_limit_that_refused(bus: Bus) -> None:
+    """And not a full queue that does not take such a message in."""
+    JobControl(Queue.create(bus, "crew", "job")).limit(1)
+    bus.limits.set_for_inbox("alice", 1)
+    publish(bus)
+    publish(bus, to_agent="alice")
+    with pytest.raises(LimitReached, match="inbox 'alice' is full"):
+        publish(bus, to_agent="alice")
+
+
+@pytest.mark.parametrize(("was", "becomes"), [(None, "*"), ("*", None)])
+def test_queue_that_takes_other_messages_in_is_counted_again(
+    bus: Bus, was: str | None, becomes: str | None
+) -> None:
+    queue = Queue.create(bus, "job", addressed=was)
+    JobControl(queue).limit(5)
+    publish(bus)
+    publish(bus, to_agent="alice")
+    Queues(bus).set_policy("job", addressed=becomes)
+    waits = waiting(bus)
+    assert len(Queue.open(bus, "job").claim("worker", limit=9)) == waits
+    assert waiting(bus) == 0
 
 
 # Counting ------------------------------------------------------------------------------------

@@ -304,7 +304,7 @@ def test_answer_without_room_keeps_nothing_from_being_cancelled(
 ) -> None:
     """Q-04: a full queue of answers must not stop those who fill or empty another; it is told."""
     end, _, _ = ENDS[how]
-    JobControl(Queue.create(bus, "failures", "job.failed")).limit(1)
+    JobControl(Queue.create(bus, "failures", "job.failed", addressed="*")).limit(1)
     bus.publish("job.failed", from_agent="x")
     queue = Queue.create(bus, REQUEST)
     window_s = 60 if how == "a duplicate" else None
@@ -342,7 +342,7 @@ def test_cancelling_that_is_undone_warns_of_no_answer_without_room(
     bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Promise 7: what did not happen is not told."""
-    JobControl(Queue.create(bus, "failures", "job.failed")).limit(1)
+    JobControl(Queue.create(bus, "failures", "job.failed", addressed="*")).limit(1)
     bus.publish("job.failed", from_agent="x")
     queue = Queue.create(bus, REQUEST)
     asked = requested(bus)

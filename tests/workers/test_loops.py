@@ -35,7 +35,7 @@ def test_worker_whose_answer_feeds_its_own_queue_stops_by_itself(
     bus: Bus, run_bus: RunBus, retry: str
 ) -> None:
     """It made 722 messages in 3 s: now it is warned of once, and the job at its end says why."""
-    queue = Queue.create(bus, REQUEST, retry=retry)
+    queue = Queue.create(bus, REQUEST, retry=retry, addressed="*")  # answers have a recipient
     ask(bus, "go")
     ended = run_bus("run", "--type", REQUEST, "--success-type", REQUEST, "--drain", "--", "cat")
     assert ended.code == 0

@@ -625,7 +625,7 @@ def test_worker_that_is_cancelled_finishes_what_runs(bus: Bus) -> None:
 
 
 def test_error_of_the_bus_reaches_who_awaits_the_worker(bus: Bus) -> None:
-    worker = Worker(bus, REQUEST, group="two\nlines")
+    worker = Worker(bus, Queue.create(bus, REQUEST), group="two\nlines")
     with pytest.raises(InvalidInput, match="agent name"):
         asyncio.run(worker.run_async(wait_for_ever))
 
@@ -820,7 +820,7 @@ def test_answers_into_a_full_queue_wait_for_room_and_none_is_lost(
     bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Q-04: the worker takes no more than it can get rid of, and says so once."""
-    next_queue = Queue.create(bus, "next", "job.done")
+    next_queue = Queue.create(bus, "next", "job.done", addressed="*")
     JobControl(next_queue).limit(2)
     ask(bus, *range(6))
     worker = Worker(bus, REQUEST, **QUICK)  # type: ignore[arg-type]
@@ -842,7 +842,7 @@ def test_answers_into_a_full_queue_wait_for_room_and_none_is_lost(
 
 
 def test_worker_that_waits_for_room_can_be_stopped_and_hands_back(bus: Bus) -> None:
-    JobControl(Queue.create(bus, "next", "job.done")).limit(1)
+    JobControl(Queue.create(bus, "next", "job.done", addressed="*")).limit(1)
     ask(bus, *range(3))
     worker = Worker(bus, REQUEST)
     with at_work(worker, lambda message: message.payload):
@@ -858,7 +858,7 @@ def test_last_words_that_find_no_room_are_told_once_and_tried_again(
     bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Q-04: a job that ends because its worker is lost does not end without its answer."""
-    JobControl(Queue.create(bus, "failures", "job.failed")).limit(1)
+    JobControl(Queue.create(bus, "failures", "job.failed", addressed="*")).limit(1)
     bus.publish("job.failed", from_agent="x")
     queue = Queue.create(bus, REQUEST, on_lost="fail")
     ask(bus, "doomed")
@@ -874,7 +874,7 @@ def test_last_words_that_find_no_room_are_told_once_and_tried_again(
 
 def test_queue_that_its_own_worker_fills_comes_to_no_stop_at_its_limit(bus: Bus) -> None:
     """Q-04: to claim is what makes room there, so the worker goes on claiming."""
-    queue = Queue.create(bus, "all", "job.>")
+    queue = Queue.create(bus, "all", "job.>", addressed="*")
     ask(bus, *range(4))
     JobControl(queue).limit(4)
 
