@@ -15,6 +15,9 @@ workers=()
 trap 'kill -TERM "${workers[@]}" 2>/dev/null || true; wait; rm -rf "$scratch"' EXIT
 
 bus init >/dev/null
+# Answers are addressed to who made the request; these queues take them in all the same.
+bus queue create change.linted --addressed any >/dev/null
+bus queue create change.reviewed --addressed any >/dev/null
 bus run --type change.request --group lint \
   --success-type change.linted --failure-type change.failed -- "$here/lint.sh" &
 workers+=($!)
