@@ -28,21 +28,28 @@ class Cursors:
         seq: int | None = self._database.value(SQL["cursor"], (agent,))
         return seq or 0
 
-    def standing(self, agent: str) -> tuple[int, bool, bool]:
-        """Return an agent's position, and whether messages of it have failed, or are requeued.
+    def standing(self, agent: str) -> tuple[int, bool, bool, bool]:
+        """Return how an agent stands.
 
         To be called after its mail was read: that some of it leaves the log unread is noted
         before it leaves.
 
+        Returns:
+            Its position; whether messages of it have failed; whether any are requeued; and
+            whether it has said which broadcasts it wants, or received some mail by waiting.
+
         Raises:
             MailArchived: some has left.
         """
-        ((position, passed_over, failing, requeued),) = self._database.rows(
+        ((position, passed_over, has_deliveries, chooses),) = self._database.rows(
             SQL["standing"], (agent,)
         )
         if position < passed_over:
             raise MailArchived(agent, position, passed_over)
-        return position, bool(failing), bool(requeued)
+        if not has_deliveries:
+            return position, False, False, chooses
+        ((failing, requeued),) = self._database.rows(SQL["comes_again"], (agent,))
+        return position, failing, requeued, chooses
 
     def acknowledge(self, agent: str, seq: int) -> int | None:
         """Move an agent's cursor to a seq of the log in one step, and return where it is.

@@ -9,7 +9,6 @@ from ..schema import (
     AckPastEnd,
     Draft,
     InvalidInput,
-    Message,
     SecondLoopWarning,
     TypePattern,
     check_agent,
@@ -17,9 +16,9 @@ from ..schema import (
 )
 from .cursors import Cursors
 from .deliveries import Deliveries, Parked
+from .mail import NO_LIMIT, Look, Mail
 from .pace import Pace
 from .rules import Rules
-from .statements import SQL
 from .unread import count_unread
 
 TYPE_CHECKING = False
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from ..bus import Bus
-    from ..schema import Receipt
+    from ..schema import Message, Receipt
 
 #: How many deliveries of a message may fail before it is parked.
 MAX_DELIVERIES = 5
@@ -38,27 +37,6 @@ RETRY_PAUSE_S = 0.1
 
 #: How many messages a poll returns unless it is told otherwise.
 POLL_LIMIT = 100
-
-#: How many messages a poll that filters reads at a time.
-_FILTERED_PAGE = 500
-
-#: For SQL: all of them. Requeued messages are as few as a person asked for by hand.
-_NO_LIMIT = -1
-
-
-class Look:
-    """What an inbox had when it was looked into.
-
-    Attributes:
-        messages: what waits, in order of seq.
-        cursor: the last seq that the agent had acknowledged.
-        has_failures: whether any messages of the agent are to be delivered again.
-    """
-
-    __slots__ = ("cursor", "has_failures", "messages")
-
-    def __init__(self, messages: list[Message], cursor: int, has_failures: bool) -> None:
-        self.messages, self.cursor, self.has_failures = messages, cursor, has_failures
 
 
 class Inbox:
@@ -94,13 +72,20 @@ class Inbox:
             raise ValueError("max_deliveries must be at least 1, and retry_pause_s above 0")
         self.bus = bus
         self.agent = agent
-        self.own_broadcasts = own_broadcasts
-        self.with_work = with_work
         self.max_deliveries = max_deliveries
         self.retry_pause_s = retry_pause_s
         self.pace = pace or Pace()
         self._cursors = Cursors(bus.database)
         self._deliveries = Deliveries(bus.database)
+        self._mail = Mail(
+            bus,
+            agent,
+            self._cursors,
+            self._deliveries,
+            own_broadcasts=own_broadcasts,
+            with_work=with_work,
+        )
+        self._shows_more = own_broadcasts or with_work
 
     @property
     def position(self) -> int:
@@ -132,7 +117,7 @@ class Inbox:
         if limit < 1:
             raise ValueError("limit must be at least 1")
         wanted = None if type is None else TypePattern(type)
-        return self.look(limit, wanted).messages
+        return self._mail.look(limit, wanted).messages
 
     def look(self, limit: int = POLL_LIMIT, wanted: TypePattern | None = None) -> Look:
         """Return what `poll` returns, and how the agent stands.
@@ -140,30 +125,11 @@ class Inbox:
         Raises:
             MailArchived: as for `poll`.
         """
-        size = max(limit, _FILTERED_PAGE) if wanted else limit
-        page = self._read(0, size)
-        cursor, failing, requeued = self._cursors.standing(self.agent)
-        found = page
-        if requeued:  # each was parked by a cursor that went past it
-            found = self._requeued(_NO_LIMIT if wanted else limit) + page
-        if wanted:
-            found = [message for message in found if wanted.matches(message.type)]
-            while len(found) < limit and len(page) == size:
-                page = self._read(page[-1].seq, size)
-                found += [message for message in page if wanted.matches(message.type)]
-                self._cursors.standing(self.agent)
-        return Look(found[:limit], cursor, failing or requeued)
+        return self._mail.look(limit, wanted)
 
     def poll_after(self, seq: int, limit: int = POLL_LIMIT) -> list[Message]:
         """Return up to `limit` messages that wait above a seq, without requeued ones."""
-        found, _ = self._read(seq, limit), self._cursors.standing(self.agent)
-        return found
-
-    def _read(self, after_seq: int, limit: int) -> list[Message]:
-        statement = SQL["mail_and_work" if self.with_work else "mail"]
-        hidden = "" if self.own_broadcasts else self.agent  # nobody is named ""
-        rows = self.bus.database.rows(statement, (self.agent, limit, after_seq, hidden))
-        return [Message(row, self.bus.blobs) for row in rows]
+        return self._mail.after(seq, limit)
 
     @property
     def wants(self) -> list[str] | None:
@@ -188,7 +154,7 @@ class Inbox:
 
     def unread(self, limit: int = 1000) -> int:
         """Return how many messages wait, counted up to `limit`."""
-        if self.own_broadcasts or self.with_work:
+        if self._shows_more:
             return len(self.poll(limit))
         return count_unread(self.bus.database, self.agent, limit)
 
@@ -391,10 +357,5 @@ class Inbox:
         return self._deliveries.attempts(self.agent, message.seq)
 
     def _is_acknowledged(self, message: Message) -> bool:
-        requeued = self._deliveries.requeued(self.agent, _NO_LIMIT)
+        requeued = self._deliveries.requeued(self.agent, NO_LIMIT)
         return message.seq <= self.position and message.seq not in requeued
-
-    def _requeued(self, limit: int) -> list[Message]:
-        seqs = self._deliveries.requeued(self.agent, limit)
-        # One that can't be read must not keep other mail back.
-        return [message for seq in seqs if (message := self.bus.log.readable(seq)) is not None]

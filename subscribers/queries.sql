@@ -6,23 +6,32 @@
 SELECT last_acked_seq FROM cursors WHERE agent_id = ?;
 
 -- name: mail
--- An inbox from its cursor on, and above ?3; ?4 is whose broadcasts are none of it. Two index walks
--- that merge as a stream: an OR would sort the backlog.
+-- An inbox from its cursor on; ?3 is whose broadcasts are none of it. Two index walks that merge as
+-- a stream: an OR would sort the backlog.
 SELECT {columns} FROM messages
- WHERE to_agent = ?1 AND work IS NOT 1
-   AND seq > max(?3, {cursor}) AND seq NOT IN ({received})
+ WHERE to_agent = ?1 AND work IS NOT 1 AND seq > {cursor}
 UNION ALL
 SELECT {columns} FROM messages
- WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?4
-   AND seq > max(?3, {cursor}) AND seq NOT IN ({received})
-   AND {wanted}
+ WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?3 AND seq > {cursor}
+ORDER BY seq LIMIT ?2;
+
+-- name: chosen_mail
+-- The same above ?4 as well, without what the agent has received and does not want. `standing` tells
+-- whether there is any of that.
+SELECT {columns} FROM messages
+ WHERE to_agent = ?1 AND work IS NOT 1
+   AND seq > max(?4, {cursor}) AND seq NOT IN ({received})
+UNION ALL
+SELECT {columns} FROM messages
+ WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?3
+   AND seq > max(?4, {cursor}) AND seq NOT IN ({received}) AND {wanted}
 ORDER BY seq LIMIT ?2;
 
 -- name: mail_and_work
 -- The same with what queues hide, for who asks for it: a walk over the log, which has no index of it.
 SELECT {columns} FROM messages
- WHERE seq > max(?3, {cursor}) AND seq NOT IN ({received})
-   AND (to_agent = ?1 OR (to_agent IS NULL AND from_agent <> ?4 AND {wanted}))
+ WHERE seq > max(?4, {cursor}) AND seq NOT IN ({received})
+   AND (to_agent = ?1 OR (to_agent IS NULL AND from_agent <> ?3 AND {wanted}))
 ORDER BY seq LIMIT ?2;
 
 -- name: first_waiting
@@ -62,11 +71,18 @@ DELETE FROM received WHERE agent_id = ?1 AND seq <= {cursor};
 
 -- name: standing
 -- The cursor of an agent; up to where mail of it is archived unread (what was noted, as far as it
--- has left the log); and whether it has deliveries that are to come again.
-SELECT ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0),
+-- has left the log); whether any of its deliveries has failed, as few have; and whether its mail is
+-- less than all that is there for it.
+SELECT ifnull(last_acked_seq, 0),
        ifnull((SELECT min(passed_over.last_seq, archive_state.last_seq)
                  FROM passed_over, archive_state WHERE agent_id = ?1), 0),
-       EXISTS (SELECT 1 FROM deliveries WHERE agent_id = ?1 AND state = 'failing'),
+       EXISTS (SELECT 1 FROM deliveries WHERE agent_id = ?1),
+       wants IS NOT NULL OR EXISTS (SELECT 1 FROM received WHERE agent_id = ?1)
+  FROM (SELECT 1) LEFT JOIN cursors ON cursors.agent_id = ?1;
+
+-- name: comes_again
+-- Whether an agent has deliveries that are to come again: since they failed, or were requeued.
+SELECT EXISTS (SELECT 1 FROM deliveries WHERE agent_id = ?1 AND state = 'failing'),
        EXISTS (SELECT 1 FROM deliveries WHERE agent_id = ?1 AND state = 'requeued');
 
 -- name: pass_over

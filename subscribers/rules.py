@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from ..bus import Listener
     from ..schema import Message
-    from .inbox import Inbox, Look
+    from .inbox import Inbox
+    from .mail import Look
 
 #: By how much each failure of a message lengthens the pause before it is delivered again, and the
 #: longest such pause, in seconds: meanwhile what is behind it waits.

@@ -100,7 +100,7 @@ def _complete(bus: Bus) -> Act:
 
 
 def _work(bus: Bus) -> Queue:
-    queue = Queue.create(bus, "work")
+    queue = Queue.create(bus, "work", addressed="*")
     bus.publish_many(_message(number, type="work") for number in range(1000))
     queue.fill()
     return queue

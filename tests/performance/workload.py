@@ -83,9 +83,11 @@ def use_the_log(bus: Bus) -> None:
     bus.log.newest(5, type="note")
     bus.log.between(10, 20, type="note")
     Inbox(bus, "agent-2", with_work=True).poll()
-    Inbox(bus, "agent-2").want("task.>")
-    assert Inbox(bus, "agent-2").wants == ["task.>"]
-    Inbox(bus, "agent-2").want()
+    inbox = Inbox(bus, "agent-2")
+    inbox.want("task.>")
+    assert inbox.wants == ["task.>"]
+    inbox.poll()
+    inbox.want()
     subscribers_room.Cursors(bus.database).receive("agent-2", sent.seq)
     bus.stats()
     bus.agents.names()
