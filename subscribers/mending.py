@@ -42,7 +42,7 @@ def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
         if "jobs" in lossy:
             for info in Queues(bus).list():
                 again = list(_work_again(bus, info))
-                yield from _told("jobs", f"of {info.name} queued anew", again)
+                yield from _told("jobs", f"of {info.name} queued again", again)
         if {"jobs", "messages", "queues", "waiting_limits"} & set(lossy):
             bus.database.rows(MENDING["count_waiting"])
 

@@ -77,5 +77,6 @@ UPDATE waiting_limits SET waiting = (
         WHERE q.name = waiting_limits.name) + (
        SELECT count(*) FROM messages m, queues q
         WHERE q.name = waiting_limits.name AND m.seq > q.filled_seq AND m.type GLOB glob
-          AND (dots IS NULL OR dots = length(m.type) - length(replace(m.type, '.', ''))))
+          AND (dots IS NULL OR dots = length(m.type) - length(replace(m.type, '.', '')))
+          AND (m.to_agent IS NULL OR q.addressed IN ('*', m.to_agent)))
  WHERE kind = 'queue';

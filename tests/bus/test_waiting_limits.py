@@ -12,7 +12,16 @@ import pytest
 
 from ackbus import Bus, Draft, Inbox, InvalidInput, import_jsonl
 from ackbus.schema import LimitReached, NotFound, Refused, TypePattern
-from ackbus.subscribers import Claim, JobControl, Jobs, Outcome, Queue, Queues, work_headers
+from ackbus.subscribers import (
+    Claim,
+    JobControl,
+    Jobs,
+    Outcome,
+    Queue,
+    Queues,
+    mend,
+    work_headers,
+)
 
 from ..programs import raw_sql
 
@@ -236,6 +245,13 @@ def test_what_counts_is_what_the_queue_takes_in(bus: Bus, pattern: str) -> None:
     taken_in = Jobs(queue.bus.database).counts(queue.info)["open"]
     expected = [type for type in TYPES if TypePattern(pattern).matches(type)]
     assert waiting(bus) == taken_in == len(expected) > 0
+
+
+def test_repair_counts_only_what_the_queue_takes_in(bus: Bus, queue: Queue) -> None:
+    publish(bus, 2)
+    publish(bus, 2, to_agent="boss")
+    list(mend(bus, {"waiting_limits"}))
+    assert waiting(bus) == 2
 
 
 @pytest.mark.parametrize("pattern", ["*.b.>", "a.*.c.>"])
