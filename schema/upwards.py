@@ -10,11 +10,15 @@ from __future__ import annotations
 import os
 
 from .errors import BusNotFound
+from .folder import Folder
 from .layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout, remains_of_bus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+#: How much of a file of git's that names a directory is read, in bytes: far more than a path has.
+_MAX_LINK_BYTES = 64 * 1024
 
 
 def find_bus(start: str | os.PathLike[str] | None = None) -> str:
@@ -73,9 +77,7 @@ def _other_owner(paths: Iterable[str]) -> int | None:
     for path in paths:
         try:
             owner = os.lstat(path).st_uid
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError:  # what this user may not see is said when it is opened
+        except OSError:  # nothing is there; what this user may not see is said when it is opened
             continue
         if owner not in ours:
             return owner
@@ -118,11 +120,14 @@ def _main_work_tree(folder: str) -> tuple[str, tuple[str, str]] | None:
     if not os.path.isfile(link):
         return None
     try:
-        with open(link, encoding="utf-8", errors="surrogateescape") as file:
-            git_dir = os.path.join(folder, file.read().strip()[len("gitdir: ") :])
-        back = os.path.join(git_dir, "commondir")
-        with open(back, errors="surrogateescape") as file:
-            common = os.path.normpath(os.path.join(git_dir, file.read().strip()))
+        git_dir = os.path.join(folder, _read(folder, ".git")[len("gitdir: ") :])
+        common = os.path.normpath(os.path.join(git_dir, _read(git_dir, "commondir")))
     except (OSError, ValueError):  # whatever this is (a NUL in a path, too), it leads nowhere
         return None
-    return os.path.dirname(common), (link, back)
+    return os.path.dirname(common), (link, os.path.join(git_dir, "commondir"))
+
+
+def _read(directory: str, name: str) -> str:
+    """Return the path in a file of git's. Anyone may have put a pipe, or a huge file, there."""
+    with Folder(directory).read(name) as file:
+        return os.fsdecode(file.read(_MAX_LINK_BYTES).strip())

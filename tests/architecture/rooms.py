@@ -41,7 +41,6 @@ OPENING: dict[str, str] = {
     "schema/lock_holders.py": "what the kernel tells in /proc",
     "schema/processes.py": "what the kernel tells in /proc",
     "schema/ownership.py": "this user's list of trusted directories",
-    "schema/upwards.py": "the files of git above a bus",
     "bus/keys.py": "this user's keys",
     "export/backup.py": "the directory of a backup itself, which its user names",
     "export/repair/backups.py": "the directories beside a bus, to look for backups",

@@ -13,6 +13,7 @@ from ackbus.schema.layout import filesystem_of
 from ackbus.schema.sqlite import check_sqlite_version
 from ackbus.schema.upwards import find_bus
 
+from ..conftest import RunBus
 from ..programs import connect, run_program_to_sigkill
 
 MOUNTS = """\
@@ -129,6 +130,19 @@ def test_bus_is_found_from_below(
     monkeypatch.delenv("BUS_DIR")
     with pytest.raises(BusNotFound, match=f"no bus in {project.parent} or above it"):
         find_bus(project.parent)
+
+
+@pytest.mark.parametrize("name", [".git", "git_dir/commondir"])
+def test_search_for_a_bus_waits_for_no_pipe_and_reads_no_device(
+    name: str, tmp_path: Path, run_bus: RunBus
+) -> None:
+    """Anyone may put the files of a linked work tree into a folder that all may write."""
+    (tmp_path / "git_dir").mkdir()
+    (tmp_path / ".git").write_text(f"gitdir: {tmp_path}/git_dir\n")
+    for put in (os.mkfifo, lambda path: os.symlink("/dev/zero", path)):
+        Path(tmp_path / name).unlink(missing_ok=True)
+        put(tmp_path / name)
+        assert "no bus in" in run_bus("where", cwd=tmp_path).err
 
 
 def test_directory_without_a_bus_is_not_made_one(tmp_path: Path) -> None:
