@@ -42,10 +42,25 @@ def safe_list() -> str:
 def safe_directories() -> list[str]:
     """Return what this user's list names: a directory a line, in the order in which they came."""
     try:
-        with open(safe_list(), encoding="utf-8", errors="surrogateescape") as file:
-            return [line for line in file.read().split("\n") if line and not line.startswith("#")]
-    except (FileNotFoundError, NotADirectoryError, PermissionError):  # nothing is allowed by it
+        return [line for line in _lines() if line and not line.startswith("#")]
+    except BusUnusable:  # nothing is allowed by a list that can't be read
         return []
+
+
+def _lines() -> list[str]:
+    """Return the lines of this user's list, with its comments; none where there is no list.
+
+    Raises:
+        BusUnusable: it can't be read.
+    """
+    path = safe_list()
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return [line.rstrip("\n") for line in file]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise BusUnusable(f"{path} can't be read: {error.strerror}") from error
 
 
 def add_safe_directory(directory: str) -> bool:
@@ -56,11 +71,11 @@ def add_safe_directory(directory: str) -> bool:
 
     Raises:
         BusNotFound: there is no bus in the directory.
-        BusUnusable: the list can't be written.
+        BusUnusable: the list can't be read or written.
         InvalidInput: the directory's name can't stand in a line.
     """
     named = directory if directory == EVERY else _bus_in(directory)
-    before = safe_directories()
+    before = _lines()
     if named not in before:
         _write([*before, named])
     return named not in before
@@ -70,11 +85,11 @@ def remove_safe_directory(directory: str) -> bool:
     """Take a bus directory, or `EVERY`, off this user's list; say whether it was on it.
 
     Raises:
-        BusUnusable: the list can't be written.
+        BusUnusable: the list can't be read or written.
     """
     path = os.path.abspath(directory)
     gone = {directory, path, _resolved(path), os.path.join(path, BUS_DIRECTORY)}
-    before = safe_directories()
+    before = _lines()
     left = [each for each in before if each not in gone]
     if left != before:
         _write(left)
@@ -88,20 +103,20 @@ def _bus_in(directory: str) -> str:
     found = inside if os.path.exists(Layout(inside).database) else path
     if not os.path.exists(Layout(found).database):
         raise BusNotFound(f"no bus in {path}, or this user can't see it; nothing was added")
-    if "\n" in found:
+    if "\n" in found or "\r" in found:  # either ends a line where it is read
         raise InvalidInput("a directory with a line break in its name can't be in a list of lines")
     return found
 
 
-def _write(directories: list[str]) -> None:
-    """Put another list in the place of this user's; who reads meanwhile finds either whole."""
+def _write(lines: list[str]) -> None:
+    """Put another list in the place of this user's; a reader meanwhile finds either whole."""
     path = safe_list()
     fresh = f"{path}.{os.getpid()}.new"
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with open(fresh, "w", encoding="utf-8", errors="surrogateescape") as file:
             os.chmod(fresh, 0o600)
-            file.writelines(f"{each}\n" for each in directories)
+            file.writelines(f"{each}\n" for each in lines)
         os.rename(fresh, path)
     except OSError as error:
         raise BusUnusable(f"{path} can't be written: {error.strerror}") from error

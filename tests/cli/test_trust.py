@@ -172,12 +172,28 @@ def test_the_list_is_a_text_file_that_people_may_edit(
     assert path.stat().st_mode & 0o777 == 0o600
     path.write_text(f"# of the team\n\n{project}/../project/.worker-state")
     assert run_bus("where").code == 0
+    assert run_bus("trust", "add", "*").code == 0
+    assert run_bus("trust", "remove", "*").code == 0
+    assert path.read_text().startswith("# of the team\n\n")
     path.write_text(f"#{others_bus}")
     assert run_bus("where").code == 1
     assert run_bus("trust", "remove", others_bus).code == 4
     empty = run_bus("trust", "add", "/nowhere")
     assert (empty.code, empty.err.count("\n")) == (1, 1)
     assert "no bus in /nowhere" in empty.err
+
+
+def test_a_list_that_cannot_be_read_allows_nothing_and_is_not_replaced(
+    others_bus: Path, run_bus: RunBus, bus_env: dict[str, str]
+) -> None:
+    path = Path(bus_env["HOME"], ".config/ackbus/safe-directories")
+    path.mkdir(parents=True)
+    assert "belongs to" in run_bus("where").err
+    for command in (["add", others_bus], ["remove", others_bus]):
+        refused = run_bus("trust", *command)
+        assert (refused.code, refused.err.count("\n")) == (1, 1)
+        assert f"{path} can't be read" in refused.err
+    assert path.is_dir()
 
 
 def test_what_leads_to_a_bus_is_looked_at_too(
