@@ -147,7 +147,7 @@ _SQL = _statements()
 
 def check_state(database: Database) -> Finding:
     """Look for rows that break a rule of their table; what is told first matters most."""
-    found = [text for _, text in _broken(database)]
+    found = broken_state(database)
     return bad("; ".join(found), REPAIR) if found else ok("every row keeps the rules of its table")
 
 
@@ -171,14 +171,13 @@ def put_right(database: Database, *, dry_run: bool = False) -> Iterator[Mended]:
     if not any(True for _ in _broken(database)):
         return  # a file that is well is not written
     with database.write() as connection, without_triggers(connection):
-        for rule in _RULES:
-            text = _found(database, rule)
-            if text:
-                connection.execute(_SQL[f"{rule.name}.mend"], _times(database, rule, "mend"))
-                yield Mended(rule.table, f"{text}; now {rule.mended}", rule.lost)
+        for rule, text in _broken(database):
+            connection.execute(_SQL[f"{rule.name}.mend"], _times(database, rule, "mend"))
+            yield Mended(rule.table, f"{text}; now {rule.mended}", rule.lost)
 
 
 def _broken(database: Database) -> Iterator[tuple[_Rule, str]]:
+    """Yield each broken rule in words; the next is looked at after the caller is done with it."""
     for rule in _RULES:
         text = _found(database, rule)
         if text:

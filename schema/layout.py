@@ -102,7 +102,10 @@ def without_file(layout: Layout) -> str | None:
 
 def has_export(layout: Layout) -> bool:
     """Whether there is a `bus.jsonl` with anything in it: a new bus has an empty one."""
-    return os.path.exists(layout.jsonl) and os.stat(layout.jsonl).st_size > 0
+    try:
+        return os.stat(layout.jsonl).st_size > 0
+    except OSError:
+        return False
 
 
 def remains_of_bus(layout: Layout) -> str | None:

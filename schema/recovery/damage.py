@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -113,7 +114,7 @@ def ranges_without(pieces: Iterable[Range], seqs: Iterable[int]) -> Iterator[Ran
     """Yield what is left of ranges without some numbers."""
     cuts = sorted(seqs)
     for first, last in pieces:
-        for seq in (each for each in cuts if first <= each <= last):
+        for seq in cuts[bisect_left(cuts, first) : bisect_right(cuts, last)]:
             if first < seq:
                 yield first, seq - 1
             first = seq + 1
