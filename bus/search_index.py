@@ -51,15 +51,16 @@ _FORM = 2
 #: The name of the file.
 _NAME = "search.db"
 
-#: The text itself stays in the log: the index only has where its words are. And it has the id of
-#: the last message, by which it shows whether it is of this log, and the ranges (after, seq] of
-#: messages that could not be had.
-#: SQLite stores how a table was made so, however it was written.
+#: Finds a trigger, a view or an index. SQLite stores the text of a table with this beginning,
+#: however it was written.
 _RUNS_SOMETHING = """
 SELECT 1 FROM sqlite_schema
  WHERE sql NOT LIKE 'CREATE TABLE %' AND sql NOT LIKE 'CREATE VIRTUAL TABLE %' LIMIT 1
 """
 
+#: The text itself stays in the log: the index only has where its words are. And it has the id of
+#: the last message, by which it shows whether it is of this log, and the ranges (after, seq] of
+#: messages that could not be had.
 _DDL = f"""
 DROP TABLE IF EXISTS words;
 DROP TABLE IF EXISTS position;
