@@ -119,7 +119,7 @@ class Bus:
 
     @property
     def settings(self) -> Settings:
-        """What the bus is told about itself: its durability, and whether it is a backup."""
+        """The settings that are stored in the bus: its durability, and whether it is a backup."""
         from ..schema import Settings
 
         return Settings(self.database)
@@ -336,7 +336,7 @@ class Bus:
         newest = self.log.newest_seq()
         self.catalog.catch_up(newest)
         by_type, by_sender = self.catalog.counts("type"), self.catalog.counts("from")
-        if self.database.backup_made_at_ms is not None:  # what came while it was copied
+        if self.database.backup_made_at_ms is not None:  # messages that came while it was copied
             for message in self.log.read(after_seq=self.catalog.position()):
                 by_type[message.type] = by_type.get(message.type, 0) + 1
                 by_sender[message.from_agent] = by_sender.get(message.from_agent, 0) + 1

@@ -33,7 +33,7 @@ _QUICK_BLOBS = 20_000
 #: How many of the newest messages are looked at, unless all are.
 _QUICK_MESSAGES = 10_000
 
-#: With fewer numbers left than this a bus is about to end.
+#: With fewer numbers left than this, a bus is soon to be replaced.
 _MANY_NUMBERS = 1_000_000_000
 
 #: A heart that stopped longer ago than this is history, in seconds: a day.

@@ -17,15 +17,14 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, CASE WHEN
   THEN 1 ELSE 0 END);
 
 -- name: append_mail
--- What no queue hides.
+-- A message that no queue hides.
 INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to,
                       payload, payload_ref, priority, headers, work)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0);
 
 -- name: what_many_need
 -- Whether a trigger could have anything to do for new messages but look for their ids in the log:
--- limits, archived ids; and whether a queue may hide any of them,
--- whose types are the array ?1.
+-- limits, archived ids; and whether a queue may hide any of them. The array ?1 has their types.
 SELECT EXISTS (SELECT 1 FROM waiting_limits)
     OR EXISTS (SELECT 1 FROM archived_ids),
        EXISTS (SELECT 1 FROM queues WHERE hides = 'all')

@@ -316,7 +316,7 @@ class SearchIndex:
     def _is_usable(self, connection: apsw.Connection) -> bool:
         """Whether the index has this form and is of this log, which may be one put back.
 
-        What could run something is no part of it, so its file counts as damaged.
+        The index has no trigger and no view, so a file that has one counts as damaged.
         """
         if connection.execute(_RUNS_SOMETHING).fetchall():
             raise apsw.CorruptError("there is a trigger or a view in it")

@@ -98,7 +98,7 @@ def is_right(signature: str, message: Message, key: Key) -> bool:
 
 
 def form_of(message: Message, write: Callable[[object], bytes] = encode) -> bytes:
-    """Return what is signed of a stored message.
+    """Return the bytes of a stored message that are signed.
 
     Args:
         message: the message.

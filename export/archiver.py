@@ -36,7 +36,7 @@ SEGMENT_MESSAGES = 100_000
 FRAME_LINES = 1000
 FRAME_BYTES = 1024 * 1024
 
-#: What the name of a segment ends with while it is written.
+#: The ending of the name of a segment while it is written.
 STAGED = ".new"
 
 #: How hard zstd tries: twice as hard takes a third longer for all, and saves 4 per cent.

@@ -207,7 +207,7 @@ class _Copier:
 
     def run(self, target: str) -> Backup:
         """Copy everything, and leave it on the disk."""
-        # What is in a backup of a backup is as old as that.
+        # A backup of a backup has messages no newer than the first one.
         self._made_at_ms = self._bus.database.backup_made_at_ms or self._bus.database.now_ms()
         self._bus.catalog.try_to_catch_up(self._bus.log.newest_seq())  # the copy's can't any more
         copy_database(

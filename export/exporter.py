@@ -248,7 +248,7 @@ class Exporter:
 
     def _lock(self) -> FileLock | None:
         """Return the export lock, taken, or None when another exporter has it."""
-        self._bus.database.require_writable()  # else the file would be written, and no position
+        self._bus.database.require_writable()  # its position could not be stored after the file
         path = self._bus.layout.export_lock
         try:
             lock = FileLock(path)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _STEP_BYTES = 64 * 1024
 
 #: The longest line that is read, in bytes. A bus writes shorter ones, since larger payloads are
-#: blobs; what was put in place of its file may have no end that memory could hold.
+#: blobs; a file that was put in the place of its own may have a line that memory can't hold.
 _MAX_LINE_BYTES = 64 * 1024**2
 
 

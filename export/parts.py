@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: How much of a part is read at a time for its checksum, in bytes.
 _CHUNK_BYTES = 1024 * 1024
 
-#: The largest index that is read, in bytes: it would be of some 300,000 parts.
+#: The largest index that is read, in bytes: an index of some 300,000 parts.
 _MAX_INDEX_BYTES = 64 * 1024**2
 
 #: The names of parts as git and `glob` spell a pattern; of as many as anybody will have.

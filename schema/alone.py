@@ -1,4 +1,4 @@
-"""Whether another process has a bus open, for what nobody else may be there for."""
+"""The check that no other process has a bus open, for work that must be alone with the file."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import time
 from .errors import Refused
 from .lock_holders import holder, openers
 
-#: How long a look at who is there takes to be worth another, in seconds.
+#: How long to wait before the next look at who has the file open, in seconds.
 _LOOK_EVERY_S = 0.05
 
 
 def refuse_openers(database: str, so_that: str, *, patience_s: float = 0.0) -> None:
     """Raise when another process has a file open.
 
-    Where the system does not tell who has a file open, or not of processes in other containers,
-    nobody is seen.
+    A process is not seen where the system does not tell who has a file open, nor in another
+    container.
 
     Args:
         database: the file.
@@ -24,7 +24,7 @@ def refuse_openers(database: str, so_that: str, *, patience_s: float = 0.0) -> N
         patience_s: how long to wait for them to end by themselves, in seconds.
 
     Raises:
-        Refused: it says who.
+        Refused: another process has; the message names it.
     """
     deadline = time.monotonic() + patience_s
     while others := [pid for pid in openers(database) if pid != os.getpid()]:

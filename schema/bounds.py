@@ -1,7 +1,7 @@
 """The rules of state that a file may break, told in words, and put right in one way.
 
-The doctor looks for what breaks them, a repair and an upgrade put it right: work is rather done
-again than lost, and a number that may have been given is never given again.
+The doctor looks for rows that break them; a repair and an upgrade put the rows right. Work is
+rather done again than lost, and a number that may have been given is never given again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .database import Database
     from .health import Finding
 
-#: What puts right what breaks a rule.
+#: The advice for a row that breaks a rule.
 REPAIR = "'bus doctor --repair' puts it right"
 
 #: How many rows a line names.
@@ -146,7 +146,7 @@ _SQL = _statements()
 
 
 def check_state(database: Database) -> Finding:
-    """Look for rows that break a rule of their table; what is told first matters most."""
+    """Look for rows that break a rule of their table; the gravest are told first."""
     found = broken_state(database)
     return bad("; ".join(found), REPAIR) if found else ok("every row keeps the rules of its table")
 
@@ -160,7 +160,7 @@ def put_right(database: Database, *, dry_run: bool = False) -> Iterator[Mended]:
     """Put right what breaks a rule, in one transaction, and tell of it.
 
     Args:
-        database: nobody else needs to be kept from it.
+        database: other programs may use it meanwhile.
         dry_run: only tell of it.
     """
     if dry_run:
@@ -195,5 +195,5 @@ def _found(database: Database, rule: _Rule) -> str:
 
 
 def _times(database: Database, rule: _Rule, act: str) -> tuple[int, ...]:
-    """Return what a statement is given: the present time, where it asks for it."""
+    """Return the values of a statement: the present time, if it has a place for one."""
     return (database.now_ms(),) if "?1" in _SQL[f"{rule.name}.{act}"] else ()

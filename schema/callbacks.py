@@ -1,6 +1,6 @@
-"""Callbacks: telling what runs when it is called from what only makes something that would run.
+"""Callbacks: plain functions, told apart from functions whose call alone runs nothing.
 
-Calling a coroutine function or a generator function runs nothing of it. Where one is taken for a
+Calling a coroutine function or a generator function runs nothing of it. If one is taken for a
 plain function, its work is never done, and nothing fails.
 """
 
@@ -65,14 +65,14 @@ def check_coroutine_function(callback: object, what: str, *, instead: str) -> No
 
 
 def call_plain(callback: Callable[..., object], *values: object) -> object:
-    """Call a callback, and refuse what it returns as `refuse_unrun` does."""
+    """Call a callback and return its value, which `refuse_unrun` has looked at."""
     value = callback(*values)
     refuse_unrun(value, callback)
     return value
 
 
 def refuse_unrun(value: object, callback: object) -> None:
-    """Refuse what a callback returned if it is still to be run, and close it.
+    """Close and refuse a value that a callback returned, if the value is still to be run.
 
     Raises:
         InvalidInput: it is a coroutine, another awaitable, or a generator.
@@ -103,7 +103,7 @@ def _name(callback: object) -> str:
 
 
 def _kind_of(callback: object) -> str | None:
-    """Return what a callback is that runs nothing when it is called, else None.
+    """Return the kind of a callback whose call alone runs nothing; None for any other.
 
     A decorated function is what its decorator returned: that may run what it wraps.
     """

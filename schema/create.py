@@ -22,9 +22,10 @@ from .layout import (
 from .sqlite import check_sqlite_version, make_file, translate
 from .trouble import disk_full, without_log
 
-#: What git must not see: the file and its helpers change with every message. `bus.jsonl`, and
-#: the blobs that its lines name, are for history.
 _IGNORING = ".gitignore"
+
+#: Git must not see the file and its helpers, which change with every message. `bus.jsonl`, and
+#: the blobs that its lines name, are for history.
 _GITIGNORE = """\
 # Written by ackbus: the bus itself stays out of git; bus.jsonl and blobs/ may go in.
 bus.db
@@ -41,7 +42,7 @@ search.db*
 archive/
 """
 
-#: The longest list of what git is not to see that is read, in bytes; people may have added to it.
+#: The longest `.gitignore` that is read, in bytes; people may have added to it.
 _MAX_IGNORED_BYTES = 1024**2
 
 TYPE_CHECKING = False
@@ -117,7 +118,7 @@ def _create_tables(layout: Layout) -> bool:
             raise without_log(layout.directory)
     finally:
         connection.close()
-    _begin_export(layout)  # before there is a bus: who makes it again after a crash would not
+    _begin_export(layout)  # before there is a bus: after a crash it would not be made any more
     layout.files.rename("bus.db.new", "bus.db")
     layout.files.sync()
     return True

@@ -58,7 +58,7 @@ _CACHE_KIB = 8192
 
 _SYNCHRONOUS = {"normal": "NORMAL", "full": "FULL"}
 
-#: What a file says of itself: what its tables are, and how it is to be used.
+#: Reads how a file describes itself: the version of its tables, and how it is to be used.
 _SETTINGS = """
 SELECT key, value FROM meta WHERE key IN ('schema_version', 'durability', 'backup_made_at_ms')
 """
@@ -245,7 +245,7 @@ class Database:
         self._adopt(self._settings())
 
     def _settings(self) -> dict[str, Any]:
-        """Return what the file says of itself, as it is stored."""
+        """Return how the file describes itself, as it is stored."""
         try:
             return dict(self.rows(_SETTINGS))
         except AckbusError as error:
@@ -333,8 +333,8 @@ class Database:
                 "PRAGMA temp_store = MEMORY;"
                 f"PRAGMA cache_size = -{_CACHE_KIB};"
             ).fetchall()  # to the end: apsw stops at each row, and some of these give one
-            # Else SQLite plans a statement anew for each value that it is given, at several times
-            # the cost of running it, because a value might let it use a partial index.
+            # Otherwise SQLite plans a statement again for each value that it is given, at several
+            # times the cost of running it, because a value might let it use a partial index.
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             connection.wal_autocheckpoint(INLINE_PAGES)
         except apsw.Error as error:

@@ -84,7 +84,7 @@ def _references(database: Database, full: bool) -> Finding:
 
 
 def _journal(database: Database) -> Finding:
-    """Look at how SQLite keeps what it may have to undo, which any program can change."""
+    """Look at the journal mode, which any program can change."""
     mode = str(database.value("PRAGMA journal_mode"))
     if mode == "wal":
         return ok("journal mode wal")

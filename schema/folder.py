@@ -1,4 +1,4 @@
-"""The one way to what is in a bus directory: here alone it is opened, made, renamed and removed.
+"""The one way to the files of a bus directory: only here are they opened, made, renamed, removed.
 
 A clone of git, a checkout, or any program of the user's may put anything there, at any time and
 under any name that a bus uses: a link that leads out, a second name of somebody's file, a pipe on
@@ -27,7 +27,7 @@ _SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 #: How a directory is opened: to look into it, and to sync it.
 _TO_ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
-#: What can stand where a file or a folder belongs, as a line tells it.
+#: The kinds of things that can stand where a file or a folder belongs, as an error names them.
 _KINDS = {
     stat.S_IFLNK: "a symbolic link",
     stat.S_IFIFO: "a named pipe",
@@ -42,7 +42,7 @@ _KINDS = {
 class Obstructed(BusUnusable, OSError):
     """Something else stands in a bus directory where a file or a folder of the bus belongs.
 
-    It is an error of the system's, too: what expects the system to refuse a file expects this.
+    It is an OSError, too: code that expects the system to refuse a file expects this as well.
 
     Attributes:
         path: where it stands.
@@ -73,10 +73,10 @@ class Descriptor:
 class Folder:
     """A bus directory, or a folder in one.
 
-    Names are of what is directly in it. The bus directory itself may be reached through a link,
-    which its user has made; it is opened when it is first used, and stays open: who uses a bus
-    that is moved goes on in the same one, until it is told (see `place`). What a folder in it is
-    called is looked up each time. Safe in any number of threads, and in a forked child.
+    A name is of something directly in it. The bus directory itself may be reached through a link,
+    which its user has made; it is opened when it is first used, and stays open: a program whose
+    bus is moved goes on in the same one, until it is told (see `place`). A folder in it is looked
+    up by its name each time. Safe in any number of threads, and in a forked child.
 
     Args:
         path: where it is.
@@ -95,7 +95,7 @@ class Folder:
         return Folder(self.path_of(name), self)
 
     def path_of(self, name: str) -> str:
-        """Return the path of what is in it, to tell people, and to give to SQLite."""
+        """Return the path of a name in it, to tell people, and to give to SQLite."""
         if os.sep in name or name in ("", ".", ".."):
             raise ValueError(f"{name!r} is no name in a folder")
         return os.path.join(self.path, name)
@@ -144,7 +144,7 @@ class Folder:
         return open(fd, "r+b")
 
     def rename(self, old: str, new: str, to: Folder | None = None) -> None:
-        """Give a file another name, in place of what has that name.
+        """Give a file another name; a file that has that name already is replaced.
 
         Args:
             old, new: the names.
@@ -185,7 +185,7 @@ class Folder:
         return True
 
     def look(self, name: str) -> os.stat_result | None:
-        """Return what stands under a name, which may be a link; None when nothing does."""
+        """Return the status of a name, of a link that of the link itself; None for no such name."""
         self.path_of(name)
         try:
             with self._entered() as folder:
@@ -222,7 +222,7 @@ class Folder:
     # The folder itself -----------------------------------------------------------------------
 
     def make(self) -> None:
-        """Make it, for this user alone, unless it is there; not what it is in."""
+        """Make it, for this user alone, unless it is there; the folder above it must be there."""
         assert self._within is not None, "who makes a bus directory makes it by its path"
         with self._within._entered() as above, suppress(FileExistsError):
             os.mkdir(os.path.basename(self.path), 0o700, dir_fd=above)
@@ -249,17 +249,17 @@ class Folder:
             os.close(fd)
 
     def remove_all(self, *, but: str = "") -> None:
-        """Remove what is in it, folders with all that they have; links lead nowhere.
+        """Remove everything in it, folders with their contents; no link is followed.
 
         Args:
-            but: what stays.
+            but: the name that stays.
         """
         for name in self.names():
             if name != but:
                 self.remove_with_contents(name)
 
     def remove_with_contents(self, name: str) -> None:
-        """Remove what has a name, if anything; a folder with all that it has."""
+        """Remove a file or a link, or a folder with its contents; nothing where there is none."""
         found = self.look(name)
         if found is None or not stat.S_ISDIR(found.st_mode):
             self.remove(name)
@@ -317,7 +317,7 @@ class Folder:
             raise Obstructed(self.path_of(name), f"{what}; put a copy in its place")
 
     def _explain(self, name: str, error: OSError, wanted: int = stat.S_IFREG) -> None:
-        """Raise what an error comes from, where another kind of thing stands there."""
+        """Raise `Obstructed` where an error comes from another kind of thing under a name."""
         found = None
         with suppress(OSError):
             found = self.look(name)

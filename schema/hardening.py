@@ -1,7 +1,7 @@
-"""What keeps a bus file from running anything that is not ours in the process that opens it.
+"""Hardening of connections: a bus file runs nothing of its own in the process that opens it.
 
-Triggers and views of a file run in whoever uses it. So each connection distrusts the file, what the
-file is made of must be what schema.sql makes, and no statement works without end.
+Triggers and views of a file run in each program that uses it. So each connection distrusts the
+file, the file must be made of what schema.sql makes, and no statement works without end.
 
 SQLite makes tables, indexes, triggers and views of their texts (the column `sql` of sqlite_schema)
 whenever it opens a file; the names that stand beside may be false. So the texts are compared, byte
@@ -25,7 +25,7 @@ WORK, BULK_WORK = 100, 100_000
 
 _TEXTS = "SELECT CAST(sql AS BLOB) FROM sqlite_schema WHERE sql IS NOT NULL"
 
-#: What SQLite itself makes beside our tables.
+#: SQLite itself makes this table beside ours.
 _OF_SQLITE = b"CREATE TABLE sqlite_sequence(name,seq)"
 
 _ours: frozenset[bytes] = frozenset()
@@ -51,7 +51,7 @@ class Bound:
 
 
 def harden(connection: apsw.Connection) -> None:
-    """Let a connection trust nothing that the schema of its file says, and end what has no end.
+    """Make a connection distrust the schema of its file, and end statements that would not end.
 
     Only functions without side effects work in views, triggers, checks and indexes, and what would
     damage the file, such as writing to sqlite_schema, is refused. A statement may read and write

@@ -52,8 +52,8 @@ def bad(text: str, advice: str) -> Finding:
 def examine(checks: Mapping[str, Check]) -> Iterator[Finding]:
     """Run checks by their names, one after the other; one that fails is a finding too.
 
-    On a damaged bus anything may be where something else belongs, so any error counts; how Python
-    calls it says nothing to who reads this.
+    On a damaged bus anything may be where something else belongs, so any error counts. Python's
+    name of the error would say nothing to the reader, and is left out.
     """
     for name, check in checks.items():
         try:

@@ -1,4 +1,4 @@
-"""Where a bus lives: the bus directory, what is in it, and what it may stand on."""
+"""The bus directory: the files in it, and the filesystems that it may stand on."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NETWORK_FILESYSTEMS = frozenset(
 class Layout:
     """The paths inside one bus directory, and the way to its files.
 
-    Paths are for people, for SQLite and for locks; what else is in the directory is reached by
+    Paths are for people, for SQLite and for locks; any other file in the directory is reached by
     `files` alone.
 
     Raises:

@@ -1,7 +1,7 @@
 """Bringing the file of an older version up to date, with a copy of it kept as it was.
 
 All of it happens in one write transaction, and a process that dies on the way leaves the old
-version. Nobody else may have the file open: a program of before would look for things where its
+version. No other program may have the file open: an older one would look for things where its own
 version had them.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: How long to wait for programs that have the file open and are about to end, in seconds.
 _PATIENCE_S = 5.0
 
-#: What can be done once they have ended.
+#: The step that is possible once they have ended.
 _THEN = "run 'bus upgrade' again"
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
@@ -86,7 +86,7 @@ def upgrade(
         found = database.schema_version()
     if found == SCHEMA_VERSION:
         return Upgrade(layout.directory, found, found, None)
-    lock = FileLock(layout.upgrade_lock)  # before the file is opened: who waits must not be there
+    lock = FileLock(layout.upgrade_lock)  # first: an upgrade that waits has no file open
     try:
         lock.acquire(write_timeout_s)
         with closing(_open(layout, write_timeout_s)) as database:
@@ -118,7 +118,7 @@ def _upgrade(database: Database) -> Upgrade:
         _check_strangers(database, connection)
         mended = tuple(put_right(database))
         _check_references(database)
-        refuse_openers(layout.database, _THEN)  # who came meanwhile has read the old version
+        refuse_openers(layout.database, _THEN)  # one that came meanwhile has read the old version
     return Upgrade(layout.directory, found, SCHEMA_VERSION, backup, mended)
 
 

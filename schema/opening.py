@@ -1,4 +1,4 @@
-"""Whether a bus is in a directory, and can be opened there, whatever is in its file."""
+"""The checks of a directory before its bus is opened, which look at no content of its file."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from .layout import BUS_DIRECTORY, Layout, config_directory
 #: The environment variable that names more directories, as PATH does: for containers and CI.
 SAFE_VARIABLE = "BUS_SAFE_DIRECTORIES"
 
-#: What stands for every directory, in the list and in the variable.
+#: The entry that stands for every directory, in the list and in the variable.
 EVERY = "*"
 
 
@@ -29,7 +29,7 @@ def is_safe(directory: str) -> bool:
 
 
 def _resolved(directory: str) -> str:
-    """Return a path by the folders that it leads through; what is last in it may be a link."""
+    """Return a path without links, except for its last part, which may be one."""
     path = os.path.abspath(directory)
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
@@ -40,7 +40,7 @@ def safe_list() -> str:
 
 
 def safe_directories() -> list[str]:
-    """Return what this user's list names: a directory a line, in the order in which they came."""
+    """Return the directories that this user's list names, in the order of their lines."""
     try:
         return [line for line in _lines() if line and not line.startswith("#")]
     except BusUnusable:  # nothing is allowed by a list that can't be read

@@ -1,4 +1,4 @@
-"""What a bus is told about itself, in its table `meta`: how durable it is, and that it is a backup.
+"""The settings that a bus has in its table `meta`: how durable it is, and that it is a backup.
 
 `Database` reads both with the version, when a bus is opened; they hardly ever change, and here.
 """
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .database import Database
 
-#: What a commit may be lost by: `normal` a power loss, `full` nothing.
+#: How durable a commit can be: a power loss may take a `normal` one, and never a `full` one.
 DURABILITIES = ("normal", "full")
 
 #: Stores an entry: its key, and its value.
@@ -38,7 +38,7 @@ class Settings:
         return "normal" if stored in (None, "normal") else "full"
 
     def set_durability(self, durability: str) -> None:
-        """Let every program that opens the bus from now on write as durably as this.
+        """Set how durably each program writes that opens the bus from now on.
 
         This object of the bus does so at once where it is to be stronger; programs that have the
         bus open go on as they opened it. Safe to repeat.
@@ -57,9 +57,9 @@ class Settings:
         self._database.look_at_settings()
 
     def take_into_use(self) -> None:
-        """Make a bus like any other of a backup; programs that have it open open it again.
+        """Turn a backup into a bus like any other; programs that have it open must open it again.
 
-        Of what is in use already, nothing is changed.
+        A bus that is in use already is left as it is.
         """
         made_at_ms, self._database.backup_made_at_ms = self._database.backup_made_at_ms, None
         if made_at_ms is None:

@@ -1,4 +1,4 @@
-"""What a file has that schema.sql does not make, or lacks that it makes: of which it is refused.
+"""Differences between a file and a new bus, and which of them make the file be refused.
 
 Loaded where a file is not as a new bus is.
 """
@@ -24,8 +24,8 @@ _PARTS = "SELECT type, name, CAST(sql AS BLOB) FROM sqlite_schema WHERE sql IS N
 
 _BY_ROW = "SELECT rowid, CAST(sql AS BLOB) FROM sqlite_schema"
 
-#: How the text begins of what runs nothing by itself: SQLite stores it so, however it was written.
-#: Whatever begins otherwise is a trigger, or was not stored by SQLite.
+#: The texts of parts that run nothing by themselves begin so: SQLite stores them in this form,
+#: however they were written. Any other part is a trigger, or was not stored by SQLite.
 _INERT = (
     *(b"CREATE TABLE ", b"CREATE VIRTUAL TABLE ", b"CREATE VIEW "),
     *(b"CREATE INDEX ", b"CREATE UNIQUE INDEX "),
@@ -50,8 +50,8 @@ class Strangers:
     """How a file differs from a new bus.
 
     Attributes:
-        refused: what could do something, or no longer does what it should, in words.
-        reported: what is somebody else's and does nothing: tables, plain indexes, views.
+        refused: the parts that could do something, or no longer do what they should, in words.
+        reported: the parts of other programs that do nothing: tables, plain indexes, views.
     """
 
     refused: list[str]
@@ -107,7 +107,7 @@ def _rules(connection: apsw.Connection) -> Iterator[str]:
 
 
 def _told(*words: str) -> str:
-    """Return what a part is called, which anybody can have chosen."""
+    """Return the name of a part, fit to be shown: anybody can have chosen it."""
     return " ".join(word if word.isidentifier() else shown(word) for word in words)
 
 
@@ -118,7 +118,7 @@ def _name(text: bytes) -> tuple[str, str]:
 
 
 def refuse_strangers(connection: apsw.Connection, layout: Layout) -> None:
-    """Raise where a file has, or lacks, what makes it no bus of ours.
+    """Raise where a file differs from a new bus in a way that is refused.
 
     Raises:
         BusUnusable: it does.
@@ -133,7 +133,7 @@ def refuse_strangers(connection: apsw.Connection, layout: Layout) -> None:
 
 
 def restate(connection: apsw.Connection) -> None:
-    """Give each part of a file that says what ours says the text that ours has.
+    """Set the text of each part to that of ours, where both say the same in other words.
 
     An older ackbus wrote other comments. The connection is in a transaction, and not defensive.
     """
@@ -149,5 +149,5 @@ def restate(connection: apsw.Connection) -> None:
 
 
 def _tokens(text: bytes | None) -> tuple[bytes, ...]:
-    """Return what a statement says, however it is set."""
+    """Return the tokens of a statement, without comments and white space."""
     return tuple(found[0] for found in _TOKENS.finditer(text or b"") if not found[1])

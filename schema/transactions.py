@@ -122,11 +122,11 @@ class ThreadState:
             self._due_s = 0.0
             self.place.look()
             self.refuse_strangers()
-            self._work.asked = 0  # what asks from now on is another statement
+            self._work.asked = 0  # from now on another statement works
             self._due_s = now_s + TRUSTED_S
 
     def refuse_strangers(self) -> None:
-        """Raise where the file has what is not ours; it is read only when its tables changed.
+        """Raise where the file has parts that are not ours; look only when its tables have changed.
 
         A program goes on while a newer ackbus upgrades the file under it.
         """

@@ -1,8 +1,8 @@
-"""Which bus a program uses that names none: the nearest one upwards, as git finds `.git`.
+"""The search for the bus of a program that names none: the nearest upwards, as git finds `.git`.
 
-Anyone can put a bus into a folder that all may write, above a project of somebody else. So one that
-is found is used where this user or root made it, or where a list of this user's names it. One that
-is named, by --dir or BUS_DIR, is its user's own word.
+Anyone can put a bus into a folder that all may write, above a project of somebody else. So a bus
+that is found is used only if this user or root made it, or if this user's list names it. A bus that
+--dir or BUS_DIR names needs no such check: the user has chosen it.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def _own_ids() -> set[int]:
 def _searched_from(folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield an absolute folder and those above it; after a linked work tree its main one is next.
 
-    What is above both comes last: else a bus there would win over the one that they share. With
-    each folder come the files of git's that led to it.
+    The folders above both come last: otherwise a bus there would win over the one that they share.
+    With each folder come the files of git that led to it.
     """
     seen: set[str] = set()  # the root is above itself, and links may lead in a circle
     ahead: list[tuple[str, tuple[str, ...]]] = [(folder, ())]

@@ -1,6 +1,6 @@
-"""Being the only one: nobody may have a file open that is taken from its place.
+"""The check that no other program has a file open that is about to be taken from its place.
 
-Who has, would go on in a file without a name, and all that is committed there would be lost.
+Such a program would go on in a file without a name, and all its commits would be lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ASIDE = ".damaged-"
 #: What that of a new file has that is whole, until it is in its place.
 READY = ".repaired-"
 
-#: What can be done once nobody has the file open, for who is told to end the programs that have.
+#: The step that is possible once no program has the file open, as the refusal tells it.
 THEN = "repair it"
 
 #: What SQLite keeps beside a file.

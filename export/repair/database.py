@@ -44,7 +44,7 @@ _NOT_FROM_BACKUP |= {"access_tokens", "task_claims", "reservations"}
 _NOT_FROM_BACKUP |= {"catalog_state", "export_state"}
 
 #: Of a table that is, the rows that are: a claim that held its job then must not hold it again.
-#: And a bus is no backup for what its backup has.
+#: And the mark of a backup is left out: the bus itself is none.
 _ROWS_OF_BACKUP = {"claims": "status <> 'active'", "meta": "key <> 'backup_made_at_ms'"}
 
 #: What is told of with the messages, or is made again of the log without a loss.
@@ -69,7 +69,7 @@ class DatabaseMaker:
         self.lossy: set[str] = set()
         #: The seqs of messages that another copy has put right.
         self.corrected: list[int] = []
-        #: Whether the new file is of a later moment than what SQLite reads.
+        #: Whether the new file is of a later moment than the rows that SQLite reads.
         self.is_later = False
 
     def make(self, path: str) -> Iterator[Mended]:

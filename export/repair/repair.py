@@ -96,7 +96,7 @@ def repair_bus(
         told = list(_with_state(layout, dry_run, mend))
         yield from told
         if told and dry_run:
-            return  # what else there is to do shows when the state makes sense
+            return  # the rest can be told when the state makes sense
     found, passed_over = newest_backup(layout) if backup is None else (os.fspath(backup), [])
     with _opened(found) as saved:
         if is_damaged or _differs(layout):
@@ -155,7 +155,7 @@ def _is_damaged(layout: Layout) -> bool:
 
 
 def _differs(layout: Layout) -> bool:
-    """Whether another copy of the messages, or of what is known of them, shows damage in a file."""
+    """Whether another copy of the messages, or the entries about them, shows damage in a file."""
     with closing(Bus.open(layout.directory, read_only=True)) as bus:
         return _has_wrong_entries(bus) or bool(differences(bus).in_log)
 

@@ -1,4 +1,4 @@
-"""A damaged file as SQLite itself reads it: what it finds whole needs no other reading."""
+"""A damaged file as SQLite itself reads it: a table that it finds whole needs no other reading."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AsSqlite:
     """A file, open to read only; nothing is moved out of its write-ahead log.
 
     Args:
-        path: the file. Where SQLite can't open it, no table of it is whole, or has rows.
+        path: the file. If SQLite can't open it, no table of it is whole, and none has rows.
     """
 
     def __init__(self, path: str) -> None:
@@ -71,7 +71,7 @@ class AsSqlite:
             yield rowid if isinstance(rowid, int) else 0, row
 
     def makers_of(self, name: str) -> list[str]:
-        """Return what makes an ordinary table and its indexes; nothing where it is not whole."""
+        """Return the SQL of an ordinary table and its indexes; nothing where it is not whole."""
         made = list(self._rows(_TABLE, (name,)))
         if not made or not self.finds_whole(name):
             return []
@@ -95,7 +95,7 @@ class AsSqlite:
             return
         try:
             yield from self._connection.execute(sql, values)
-        except (apsw.Error, UnicodeDecodeError):  # what is behind the damage, SQLite does not read
+        except (apsw.Error, UnicodeDecodeError):  # SQLite reads nothing behind the damage
             return
 
 

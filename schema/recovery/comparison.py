@@ -1,7 +1,6 @@
 """Comparing a new file with what SQLite still reads of the damaged one: no row may be lost.
 
-It goes by the rows that both files give, and trusts nothing of what was told while the new one was
-made.
+It goes by the rows that both files give, and takes no word of the code that made the new one.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from .records import Value
     from .tables import Table
 
-#: What is counted again, or made again of whole segments of the archive.
+#: The tables that are counted again, or made again of whole segments of the archive.
 _MADE_AGAIN = {"sqlite_sequence", "catalog", "catalog_blocks", "archived_ids", "archive_frames"}
 
 _LOG = "messages"
@@ -91,7 +90,7 @@ class Comparison:
         return table.name == "meta" and key[0] in self._excused
 
     def _belongs(self, table: Table, row: Sequence[Value], new: apsw.Connection) -> bool:
-        """Whether a row is one of its table, and not what damage has left there."""
+        """Whether a row is one of its table, and no remains of damage."""
         if table.name == _LOG and _row(new, _IS_ARCHIVED, (row[0],)):
             return False
         values = ", ".join("?" * len(row))

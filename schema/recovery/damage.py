@@ -111,7 +111,7 @@ def in_words(pieces: Sequence[Range], most: int = 8) -> str:
 
 
 def ranges_without(pieces: Iterable[Range], seqs: Iterable[int]) -> Iterator[Range]:
-    """Yield what is left of ranges without some numbers."""
+    """Yield the rest of ranges, from which some numbers are taken out."""
     cuts = sorted(seqs)
     for first, last in pieces:
         for seq in cuts[bisect_left(cuts, first) : bisect_right(cuts, last)]:

@@ -150,7 +150,7 @@ class NewFile:
                     f" VALUES ({places})",
                     row,
                 )
-        except apsw.Error:  # it needs what only its own program has
+        except apsw.Error:  # it needs something that only its own program has
             run("ROLLBACK TO other")
             makers = []
         run("RELEASE other")
@@ -164,7 +164,7 @@ class NewFile:
         return True
 
     def _set_number(self, number: int) -> None:
-        """Let the token of the next claim follow a number."""
+        """Set the number that the token of the next claim follows."""
         self._connection.execute("DELETE FROM sqlite_sequence")
         self._connection.execute("INSERT INTO sqlite_sequence VALUES ('claims', ?)", (number,))
 

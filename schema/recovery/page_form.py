@@ -22,13 +22,13 @@ _PAGE_BYTES = 4096
 #: SQLite uses at least so much of a page.
 _MIN_USABLE = 480
 
-#: How many pages tell whether a form is theirs, and what part of them must when the header says it.
+#: How many pages are tried for a form, and the part of them that is enough for that of the header.
 _TRIED, _ENOUGH = 64, 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What all pages of a file have in common.
+    """The form that all pages of a file share.
 
     Attributes:
         page_bytes: how large each is.
