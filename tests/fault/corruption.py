@@ -186,8 +186,12 @@ def cut_early(path: Path, chance: random.Random) -> None:
 
 
 def zero_pages(path: Path, chance: random.Random) -> None:
+    pages = path.stat().st_size // 4096
+    if path.name.endswith("-wal"):
+        # Its end holds where the export is, and a log that ends before that is whole.
+        pages //= 2
     with path.open("r+b") as file:
-        file.seek(chance.randrange(max(1, path.stat().st_size // 4096)) * 4096)
+        file.seek(chance.randrange(max(1, pages)) * 4096)
         file.write(bytes(min(8192, path.stat().st_size)))
 
 
