@@ -44,7 +44,7 @@ def run(
     BUS_MESSAGE_ID, BUS_MESSAGE_SEQ, BUS_MESSAGE_TYPE, BUS_FROM, BUS_CORRELATION_ID, BUS_META_...
     for each entry of the header meta, and TRACEPARENT; never the host's own of these. SIGTERM and
     Ctrl-C end this when what runs has ended; a second one, or SIGQUIT, ends that too, and hands it
-    back. When this is killed, CMD and what it started are ended: on Linux, wherever that runs.
+    back. On Linux, CMD and all that it has started end as well when this is killed.
 
     A CMD that is not there at the start is refused with exit code 2, before anything is claimed.
     On a terminal, or with -v, it says on stderr what it works on.

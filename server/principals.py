@@ -67,7 +67,7 @@ class Principal:
         return agent
 
     def doer(self) -> str | None:
-        """Return who acts by hand, for the record; None: whoever runs the server let it in."""
+        """Return who acts by hand, for the record; None: the account of this process."""
         return self.agent or (None if self is LOCAL else f"token {self.name}")
 
     def own(self, agent: str | None) -> str | None:

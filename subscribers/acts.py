@@ -39,7 +39,7 @@ class Act:
     detail: str | None
 
     def record(self) -> dict[str, object]:
-        """Return it as an object, without what it has not."""
+        """Return it as an object, without the fields that are None."""
         fields = {
             "at": format_ts(self.at_ms),
             "who": self.who,

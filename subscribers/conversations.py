@@ -119,7 +119,7 @@ class Request:
     def wait(self, timeout_s: float | None = None) -> Answer:
         """Block until there is an answer, and return it: success, failure or timed out.
 
-        It is not unread any more then, and other mail is.
+        The answer leaves the inbox of the agent that asked, without an acknowledgement.
 
         Args:
             timeout_s: how long to wait, in seconds; None waits for ever.
@@ -141,7 +141,7 @@ class Request:
         return answer
 
     def _receive(self, answer: Answer) -> None:
-        """Let the answer be no mail of who asked: it has it."""
+        """Take the answer out of the inbox of the agent that asked."""
         asked = self.bus.get(self.seq)
         if asked is not None and answer.reply is not None:
             Inbox(self.bus, asked.from_agent).receive(answer.reply)

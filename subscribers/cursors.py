@@ -91,7 +91,7 @@ class Cursors:
         return None if wanted is None else orjson.loads(wanted)
 
     def set_wants(self, agent: str, patterns: Sequence[str] | None) -> None:
-        """Let only broadcasts of some types be an agent's mail; None lets all be.
+        """Store which broadcasts are an agent's mail, by patterns of types; None is all.
 
         Raises:
             InvalidInput: a pattern is none, or has a word between a `*` and a last `>`.
@@ -103,7 +103,7 @@ class Cursors:
         self._database.change(SQL["set_wants"], (agent, self._database.now_ms(), wanted))
 
     def receive(self, agent: str, seq: int) -> None:
-        """Note that an agent has got a message by waiting for it: it is no mail any more."""
+        """Note that an agent has a message by waiting for it, so that it leaves the inbox."""
         with self._database.write():
             self._database.rows(SQL["receive"], (agent, seq))
             self._database.rows(SQL["forget_received"], (agent,))

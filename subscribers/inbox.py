@@ -95,9 +95,9 @@ class Inbox:
     def join(self) -> None:
         """Become a reader, as acknowledging does: what comes waits until it is acknowledged.
 
-        Who only polls leaves no trace, and broadcasts that it has not read may be archived. The
-        loops, `Session`, and the tools and hooks of coding agents join by themselves. Safe to
-        repeat; the cursor stays where it is.
+        An agent that only polls leaves no trace, and broadcasts that it has not read may be
+        archived. The loops, `Session`, and the tools and hooks of coding agents join by themselves.
+        Safe to repeat; the cursor stays where it is.
         """
         self._cursors.join(self.agent)
 
@@ -137,18 +137,18 @@ class Inbox:
         return self._cursors.wants(self.agent)
 
     def want(self, *patterns: str) -> None:
-        """Let only broadcasts of some types wait here; with no pattern, all.
+        """Choose which broadcasts wait here, by patterns of types; with no pattern, all.
 
         What is addressed to the agent waits anyway. This is kept with the cursor, and holds for
         what waits already. An acknowledgement passes what is not wanted.
 
         Raises:
-            InvalidInput: a pattern is none.
+            InvalidInput: a pattern is none, or has a word between a `*` and a last `>`.
         """
         self._cursors.set_wants(self.agent, patterns or None)
 
     def receive(self, message: Message) -> None:
-        """Let a message that was waited for be no mail any more; the cursor stays."""
+        """Take a message that was waited for out of the inbox; the cursor stays."""
         if message.to_agent in (None, self.agent):
             self._cursors.receive(self.agent, message.seq)
 

@@ -37,7 +37,7 @@ class QueueWorkers:
             self._database.change(SQL["add_queue_worker"], row)
 
     def unserved(self, type: str) -> str | None:
-        """Return, for people, that nobody serves messages of a type; None if somebody does.
+        """Return a warning, for people, if no live worker serves a type of messages; else None.
 
         A worker serves a type if its queue takes it in, and the heart of its group beats; or if it
         is at a job of the queue.

@@ -120,7 +120,7 @@ def acts_of_work(bus: Bus) -> dict[str, Callable[[], object]]:
     return {
         "claim a job": lambda: queue.claim("b"),
         "take a message in and claim it": lambda: queue.claim("b"),
-        "look for work in vain": lambda: queue.claim("b"),
+        "look for work, and find none": lambda: queue.claim("b"),
         "look again, when nothing came": lambda: queue.claim("b"),
         "renew a claim": lambda: queue.renew(first),
         "complete a job": lambda: queue.complete(first),
