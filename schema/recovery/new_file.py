@@ -34,7 +34,10 @@ _SEQS = (
     "SELECT max(seq) FROM archived_ids",
     "SELECT max(last_seq) FROM archive_segments",
 )
-_CLAIMS = ("SELECT max(token) FROM claims", "SELECT max(seq) FROM sqlite_sequence")
+_CLAIMS = (
+    "SELECT max(token) FROM claims",
+    "SELECT seq FROM sqlite_sequence WHERE name = 'claims'",  # other programs' tables count too
+)
 
 #: A message in the place of the newest one, which is lost or archived: the next seq follows it.
 _CONTINUE = """

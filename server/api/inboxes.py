@@ -56,6 +56,21 @@ class InboxRecord(CursorRecord):
     parked: int = Field(description="How many wait for a person.")
 
 
+class WantsGiven(Given):
+    """Which broadcasts an agent wants."""
+
+    types: list[str] | None = Field(
+        max_length=MAX_NAMED, min_length=1, description="Patterns, like `review.>`; null for all."
+    )
+
+
+class WantsRecord(BaseModel):
+    """Which broadcasts wait for an agent."""
+
+    agent: str
+    types: list[str] | None = Field(description="Patterns; null for all.")
+
+
 class InboxList(BaseModel):
     """The inboxes of all agents that the bus knows, by name."""
 
@@ -192,6 +207,16 @@ def acknowledge(
     return CursorRecord(agent=agent, cursor=box.ack(done.seq))
 
 
+@router.post("/inboxes/{agent:path}/want", responses=problems())
+def want_broadcasts(
+    agent: AgentName, wanted: WantsGiven, bus: TheBus, writer: MessageWriter
+) -> WantsRecord:
+    """Say which broadcasts wait for an agent from now on: those of some types, or all."""
+    box = Inbox(bus, writer.act_as(agent))
+    box.want(*wanted.types or ())
+    return WantsRecord(agent=agent, types=box.wants)
+
+
 @router.post("/inboxes/{agent:path}/complete", responses=problems(409, 413))
 def complete_message(
     agent: AgentName, done: CompletionGiven, bus: TheBus, writer: MessageWriter, trace: TheTrace
@@ -244,12 +269,13 @@ async def poll_inbox(
     reader: MessageReader,
     limit: Limit = PAGE,
     type: OfType = None,
+    with_work: Annotated[bool, Query(description="Show what queues hide, too.")] = False,
 ) -> Response:
     """Return what waits for an agent. This changes nothing: acknowledge it when it is done.
 
     `type` is to look, not to work: an acknowledgement covers what it hid.
     """
-    box = Inbox(bus, reader.act_as(agent))
+    box = Inbox(bus, reader.act_as(agent), with_work=with_work)
     wanted = None if type is None else TypePattern(type)
     found = await waiter.until(
         partial(box.look, limit, wanted),

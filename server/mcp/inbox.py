@@ -28,6 +28,7 @@ class Read(Arguments):
     type: Annotated[str | None, Field(description="Pattern, like task.*; hides others.")] = None
     wait_s: Wait = 0
     limit: Limit = PAGE
+    with_work: Annotated[bool, Field(description="Queued jobs too.")] = False
     cursor: Next = None
 
 
@@ -41,7 +42,7 @@ def _inbox(session: Session, given: Read) -> Reply:
     bus, agent = session.bus, session.agent()
     begin = Cursor.parse(given.cursor)
     pattern = None if given.type is None else TypePattern(given.type)
-    inbox = Inbox(bus, agent)
+    inbox = Inbox(bus, agent, with_work=given.with_work)
 
     def look() -> tuple[list[FramedMessage], str | None]:
         return page(waiting(inbox, begin, pattern), begin, given.limit)
@@ -89,10 +90,9 @@ def _note_shown(shown: Shown, seq: int) -> None:
 
 
 def waiting(inbox: Inbox, begin: Cursor, pattern: TypePattern | None) -> Iterator[Message]:
-    """Yield what waits in an inbox, from a cursor on, without the agent's own broadcasts."""
+    """Yield what waits in an inbox, from a cursor on."""
     for message in dropwhile(lambda each: each.seq <= begin.after, _all_waiting(inbox, begin)):
-        is_own = message.to_agent is None and message.from_agent == inbox.agent
-        if not is_own and (pattern is None or pattern.matches(message.type)):
+        if pattern is None or pattern.matches(message.type):
             yield message
 
 

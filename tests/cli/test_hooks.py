@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Inbox
+from ackbus import Bus, Draft, Inbox, Queue, Request
 from ackbus.cli import hooks
 from ackbus.cli.waiting_mail import SHOWN_MESSAGES
 
@@ -294,3 +294,25 @@ def test_prime_is_short_and_says_what_matters(run_bus: RunBus) -> None:
     assert "YOU stands for your name on the bus. The tool bus_join, called without" in unnamed
     assert "You are the agent" not in unnamed
     assert json.loads(run_bus("prime", "--json").out)["agent"] is None
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_nobody_is_told_to_do_again_what_workers_have_done(
+    program: str, bus: Bus, run_bus: RunBus
+) -> None:
+    """Neither jobs, nor own requests, nor the answers that were waited for, are mail."""
+    queue = Queue.create(bus, "build.request", group="builder")
+    for _ in range(3):
+        asked = Request.publish(bus, "build.request", from_agent="me")
+        (claim,) = queue.claim("builder")
+        queue.complete(
+            claim, Draft("build.done", from_agent="builder", to_agent="me", in_reply_to=asked.id)
+        )
+        assert asked.wait(10).state == "success"
+    bus.publish("build.request", from_agent="lead")
+    agent = Agent(run_bus, program)
+    first, _ = STOPS[program]
+    assert agent.hears("tool") == agent.hears("stop", first) == ""
+    assert "Nothing waits for you now." in agent.hears("start")
+    told = bus.publish("note", from_agent="lead")
+    assert told.id in agent.hears("stop", first)

@@ -6,7 +6,7 @@ import time
 import httpx
 import pytest
 
-from ackbus import Bus, Inbox
+from ackbus import Bus, Inbox, Queue
 
 from .conftest import problem
 
@@ -149,3 +149,26 @@ def test_agent_may_have_a_slash_in_its_name(one_client: httpx.Client, one_bus: B
         "agent": "team/w",
         "cursor": seq,
     }
+
+
+def test_agent_asks_for_work_and_says_what_it_wants(client: httpx.Client, bus: Bus) -> None:
+    """Work and what is not wanted are neither shown nor counted; `with_work` shows work."""
+    Queue.create(bus, "job")
+    seqs = [bus.publish(type, from_agent="lead").seq for type in ("job", "note", "review.ok")]
+
+    def shown(**query: object) -> list[int]:
+        mail = client.get("/v1/inboxes/reader", params=query).json()["messages"]  # type: ignore[arg-type]
+        return [message["seq"] for message in mail]
+
+    assert shown() == seqs[1:]
+    assert shown(with_work=True) == seqs
+    wanted = client.post("/v1/inboxes/reader/want", json={"types": ["review.>"]})
+    assert wanted.json() == {"agent": "reader", "types": ["review.>"]}
+    assert shown() == seqs[2:]
+    (box,) = (
+        each for each in client.get("/v1/inboxes").json()["inboxes"] if each["agent"] == "reader"
+    )
+    assert box["unread"] == 1
+    assert client.post("/v1/inboxes/reader/want", json={"types": None}).json()["types"] is None
+    assert shown() == seqs[1:]
+    problem(client.post("/v1/inboxes/reader/want", json={"types": ["a..b"]}), 422, "invalid-input")

@@ -659,3 +659,13 @@ def test_call_that_would_wait_for_others_to_wait_is_told_so(bus: Bus, bus_dir: P
 
     before = listeners(os.getpid())
     in_process(bus_dir, act)
+
+
+def test_work_is_shown_over_mcp_where_it_is_asked_for(bus: Bus, bus_dir: Path) -> None:
+    Queue.create(bus, "job")
+    bus.publish("job", from_agent="lead")
+    bus.publish("note", from_agent="me")
+    assert in_process(bus_dir, lambda me: me.read("bus_inbox")) == "Nothing waits for me."
+    shown = in_process(bus_dir, lambda me: me.read("bus_inbox", with_work=True))
+    assert "[1] job from lead to all" in shown
+    assert "[2]" not in shown
