@@ -50,7 +50,7 @@ INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, correlation_id, in_
 VALUES ('m-5', {NOW}, 'a' || :evil, 'bob', 'work.done', 'm-3', 'm-3', :evil);
 INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload)
 VALUES ('m-6', {NOW}, 'me', 'bob', 'work.step.failed', 'm-3', 'm-3', json_quote(:evil));
-INSERT INTO cursors VALUES ('cursor' || :evil, 1, 1);
+INSERT INTO cursors VALUES ('cursor' || :evil, 1, {NOW}, NULL);
 INSERT INTO deliveries VALUES ('me', 2, 'parked', 5, :evil, {NOW});
 INSERT INTO deliveries VALUES ('me' || :evil, 1, 'parked', 5, :evil, {NOW});
 INSERT INTO heartbeats VALUES ('beat' || :evil, {NOW}, 'busy' || :evil, 'on' || :evil, 0.5, 1);
