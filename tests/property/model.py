@@ -88,7 +88,10 @@ class Log:
             message.seq
             for message in self.messages
             if (message.seq > view.cursor or message.seq in view.requeued)
-            and message.to_agent in (None, agent)
+            and (
+                message.to_agent == agent
+                or (message.to_agent is None and message.from_agent != agent)  # no own broadcasts
+            )
             and (type is None or message.type == type)
         ]
 
