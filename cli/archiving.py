@@ -128,11 +128,19 @@ def archive(
 
 
 def _last_older(bus: Bus, age_s: float) -> int:
-    """Return the seq before the first message that is younger."""
+    """Return the seq before the first message that is younger.
+
+    A time that can't be, like microseconds, says nothing: such a message goes by its place.
+    """
+    upto = bus.archive.upto()
     since_ms = bus.database.now_ms() - round(age_s * 1000)
-    left = bus.read(from_seq=bus.archive.upto() + 1, since_ms=since_ms)
-    younger = next(left, None)
-    return bus.log.newest_seq() if younger is None else younger.seq - 1
+    wrong = set(bus.log.wrong_times(upto))
+    left = bus.read(from_seq=upto + 1, since_ms=since_ms)
+    younger = next((message for message in left if message.seq not in wrong), None)
+    last = bus.log.newest_seq() if younger is None else younger.seq - 1
+    if passed := sum(seq <= last for seq in wrong):
+        output.note(f"{passed} of them have times that can't be, and go by their places in the log")
+    return last
 
 
 def _archive(

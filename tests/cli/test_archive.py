@@ -2,13 +2,16 @@
 
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from ackbus import Bus, Draft, Inbox
 
 from ..conftest import RunBus
+from ..programs import connect
 
 pytestmark = pytest.mark.usefixtures("bus_dir")
 
@@ -169,3 +172,18 @@ def test_maintain_tells_what_it_did(run_bus: RunBus, filled: Bus) -> None:
     assert record["bytes_kept_free"] % 4096 == 0
     assert json.loads(run_bus("maintain", "--json").out)["wal_bytes"] == 0
     assert len(list(filled.read())) == 10
+
+
+def test_times_that_cannot_be_hold_no_archive(bus: Bus, bus_dir: Path, run_bus: RunBus) -> None:
+    """One in microseconds, of before the file refused it, was never old enough."""
+    now_ms = bus.database.now_ms()
+    with closing(connect(bus_dir)) as raw:
+        raw.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        for number, ts_ms in enumerate((1_000, now_ms * 1000, 2_000, now_ms), 1):
+            raw.execute(
+                "INSERT INTO messages (id, ts_ms, from_agent, type) VALUES (?, ?, 'a', 't')",
+                (f"m{number}", ts_ms),
+            )
+    done = run_bus("archive", "--older-than", "1d", "--json")
+    assert json.loads(done.out)["to"] == 3
+    assert "1 of them have times that can't be" in done.err
