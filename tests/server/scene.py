@@ -79,7 +79,9 @@ def _chatter(bus: Bus) -> None:
 
 
 def _work(bus: Bus) -> None:
-    queue = Queue.create(bus, "review", "review.request", max_attempts=2, backoff_s=0)
+    queue = Queue.create(
+        bus, "review", "review.request", addressed="reviewer", max_attempts=2, backoff_s=0
+    )
     for number in range(9):
         payload = {"commit": f"{0x4E1C2A9 * (number + 3) % 0xFFFFFFF:07x}", "paths": ["bus/log.py"]}
         _say(bus, "coder", "reviewer", "review.request", payload, None, None)

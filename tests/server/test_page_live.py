@@ -238,7 +238,8 @@ def test_busy_bus_is_asked_for_its_inboxes_a_few_times_a_second(
     visit: Visit, bus: Bus, bus_dir: Path
 ) -> None:
     asked: list[str] = []
-    bus.publish("hello", from_agent="coder")
+    bus.publish("hello", from_agent="coder")  # which is no mail of its own
+    bus.publish("hello", from_agent="lead")
     bus.publish("first", from_agent="lead", to_agent="coder")
     with serving(bus_dir) as url:
         page = visit(f"{url}/#/inboxes")
