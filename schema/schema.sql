@@ -221,6 +221,12 @@ CREATE TABLE received (
   PRIMARY KEY (agent_id, seq)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TRIGGER received_answers_are_of_the_log BEFORE INSERT ON received
+WHEN NEW.seq < 1 OR NEW.seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'only a message of the log is received: seq is past the newest');
+END;
+
 -- Messages that an agent failed to handle: a row appears with the first failure.
 CREATE TABLE deliveries (
   agent_id      TEXT NOT NULL,

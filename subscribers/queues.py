@@ -134,6 +134,8 @@ class Queues:
             info = self.get(name)
             policy = _policy(info.policy, rules)
             _check_hiding(info.pattern, policy)
+            if policy.addressed != info.policy.addressed:
+                self._fill(info)
             self._database.rows(SQL["set_policy"], (*policy.row(), info.id))
             told = ", ".join(f"{rule} {getattr(policy, rule)}" for rule in rules)
             Acts(self._database, by).note(info, SET, detail=told)
@@ -146,6 +148,14 @@ class Queues:
         if "addressed" in rules:
             self._count_anew(name)
         return replace(info, policy=policy)
+
+    def _fill(self, info: QueueInfo) -> None:
+        """Take in what was stored by now: it is kept out of inboxes by the rules of its time."""
+        from .filling import Filler  # which answers requests, and those look for queues
+
+        filler = Filler(self._bus, info, self, Jobs(self._database))
+        while (page := filler.look()) is not None:
+            filler.store(page, self.get(info.name))
 
     def _rank_anew(self, info: QueueInfo) -> None:
         jobs = Jobs(self._database)
@@ -220,9 +230,14 @@ class Queues:
             return 0
         if start == NOW:
             return self._bus.log.newest_seq()
-        if type(start) is int and 1 <= start < 2**63:
-            return start - 1
-        raise InvalidInput(f"a queue starts at the {BEGINNING}, {NOW}, or a seq, not {start!r}")
+        if type(start) is not int or start < 1:
+            raise InvalidInput(f"a queue starts at the {BEGINNING}, {NOW}, or a seq, not {start!r}")
+        newest = self._bus.log.newest_seq()
+        if start > newest + 1:  # what comes before it would be in no inbox, and in no queue
+            raise InvalidInput(
+                f"a queue starts at the next message, {newest + 1}, at the latest, not at {start}"
+            )
+        return start - 1
 
 
 def _check_hiding(pattern: str, policy: Policy) -> None:

@@ -70,6 +70,12 @@ CREATE TABLE received (
   PRIMARY KEY (agent_id, seq)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TRIGGER received_answers_are_of_the_log BEFORE INSERT ON received
+WHEN NEW.seq < 1 OR NEW.seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'only a message of the log is received: seq is past the newest');
+END;
+
 DROP INDEX idx_messages_to_seq;
 CREATE INDEX idx_messages_mail ON messages (to_agent) WHERE work IS NOT 1;
 CREATE INDEX idx_messages_work_to ON messages (to_agent) WHERE work = 1 AND to_agent IS NOT NULL;

@@ -159,7 +159,8 @@ def test_search_finds_words_and_marks_them(visit: Visit, url: str) -> None:
 def test_keyboard_alone_is_enough(visit: Visit, url: str) -> None:
     page = visit(url)
     page.keyboard.press("Tab")
-    expect(page.locator(".skip")).to_be_focused()
+    # Some versions of Chromium without a window never call a page focused, so ask the page itself.
+    assert page.evaluate("document.activeElement.className") == "skip"
     expect(rows(page).first).to_be_visible()
     page.keyboard.press("j")
     first = page.locator(".detail h2").inner_text()

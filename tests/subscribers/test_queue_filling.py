@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, InvalidInput
+from ackbus import Bus, Draft, Inbox, InvalidInput
 from ackbus.bus.catalog import STEP_MESSAGES
-from ackbus.subscribers import Queue, list_jobs, mend, work_headers
+from ackbus.subscribers import Queue, Queues, list_jobs, mend, work_headers
 from ackbus.subscribers.filling import PAGE_JOBS, STORE_AFTER
 
 from ..programs import connect
@@ -32,10 +32,10 @@ def filled(queue: Queue) -> list[int]:
 
 @pytest.mark.parametrize(
     ("start", "expected"),
-    [("beginning", [1, 2, 3, 4]), ("now", [4]), (1, [1, 2, 3, 4]), (3, [3, 4]), (4, [4]), (9, [])],
+    [("beginning", [1, 2, 3, 4]), ("now", [4]), (1, [1, 2, 3, 4]), (3, [3, 4]), (4, [4])],
 )
 def test_queue_begins_where_it_is_told_to(bus: Bus, start: str | int, expected: list[int]) -> None:
-    """P-03: everything, what comes, or from a seq on, also one that is still to come."""
+    """P-03: everything, what comes, or from a seq on, the next message's at the latest."""
     publish(bus, 3)
     queue = Queue.create(bus, "job", start=start)
     publish(bus)
@@ -46,6 +46,24 @@ def test_queue_begins_where_it_is_told_to(bus: Bus, start: str | int, expected: 
 def test_beginning_that_is_none_is_refused(bus: Bus, start: object) -> None:
     with pytest.raises(InvalidInput, match="a queue starts at"):
         Queue.create(bus, "job", start=start)  # type: ignore[arg-type]
+
+
+def test_a_queue_does_not_start_after_the_next_message(bus: Bus) -> None:
+    """What comes before its start would be kept out of inboxes by its type, and in no queue."""
+    publish(bus)
+    with pytest.raises(InvalidInput, match="a queue starts at the next message, 2, at the latest"):
+        Queue.create(bus, "job", start=3)
+    assert Queue.create(bus, "job", start=2).info.filled_seq == 1
+
+
+def test_what_was_addressed_to_a_queue_stays_its_work_when_its_policy_changes(bus: Bus) -> None:
+    """It was kept out of an inbox by the policy of its time."""
+    Queue.create(bus, "job", addressed="bob")
+    bus.heartbeats.beat("bob")
+    sent = bus.publish("job", from_agent="lead", to_agent="bob")
+    assert Inbox(bus, "bob").poll() == []
+    Queues(bus).set_policy("job", addressed=None)
+    assert take(Queue.open(bus, "job")).message.seq == sent.seq
 
 
 @pytest.mark.parametrize(

@@ -200,8 +200,8 @@ def test_file_is_in_wal_mode_and_writes_begin_immediately(bus: Bus) -> None:
 
 def test_job_that_plain_sql_has_made_is_claimed(bus: Bus, bus_dir: Path) -> None:
     """D-09: documented columns alone are enough."""
-    queue = Queue.create(bus, "job", start=9)
     publish(bus)
+    queue = Queue.create(bus, "job", start="now")
     raw_sql(
         bus_dir,
         "INSERT INTO jobs (queue_id, seq, max_attempts, available_at_ms, created_at_ms)"
