@@ -50,7 +50,8 @@ class Scene:
             )
             bus.publish("work", "z" * 6000, from_agent="bob")
             Inbox(bus, AGENT).ack(3)
-            (claim,) = Queue.create(bus, "work").claim("worker", lease_s=600)
+            queue = Queue.create(bus, "work", addressed="*")
+            (claim,) = queue.claim("worker", lease_s=600)
         return cls(disk, bus_dir, claim)
 
     def lines(self) -> list[bytes]:

@@ -158,10 +158,11 @@ def test_search_finds_words_and_marks_them(visit: Visit, url: str) -> None:
 
 def test_keyboard_alone_is_enough(visit: Visit, url: str) -> None:
     page = visit(url)
-    page.keyboard.press("Tab")
-    # Some versions of Chromium without a window never call a page focused, so ask the page itself.
-    assert page.evaluate("document.activeElement.className") == "skip"
     expect(rows(page).first).to_be_visible()
+    # Some versions of Chromium would begin at the link of the view that the address names.
+    page.evaluate("document.body.tabIndex = -1, document.body.focus()")
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
     page.keyboard.press("j")
     first = page.locator(".detail h2").inner_text()
     page.keyboard.press("j")
