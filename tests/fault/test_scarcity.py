@@ -142,7 +142,7 @@ def test_a_command_with_few_descriptors_fails_in_one_line_or_works(
     name: str, bus: Bus, bus_dir: Path, bus_env: dict[str, str]
 ) -> None:
     """PITFALLS 8, 26: no traceback at any limit with which Python itself begins."""
-    Queue.create(bus, "note")
+    Queue.create(bus, "note", hides="none")
     bus.publish("note", "text", from_agent="ann")
     command = ["bus", *COMMANDS[name]]
     codes = []
@@ -172,7 +172,7 @@ from ackbus import Bus, Exporter, Inbox, Queue
 
 with Bus.open(sys.argv[1]) as bus:
     inboxes = [Inbox(bus, f"agent-{number}") for number in range(35)]
-    queue = Queue.create(bus, "note")
+    queue = Queue.create(bus, "note", hides="none")
     counts = []
     with bus.heart("agent-0"), Exporter(bus):
         for number in range(200):

@@ -292,7 +292,7 @@ def _use(bus: Bus) -> None:
 def _use_work(bus: Bus) -> None:
     """Claim, complete with a reply, take a lease (promises 6 and 7)."""
     claims, tokens = last_claim(bus), last_token(bus)
-    queue = Queue.create(bus, "later")
+    queue = Queue.create(bus, "later", addressed="later")
     for number in range(2):
         (claim,) = queue.claim("later")
         if claim.token <= claims:

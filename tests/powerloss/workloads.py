@@ -67,7 +67,7 @@ def make(scene: Scene) -> None:
     with Bus.init(scene.directory, durability=scene.durability) as bus:
         for number in range(3):
             scene.publish(bus, f"first-{number}", number)
-        Queue.create(bus, "task")
+        Queue.create(bus, "task", addressed="*")  # and stays the mail of its recipient
         Inbox(bus, "worker").ack(1)
 
 
