@@ -285,6 +285,11 @@ def test_transfers_of_blobs_that_stand_still_are_cut_off_in_peace(server: Server
     """They have places of which there are few; and that a client stalls is no defect."""
     with Bus.open(server.directory) as bus:
         ref = bus.blobs.put(io.BytesIO(bytes(8_000_000)))
+        small = bus.blobs.put(b"small")
+    at_first = server.files()
+    with closing(server.ask(f"/v1/blobs/{small}")) as client:
+        assert client.recv(100)
+    wait_until(lambda: server.files() <= at_first + 1)  # the folder of the bus stays open
     before = server.files()
     with closing(server.ask(f"/v1/blobs/{ref}")) as client:
         wait_until(lambda: server.files() > before)
