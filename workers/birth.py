@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import signal
 import threading
+from contextlib import suppress
 
 from ..schema import start_thread
 from .own_child import OwnChild
@@ -90,5 +91,8 @@ class Birth:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def _end_all(self) -> None:
-        for child in self._children:
-            child.end()
+        # An exception can cut in before the thread is known, and is not joined then: so either of
+        # the two may be here. Removing from a list is one step: each command is ended once.
+        with suppress(IndexError):
+            while True:
+                self._children.pop().end()

@@ -104,9 +104,9 @@ class OwnChild:
 
     def close(self) -> None:
         """Close the descriptor."""
-        if self.fd is not None:
-            os.close(self.fd)
-            self.fd = None
+        fd, self.fd = self.fd, None
+        if fd is not None:
+            os.close(fd)
 
     def end(self) -> None:
         """Kill its session at once, and reap it."""

@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 
 from ackbus.schema import start_thread
-from ackbus.workers import pipes, running
+from ackbus.workers import birth, pipes, running
+from ackbus.workers.own_child import OwnChild
 from ackbus.workers.pipes import Catch
 from ackbus.workers.process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
 from ackbus.workers.process_session import ProcessSession
@@ -566,6 +567,29 @@ def test_exception_while_a_command_starts_leaves_none_behind() -> None:
         with pytest.raises(KeyboardInterrupt):
             run("kill -USR1 $PPID; echo $$ >>pids; exec sleep 60")
     wait_until(lambda: not any(is_alive(pid) for pid in read_pids()))
+
+
+def test_command_whose_start_is_cut_off_is_ended_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P-90: the thread that starts it runs, and the one that wants it does not know it yet."""
+
+    def cut_off(target: Callable[[], object], name: str) -> threading.Thread:
+        start_thread(target, name)
+        wait_until(lambda: read_pids() != [])
+        raise KeyboardInterrupt
+
+    ends: list[int] = []
+    end = OwnChild.end
+
+    def counted(child: OwnChild) -> None:
+        ends.append(1)
+        end(child)
+
+    monkeypatch.setattr(birth, "start_thread", cut_off)
+    monkeypatch.setattr(OwnChild, "end", counted)
+    with pytest.raises(KeyboardInterrupt):
+        run("echo $$ >>pids; exec sleep 60")
+    wait_until(lambda: living() == [])
+    assert ends == [1]
 
 
 @pytest.mark.usefixtures("exits_seen")
