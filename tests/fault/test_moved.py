@@ -43,8 +43,14 @@ def replaced(bus_dir: Path) -> Path:
 
 def deleted(bus_dir: Path) -> Path:
     old = moved(bus_dir)
-    shutil.rmtree(old)
+    # Who stores a blob has the folder open, and may do so once more until it looks again.
+    wait_until(lambda: _is_removed(old))
     return old
+
+
+def _is_removed(path: Path) -> bool:
+    shutil.rmtree(path, ignore_errors=True)
+    return not path.exists()
 
 
 @pytest.mark.parametrize("harm", [moved, replaced, deleted])
