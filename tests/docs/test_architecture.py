@@ -64,7 +64,8 @@ class Costs:
         begins = sql.startswith(("BEGIN", "INSERT", "UPDATE", "DELETE"))
         if begins and not cursor.connection.in_transaction:
             self._transactions += 1
-        if any(line and not line.startswith("--") for line in sql.splitlines()):
+        is_look = sql == "PRAGMA schema_version"  # at most every 10 ms, whatever is done
+        if any(line and not line.startswith("--") for line in sql.splitlines()) and not is_look:
             self._statements.append(sql)
         return True
 
@@ -75,7 +76,6 @@ class Costs:
 
 def test_acts_cost_what_the_table_says(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     """M-27: one short transaction for each act that writes, none for one that reads."""
-    monkeypatch.setattr("ackbus.schema.transactions.TRUSTED_S", 3600)  # no look at the tables
     for agent in ("a", "b", "c"):
         bus.heartbeats.beat(agent)
     inbox = Inbox(bus, "b")
