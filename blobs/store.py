@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import BinaryIO
 
+    from ..schema import Folder
+
 #: How many bytes of a blob are held in memory while it streams.
 CHUNK_BYTES = 1024 * 1024
 
@@ -42,12 +44,15 @@ class BlobStore:
     """The blobs of one bus directory. Safe to use from any number of threads and processes.
 
     Args:
-        directory: where they are, in a bus directory; made with the first of them.
+        directory: where they are, in a bus directory; made with the first of them. A path, or the
+            folder itself of a bus that is open, which gives its descriptor back when it is closed.
         may_write: raises where nothing may be written there.
     """
 
-    def __init__(self, directory: str, *, may_write: Callable[[], None] = lambda: None) -> None:
-        self._folder = inner_folder(directory)
+    def __init__(
+        self, directory: str | Folder, *, may_write: Callable[[], None] = lambda: None
+    ) -> None:
+        self._folder = inner_folder(directory) if isinstance(directory, str) else directory
         self._may_write = may_write
         # The inodes of blobs whose names are on the disk, as far as this process knows.
         self._synced: dict[str, int] = {}

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from dataclasses import astuple, dataclass
 from itertools import islice
 
-from ..schema import BusUnusable, inner_folder, message_of_line
+from ..schema import BusUnusable, message_of_line
 from .statements import SQL
 
 TYPE_CHECKING = False
@@ -89,7 +89,7 @@ class Archive:
     def __init__(self, database: Database, blobs: BlobStore) -> None:
         self._database = database
         self._blobs = blobs
-        self._folder = inner_folder(database.layout.archive)
+        self._folder = database.layout.files.folder("archive")
         # The frame that was read last, and its lines: who looks at one message looks at others.
         self._last: tuple[Frame, list[bytes]] | None = None
 

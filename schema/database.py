@@ -113,9 +113,9 @@ class Database:
         self._threads = _local()
         self.checkpointer = Checkpointer(self)
         self._closed = False
-        require_bus(self.layout)
-        self.place = Place(self.layout.database)
         try:
+            require_bus(self.layout)
+            self.place = Place(self.layout.database)
             self._check_tables(any_version)
         except BaseException:
             self.close()

@@ -33,10 +33,12 @@ def unwritable(path: str, error: OSError) -> BusUnusable:
 
 
 def unreachable(directory: str, error: OSError) -> BusUnusable:
-    """Return the error for a bus that the system does not let this user see."""
-    return BusUnusable(
-        f"the bus in {directory} can't be reached: {error.strerror}; ask its owner, or chmod it"
-    )
+    """Return the error for a bus that the system does not let this process see."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        advice = "close some, or raise the limit (ulimit -n)"
+    else:
+        advice = "ask its owner, or chmod it"
+    return BusUnusable(f"the bus in {directory} can't be reached: {error.strerror}; {advice}")
 
 
 def read_only(directory: str) -> BusUnusable | None:
@@ -90,10 +92,5 @@ def why_not_opened(directory: str) -> BusUnusable | None:
     try:
         os.close(os.open(directory, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            return BusUnusable(
-                f"the bus in {directory} can't be opened: {error.strerror};"
-                " close some, or raise the limit (ulimit -n)"
-            )
         return unreachable(directory, error)
     return read_only(directory)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ...bus import Segment, segment_name
-from ...schema import BusUnusable, Mended, inner_folder, ranges
+from ...schema import BusUnusable, Mended, ranges
 from ..archiver import STAGED as _FRESH
 from ..archiver import write_frames
 from ..replaced import exported_files
@@ -68,7 +68,7 @@ class _Mender:
         self._bus = bus
         self._saved = saved
         self._stamp = stamp
-        self._folder = inner_folder(bus.layout.archive)
+        self._folder = bus.layout.files.folder("archive")
 
     def mend(self, first_seq: int, segment: Segment | None) -> Iterator[Mended]:
         file_name = segment_name(first_seq)

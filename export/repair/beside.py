@@ -12,7 +12,6 @@ from ...schema import (
     BusUnusable,
     InvalidInput,
     Mended,
-    inner_folder,
     ok,
 )
 from ..conflict_markers import ConflictMarkers, refuse_markers
@@ -59,7 +58,7 @@ def _is_whole(bus: Bus, ref: str) -> bool:
 
 
 def _bring_back(bus: Bus, saved: Bus, ref: str, stamp: str) -> None:
-    folder = inner_folder(bus.layout.blobs)
+    folder = bus.layout.files.folder("blobs")
     if folder.look(ref) is not None:
         set_aside(folder, ref, stamp)
     bus.blobs.put(saved.blobs.read(ref))

@@ -63,7 +63,7 @@ class SegmentFile:
 
 def segment_files(layout: Layout) -> list[str]:
     """Return the paths of the segments that are there, the first first."""
-    folder = inner_folder(layout.archive)
+    folder = layout.files.folder("archive")
     return [folder.path_of(name) for name in sorted(folder.names()) if _NAME.fullmatch(name)]
 
 

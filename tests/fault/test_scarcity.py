@@ -85,6 +85,7 @@ def test_no_descriptors_left_is_a_clear_error(start: StartActor, bus: Bus, bus_d
     for kind, text in refusals:
         assert kind == "BusUnusable"
         assert "\n" not in text
+        assert text.endswith(SAYS_WHY)
     assert [(row[0], row[3] in bus.blobs) for row in raw_rows(bus_dir)] == [(1, True), (2, True)]
 
 

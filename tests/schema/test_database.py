@@ -14,6 +14,7 @@ import apsw
 import pytest
 
 from ackbus import AckbusError, Bus, BusBusy, BusUnusable, Draft, Inbox, InvalidInput
+from ackbus.export import Archiver
 
 from ..conftest import RunBus, wait_until
 from ..programs import connect, held_write_lock, raw_sql, run_program, run_program_to_sigkill
@@ -389,6 +390,36 @@ def test_committed_message_survives_sigkill(bus: Bus, bus_dir: Path) -> None:
 
 def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
+
+
+def test_closed_bus_leaves_no_descriptor_open_whatever_was_done_with_it(bus_dir: Path) -> None:
+    """PITFALLS 8: not even until Python looks for cycles; a server opens and closes many."""
+    gc.collect()
+    before = open_descriptors()
+    gc.disable()
+    try:
+        for number in range(5):
+            with Bus.open(bus_dir) as bus:
+                large = bus.publish("note", "x" * 5000 + str(number), from_agent="bob")
+                bus.publish("note", from_agent="bob")
+                with Archiver(bus) as archiver:
+                    archiver.archive(large.seq)
+                assert bus.get(large.seq) is not None
+        assert open_descriptors() == before
+    finally:
+        gc.enable()
+
+
+def test_bus_that_is_refused_leaves_no_descriptor_open(bus_dir: Path) -> None:
+    """PITFALLS 8: not even while somebody keeps the error."""
+    (bus_dir / "bus.index.json").symlink_to("elsewhere")
+    before = open_descriptors()
+    kept = []
+    for _ in range(5):
+        with pytest.raises(BusUnusable, match="is a symbolic link") as refused:
+            Bus.open(bus_dir)
+        kept.append(refused.value)
+    assert open_descriptors() == before
 
 
 def test_threads_that_end_give_their_descriptors_back(bus_dir: Path) -> None:
