@@ -7,8 +7,6 @@ from .wanted import Wanted
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import tracing as tracing
-    from .archive import Frame as Frame
-    from .archive import Segment as Segment
     from .archive import SegmentMissing as SegmentMissing
     from .archive import segment_name as segment_name
     from .chain import Chain as Chain
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     from .search import SEARCH_LIMIT as SEARCH_LIMIT
     from .search import Found as Found
     from .search import Search as Search
+    from .segments import Frame as Frame
+    from .segments import Segment as Segment
     from .signing import sign_only_for as sign_only_for
     from .stats import Stats as Stats
     from .verification import Verification as Verification
@@ -99,7 +99,7 @@ _HOMES = {
     "Conflict": "reservations",
     "Counts": "verification_checks",
     "Found": "search",
-    "Frame": "archive",
+    "Frame": "segments",
     "Heart": "heartbeats",
     "Heartbeat": "heartbeats",
     "Heartbeats": "heartbeats",
@@ -117,7 +117,7 @@ _HOMES = {
     "Reservations": "reservations",
     "ReserveResult": "reservations",
     "Search": "search",
-    "Segment": "archive",
+    "Segment": "segments",
     "SegmentMissing": "archive",
     "Stats": "stats",
     "Verification": "verification",

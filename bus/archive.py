@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from itertools import islice
 
 from ..schema import BusUnusable, message_of_line
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ..blobs import BlobStore
     from ..schema import Database, Message
+    from .segments import Frame, Segment
 
 #: With what each line begins.
 _LINE_START = b'{"seq":'
@@ -47,42 +48,6 @@ class SegmentMissing(BusUnusable):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A file of the archive.
-
-    Attributes:
-        first_seq, last_seq: the range of the log that it has, both included.
-        messages: how many messages are in it.
-        bytes: how long the file is.
-        sha256: the file's checksum, in hex.
-        archived_at_ms: when it was made, in epoch milliseconds.
-    """
-
-    first_seq: int
-    last_seq: int
-    messages: int
-    bytes: int
-    sha256: str
-    archived_at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A run of messages that is compressed by itself.
-
-    Attributes:
-        first_seq: its first message.
-        segment: the first message of its segment.
-        start, bytes: where in the file it is.
-    """
-
-    first_seq: int
-    segment: int
-    start: int
-    bytes: int
-
-
 class Archive:
     """The tables `archive_segments`, `archive_frames`, `archive_state` and `archived_…`."""
 
@@ -101,6 +66,8 @@ class Archive:
 
     def segments(self) -> list[Segment]:
         """Return all segments, the first first."""
+        from .segments import Segment
+
         return [Segment(*row) for row in self._database.rows(SQL["archive_segments"])]
 
     def path(self, segment: Segment) -> str:
@@ -148,6 +115,8 @@ class Archive:
     def _frames(self, after_seq: int, upto_seq: int) -> list[Frame]:
         if upto_seq <= after_seq:
             return []
+        from .segments import Frame
+
         rows = self._database.rows(SQL["frames_in_span"], (after_seq + 1, upto_seq))
         return [Frame(*row) for row in rows]
 

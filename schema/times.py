@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import time
-from datetime import UTC, datetime
 
 from .errors import InvalidInput, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable
 
     #: A source of the present time in epoch milliseconds; tests give their own.
     Clock = Callable[[], int]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
+_DURATION = r"(?a)(\d+(?:\.\d+)?)(ms|s|m|h|d)?"
 
 #: 9999-12-31T23:59:59.999Z, the last time that RFC 3339 can show.
 MAX_TS_MS = 253_402_300_799_999
@@ -69,7 +68,7 @@ def parse_duration_ms(text: str) -> int:
     Raises:
         InvalidInput: `text` has another form.
     """
-    match = _DURATION.fullmatch(text)
+    match = _duration(text)
     if match is None or len(text) > 15:
         raise InvalidInput(f"{shown(text)} is not a duration like 30s, 10m, 2h or 7d")
     return round(float(match[1]) * _UNITS_MS[match[2] or "s"])
@@ -77,12 +76,20 @@ def parse_duration_ms(text: str) -> int:
 
 def parse_since(text: str, now: int) -> int:
     """Return the epoch milliseconds of a time, or of a duration before `now`."""
-    if _DURATION.fullmatch(text) and not text.isdecimal():
+    if _duration(text) and not text.isdecimal():
         return max(0, now - parse_duration_ms(text))
     return parse_ts(text)
 
 
+def _duration(text: str) -> re.Match[str] | None:
+    import re  # the pattern is made when one is read: most commands read none
+
+    return re.fullmatch(_DURATION, text)
+
+
 def _parse_iso(text: str) -> int:
+    from datetime import UTC, datetime
+
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -158,6 +158,7 @@ def test_hot_commands_load_little(
     heavy |= {"subprocess", "tempfile", "platformdirs", "tenacity", "inotify_simple", "shutil"}
     assert not loaded & heavy
     assert not {name for name in done.stderr.split() if "ackbus.export" in name}
+    assert "ackbus.bus.segments" not in done.stderr.split()
 
 
 def test_a_prompt_loads_even_less(bus_dir: Path, bus_env: dict[str, str], run_bus: RunBus) -> None:
@@ -182,6 +183,7 @@ def test_a_prompt_loads_even_less(bus_dir: Path, bus_env: dict[str, str], run_bu
     loaded = set(done.stderr.split())
     assert done.stdout == "1\n"
     assert not loaded & {"orjson", "dataclasses", "inspect", "json", "uuid", "typer", "typing"}
+    assert not loaded & {"datetime", "logging", "threading", "pathlib"}
     assert not loaded & {"ackbus.bus", "ackbus.blobs", "ackbus.schema.message"}
 
 
