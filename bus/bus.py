@@ -65,9 +65,7 @@ class Bus:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.layout: Layout = database.layout
-        self.blobs = BlobStore(
-            self.layout.files.folder("blobs"), may_write=database.require_writable
-        )
+        self.blobs = BlobStore(self.layout.blob_folder, may_write=database.require_writable)
         self.catalog = Catalog(database)
         self._doorbell = Doorbell(self.layout.doorbell)
         self.archive = Archive(database, self.blobs)

@@ -114,7 +114,7 @@ class Archiver:
     def _write(self, after: int, last: int) -> tuple[Segment, list[Frame]]:
         first = after + 1
         layout = self._bus.layout
-        folder = layout.files.folder("archive")
+        folder = layout.archive_folder
         name = segment_name(first)
         try:
             keep_out_of_git(layout, "archive/")

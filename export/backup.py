@@ -198,8 +198,8 @@ class _Copier:
     ) -> None:
         self._bus = bus
         self._layout = layout
-        self._blob_files = layout.files.folder("blobs")
-        self._segment_files = layout.files.folder("archive")
+        self._blob_files = layout.blob_folder
+        self._segment_files = layout.archive_folder
         self._on_progress = on_progress or (lambda done: None)
         self._done = 0
         self._lacking: list[str] = []

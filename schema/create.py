@@ -68,7 +68,7 @@ def create(directory: str | os.PathLike[str]) -> bool:
         os.makedirs(layout.directory, mode=0o700, exist_ok=True)
         refuse_links(layout.directory)
         refuse_network_filesystem(layout.directory)
-        layout.files.folder("blobs").make()
+        layout.blob_folder.make()
         lock = FileLock(layout.write_lock)
     except Obstructed:
         raise

@@ -35,7 +35,7 @@ class Layout:
     """The paths inside one bus directory, and the way to its files.
 
     Paths are for people, for SQLite and for locks; any other file in the directory is reached by
-    `files` alone.
+    `files`, `blob_folder` and `archive_folder` alone.
 
     Raises:
         InvalidInput: its name is not valid Unicode text.
@@ -43,7 +43,9 @@ class Layout:
 
     __slots__ = (
         "archive",
+        "archive_folder",
         "archive_lock",
+        "blob_folder",
         "blobs",
         "database",
         "directory",
@@ -61,6 +63,8 @@ class Layout:
         # SQLite's names of files are UTF-8, so elsewhere nothing could be opened.
         self.directory = check_unicode(os.path.abspath(os.fspath(directory)))
         self.files = Folder(self.directory)
+        self.archive_folder = self.files.folder("archive")
+        self.blob_folder = self.files.folder("blobs")
         self.database = os.path.join(self.directory, "bus.db")
         self.jsonl = os.path.join(self.directory, "bus.jsonl")
         self.archive = os.path.join(self.directory, "archive")

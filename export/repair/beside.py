@@ -58,7 +58,7 @@ def _is_whole(bus: Bus, ref: str) -> bool:
 
 
 def _bring_back(bus: Bus, saved: Bus, ref: str, stamp: str) -> None:
-    folder = bus.layout.files.folder("blobs")
+    folder = bus.layout.blob_folder
     if folder.look(ref) is not None:
         set_aside(folder, ref, stamp)
     bus.blobs.put(saved.blobs.read(ref))

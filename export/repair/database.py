@@ -122,7 +122,7 @@ class DatabaseMaker:
 
     def _merge(self, new: NewFile) -> tuple[Merged, int]:
         """Bring in the messages of other copies; return what came, and the highest seq seen."""
-        blobs = BlobStore(self._layout.files.folder("blobs"))
+        blobs = BlobStore(self._layout.blob_folder)
         exported = Exported(self._layout, blobs, as_exported(new, self._layout))
         state = new.row("SELECT last_seq FROM archive_state") or (0,)
         archived_upto = int(str(state[0]))

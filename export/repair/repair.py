@@ -252,8 +252,8 @@ def _workshop(layout: Layout, dry_run: bool) -> Iterator[Layout]:
         for name in (f"{_WORKSHOP}/", f"*{ASIDE}*", f"*{READY}*"):
             keep_out_of_git(layout, name)
         forget_ready(layout)
-        for folder in ("blobs", "archive"):
-            layout.files.folder(folder).make()
+        layout.blob_folder.make()
+        layout.archive_folder.make()
     workshop = Layout(os.path.join(layout.directory, _WORKSHOP))
     layout.files.remove_with_contents(_WORKSHOP)  # of a process that died here
     layout.files.folder(_WORKSHOP).make()
@@ -267,7 +267,7 @@ def _workshop(layout: Layout, dry_run: bool) -> Iterator[Layout]:
 def _new_bus(workshop: Layout, layout: Layout) -> Bus:
     """Open the new file, with the blobs, the archive and the export of the damaged one."""
     database = Database(workshop.directory, durability="full")
-    for name in ("blobs", "archive", "jsonl"):
+    for name in ("blobs", "blob_folder", "archive", "archive_folder", "jsonl"):
         setattr(database.layout, name, getattr(layout, name))
     return Bus(database)
 

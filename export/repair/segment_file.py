@@ -63,7 +63,7 @@ class SegmentFile:
 
 def segment_files(layout: Layout) -> list[str]:
     """Return the paths of the segments that are there, the first first."""
-    folder = layout.files.folder("archive")
+    folder = layout.archive_folder
     return [folder.path_of(name) for name in sorted(folder.names()) if _NAME.fullmatch(name)]
 
 
