@@ -9,6 +9,7 @@ then on the log reads them here.
 from __future__ import annotations
 
 import os
+import stat
 from bisect import bisect_right
 from dataclasses import astuple
 from itertools import islice
@@ -54,7 +55,7 @@ class Archive:
     def __init__(self, database: Database, blobs: BlobStore) -> None:
         self._database = database
         self._blobs = blobs
-        self._folder = database.layout.files.folder("archive")
+        self._folder = database.layout.archive_folder
         # The frame that was read last, and its lines: who looks at one message looks at others.
         self._last: tuple[Frame, list[bytes]] | None = None
 
@@ -216,7 +217,7 @@ class Archive:
             return "unreadable"
         if found is None:
             return "missing"
-        if not self._folder.has(name):
+        if not stat.S_ISREG(found.st_mode):
             return "unreadable"
         return "ok" if found.st_size == segment.bytes else "altered"
 

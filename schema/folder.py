@@ -166,6 +166,29 @@ class Folder:
                 target._explain(new, error)
                 raise
 
+    def name_again(self, name: str, also: str) -> None:
+        """Give a file a second name, until the first is given to another file.
+
+        A filesystem without such links gives it the second name alone. Safe to repeat.
+
+        Raises:
+            FileExistsError: another file has the second name.
+            OSError: the system refuses it.
+        """
+        self.path_of(name), self.path_of(also)
+        with self._entered() as folder:
+            try:
+                os.link(name, also, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            except FileExistsError:
+                if not self._are_one(name, also):
+                    raise
+            except OSError:  # each such filesystem has its own error
+                self.rename(name, also)
+
+    def _are_one(self, name: str, other: str) -> bool:
+        found, also = self.look(name), self.look(other)
+        return found is not None and also is not None and os.path.samestat(found, also)
+
     def remove(self, name: str) -> bool:
         """Remove a file, or a link itself; say whether there was one.
 

@@ -117,6 +117,11 @@ def _ready_files(layout: Layout) -> list[str]:
     return [os.path.join(layout.directory, name) for name in names if name.startswith(start)]
 
 
+def keep_aside(folder: Folder, name: str, stamp: str) -> None:
+    """Give a damaged file another name too, before a whole one takes its own."""
+    folder.name_again(name, name + ASIDE + stamp)
+
+
 def set_aside(folder: Folder, name: str, stamp: str) -> str:
     """Give a damaged file of a folder another name, and return its new path."""
     folder.rename(name, name + ASIDE + stamp)

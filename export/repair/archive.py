@@ -13,7 +13,7 @@ from ...schema import BusUnusable, Mended, ranges
 from ..archiver import STAGED as _FRESH
 from ..archiver import write_frames
 from ..replaced import exported_files
-from .alone import set_aside
+from .alone import keep_aside
 from .exported import Exported
 from .segment_file import SegmentFile, first_seq_of, read_segment, segment_files
 
@@ -68,7 +68,7 @@ class _Mender:
         self._bus = bus
         self._saved = saved
         self._stamp = stamp
-        self._folder = bus.layout.files.folder("archive")
+        self._folder = bus.layout.archive_folder
 
     def mend(self, first_seq: int, segment: Segment | None) -> Iterator[Mended]:
         file_name = segment_name(first_seq)
@@ -96,7 +96,6 @@ class _Mender:
         """Copy the segment of the backup, if that is the same."""
         if self._saved is None or self._saved.archive.state_of(segment) != "ok":
             return False
-        self._set_aside(file_name)
         with (
             self._saved.archive.open(segment) as saved,
             self._folder.new(file_name + _FRESH) as file,
@@ -124,7 +123,6 @@ class _Mender:
             file.seek(0)
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             size = file.tell()
-            self._set_aside(file_name)
             self._put(file_name, file)
         again = replace(segment, messages=count, bytes=size, sha256=digest)
         self._bus.archive.note_again(again, frames, fresh.messages())
@@ -156,13 +154,14 @@ class _Mender:
                 for message in self._saved.log.read(after_seq=span[0], upto_seq=span[1]):
                     yield message, message.to_line()
 
-    def _set_aside(self, file_name: str) -> None:
-        if self._folder.look(file_name) is not None:
-            set_aside(self._folder, file_name, self._stamp)
-
     def _put(self, file_name: str, file: BinaryIO) -> None:
-        """Give a file that was written beside its place its name, onto the disk."""
+        """Put a file that was written beside its place there, onto the disk.
+
+        The damaged one has two names for a moment: who dies meanwhile leaves the one or the other.
+        """
         file.flush()
         os.fsync(file.fileno())
+        if self._folder.look(file_name) is not None:
+            keep_aside(self._folder, file_name, self._stamp)
         self._folder.rename(file_name + _FRESH, file_name)
         self._folder.sync()

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import tracemalloc
 from collections.abc import Callable
@@ -417,6 +418,56 @@ def test_messages_that_only_the_export_has_come_back_beside_a_damaged_segment(
     repaired(harmed)
     assert said_by(harmed) == {"ann", "late"}
     assert doctor(harmed, "--full").bad == {}
+
+
+@pytest.mark.parametrize("rename", [1, 2])
+@pytest.mark.parametrize("source", ["backup", "damaged"])
+def test_a_repair_that_dies_leaves_a_segment_of_which_the_next_one_saves_all(
+    source: str,
+    rename: int,
+    bus: Bus,
+    bus_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a damaged segment some frames are nowhere else: its name always leads to them."""
+    publish(bus, 5000)
+    Exporter(bus).export_once()
+    with Archiver(bus) as archiver:
+        archiver.archive(4900)
+    lines = [message.to_line() for message in bus.read()]
+    copy = back_up(bus, tmp_path / "copy").directory if source == "backup" else None
+    move_log_into_file(bus)
+    bus.close()
+    (segment,) = (bus_dir / "archive").glob("*.zst")
+    data = segment.read_bytes()
+    segment.write_bytes(data[:-100] + bytes(100))  # only its last frame
+    exported = (bus_dir / "bus.jsonl").read_bytes().splitlines(keepends=True)
+    (bus_dir / "bus.jsonl").write_bytes(b"".join(exported[3900:]))  # and all but that is in it only
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr("ackbus.schema.folder.os.rename", killed_at(rename))
+        for _ in repair_bus(bus_dir, backup=copy):
+            pass
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] in (0, signal.SIGKILL)
+    for _ in repair_bus(bus_dir, backup=copy):
+        pass
+    with closing(Bus.open(bus_dir)) as after:
+        assert [message.to_line() for message in after.read()][: len(lines)] == lines
+
+
+def killed_at(count: int) -> Callable[..., None]:
+    """Returns a rename that kills its process in place of one of them."""
+    names = []
+
+    def rename(old: str, new: str, **folders: int) -> None:
+        names.append(new)
+        if len(names) == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.replace(old, new, **folders)
+
+    return rename
 
 
 def test_what_could_not_be_written_is_not_told_as_saved(bus: Bus, bus_dir: Path) -> None:
