@@ -155,14 +155,9 @@ class BlobStore:
         """
         self.verify(ref)
         size = 0
-        digest = _sha256()
-        with self._open(ref) as file:
-            while chunk := file.read(CHUNK_BYTES):
-                digest.update(chunk)
-                size += len(chunk)
-                out.write(chunk)
-        if _name(digest) != ref:  # it was altered between the two looks
-            raise BlobAltered(_altered(ref))
+        for piece in self._pieces(ref):  # raises if it was altered between the two looks
+            size += len(piece)
+            out.write(piece)
         return size
 
     def copy_part(self, ref: str, out: BinaryIO, first: int, count: int) -> None:
@@ -176,9 +171,9 @@ class BlobStore:
         self.verify(ref)
         with self._open(ref) as file:
             file.seek(first)
-            while count and (chunk := file.read(min(count, CHUNK_BYTES))):
-                count -= len(chunk)
-                out.write(chunk)
+            while count and (piece := _piece(ref, file, min(count, CHUNK_BYTES))):
+                count -= len(piece)
+                out.write(piece)
 
     def verify(self, ref: str) -> int:
         """Check a blob against its name without keeping it in memory; return its size in bytes.
@@ -186,15 +181,17 @@ class BlobStore:
         Raises:
             As for `read`.
         """
+        return sum(map(len, self._pieces(ref)))
+
+    def _pieces(self, ref: str) -> Iterator[bytes]:
+        """Yield a blob's bytes in pieces; raise after the last one unless they give its name."""
         digest = _sha256()
-        size = 0
         with self._open(ref) as file:
-            while chunk := file.read(CHUNK_BYTES):
-                digest.update(chunk)
-                size += len(chunk)
+            while piece := _piece(ref, file, CHUNK_BYTES):
+                digest.update(piece)
+                yield piece
         if _name(digest) != ref:
             raise BlobAltered(_altered(ref))
-        return size
 
     def __contains__(self, ref: str) -> bool:
         """Whether a blob of this name is there; its bytes are not looked at."""
@@ -286,6 +283,14 @@ def _checked(ref: str) -> str:
     if _REF.fullmatch(ref) is None:
         raise InvalidInput(f"{shown(ref)} is not a blob name (sha256- and 64 hex digits)")
     return ref
+
+
+def _piece(ref: str, file: BinaryIO, size: int) -> bytes:
+    """Read on in a blob: a broken disk may show at any byte of it."""
+    try:
+        return file.read(size)
+    except OSError as error:
+        raise _unreadable(ref, error) from error
 
 
 def _unreadable(ref: str, error: OSError) -> BlobMissing | BusUnusable:

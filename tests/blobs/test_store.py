@@ -1,5 +1,6 @@
 """The blob store: whole or not at all, named by content, checked on every read."""
 
+import errno
 import gc
 import hashlib
 import io
@@ -8,13 +9,18 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ackbus import BlobAltered, BlobMissing, BlobStore, Bus, BusUnusable, Draft, Inbox, InvalidInput
 from ackbus.blobs import CHUNK_BYTES
+from ackbus.schema import Folder
 
 from ..programs import connect, run_program, running_program
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 LARGE = "x" * 5000
 
@@ -402,3 +408,49 @@ def test_blob_that_the_system_refuses_to_read_is_said_of_its_message_alone(bus: 
     assert (first.payload, first.payload_error) == (None, "blob_unreadable")
     assert b'"payload_error":"blob_unreadable"' in first.to_json()
     assert second.payload == "behind"
+
+
+class BreakingDisk(Folder):
+    """A folder on a disk that has a bad block in the second piece of each file."""
+
+    def read(self, name: str) -> io.BufferedReader:
+        return io.BufferedReader(BadBlock(super().read(name).detach()))
+
+
+class BadBlock(io.RawIOBase):
+    def __init__(self, file: io.RawIOBase) -> None:
+        self.file = file
+
+    def fileno(self) -> int:
+        return self.file.fileno()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, place: int, whence: int = os.SEEK_SET) -> int:
+        return self.file.seek(place, whence)
+
+    def readinto(self, buffer: "WriteableBuffer") -> int | None:
+        if self.file.tell() + len(memoryview(buffer)) > CHUNK_BYTES:
+            raise OSError(errno.EIO, "Input/output error")
+        return self.file.readinto(buffer)
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+def test_disk_that_breaks_in_the_middle_of_a_blob_is_told_in_a_line(bus: Bus) -> None:
+    ref = bus.blobs.put(os.urandom(2 * CHUNK_BYTES))
+    blobs = BlobStore(BreakingDisk(bus.layout.blobs, bus.layout.files))
+    for read in (
+        lambda: blobs.verify(ref),
+        lambda: blobs.read(ref),
+        lambda: blobs.copy(ref, io.BytesIO()),
+        lambda: blobs.copy_part(ref, io.BytesIO(), 0, CHUNK_BYTES + 1),
+    ):
+        with pytest.raises(BusUnusable, match=f"^blob {ref} can't be read: Input/output error$"):
+            read()
