@@ -8,15 +8,25 @@ from __future__ import annotations
 import os
 import pwd
 import shlex
+from contextlib import contextmanager
 
 from .errors import BusNotFound, BusUnusable, InvalidInput
+from .file_lock import FileLock
 from .layout import BUS_DIRECTORY, Layout, config_directory
+from .trouble import unwritable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: The environment variable that names more directories, as PATH does: for containers and CI.
 SAFE_VARIABLE = "BUS_SAFE_DIRECTORIES"
 
 #: The entry that stands for every directory, in the list and in the variable.
 EVERY = "*"
+
+#: How long a change of the list waits for another one, in seconds; each takes milliseconds.
+_LOCK_S = 10.0
 
 
 def is_safe(directory: str) -> bool:
@@ -75,9 +85,10 @@ def add_safe_directory(directory: str) -> bool:
         InvalidInput: the directory's name can't stand in a line.
     """
     named = directory if directory == EVERY else _bus_in(directory)
-    before = _lines()
-    if named not in before:
-        _write([*before, named])
+    with _alone():
+        before = _lines()
+        if named not in before:
+            _write([*before, named])
     return named not in before
 
 
@@ -89,10 +100,11 @@ def remove_safe_directory(directory: str) -> bool:
     """
     path = os.path.abspath(directory)
     gone = {directory, path, _resolved(path), os.path.join(path, BUS_DIRECTORY)}
-    before = _lines()
-    left = [each for each in before if each not in gone]
-    if left != before:
-        _write(left)
+    with _alone():
+        before = _lines()
+        left = [each for each in before if each not in gone]
+        if left != before:
+            _write(left)
     return left != before
 
 
@@ -108,12 +120,32 @@ def _bus_in(directory: str) -> str:
     return found
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keep other processes from changing the list between the look at it and the change.
+
+    Raises:
+        BusBusy: another one has held the lock for seconds.
+        BusUnusable: the lock can't be had.
+    """
+    path = f"{safe_list()}.lock"
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        lock = FileLock(path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    try:
+        lock.acquire(_LOCK_S)
+        yield
+    finally:
+        lock.close()
+
+
 def _write(lines: list[str]) -> None:
     """Put another list in the place of this user's; a reader meanwhile finds either whole."""
     path = safe_list()
     fresh = f"{path}.{os.getpid()}.new"
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with open(fresh, "w", encoding="utf-8", errors="surrogateescape") as file:
             os.chmod(fresh, 0o600)
             file.writelines(f"{each}\n" for each in lines)

@@ -183,6 +183,37 @@ def test_the_list_is_a_text_file_that_people_may_edit(
     assert "no bus in /nowhere" in empty.err
 
 
+def test_processes_that_add_at_once_lose_no_line(
+    tmp_path: Path, run_bus: RunBus, bus_env: dict[str, str]
+) -> None:
+    buses = [tmp_path / f"bus-{n}" for n in range(60)]
+    for bus in buses:
+        bus.mkdir()
+        (bus / "bus.db").write_bytes(b"x")  # nothing looks into it here
+    program = "import sys; from ackbus.schema import add_safe_directory as add\n"
+    program += "print(flush=True); sys.stdin.read()\nfor each in sys.argv[1:]: add(each)"
+    adding = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, *map(str, buses[n::6])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=bus_env,
+        )
+        for n in range(6)
+    ]
+    for process in adding:
+        assert process.stdout is not None
+        process.stdout.readline()
+    for process in adding:
+        assert process.stdin is not None
+        process.stdin.close()
+    for process in adding:
+        with process:
+            process.wait(60)
+        assert process.returncode == 0
+    assert sorted(run_bus("trust", "list").out.split()) == sorted(map(str, buses))
+
+
 def test_a_list_that_cannot_be_read_allows_nothing_and_is_not_replaced(
     others_bus: Path, run_bus: RunBus, bus_env: dict[str, str]
 ) -> None:
