@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
-from ..schema import InvalidInput, check_progress
+from ..schema import InvalidInput, Layout, check_progress
 from .archive import SegmentMissing
 from .search_index import SearchIndex
 from .search_text import Words, as_phrase, has_words, payload_text
@@ -55,6 +56,7 @@ class Search:
     """
 
     def __init__(self, bus: Bus) -> None:
+        self._database = bus.database
         self._log = bus.log
         self._catalog = bus.catalog
         self._blobs = bus.blobs
@@ -90,23 +92,40 @@ class Search:
         check_progress(on_progress)
         asked = Words.of(words)
         filters = Wanted(type, conversation, agent, since_ms)
-        lacking = self._index.catch_up(on_progress)
-        if lacking:
-            _log.warning("%s messages can't be searched, some files are missing; %s", lacking, _SEE)
-        found = (
-            Found(message, *asked.snippet(payload_text(message, self._blobs) or ""))
-            for seq in self._best(asked, filters, self._first_since(since_ms))
-            if (message := self._message(seq)) is not None and filters.fits(message)
-        )
-        return list(islice(found, limit))
+        with self._searched() as index:
+            lacking = index.catch_up(on_progress)
+            if lacking:
+                text = "%s messages can't be searched, some files are missing; %s"
+                _log.warning(text, lacking, _SEE)
+            found = (
+                Found(message, *asked.snippet(payload_text(message, self._blobs) or ""))
+                for seq in self._best(index, asked, filters, self._first_since(since_ms))
+                if (message := self._message(seq)) is not None and filters.fits(message)
+            )
+            return list(islice(found, limit))
 
-    def _best(self, words: Words, wanted: Wanted, after: int) -> Iterator[int]:
+    @contextmanager
+    def _searched(self) -> Iterator[SearchIndex]:
+        """Give the index; of a backup, where nothing is written, one that goes with the search."""
+        if self._database.backup_made_at_ms is None:
+            yield self._index
+            return
+        from tempfile import TemporaryDirectory
+
+        with TemporaryDirectory(prefix="ackbus-") as directory:
+            layout = Layout(directory)
+            try:
+                yield SearchIndex(layout, self._log, self._blobs)
+            finally:
+                layout.files.close()
+
+    def _best(self, index: SearchIndex, words: Words, wanted: Wanted, after: int) -> Iterator[int]:
         """Yield what fits: the best of the newest first, then the best of those before them."""
         phrases = [f"text : {phrase}" for phrase in words.as_phrases()]
         filters = _filters(wanted)
         before = self._log.newest_seq() + 1
         while True:
-            rated = self._index.newest(phrases, filters, after, before, RATED)
+            rated = index.newest(phrases, filters, after, before, RATED)
             yield from (seq for seq, _ in sorted(rated, key=lambda pair: (pair[1], -pair[0])))
             if len(rated) < RATED:
                 return

@@ -55,6 +55,15 @@ def test_a_backup_is_a_whole_bus(full_bus: Bus, tmp_path: Path) -> None:
     assert full_bus.get(100) is None
 
 
+def test_a_search_in_a_backup_writes_nothing_there(full_bus: Bus, tmp_path: Path) -> None:
+    full_bus.publish("note", "a needle", from_agent="ann")
+    back_up(full_bus, tmp_path / "copy")
+    with Bus.open(tmp_path / "copy") as copy:
+        before = sorted(tmp_path.rglob("*"))
+        assert [each.message.seq for each in copy.search("needle")] == [100]
+        assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_backup_is_for_its_user_alone(full_bus: Bus, tmp_path: Path) -> None:
     back_up(full_bus, tmp_path / "copy")
     for path in [tmp_path / "copy", *(tmp_path / "copy").rglob("*")]:
