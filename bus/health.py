@@ -6,7 +6,7 @@ import os
 from itertools import islice
 
 from ..schema import (
-    MAX_NUMBER,
+    MAX_SEQ,
     BlobAltered,
     BlobMissing,
     InvalidInput,
@@ -64,8 +64,8 @@ def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
 def _messages(bus: Bus, full: bool) -> Finding:
     """Look at the numbers and the times of messages, which are never changed."""
     newest = bus.log.newest_seq()
-    if newest > MAX_NUMBER - _MANY_NUMBERS:
-        text = f"the newest is {newest}, and numbers end at {MAX_NUMBER}"
+    if newest > MAX_SEQ - _MANY_NUMBERS:
+        text = f"the newest is {newest}, and numbers end at {MAX_SEQ}"
         return bad(
             text, "make a new bus, and import bus.jsonl there, before nothing can be published"
         )

@@ -136,7 +136,6 @@ if TYPE_CHECKING:
     from .patterns import TypePattern as TypePattern
     from .patterns import check_pattern as check_pattern
     from .place_checks import checks_of_place as checks_of_place
-    from .recovery import MAX_NUMBER as MAX_NUMBER
     from .recovery import Comparison as Comparison
     from .recovery import NewFile as NewFile
     from .recovery import Recovered as Recovered
@@ -165,7 +164,6 @@ __all__ = [
     "MAX_AGENT_CHARS",
     "MAX_HEADERS_BYTES",
     "MAX_ID_CHARS",
-    "MAX_NUMBER",
     "MAX_LEASE_NAME_CHARS",
     "MAX_PATH_CHARS",
     "MAX_PAYLOAD_BYTES",
@@ -327,7 +325,6 @@ _HOMES = {
     "EVERY": "ownership",
     "Finding": "health",
     "Message": "message",
-    "MAX_NUMBER": "recovery",
     "NewFile": "recovery",
     "NotJson": "draft",
     "PRIORITY_NAMES": "message",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from .errors import shown
 from .health import bad, ok
+from .limits import MAX_SEQ
 from .mended import Mended
 from .queries import Queries
 from .times import MAX_TS_MS
@@ -128,7 +129,7 @@ _WORDS = {
         "max(ifnull((SELECT max(seq) FROM messages), 0),"
         " ifnull((SELECT max(last_seq) FROM archive_state), 0))"
     ),
-    "{above}": str(2**53),  # no token is so high
+    "{above}": str(MAX_SEQ + 1),  # no token is so high
     "{last_time}": str(MAX_TS_MS),
     "{soon}": "?1 + 86400000",  # a day: clocks differ
     "{far}": "?1 + 31622400000",  # a year: no lease is so long

@@ -30,5 +30,6 @@ MAX_PATH_CHARS = 1024
 #: The longest reason of a reservation, in characters: it is one line of what others are told.
 MAX_REASON_CHARS = 255
 
-#: The largest seq that SQLite can give.
-MAX_SEQ = 2**63 - 1
+#: The largest seq that a message can have, by a CHECK of the file, and the largest token too: every
+#: reader of JSON knows it.
+MAX_SEQ = 2**53 - 1

@@ -13,11 +13,10 @@ from .raw_file import RawFile
 from .records import Damaged
 from .recover import Recovered, TableFound, read_into
 from .salvage import Salvage
-from .tables import MAX_NUMBER, Parts, Table, parts_of_a_bus
+from .tables import Parts, Table, parts_of_a_bus
 from .wal import WriteAheadLog
 
 __all__ = [
-    "MAX_NUMBER",
     "Comparison",
     "Damage",
     "Damaged",

@@ -6,9 +6,10 @@ from bisect import bisect_left, bisect_right
 from contextlib import closing
 from dataclasses import dataclass
 
+from ..limits import MAX_SEQ
 from .pages import Pages
 from .salvage import Salvage
-from .tables import MAX_NUMBER, parts_of_a_bus
+from .tables import parts_of_a_bus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _gaps(salvage: Salvage, there: set[int]) -> list[Range]:
 def _numbers(salvage: Salvage, name: str, place: int) -> list[int]:
     rows = (values for _, values in salvage.rows(name) if len(values) > place)
     numbers = (values[place] for values in rows)
-    return [each for each in numbers if isinstance(each, int) and 0 < each < MAX_NUMBER]
+    return [each for each in numbers if isinstance(each, int) and 0 < each <= MAX_SEQ]
 
 
 def lost_messages(salvage: Salvage, there: Iterable[int]) -> dict[int, str]:

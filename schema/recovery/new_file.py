@@ -9,10 +9,11 @@ import apsw
 
 from ..broken_text import rows_with_broken_text
 from ..folder import locate
+from ..limits import MAX_SEQ
 from ..sqlite import make_file
 from .as_sqlite import quoted
 from .records import BrokenText
-from .tables import MAX_NUMBER, parts_of_a_bus
+from .tables import parts_of_a_bus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class NewFile:
 
     def _add_number(self, name: Value, number: Value) -> bool:
         """Add the last number of a table, if it can be one; SQLite has no rule for it."""
-        if name != "claims" or not isinstance(number, int) or not 0 < number < MAX_NUMBER:
+        if name != "claims" or not isinstance(number, int) or not 0 < number <= MAX_SEQ:
             return False
         self._set_number(number)
         return True
@@ -259,7 +260,7 @@ class NewFile:
 
     def _highest(self, queries: Sequence[str], at_least: int = 0) -> int:
         seen = [at_least, *(row[0] for row in map(self.row, queries) if row)]
-        numbers = (each for each in seen if isinstance(each, int) and each < MAX_NUMBER)
+        numbers = (each for each in seen if isinstance(each, int) and each <= MAX_SEQ)
         return max(numbers, default=0)
 
     def close(self) -> None:

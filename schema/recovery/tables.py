@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-#: Above all numbers that can be given out: one that is greater was never given.
-MAX_NUMBER = 2**53
-
 _SCHEMA = "SELECT type, name, sql, rootpage FROM sqlite_schema WHERE sql IS NOT NULL"
 
 

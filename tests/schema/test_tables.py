@@ -1,5 +1,6 @@
 """The tables, as any program with SQLite sees them, and the rules that they keep by themselves."""
 
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -7,7 +8,7 @@ import pytest
 
 from ackbus import Bus, Draft, Inbox
 from ackbus.export import Archiver
-from ackbus.schema import SCHEMA_VERSION
+from ackbus.schema import MAX_SEQ, SCHEMA_VERSION
 
 from ..programs import connect, raw_sql
 
@@ -266,6 +267,15 @@ def test_seqs_can_not_be_used_up(seq: int, bus: Bus, bus_dir: Path) -> None:
     with pytest.raises(AssertionError, match=r"IntegrityError: (seq is more|CHECK)"):
         raw_sql(bus_dir, INSERT.replace("(id", "(seq, id").replace("('{}'", f"({seq}, 'far'"))
     assert bus.publish("note", from_agent="bob").seq == 4
+
+
+def test_the_last_number_of_the_code_is_that_of_the_file(bus_dir: Path) -> None:
+    with closing(connect(bus_dir)) as raw:
+        raw.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        insert = INSERT.replace("(id", "(seq, id")
+        raw.execute(insert.replace("('{}'", f"({MAX_SEQ}, 'last'"))
+        with pytest.raises(apsw.ConstraintError, match="CHECK"):
+            raw.execute(insert.replace("('{}'", f"({MAX_SEQ + 1}, 'beyond'"))
 
 
 @pytest.mark.parametrize("ts_ms", [1_768_053_600_000_000, 253_402_300_800_000, -1])
