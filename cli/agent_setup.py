@@ -1,4 +1,4 @@
-"""The bus for coding agents: setup claude and others, prime, hook."""
+"""Other programs that use the bus: setup git, setup claude and others, prime, hook."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 from ..bus import project_root
+from ..export import git
 from ..schema import BusNotFound, InvalidInput, Refused, check_agent
 from ..server import PROFILES
 from . import hints, output
 from . import hooks as hook_action
 from .commands import Commands
 from .extras import are_installed, installing
-from .git import setup
 from .options import HERE, Json, Place, Verbose
 from .own_path import own_path
 from .prime import instruction
@@ -24,6 +24,48 @@ from .prompt import AGENT_VARIABLE
 from .setup import PROGRAMS, Installation, check
 
 commands = Commands()
+setup = commands.group("setup", "Set up other programs for the bus.")
+
+
+@setup.command("git", example="bus setup git")
+def setup_git(
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Change nothing; print what is missing, and exit with 3."),
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take it all out again.")] = False,
+    json: Json = False,
+    place: Place = HERE,
+) -> int:
+    """Teach git to show, merge and keep bus.jsonl by message.
+
+    Adds lines to .gitignore and .gitattributes in the bus directory, which are to be committed,
+    and drivers to the configuration of this clone, which can't be: every clone runs this once.
+    Safe to repeat; what is there stays.
+    """
+    if check and remove:
+        raise InvalidInput("give --check or --remove, not both")
+    with place.open() as bus:
+        drivers = git.Drivers(bus.layout, own_path())
+    if check:
+        lines = drivers.missing()
+        _print_setup("missing", lines, json)
+        return Refused.exit_code if lines else 0
+    lines = drivers.remove() if remove else drivers.install()
+    _print_setup("done", lines, json)
+    if lines and not remove:
+        output.note("every other clone runs 'bus setup git' too: drivers are no part of a commit")
+    return 0
+
+
+def _print_setup(what: str, lines: list[str], json: bool) -> None:
+    if json:
+        output.json_line({what: lines})
+        return
+    for line in lines:
+        output.line(line)
+    if not lines:
+        output.line("nothing is missing" if what == "missing" else "nothing to do")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,49 +1,14 @@
-"""The command line: every command, under its group, in the order in which help lists them."""
+"""The command line: which commands there are, and in which module each is defined."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from . import (
-    agent_setup,
-    agents,
-    archiving,
-    backups,
-    blobs,
-    conversations,
-    dead,
-    directory,
-    doctor,
-    files,
-    git,
-    guard,
-    inboxes,
-    jobs,
-    keys,
-    leases,
-    limits,
-    looking,
-    mcp,
-    messages,
-    output,
-    page,
-    pictures,
-    publishing,
-    queues,
-    reservations,
-    searching,
-    serving,
-    shell,
-    tokens,
-    torturing,
-    tracing,
-    trust,
-    verifying,
-    working,
-)
-from .commands import Commands
+from . import output
+from .commands import OnDemand
 from .usage import CommandLineError, show
 
 _HELP = """A message bus for coding agents and the people who run them, in one SQLite file.
@@ -52,8 +17,82 @@ Data goes to stdout, all else to stderr. Exit codes: 0 done, 1 error, 2 usage, 3
 conflict, 4 nothing there, 5 timed out.
 """
 
+#: The module of each command, in the order in which help lists them.
+_HOMES = {
+    "init": "directory",
+    "upgrade": "directory",
+    "where": "directory",
+    "restore": "directory",
+    "stats": "directory",
+    "demo": "directory",
+    "publish": "publishing",
+    "replay": "messages",
+    "read": "messages",
+    "show": "messages",
+    "tail": "messages",
+    "search": "searching",
+    "poll": "inboxes",
+    "ack": "inboxes",
+    "inbox": "inboxes",
+    "listen": "inboxes",
+    "parked": "inboxes",
+    "run": "working",
+    "queue": "queues",
+    "job": "jobs",
+    "dead": "dead",
+    "limit": "limits",
+    "request": "conversations",
+    "check": "conversations",
+    "notify": "conversations",
+    "trace": "tracing",
+    "inspect": "tracing",
+    "graph": "pictures",
+    "timeline": "pictures",
+    "agents": "agents",
+    "heartbeat": "agents",
+    "top": "looking",
+    "lease": "leases",
+    "reserve": "reservations",
+    "reservations": "reservations",
+    "guard": "guard",
+    "blob": "blobs",
+    "archive": "archiving",
+    "segments": "archiving",
+    "maintain": "archiving",
+    "export": "files",
+    "import": "files",
+    "log": "git",
+    "setup": "agent_setup",
+    "backup": "backups",
+    "key": "keys",
+    "trust": "trust",
+    "verify": "verifying",
+    "chain": "verifying",
+    "doctor": "doctor",
+    "serve": "serving",
+    "ui": "page",
+    "token": "tokens",
+    "mcp": "mcp",
+    "torture": "torturing",
+    "prompt": "shell",
+    "completion": "shell",
+    "prime": "agent_setup",
+    "hook": "agent_setup",
+}
+
+
+class _Program(TyperGroup):
+    """The program: only the module of the command that is called is loaded, help loads all."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        commands: Any = OnDemand(_HOMES)  # nothing is added to it, as typer's own type would allow
+        self.commands = commands
+
+
 app = typer.Typer(
     name="bus",
+    cls=_Program,
     help=_HELP,
     epilog="Example:\n\n\b\n  bus init",
     no_args_is_help=True,
@@ -82,46 +121,6 @@ def _bus(
     ] = False,
 ) -> None:
     """Take the options that come before a command."""
-
-
-for _group in (
-    directory,
-    publishing,
-    messages,
-    searching,
-    inboxes,
-    working,
-    queues,
-    jobs,
-    dead,
-    limits,
-    conversations,
-    tracing,
-    pictures,
-    agents,
-    looking,
-    leases,
-    reservations,
-    guard,
-    blobs,
-    archiving,
-    files,
-    git,
-    backups,
-    keys,
-    trust,
-    verifying,
-    doctor,
-    serving,
-    page,
-    tokens,
-    mcp,
-    torturing,
-    shell,
-    agent_setup,
-):
-    _commands: Commands = _group.commands
-    _commands.add_to(app)
 
 
 def run(arguments: list[str]) -> int:

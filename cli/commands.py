@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any, TypeVar, get_type_hints
 
 import typer
@@ -51,11 +52,41 @@ class Commands:
         self._within.append(group)
         return group
 
-    def add_to(self, app: typer.Typer) -> None:
-        """Make these commands known to the program."""
+    def made(self) -> Mapping[str, Any]:
+        """Return what the parser makes of these commands and groups, by name."""
+        self._add_groups()
+        program = typer.Typer(rich_markup_mode=None)
+        program.add_typer(self._typer)
+        return typer.main.get_group(program).commands
+
+    def _add_groups(self) -> None:
         for group in self._within:
-            group.add_to(self._typer)
-        app.add_typer(self._typer)
+            group._add_groups()
+            self._typer.add_typer(group._typer)
+
+
+class OnDemand(Mapping[str, Any]):
+    """The commands of a program by name; a module is loaded when a command of it is looked up.
+
+    Args:
+        homes: the module of this package that defines each command, in its `commands`.
+    """
+
+    def __init__(self, homes: Mapping[str, str]) -> None:
+        self._homes = dict(homes)
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            module = import_module(f".{self._homes[name]}", __package__)
+            self._made.update(module.commands.made())
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)
 
 
 def _group_with(default: str) -> type[TyperGroup]:

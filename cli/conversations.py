@@ -15,9 +15,8 @@ import typer
 from ..schema import AckbusError, BusBusy, InvalidInput, format_ts, parse_priority
 from . import actions, output
 from .commands import Commands
-from .messages import since_time
 from .metadata import META, parse_meta
-from .options import HERE, Json, Place
+from .options import HERE, Json, Place, since_time
 from .payloads import STDIN, payload_of
 from .publishing import Content, Meta, PriorityName, WaitForRoom
 

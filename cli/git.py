@@ -1,4 +1,4 @@
-"""The bus in git: setup git, log."""
+"""The bus in git's history: log."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Annotated
 import typer
 
 from ..export import git
-from ..schema import BUS_DIR_VARIABLE, InvalidInput, Refused, TypePattern
+from ..schema import BUS_DIR_VARIABLE, TypePattern
 from . import actions, output
 from .commands import Commands
 from .git_lines import readable
-from .options import HERE, TYPE_HELP, Json, OfAgent, Place, Verbose
-from .own_path import own_path
+from .options import TYPE_HELP, Json, OfAgent, Verbose
 
 commands = Commands()
-setup = commands.group("setup", "Set up other programs for the bus.")
 
 #: How many commits `bus log` shows of a history that has no beginning of its own.
 LOG_COMMITS = 20
@@ -48,37 +46,6 @@ OneBus = Annotated[
         show_default=False,
     ),
 ]
-
-
-@setup.command("git", example="bus setup git")
-def setup_git(
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Change nothing; print what is missing, and exit with 3."),
-    ] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Take it all out again.")] = False,
-    json: Json = False,
-    place: Place = HERE,
-) -> int:
-    """Teach git to show, merge and keep bus.jsonl by message.
-
-    Adds lines to .gitignore and .gitattributes in the bus directory, which are to be committed,
-    and drivers to the configuration of this clone, which can't be: every clone runs this once.
-    Safe to repeat; what is there stays.
-    """
-    if check and remove:
-        raise InvalidInput("give --check or --remove, not both")
-    with place.open() as bus:
-        drivers = git.Drivers(bus.layout, own_path())
-    if check:
-        lines = drivers.missing()
-        _print_setup("missing", lines, json)
-        return Refused.exit_code if lines else 0
-    lines = drivers.remove() if remove else drivers.install()
-    _print_setup("done", lines, json)
-    if lines and not remove:
-        output.note("every other clone runs 'bus setup git' too: drivers are no part of a commit")
-    return 0
 
 
 @commands.command("log", example="bus log main..topic --agent alice")
@@ -133,13 +100,3 @@ def _print(commit: git.Commit, *, first: bool) -> None:
     output.branch("", "  ".join(head), "yellow")
     for record in commit.messages:
         output.branch("  ", readable(record), "")
-
-
-def _print_setup(what: str, lines: list[str], json: bool) -> None:
-    if json:
-        output.json_line({what: lines})
-        return
-    for line in lines:
-        output.line(line)
-    if not lines:
-        output.line("nothing is missing" if what == "missing" else "nothing to do")

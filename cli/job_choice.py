@@ -12,8 +12,7 @@ from .. import subscribers  # loads what a command needs of it when it runs
 from ..schema import InvalidInput, TypePattern
 from . import actions, options, output
 from .job_views import jobs_named, print_jobs, queues_named
-from .messages import since_time
-from .options import MAX_SEQ, By, Json, OfQueue, Since
+from .options import MAX_SEQ, By, Json, OfQueue, Since, since_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

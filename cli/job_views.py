@@ -9,7 +9,7 @@ from ..bus import SegmentMissing
 from ..schema import InvalidInput, NotFound, format_ts
 from ..subscribers import claim_record, job_record
 from . import actions, output
-from .messages import print_in_full
+from .message_view import print_in_full
 from .queue_views import duration, print_acts
 
 TYPE_CHECKING = False

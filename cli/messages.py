@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from json import dumps
 from typing import Annotated
 
 import typer
 
-from ..blobs import BlobStore
 from ..bus import Bus
 from ..schema import (
-    PRIORITY_NAMES,
     BusUnusable,
     InvalidInput,
     Message,
     NotFound,
-    Priority,
-    format_ts,
-    parse_since,
 )
 from . import actions, output
 from .commands import Commands
-from .options import HERE, MAX_SEQ, Json, OfAgent, OfConversation, Place, Since, TypePattern
+from .message_view import print_in_full
+from .options import (
+    HERE,
+    MAX_SEQ,
+    Json,
+    OfAgent,
+    OfConversation,
+    Place,
+    Since,
+    TypePattern,
+    conversation_named,
+    since_time,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,73 +167,3 @@ def _find(bus: Bus, key: str) -> Message:
     if message is None:
         raise NotFound(f"no message {key!a} in the log; see 'bus read'")
     return message
-
-
-def conversation_named(bus: Bus, key: str) -> str:
-    """Return the conversation that --conversation means: by its id, or the seq of a message in it.
-
-    An id that is a number wins over a seq.
-    """
-    from ..subscribers import find_message
-
-    if not key.isdecimal() or next(bus.read(conversation=key), None) is not None:
-        return key
-    message = find_message(bus, key)
-    return key if message is None else message.conversation
-
-
-def since_time(text: str, now_ms: int) -> int:
-    """Return the epoch millisecond that --since means."""
-    try:
-        return parse_since(text, now_ms)
-    except InvalidInput as error:
-        raise InvalidInput(f"--since: {error}; or give an age like 10m") from error
-
-
-def print_in_full(message: Message, blobs: BlobStore) -> None:
-    """Print all fields of a message that it has, and its payload."""
-    error = message.payload_error
-    fields = {
-        "seq": message.seq,
-        "id": message.id,
-        "time": format_ts(message.ts_ms),
-        "from": message.from_agent,
-        "to": message.to_agent or "all",
-        "type": message.type,
-        "conversation": message.conversation,
-        "reply to": message.in_reply_to,
-        "priority": _unusual_priority(message),
-        "headers": dumps(message.headers, ensure_ascii=False) if message.headers else None,
-        "blob": message.payload_ref,
-        "payload": None if error is None else _complaint(message, error, blobs),
-    }
-    for name, value in fields.items():
-        if value is not None:
-            output.line(f"{name + ':':<14}{value}")
-    text = _full_text(message)
-    if text is not None:
-        output.line("")
-        for part in text.split("\n"):
-            output.line(part)
-
-
-def _unusual_priority(message: Message) -> str | None:
-    return None if message.priority == Priority.NORMAL else PRIORITY_NAMES[message.priority]
-
-
-def _full_text(message: Message) -> str | None:
-    """Return the whole payload as text, or None when there is none to show."""
-    if message.payload_error is not None:
-        return message.raw_payload  # what is no JSON; None when it is in a blob
-    if isinstance(message.payload, str) or not message.has_payload:
-        text: str | None = message.payload
-        return text
-    return dumps(message.payload, indent=2, ensure_ascii=False)
-
-
-def _complaint(message: Message, error: str, blobs: BlobStore) -> str:
-    """Return why a payload is not shown, and how to get it."""
-    ref = message.payload_ref
-    if ref is None or error in ("blob_missing", "blob_altered"):
-        return f"[{error}]"
-    return f"[{error}] [{output.blob_note(ref, blobs)}]; get it with bus blob get {ref}"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..schema import MAX_SEQ as MAX_SEQ
-from ..schema import WRITE_TIMEOUT_S
+from ..schema import WRITE_TIMEOUT_S, InvalidInput, parse_since
 from . import actions, hints, output
 
 TYPE_CHECKING = False
@@ -143,3 +143,24 @@ OfQueue = Annotated[
     str | None,
     typer.Option("--queue", metavar="Q", help="Only this queue.", show_default=False),
 ]
+
+
+def conversation_named(bus: Bus, key: str) -> str:
+    """Return the conversation that --conversation means: by its id, or the seq of a message in it.
+
+    An id that is a number wins over a seq.
+    """
+    from ..subscribers import find_message
+
+    if not key.isdecimal() or next(bus.read(conversation=key), None) is not None:
+        return key
+    message = find_message(bus, key)
+    return key if message is None else message.conversation
+
+
+def since_time(text: str, now_ms: int) -> int:
+    """Return the epoch millisecond that --since means."""
+    try:
+        return parse_since(text, now_ms)
+    except InvalidInput as error:
+        raise InvalidInput(f"--since: {error}; or give an age like 10m") from error

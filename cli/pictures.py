@@ -10,8 +10,7 @@ from ..bus import Bus
 from ..schema import AckbusError, InvalidInput, NotFound
 from . import output
 from .commands import Commands
-from .messages import since_time
-from .options import HERE, MAX_SEQ, Json, OfAgent, Place, Since
+from .options import HERE, MAX_SEQ, Json, OfAgent, Place, Since, since_time
 from .payloads import reason
 from .progress import progress
 

@@ -9,8 +9,17 @@ import typer
 
 from . import actions, output
 from .commands import Commands
-from .messages import conversation_named, since_time
-from .options import HERE, Json, OfAgent, OfConversation, Place, Since, TypePattern
+from .options import (
+    HERE,
+    Json,
+    OfAgent,
+    OfConversation,
+    Place,
+    Since,
+    TypePattern,
+    conversation_named,
+    since_time,
+)
 from .progress import progress
 
 TYPE_CHECKING = False

@@ -11,8 +11,8 @@ from ..schema import InvalidInput, NotFound
 from ..subscribers import claim_record, job_record
 from . import actions, output
 from .commands import Commands
-from .messages import conversation_named, print_in_full
-from .options import HERE, Json, OfConversation, Place
+from .message_view import print_in_full
+from .options import HERE, Json, OfConversation, Place, conversation_named
 from .queue_views import act_line
 from .trace_view import branches
 

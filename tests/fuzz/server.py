@@ -13,6 +13,7 @@ import select
 import signal
 import sys
 import traceback
+from typing import Any
 
 import typer
 
@@ -26,7 +27,8 @@ def serve() -> None:
     """Answers requests until there are no more; its own stdin and stdout are not the forks'."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w")
     typer.main.get_command = functools.cache(typer.main.get_command)
-    typer.main.get_command(app.app)  # takes longer than most commands
+    program: Any = typer.main.get_command(app.app)
+    dict(program.commands)  # loading them takes longer than most commands
     for line in requests:
         print(json.dumps(_answer(json.loads(line))), file=answers, flush=True)
 
