@@ -6,6 +6,7 @@ plain function, its work is never done, and nothing fails.
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 
 from .errors import InvalidInput, shown
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 COROUTINE, GENERATOR = "a coroutine function", "a generator function"
 ASYNC_GENERATOR = "an async generator function"
+
+#: Iterators of Python's own that do their work when somebody asks for the next value.
+_LAZY = (map, filter, zip, enumerate)
 
 
 def is_coroutine_function(callback: object) -> TypeGuard[Callable[..., Awaitable[object]]]:
@@ -75,20 +79,35 @@ def refuse_unrun(value: object, callback: object) -> None:
     """Close and refuse a value that a callback returned, if the value is still to be run.
 
     Raises:
-        InvalidInput: it is a coroutine, another awaitable, or a generator.
+        InvalidInput: it is a coroutine, another awaitable, a generator, an iterator that calls
+            functions as it goes, or the future of a pool, in which nobody sees how it ended.
     """
     if value is None:
         return
+    lacks = _lack_of(value)
+    if lacks is None:
+        return
+    close = getattr(value, "close", None)  # else Python warns that it was never awaited
+    if close is not None:
+        close()
+    raise InvalidInput(f"{_name(callback)} returned {_article(type(value).__name__)}, {lacks}")
+
+
+def _lack_of(value: object) -> str | None:
+    """Return what a value lacks that is work still to be done; None for any other.
+
+    Other iterators may be returned: the cursor of a database is one, and its statement has run.
+    """
     import inspect
 
-    if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
-        close = getattr(value, "close", None)  # else Python warns that it was never awaited
-        if close is not None:
-            close()
-        raise InvalidInput(
-            f"{_name(callback)} returned {_article(type(value).__name__)}, which nobody runs:"
-            " its work was not done"
-        )
+    is_lazy = isinstance(value, _LAZY) or type(value).__module__ == "itertools"
+    is_awaitable = inspect.isawaitable(value) or inspect.isasyncgen(value)
+    if is_lazy or is_awaitable or inspect.isgenerator(value):
+        return "which nobody runs: its work was not done"
+    futures = sys.modules.get("concurrent.futures")  # where it is not loaded, there is none
+    if futures is not None and isinstance(value, futures.Future):
+        return "which nobody waits for: return when its work is done"
+    return None
 
 
 def _article(word: str) -> str:

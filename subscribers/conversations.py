@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 
-from ..schema import ABSENT, InvalidInput, TimedOut
+from ..schema import ABSENT, BusBusy, BusUnusable, InvalidInput, TimedOut
 from .errors import UnservedRequestWarning
 from .inbox import Inbox
 from .queue_workers import QueueWorkers
@@ -119,7 +120,8 @@ class Request:
     def wait(self, timeout_s: float | None = None) -> Answer:
         """Block until there is an answer, and return it: success, failure or timed out.
 
-        The answer leaves the inbox of the agent that asked, without an acknowledgement.
+        The answer leaves the inbox of the agent that asked, without an acknowledgement. Where the
+        bus can't be written at that moment, it is returned all the same, and stays unread.
 
         Args:
             timeout_s: how long to wait, in seconds; None waits for ever.
@@ -137,7 +139,8 @@ class Request:
                         f" see 'bus check {self.conversation}'"
                     )
                 listener.wait(min(left, WAIT_RECHECK_S))
-        self._receive(answer)
+        with suppress(BusBusy, BusUnusable):  # the answer counts, also where it stays unread
+            self._receive(answer)
         return answer
 
     def _receive(self, answer: Answer) -> None:

@@ -206,11 +206,12 @@ class Tasks:
         self._timeout_s = timeout_s
         self._wake = wake
         self._ended: SimpleQueue[Ended] = SimpleQueue()
+        self._is_interrupted = False
         self._awaiting = 0  # how many handlers have begun and not ended; only in the loop's thread
 
     def room(self) -> int:
         """Return how many more may run at once."""
-        return self._free
+        return 0 if self._is_interrupted else self._free
 
     def start(self, claims: Sequence[Claim]) -> None:
         """Begin to await the handler for each claim."""
@@ -256,13 +257,18 @@ class Tasks:
             if self._is_stopping():
                 return Result(None)
             return result_of_error(error)  # what the handler waited for was cancelled
-        except Exception as error:  # whatever it is, it is how this attempt ended
+        except KeyboardInterrupt:  # it is the program that is to end: nothing more is begun
+            self._is_interrupted = True
+            raise
+        except BaseException as error:  # whatever it is, an exit too, it is how this attempt ended
             is_late = isinstance(error, TimeoutError) and limit.expired()
             return self._timed_out() if is_late else result_of_error(error)
 
     def _note(self, claim: Claim, future: Future[Result]) -> None:
-        # A task that was cancelled before its first step has no result: the job is handed back.
-        self._ended.put((claim, Result(None) if future.cancelled() else future.result()))
+        # A task that was cancelled before its first step, or by a Ctrl-C, has no result: the job
+        # is handed back.
+        is_cut_off = future.cancelled() or future.exception() is not None
+        self._ended.put((claim, Result(None) if is_cut_off else future.result()))
         self._wake()
 
     def _timed_out(self) -> Result:

@@ -121,6 +121,7 @@ class Worker:
         # What has ended and could not be written down yet.
         self._unwritten: list[Ended] = []
         self._may_claim = True  # as far as it knows
+        self._is_to_be_noted = False
 
     def run(
         self, handler: Callable[[Message], object], *, once: bool = False, drain: bool = False
@@ -233,8 +234,7 @@ class Worker:
     def _run(self, executor: Executor, once: bool, drain: bool) -> int:
         self._executor, self._running, self._count, self._unwritten = executor, 0, 0, []
         heart = self.bus.heart(self.group) if self._beats else None
-        if heart is not None and not self._answers.is_silent:
-            QueueWorkers(self.bus).note(self.queue.info, self.group)
+        self._is_to_be_noted = heart is not None and not self._answers.is_silent
         self._keeper = Keeper(self.queue, self.lease_s, heart, self._give_up)
         try:
             with self.bus.listen() as self._listener, heart or nullcontext(), self._keeper:
@@ -274,6 +274,7 @@ class Worker:
         if not room:
             return []
         try:
+            self._note()
             claims = self.queue.claim(
                 self.instance,
                 group=self.group,
@@ -290,6 +291,12 @@ class Worker:
             self._keeper.hold(claim)
             _log.debug("claimed message %s as %s", claim.message.seq, claim.token)
         return claims
+
+    def _note(self) -> None:
+        """Record once that the group serves the queue."""
+        if self._is_to_be_noted:
+            QueueWorkers(self.bus).note(self.queue.info, self.group)
+            self._is_to_be_noted = False
 
     def _wait(self, listener: Listener) -> None:
         timeout_s = RECHECK_S

@@ -1,7 +1,10 @@
 """What runs when it is called, and what only makes something that would run."""
 
+import itertools
+import sqlite3
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from functools import partial, wraps
 from typing import Any
 
@@ -118,6 +121,9 @@ def test_what_is_no_function_is_refused() -> None:
         (lambda: coroutine(1), "a coroutine"),
         (lambda: generator(1), "a generator"),
         (lambda: async_generator(1), "an async_generator"),
+        (lambda: map(plain, [1]), "a map"),
+        (lambda: filter(plain, [1]), "a filter"),
+        (lambda: itertools.starmap(plain, [(1,)]), "a starmap"),
     ],
 )
 def test_what_was_returned_and_never_ran_is_refused_and_closed(
@@ -129,7 +135,14 @@ def test_what_was_returned_and_never_ran_is_refused_and_closed(
             call_plain(callback)
 
 
-@pytest.mark.parametrize("value", [None, 0, "", [1], {}, range(3), iter([1])])
+def test_future_of_a_pool_is_refused_since_nobody_sees_how_it_ends() -> None:
+    with pytest.raises(InvalidInput, match="returned a Future, which nobody waits for"):
+        call_plain(Future)
+
+
+@pytest.mark.parametrize(
+    "value", [None, 0, "", [1], {}, range(3), iter([1]), sqlite3.connect(":memory:").cursor()]
+)
 def test_other_values_may_be_returned(value: object) -> None:
     refuse_unrun(value, plain)
     assert call_plain(lambda: value) is value

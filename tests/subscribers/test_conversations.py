@@ -13,7 +13,7 @@ from ackbus import Bus, Draft, Inbox, InvalidInput, Message, TimedOut
 from ackbus.subscribers import Answer, Request, check, request
 
 from ..conftest import wait_until
-from ..programs import run_program, running_program
+from ..programs import held_write_lock, run_program, running_program
 
 #: Answers every request of a type as soon as it hears of it.
 RESPONDER = """
@@ -352,3 +352,15 @@ def test_answer_that_was_waited_for_is_not_unread(
     assert (inbox.unread(), inbox.position) == (3, 0)
     inbox.ack(8)
     assert inbox.poll() == []
+
+
+def test_answer_that_can_not_be_marked_as_received_is_returned_all_the_same(bus_dir: Path) -> None:
+    """Another program keeps the bus locked: the answer is there, and stays unread."""
+    with Bus.open(bus_dir, write_timeout_s=0.2) as bus, Bus.open(bus_dir) as other:
+        sent = Request.publish(bus, "t.request", "?", from_agent="me")
+        other.publish("t.done", "!", from_agent="you", to_agent="me", in_reply_to=sent.id)
+        with held_write_lock(bus_dir):
+            answer = sent.wait(20)
+        assert answer.reply is not None
+        assert (answer.state, answer.reply.payload) == ("success", "!")
+        assert [message.seq for message in Inbox(bus, "me").poll()] == [2]

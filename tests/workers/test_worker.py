@@ -265,6 +265,30 @@ def test_whatever_a_handler_raises_counts_as_a_failure(bus: Bus, error: BaseExce
     assert job(Queue.open(bus, REQUEST)).state == "dead"
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), Speechless(), GeneratorExit()])
+def test_whatever_a_coroutine_raises_counts_as_a_failure(bus: Bus, error: BaseException) -> None:
+    """It ends neither the event loop nor the worker; and the worker does not wait for it."""
+
+    async def fail(message: Message) -> None:
+        raise error
+
+    Queue.create(bus, REQUEST, max_attempts=2, backoff_s=0)
+    ask(bus, "go")
+    assert drain(bus, fail) == 2
+    assert job(Queue.open(bus, REQUEST)).state == "dead"
+
+
+def test_interrupt_in_a_coroutine_ends_the_worker_and_hands_the_job_back(bus: Bus) -> None:
+    async def interrupted(message: Message) -> None:
+        raise KeyboardInterrupt
+
+    ask(bus, "go")
+    with pytest.raises(KeyboardInterrupt):
+        drain(bus, interrupted)
+    queue = Queue.open(bus, REQUEST)
+    assert (statuses(queue), job(queue).state, job(queue).attempt) == (["lost"], "queued", 1)
+
+
 def test_result_without_a_picture_fails_its_job_alone(bus: Bus) -> None:
     Queue.create(bus, REQUEST, retry="asked")
     ask(bus, "go", "go")
@@ -973,6 +997,20 @@ def test_drain_does_not_take_a_locked_bus_for_an_empty_queue(bus_dir: Path) -> N
             program.wait(LONG_S)
         thread.join(LONG_S)
     assert counts == [2]
+
+
+def test_worker_that_begins_on_a_locked_bus_waits_and_is_on_record(bus_dir: Path) -> None:
+    """It writes that it serves the queue before it claims: that waits as a claim does."""
+    with Bus.open(bus_dir, write_timeout_s=0.2) as bus, Bus.open(bus_dir) as other:
+        ask(other, "a")
+        worker = Worker(bus, REQUEST)
+        with held_write_lock(bus_dir) as program, at_work(worker, shout):
+            wait_until(lambda: not worker._may_claim)
+            assert program.stdin is not None
+            program.stdin.close()
+            program.wait(LONG_S)
+            wait_until(lambda: answers(other, 1))
+    assert raw_sql(bus_dir, "SELECT worker_group FROM queue_workers") == [[worker.group]]
 
 
 ODD = {
