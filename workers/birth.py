@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from threading import Thread
 
 
+class NoSupervisor(OSError):
+    """What would run a command can't be started, or does not answer; the command is not to blame.
+
+    Its `strerror` is for people.
+    """
+
+
 class Birth:
     """Starts a command, and ends it if an exception leaves the `with` block.
 

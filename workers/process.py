@@ -13,7 +13,7 @@ import shutil
 import time
 from dataclasses import dataclass
 
-from .birth import Birth
+from .birth import Birth, NoSupervisor
 from .running import Running
 from .stop_switch import GRACE_S
 
@@ -112,7 +112,7 @@ def run_process(
         except (OSError, ValueError) as error:  # ValueError: a zero byte in an argument, say
             return ProcessEnd(
                 start_error=_start_error(error, argv[0], env, cwd),
-                may_start_later=getattr(error, "errno", None) in _SCARCITY,
+                may_start_later=_may_start_later(error),
                 run_s=time.monotonic() - begun,
             )
         with Running(child, stdin, max_stdout_bytes, max_stderr_bytes, stop) as run:
@@ -137,11 +137,17 @@ def _end(run: Running, status: int | None, run_s: float) -> ProcessEnd:
     )
 
 
+def _may_start_later(error: OSError | ValueError) -> bool:
+    return isinstance(error, NoSupervisor) or getattr(error, "errno", None) in _SCARCITY
+
+
 def _start_error(
     error: OSError | ValueError, command: str, env: Mapping[str, str], cwd: str | Path | None
 ) -> str:
     if isinstance(error, ValueError):
         return f"{command!a} can't be started: {error}"
+    if isinstance(error, NoSupervisor):
+        return f"{command!a} can't be started: {error.strerror}"
     if cwd is not None and error.filename in (cwd, str(cwd)):
         return f"{command!a} can't run in {str(cwd)!a}: {error.strerror}"
     if error.errno == errno.ENOENT and shutil.which(command, path=env.get("PATH")):

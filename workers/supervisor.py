@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
     Message = tuple[Any, ...]
 
-#: What prctl calls the reaper of all that descends from a process.
-_SET_CHILD_SUBREAPER = 36
+#: What prctl calls the signal that comes when the parent dies, and the reaper of all that descends
+#: from a process.
+_SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 
 #: What ends with the host's word only: a terminal or a service manager tells these to all.
 _NOT_FOR_IT = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
@@ -180,7 +181,7 @@ class Supervisor:
         told: set[int] = set()
         refused: set[int] = set()
         for _ in range(_MAX_ROUNDS):
-            found = descendants() - told
+            found = descendants(os.getpid()) - told
             if not found:
                 break
             told |= found
@@ -204,8 +205,8 @@ class Supervisor:
             send(self._host, message)
 
 
-def descendants() -> set[int]:
-    """Return the processes below this one, without those that are dead."""
+def descendants(top: int) -> set[int]:
+    """Return the processes below one, without those that are dead."""
     below: dict[int, list[int]] = {}
     dead = set()
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
@@ -218,7 +219,7 @@ def descendants() -> set[int]:
         below.setdefault(int(parent), []).append(pid)
         if state in b"ZX":
             dead.add(pid)
-    found: list[int] = [os.getpid()]
+    found: list[int] = [top]
     for parent_pid in found:  # which grows meanwhile
         found += below.get(parent_pid, [])
     return set(found[1:]) - dead
@@ -238,8 +239,12 @@ def _is_told(pid: int, number: int) -> bool:
 def main(fd: str, grace_s: str, dying_s: str) -> None:
     """Serve the host at the other end of a socket."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that started it may block some
-    if ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    prctl = ctypes.CDLL(None).prctl
+    if prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise SystemExit("the kernel does not let a process reap what descends from it")
+    # A command may have stopped this process when the host goes. The end of the host's thread that
+    # started it, which comes earlier than that of the host, does no harm.
+    prctl(_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
     with socket.socket(fileno=int(fd)) as host:
         host.set_inheritable(False)
         Supervisor(host, float(grace_s), float(dying_s)).serve()

@@ -6,14 +6,18 @@ For hosts that are programs of their own: a library starts no process that nobod
 from __future__ import annotations
 
 import errno
+import logging
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 
 from . import supervisor
+from .birth import NoSupervisor
 from .pipes import Pipes
 from .process_session import DYING_S, ProcessSession
 from .stop_switch import GRACE_S
@@ -23,6 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
     from typing import Any
+
+
+#: How long a supervisor may take to answer, in seconds: under load Python starts slowly.
+_ANSWERS_WITHIN_S = 30.0
+
+#: Seconds between two looks at what was told to end.
+_NAP_S = 0.02
+
+_log = logging.getLogger("ackbus.worker")
 
 
 class Supervisors:
@@ -77,11 +90,11 @@ class SupervisedBirth:
         by = self._idle.pop() if is_used else _Supervisor()
         try:
             self._child = SupervisedChild(by, order)
-        except ConnectionError:
+        except (ConnectionError, TimeoutError) as error:
             by.close()
             if is_used:  # it was killed since
                 return self.child()
-            raise
+            raise NoSupervisor(error.errno, "its supervisor has ended; try again") from error
         except (OSError, ValueError):  # it is not to blame
             self._idle.append(by)
             raise
@@ -96,16 +109,20 @@ class SupervisedBirth:
             return
         if child.is_clean:
             self._idle.append(child.by)
-            return
-        child.signal(signal.SIGKILL)
-        child.by.close()
+        else:
+            child.by.close()
 
 
 class _Supervisor:
-    """The host's end of a supervisor."""
+    """The host's end of a supervisor.
+
+    Attributes:
+        socket: what it is told by, and tells. It raises TimeoutError, as nothing waits for ever.
+    """
 
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair()
+        self.socket.settimeout(_ANSWERS_WITHIN_S)
         program = [sys.executable, "-I", "-S", supervisor.__file__]
         try:
             self._process = subprocess.Popen(
@@ -115,17 +132,50 @@ class _Supervisor:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # a Ctrl-C is for the host
             )
+        except OSError as error:
+            self.socket.close()
+            raise NoSupervisor(error.errno, _why_none(error)) from error
         except BaseException:
             self.socket.close()
             raise
         finally:
             theirs.close()
 
+    def wake(self) -> None:
+        """Have it go on where it was stopped: a command knows the number of its parent."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def has_room(self) -> bool:
+        """Whether it can be told something without a wait."""
+        poll = select.poll()
+        poll.register(self.socket, select.POLLOUT)
+        return bool(poll.poll(0))
+
     def close(self) -> None:
         """End it, and what runs under it; what can't be ended is given up."""
         self.socket.close()
+        give_up_at = time.monotonic() + DYING_S
+        while not self._has_ended():
+            if time.monotonic() > give_up_at:
+                self._give_up()
+                return
+            for pid in supervisor.descendants(self._process.pid):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _has_ended(self) -> bool:
+        self.wake()
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(GRACE_S + 2 * DYING_S)
+            self._process.wait(_NAP_S)
+        return self._process.returncode is not None
+
+    def _give_up(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        _log.warning(
+            "something that a command has started can't be ended, or stops what would end it: look"
+            " for it with 'ps'"
+        )
 
 
 class SupervisedChild:
@@ -140,7 +190,7 @@ class SupervisedChild:
         is_clean: nothing of it is left, so that the supervisor can run another command.
 
     Raises:
-        ConnectionError: the supervisor is gone.
+        ConnectionError, TimeoutError: the supervisor is gone, or does not answer.
         OSError, ValueError: the command can't be started.
     """
 
@@ -151,6 +201,7 @@ class SupervisedChild:
         self.is_clean = self._is_gone = False
         self.pipes = Pipes()
         try:
+            by.wake()
             supervisor.send(by.socket, order, self.pipes.theirs)
             self.pid = _started(self._told())
         except BaseException:
@@ -163,7 +214,7 @@ class SupervisedChild:
         """Take note of what the supervisor tells; return whether it will tell more."""
         try:
             told = self._told()
-        except ConnectionError:
+        except (ConnectionError, TimeoutError):
             self._end_without_supervisor()
             return False
         if told[0] == "exited":
@@ -181,12 +232,18 @@ class SupervisedChild:
         """Do nothing: the supervisor has."""
 
     def is_left(self) -> bool:
-        """Whether the command, or something that descends from it, is there and can be ended."""
+        """Whether the command, or something that descends from it, is there and can be ended.
+
+        It is asked for as often as something happens, and at least once a second. So the
+        supervisor is woken here.
+        """
+        if not self._is_gone:
+            self.by.wake()
         return not self._is_gone
 
     def signal(self, number: int) -> None:
-        """Send a signal to all that is left."""
-        if not self._is_gone:
+        """Send a signal to all that is left; not when many such orders wait already."""
+        if not self._is_gone and self.by.has_room():
             with suppress(ConnectionError):
                 supervisor.send(self.by.socket, ("signal", int(number)))
 
@@ -205,6 +262,13 @@ class SupervisedChild:
         self._is_gone = True
         if self.returncode is None:
             self.returncode = -signal.SIGKILL
+
+
+def _why_none(error: OSError) -> str:
+    return (
+        f"its supervisor needs {sys.executable!a}, which can't be run: {error.strerror}; if Python"
+        " was moved or replaced, start this again"
+    )
 
 
 def _order(argv: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> tuple[Any, ...]:

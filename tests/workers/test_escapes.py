@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Queue
+from ackbus.workers import Supervisors, run_process
 
 from ..conftest import RunBus, wait_until
 from ..subscribers.work import job, state, statuses
@@ -160,6 +161,55 @@ def test_command_that_kills_its_supervisor_has_failed_and_the_host_goes_on(
     assert (ended.code, left(marker)) == (0, [])
     assert attempt(bus, 1).error == "command was killed by signal 9"
     assert answer(bus, 2).payload == "fine\n"
+
+
+def test_command_that_stops_its_supervisor_ends_as_any_other(
+    bus: Bus, queue: Queue, run_bus: RunBus, marker: str
+) -> None:
+    """It is woken when it is needed: for the end of a command, and when the time is up."""
+    ask(bus, "kill -STOP $PPID; echo fine", "kill -STOP $PPID; setsid sleep $M", "echo next")
+    options = ("--type", REQUEST, "--timeout", "2s", "--drain")
+    ended = run_bus("run", *options, "--", "sh", "-c", 'eval "$(cat)"', env={"M": marker})
+    assert (ended.code, left(marker)) == (0, [])
+    assert (answer(bus, 1).payload, answer(bus, 3).payload) == ("fine\n", "next\n")
+    assert statuses(queue, 2) == ["timed_out"]
+
+
+def test_supervisor_that_is_stopped_again_and_again_is_killed_with_what_it_ran(
+    bus: Bus, queue: Queue, run_bus: RunBus, marker: str
+) -> None:
+    """The host ends what runs under it by itself, in whatever session."""
+    ask(bus, "setsid sleep $M & trap '' TERM; while kill -STOP $PPID; do :; done", "echo next")
+    options = ("--type", REQUEST, "--timeout", "1s", "--drain")
+    ended = run_bus("run", *options, "--", "sh", "-c", 'eval "$(cat)"', env={"M": marker})
+    assert (ended.code, left(marker)) == (0, [])
+    assert (statuses(queue, 1), answer(bus, 2).payload) == (["timed_out"], "next\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGQUIT])
+def test_nothing_outlives_a_host_that_is_killed_while_its_supervisor_is_stopped(
+    bus: Bus, queue: Queue, start_host: StartHost, marker: str, number: signal.Signals
+) -> None:
+    ask(bus, "kill -STOP $PPID; setsid sleep $M")
+    host = start_host("--type", REQUEST, "--", "sh", "-c", 'eval "$(cat)"', M=marker)
+    wait_until(lambda: is_asleep(marker), LONG_S)
+    host.tell(number)
+    host.ended()
+    wait_until(lambda: left(marker) == [], LONG_S)
+
+
+def test_host_whose_python_is_gone_says_so_and_asks_for_another_attempt(
+    bus: Bus, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command is not to blame: it is there."""
+    monkeypatch.setattr(sys, "executable", "/gone/python")
+    with Supervisors() as supervisors:
+        end = run_process(["true"], b"", env={}, timeout_s=None, supervisors=supervisors)
+    assert end.may_start_later
+    assert end.start_error == (
+        "'true' can't be started: its supervisor needs '/gone/python', which can't be run: No such"
+        " file or directory; if Python was moved or replaced, start this again"
+    )
 
 
 def test_supervisor_is_used_again_and_ends_with_its_host(
