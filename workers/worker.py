@@ -17,7 +17,6 @@ from ..schema import (
     check_coroutine_function,
     check_plain,
     is_coroutine_function,
-    start_thread,
 )
 from ..subscribers import (
     DEFAULT_LEASE_S,
@@ -179,37 +178,22 @@ class Worker:
         """
         import asyncio
 
+        from .in_thread import in_thread
+
         check_coroutine_function(handler, "run_async", instead="run takes plain functions")
         loop = asyncio.get_running_loop()
         count = 1 if once else self.concurrency
         executor = Tasks(
             handler, self.bus.database, loop, count, timeout_s, self._wake, self._begins_no_more
         )
-        ended: asyncio.Future[int] = loop.create_future()
 
-        def settle(call: Callable[[], None]) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(lambda: None if ended.done() else call())
-
-        def run() -> None:
+        def run() -> int:
             try:
-                count = self._run(executor, once, drain)
-            except BaseException as error:  # the awaiting coroutine is to have it
-                failure = error
-                settle(lambda: ended.set_exception(failure))
-            else:
-                settle(lambda: ended.set_result(count))
+                return self._run(executor, once, drain)
             finally:
                 self.bus.database.close_thread()
 
-        thread = start_thread(run, f"worker of {self.queue.name}")
-        try:
-            return await ended
-        except asyncio.CancelledError:
-            self.stop()
-            raise
-        finally:
-            await loop.run_in_executor(None, thread.join)
+        return await in_thread(run, f"worker of {self.queue.name}", self.stop)
 
     def stop(self) -> None:
         """Begin nothing more, finish what runs, and return from `run`; for good.
