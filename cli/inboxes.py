@@ -257,10 +257,13 @@ def listen(
     The agent's own agent_started and agent_stopped are acknowledged without it.
 
     Run one listener for each agent: two under one name do not share the work, they both do it.
-    After a listener was killed, its CMD may still run while the next listener starts it again.
+    What CMD leaves running is ended with it (SIGTERM, 5 s, SIGKILL). On Linux that is all that it
+    has started, and it ends as well when this is killed: CMD may do its last while the next
+    listener starts it again.
 
-    CMD also gets BUS_DIR, BUS_AGENT, BUS_MESSAGE_ID, BUS_MESSAGE_SEQ, BUS_MESSAGE_TYPE and
-    BUS_CORRELATION_ID. SIGTERM and Ctrl-C end this after the message at hand, a second one at once.
+    CMD also gets BUS_DIR, BUS_AGENT, BUS_MESSAGE_ID, BUS_MESSAGE_SEQ, BUS_MESSAGE_TYPE, BUS_FROM,
+    BUS_CORRELATION_ID, BUS_META_... for each entry of the header meta, and TRACEPARENT; never this
+    one's own of these. SIGTERM and Ctrl-C end this after the message at hand, a second one at once.
     """
     from .listening import ListenersInbox, Listening
 

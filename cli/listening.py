@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 
-from ..schema import BUS_DIR_VARIABLE, InvalidInput
+from ..schema import InvalidInput
 from ..subscribers import Inbox, Session
+from ..workers import StopSwitch, Supervisors, environment_of, run_process
 from . import output
-from .prompt import AGENT_VARIABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,16 +72,19 @@ class Listening:
         self._command = command
         self._rules = inbox.rules(drain=drain)
         self._session = Session(inbox.bus, inbox.agent) if in_session else None
-        self._child: subprocess.Popen[bytes] | None = None
-        self._starting = False
+        self._supervisors = Supervisors()
+        self._switch = StopSwitch()
+        self._is_running = False
         self._fatal_signal: int | None = None
 
     def run(self) -> None:
         """Deliver until the rules end or a signal comes; blocks."""
         output.show_logs()
+        # Where a parent ignored it, the kernel would not tell how a command ended.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in _SIGNALS:
             signal.signal(number, self._stop)
-        with self._session or nullcontext():
+        with self._supervisors, self._session or nullcontext():
             self._inbox.run(self._handle, rules=self._rules)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
@@ -92,12 +94,12 @@ class Listening:
         self._rules.stop()
 
     def _end_at_once(self) -> None:
-        """Take the command along when a second signal ends this process."""
-        if self._fatal_signal is None or self._starting:
+        """End by a second signal; a command that runs is ended first."""
+        if self._fatal_signal is None:
             return
-        if self._child is not None:
-            with suppress(ProcessLookupError):  # it has just ended
-                os.killpg(self._child.pid, signal.SIGKILL)
+        if self._is_running:
+            self._switch.stop(0)
+            return
         signal.signal(self._fatal_signal, signal.SIG_DFL)
         os.kill(os.getpid(), self._fatal_signal)
 
@@ -118,42 +120,23 @@ class Listening:
 
     def _failure(self, message: Message) -> str | None:
         """Run the command for a message, and return why it failed; None when it did not."""
+        self._is_running = True
         try:
-            status = self._run(message)
-        except OSError as error:  # a script without a `#!` line, or one that has gone meanwhile
-            return f"{self._command[0]} can't be run: {error.strerror}"
-        if not status:
-            return None
-        return f"exit status {status}" if status > 0 else f"killed by signal {-status}"
-
-    def _run(self, message: Message) -> int:
-        # A process group of its own: a Ctrl-C at the terminal is for us, not for the command.
-        self._starting = True
-        try:
-            self._child = subprocess.Popen(
+            end = run_process(
                 self._command,
-                stdin=subprocess.PIPE,
-                env=os.environ | self._variables(message),
-                process_group=0,
+                message.to_json() + b"\n",
+                env=environment_of(message, self._inbox.bus, self._inbox.agent),
+                timeout_s=None,
+                captures=False,
+                stop=self._switch,
+                supervisors=self._supervisors,
             )
         finally:
-            self._starting = False
-        self._end_at_once()  # a signal may have come before there was a command to take along
-        try:
-            self._child.communicate(message.to_json() + b"\n")
-            return self._child.returncode
-        finally:
-            self._child = None
-
-    def _variables(self, message: Message) -> dict[str, str]:
-        return {
-            BUS_DIR_VARIABLE: self._inbox.bus.layout.directory,
-            AGENT_VARIABLE: self._inbox.agent,
-            "BUS_MESSAGE_ID": message.id,
-            "BUS_MESSAGE_SEQ": str(message.seq),
-            "BUS_MESSAGE_TYPE": message.type,
-            "BUS_CORRELATION_ID": message.correlation_id or message.id,
-        }
+            self._is_running = False
+        self._end_at_once()
+        if end.start_error is not None or end.exit_code == 0:
+            return end.start_error
+        return f"killed by signal {end.signal}" if end.signal else f"exit status {end.exit_code}"
 
     def _say(self, status: str, task: str | None) -> None:
         if self._session is not None:

@@ -1,6 +1,7 @@
 """Doing work: the worker host, and the contracts between it and what it runs."""
 
 from .command import RAW_TIMEOUT_S, RawCommand
+from .environment import environment_of
 from .process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
 from .protocol import JSON_TIMEOUT_S, PROTOCOL, JsonCommand
 from .states import WorkerStates
@@ -25,5 +26,6 @@ __all__ = [
     "ProcessEnd",
     "StopSwitch",
     "Supervisors",
+    "environment_of",
     "run_process",
 ]

@@ -33,10 +33,17 @@ class Birth:
     since the kernel takes it for the parent, with whom some commands ask to die.
     """
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | Path | None,
+        captures: bool,
+    ) -> None:
         self._argv = argv
         self._env = env
         self._cwd = cwd
+        self._captures = captures
         self._thread: Thread | None = None
         self._is_known = threading.Event()  # whether there is a command
         self._is_over = threading.Event()
@@ -91,7 +98,7 @@ class Birth:
         # that, and would not hear its SIGTERM.
         blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
         try:
-            self._children.append(OwnChild(self._argv, self._env, self._cwd))
+            self._children.append(OwnChild(self._argv, self._env, self._cwd, self._captures))
         except (OSError, ValueError) as error:
             self._errors.append(error)
         finally:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 
 import orjson
 
-from ..bus import tracing
-from ..schema import BUS_DIR_VARIABLE, TRACE_PARENT, TRACE_STATE, AckbusError, InvalidInput
+from ..schema import AckbusError, InvalidInput
 from ..subscribers import Outcome
+from .environment import environment_of
 from .process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
 from .stop_switch import StopSwitch
 from .work import Result
@@ -33,9 +32,6 @@ RAW_TIMEOUT_S = 60.0
 
 #: Exit statuses of sysexits.h: try again later; wrong configuration, which no retry mends.
 EX_TEMPFAIL, EX_CONFIG = 75, 78
-
-#: The header whose entries a command finds in its environment, and how their names begin there.
-META, META_PREFIX = "meta", "BUS_META_"
 
 #: How much of stderr an answer quotes, in characters: all of the kept is on the claim.
 _QUOTED_CHARS = 4096
@@ -94,7 +90,7 @@ class Command:
             end = run_process(
                 self._argv,
                 stdin,
-                env=_inherited() | self._variables(claim),
+                env=self._environment(claim),
                 timeout_s=self._timeout_s,
                 stop=switch,
                 supervisors=self._supervisors,
@@ -107,28 +103,14 @@ class Command:
             _log.warning("message %s: stderr was cut to %s bytes", seq, MAX_STDERR_BYTES)
         return end
 
-    def _variables(self, claim: Claim) -> dict[str, str]:
+    def _environment(self, claim: Claim) -> dict[str, str]:
         """Return what a command is told about its job, besides what it reads."""
-        message = claim.message
-        headers = message.headers
-        variables = {
-            BUS_DIR_VARIABLE: self._bus.layout.directory,
-            "BUS_AGENT": self._group,
-            "BUS_MESSAGE_ID": message.id,
-            "BUS_MESSAGE_SEQ": str(message.seq),
-            "BUS_MESSAGE_TYPE": message.type,
-            "BUS_FROM": message.from_agent,
-            "BUS_CORRELATION_ID": message.conversation,
+        return environment_of(claim.message, self._bus, self._group) | {
             "BUS_QUEUE": claim.queue,
             "BUS_ATTEMPT": str(claim.attempt),
             "BUS_MAX_ATTEMPTS": str(claim.max_attempts),
             "BUS_CLAIM_TOKEN": str(claim.token),
         }
-        trace = tracing.child_trace(headers)
-        if trace:
-            variables[TRACE_PARENT.upper()] = trace[TRACE_PARENT]
-            variables[TRACE_STATE.upper()] = trace.get(TRACE_STATE, "")
-        return variables | _meta_variables(headers.get(META))
 
     def _ended_badly(self, end: ProcessEnd) -> Result | None:
         """Return the result of a command that did not end by itself; None for one that did."""
@@ -246,22 +228,6 @@ def with_its_words(said: str, end: ProcessEnd) -> str:
     lines = _text(end.stderr).splitlines()
     first = next((line.strip() for line in lines if line.strip()), "")
     return f"{said}: {first}" if first else said
-
-
-def _inherited() -> dict[str, str]:
-    """Return the host's environment without what would read as if the message had told it."""
-    told = (TRACE_PARENT.upper(), TRACE_STATE.upper(), META_PREFIX)
-    return {name: value for name, value in os.environ.items() if not name.startswith(told)}
-
-
-def _meta_variables(meta: object) -> dict[str, str]:
-    if not isinstance(meta, dict):
-        return {}
-    return {
-        META_PREFIX + re.sub(r"[^A-Z0-9]", "_", name.upper()): value.replace("\0", "")
-        for name, raw in meta.items()
-        for value in (raw if isinstance(raw, str) else orjson.dumps(raw).decode(),)
-    }
 
 
 def _text(printed: bytes) -> str:

@@ -54,8 +54,14 @@ class OwnChild:
         fd: readable when it has exited; None where the system has no such thing.
     """
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> None:
-        self.pipes = Pipes()
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | Path | None,
+        captures: bool,
+    ) -> None:
+        self.pipes = Pipes(captures=captures)
         stdin, stdout, stderr = self.pipes.theirs
         try:
             self._process = subprocess.Popen(

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from io import FileIO
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
 #: One read of a pipe: as much as a pipe holds by default.
 _CHUNK_BYTES = 64 * 1024
 #: The most that a pipe holds, unless an administrator allows more.
@@ -14,13 +18,17 @@ _PIPE_BYTES = 1024 * 1024
 class Pipes:
     """The three pipes of a command. It makes all of them, or none.
 
+    Args:
+        captures: whether what it prints is for the host; else it prints to where the host does.
+
     Attributes:
         stdin, stdout, stderr: the ends of the host.
         theirs: the ends of the command, in the same order.
     """
 
-    def __init__(self) -> None:
-        (stdin, feed), (catch, stdout), (catch_errors, stderr) = _three_pipes()
+    def __init__(self, *, captures: bool = True) -> None:
+        makers = (os.pipe, os.pipe, os.pipe) if captures else (os.pipe, _own_stdout, _own_stderr)
+        (stdin, feed), (catch, stdout), (catch_errors, stderr) = _all_of(makers)
         self.theirs = (stdin, stdout, stderr)
         self.stdin, self.stdout, self.stderr = (
             FileIO(feed, "wb"),
@@ -94,16 +102,35 @@ def _not_blocking(pipe: FileIO) -> FileIO:
     return pipe
 
 
-def _three_pipes() -> list[tuple[int, int]]:
+def _all_of(makers: Sequence[Callable[[], tuple[int, int]]]) -> list[tuple[int, int]]:
     pipes: list[tuple[int, int]] = []
     try:
-        while len(pipes) < 3:
-            pipes.append(os.pipe())
+        for make in makers:
+            pipes.append(make())
     except OSError:
         for pipe in pipes:
             _close(*pipe)
         raise
     return pipes
+
+
+def _own_stdout() -> tuple[int, int]:
+    return _own(1)
+
+
+def _own_stderr() -> tuple[int, int]:
+    return _own(2)
+
+
+def _own(descriptor: int) -> tuple[int, int]:
+    """Return an end where nothing ever comes, and a copy of what this process prints to."""
+    nothing, writer = os.pipe()
+    os.close(writer)
+    try:
+        return nothing, os.dup(descriptor)
+    except OSError:
+        os.close(nothing)
+        raise
 
 
 def _close(*descriptors: int) -> None:

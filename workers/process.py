@@ -75,6 +75,7 @@ def run_process(
     timeout_s: float | None,
     max_stdout_bytes: int = MAX_STDOUT_BYTES,
     max_stderr_bytes: int = MAX_STDERR_BYTES,
+    captures: bool = True,
     grace_s: float = GRACE_S,
     stop: StopSwitch | None = None,
     supervisors: Supervisors | None = None,
@@ -93,6 +94,7 @@ def run_process(
         timeout_s: how long it may take, feeding included; None: as long as it likes.
         max_stdout_bytes: how much it may print.
         max_stderr_bytes: how much of its stderr is kept.
+        captures: whether what it prints is kept; else it prints to where this process does.
         grace_s: seconds between SIGTERM and SIGKILL.
         stop: ends it early.
         supervisors: one of them runs it, where they exist; None: this process does.
@@ -106,7 +108,7 @@ def run_process(
     if supervisors is not None and not supervisors.exist:
         supervisors = None
     start = Birth if supervisors is None else supervisors.birth
-    with start(argv, env, cwd) as birth:
+    with start(argv, env, cwd, captures) as birth:
         try:
             child = birth.child()
         except (OSError, ValueError) as error:  # ValueError: a zero byte in an argument, say

@@ -52,10 +52,14 @@ class Supervisors:
         self._idle: list[_Supervisor] = []
 
     def birth(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str | Path | None
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | Path | None,
+        captures: bool,
     ) -> SupervisedBirth:
         """Return what starts a command, as `Birth` does."""
-        return SupervisedBirth(self._idle, argv, env, cwd)
+        return SupervisedBirth(self._idle, _order(argv, env, cwd), captures)
 
     def __enter__(self) -> Supervisors:
         return self
@@ -68,15 +72,9 @@ class Supervisors:
 class SupervisedBirth:
     """Starts a command under a supervisor, and ends it if an exception leaves the `with` block."""
 
-    def __init__(
-        self,
-        idle: list[_Supervisor],
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        cwd: str | Path | None,
-    ) -> None:
+    def __init__(self, idle: list[_Supervisor], order: tuple[Any, ...], captures: bool) -> None:
         self._idle = idle
-        self._argv, self._env, self._cwd = argv, env, cwd
+        self._order, self._captures = order, captures
         self._child: SupervisedChild | None = None
 
     def child(self) -> SupervisedChild:
@@ -85,11 +83,10 @@ class SupervisedBirth:
         Raises:
             OSError, ValueError: it can't be started.
         """
-        order = _order(self._argv, self._env, self._cwd)
         is_used = bool(self._idle)
         by = self._idle.pop() if is_used else _Supervisor()
         try:
-            self._child = SupervisedChild(by, order)
+            self._child = SupervisedChild(by, self._order, self._captures)
         except (ConnectionError, TimeoutError) as error:
             by.close()
             if is_used:  # it was killed since
@@ -194,12 +191,12 @@ class SupervisedChild:
         OSError, ValueError: the command can't be started.
     """
 
-    def __init__(self, by: _Supervisor, order: tuple[Any, ...]) -> None:
+    def __init__(self, by: _Supervisor, order: tuple[Any, ...], captures: bool) -> None:
         self.by = by
         self.fd: int | None = by.socket.fileno()
         self.returncode: int | None = None
         self.is_clean = self._is_gone = False
-        self.pipes = Pipes()
+        self.pipes = Pipes(captures=captures)
         try:
             by.wake()
             supervisor.send(by.socket, order, self.pipes.theirs)

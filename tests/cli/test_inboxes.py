@@ -187,6 +187,7 @@ def test_listen_runs_the_command_for_each_message(
         "BUS_MESSAGE_ID": receipt.id,
         "BUS_MESSAGE_SEQ": "1",
         "BUS_MESSAGE_TYPE": "t",
+        "BUS_FROM": "a",
         "BUS_CORRELATION_ID": receipt.id,
     }
     assert reply_env["BUS_CORRELATION_ID"] == receipt.id
@@ -226,7 +227,7 @@ def test_listen_says_why_its_command_can_not_be_run(
     script.chmod(0o700)
     command = ("--drain", "--no-session", "--max-deliveries", "1")
     done = run_bus("listen", "me", *command, "--", script)
-    failure = f"{script} can't be run: Exec format error"
+    failure = f"'{script}' is no program, and has no #! line"
     assert (done.code, done.out) == (0, "")
     assert [line.partition(": ")[2] for line in done.err.splitlines()] == [
         f"message 1: {failure} (delivery 1 of 1)",
@@ -263,17 +264,13 @@ def test_listen_says_that_a_message_over_which_listeners_died_is_parked(
 ) -> None:
     """M-56: without it nobody would learn why the message is not handled any more."""
     bus.publish("t", from_agent="a")
-    go = project / "go"
-    os.mkfifo(go)
     line = ("listen", "me", "--no-session", "--max-deliveries", "2")
     for _ in range(2):
-        process = start_bus(*line, "--", "sh", "-c", "echo begun; cat go")
+        process = start_bus(*line, "--", "sh", "-c", "echo begun; sleep 60")
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
         process.kill()
         process.wait()
-        with open(go, "w"):  # now that nobody hears how it ended, the command may end
-            pass
     third = run_bus(*line, "--drain", "--", "echo", "handled")
     assert (third.code, third.out) == (0, "")
     assert third.err == "bus: message 1: parked after 2 deliveries; see 'bus parked list me'\n"
@@ -326,6 +323,44 @@ def test_second_signal_ends_listen_and_its_command_at_once(
     assert process.returncode in (-signal.SIGTERM, -signal.SIGINT)
     wait_until(lambda: _has_ended(child))
     assert Inbox(bus, "me").position == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there are supervisors")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP, signal.SIGQUIT])
+def test_what_a_listeners_command_has_started_ends_with_the_listener(
+    start_bus: StartBus, bus: Bus, number: signal.Signals
+) -> None:
+    """P-90: in whatever session; the next listener would start it again."""
+    bus.publish("t", from_agent="a")
+    process = start_bus("listen", "me", "--", "setsid", "-w", "sh", "-c", "echo $$; exec sleep 60")
+    assert process.stdout is not None
+    child = int(process.stdout.readline())
+    process.send_signal(number)
+    assert process.wait(10) == -number
+    wait_until(lambda: _has_ended(child))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there are supervisors")
+def test_what_a_listeners_command_leaves_running_ends_with_it(run_bus: RunBus, bus: Bus) -> None:
+    bus.publish("t", from_agent="a")
+    command = ("sh", "-c", "setsid sh -c 'echo $$; exec sleep 60' & sleep 0.3")
+    done = run_bus("listen", "me", "--drain", "--no-session", "--", *command)
+    assert done.code == 0
+    assert _has_ended(int(done.out))
+
+
+def test_environment_of_a_listener_is_not_taken_for_what_the_message_tells(
+    run_bus: RunBus, bus: Bus
+) -> None:
+    """P-49, Q-22: as for a worker."""
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    bus.publish("t", from_agent="a")
+    bus.publish("t", from_agent="a", headers={"meta": {"mine": "yes"}, "traceparent": trace})
+    host = {"TRACEPARENT": trace, "BUS_META_MODEL": "x"}
+    command = ("sh", "-c", "echo $TRACEPARENT,$BUS_META_MODEL,$BUS_META_MINE")
+    done = run_bus("listen", "me", "--drain", "--no-session", "--", *command, env=host)
+    plain, told = done.out.splitlines()
+    assert (plain, told[:35], told.split(",")[1:]) == (",,", trace[:35], ["", "yes"])
 
 
 def _has_ended(pid: int) -> bool:
