@@ -136,12 +136,15 @@ def show_answer(
 
     The types of the answers follow from the type of the request. Exit code 0 when it was
     answered with success, or not at all (pending), 1 after a failure or a timeout of the work.
-    A conversation that nobody has begun is pending.
+    A conversation that nobody has begun is pending. If BUS_AGENT names the agent that asked, the
+    answer leaves its inbox.
     """
     from ..subscribers import check
 
     with place.open() as bus:
-        answer = check(bus, conversation, which="first" if first else "last", **vars(answers))
+        which = "first" if first else "last"
+        reader = actions.doer(None)
+        answer = check(bus, conversation, which=which, reader=reader, **vars(answers))
         if json:
             output.json_line(_record(answer))
         else:

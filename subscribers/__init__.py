@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from .claims import Claims as Claims
     from .claims import Outcome as Outcome
     from .conversations import Answer as Answer
-    from .conversations import Request as Request
     from .conversations import check as check
-    from .conversations import request as request
     from .cursors import Cursors as Cursors
     from .dead_letters import DeadLetters as DeadLetters
     from .deliveries import Deliveries as Deliveries
@@ -68,6 +66,8 @@ if TYPE_CHECKING:
     from .records import state_of as state_of
     from .records import stats_record as stats_record
     from .reply_types import ReplyTypes as ReplyTypes
+    from .requests import Request as Request
+    from .requests import request as request
     from .retention import IDLE_AFTER_S as IDLE_AFTER_S
     from .retention import Hold as Hold
     from .retention import Plan as Plan
@@ -223,7 +223,7 @@ _HOMES = {
     "QueueStats": "queue_stats",
     "Queues": "queues",
     "ReplyTypes": "reply_types",
-    "Request": "conversations",
+    "Request": "requests",
     "Retention": "retention",
     "RetryLater": "errors",
     "Rules": "rules",
@@ -254,7 +254,7 @@ _HOMES = {
     "job_record": "records",
     "list_jobs": "job_lists",
     "queue_record": "records",
-    "request": "conversations",
+    "request": "requests",
     "state_of": "records",
     "stats_record": "records",
     "work_headers": "wishes",

@@ -6,21 +6,15 @@ an answer only when the work is over for good, so the first one that comes is th
 
 from __future__ import annotations
 
-import time
-import warnings
-from contextlib import suppress
 from dataclasses import dataclass
 
-from ..schema import ABSENT, BusBusy, BusUnusable, InvalidInput, TimedOut
-from .errors import UnservedRequestWarning
+from ..schema import AckbusError, InvalidInput
 from .inbox import Inbox
-from .queue_workers import QueueWorkers
 from .reply_types import REQUEST, ReplyTypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any
 
     from ..bus import Bus
     from ..schema import Message
@@ -30,9 +24,6 @@ PENDING, SUCCESS, FAILURE, TIMED_OUT = "pending", "success", "failure", "timed_o
 
 #: Which answer `check` takes where there are several.
 FIRST, LAST = "first", "last"
-
-#: How long a waiter trusts the doorbell before it looks for itself, in seconds.
-WAIT_RECHECK_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,126 +46,6 @@ class Answer:
         return self.state in (FAILURE, TIMED_OUT)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request that has been published. Make one with `Request.publish`.
-
-    Attributes:
-        bus: where.
-        seq, id: the message.
-        conversation: the conversation that it belongs to.
-        reply_types: the types of the messages that answer it.
-    """
-
-    bus: Bus
-    seq: int
-    id: str
-    conversation: str
-    reply_types: ReplyTypes
-
-    @classmethod
-    def publish(
-        cls,
-        bus: Bus,
-        type: str,
-        payload: object = ABSENT,
-        *,
-        from_agent: str,
-        success_type: str | None = None,
-        failure_type: str | None = None,
-        **fields: Any,
-    ) -> Request:
-        """Publish a request and return at once.
-
-        Args:
-            bus: an open bus.
-            type, payload, from_agent: as for `Bus.publish`.
-            success_type, failure_type: the types of the answers; those left out follow the
-                convention (`ReplyTypes.of`).
-            fields: more arguments of `Bus.publish`. Repeating the same `id` and content is safe
-                and finds the answer to the first.
-
-        Raises:
-            InvalidInput: neither the convention nor the arguments say what would be an answer.
-            As for `Bus.publish`.
-
-        Warns:
-            UnservedRequestWarning: it names no recipient, and no live worker serves its type.
-        """
-        reply_types = ReplyTypes.of(type, success_type, failure_type)
-        reply_types.require(type)
-        receipt = bus.publish(type, payload, from_agent=from_agent, **fields)
-        message = bus.get(receipt.seq)
-        assert message is not None
-        if message.to_agent is None and not receipt.duplicate:
-            unserved = QueueWorkers(bus).unserved(type)
-            if unserved is not None:
-                warnings.warn(UnservedRequestWarning(unserved), stacklevel=2)
-        return cls(bus, message.seq, message.id, message.conversation, reply_types)
-
-    def answer(self) -> Answer:
-        """Return the first answer that there is now, or that it is pending."""
-        found = _answers(self.bus, self.conversation, self.seq, self.reply_types)
-        return next(found, Answer(PENDING, self.conversation))
-
-    def wait(self, timeout_s: float | None = None) -> Answer:
-        """Block until there is an answer, and return it: success, failure or timed out.
-
-        The answer leaves the inbox of the agent that asked, without an acknowledgement. Where the
-        bus can't be written at that moment, it is returned all the same, and stays unread.
-
-        Args:
-            timeout_s: how long to wait, in seconds; None waits for ever.
-
-        Raises:
-            TimedOut: none came in that time. The request stands, and may still be answered.
-        """
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with self.bus.listen() as listener:  # before the look: what comes after it is heard
-            while (answer := self.answer()).state == PENDING:
-                left = WAIT_RECHECK_S if deadline is None else deadline - time.monotonic()
-                if left <= 0:
-                    raise TimedOut(
-                        f"no answer to {self.id} within {timeout_s:g} s; it may still come:"
-                        f" see 'bus check {self.conversation}'"
-                    )
-                listener.wait(min(left, WAIT_RECHECK_S))
-        with suppress(BusBusy, BusUnusable):  # the answer counts, also where it stays unread
-            self._receive(answer)
-        return answer
-
-    def _receive(self, answer: Answer) -> None:
-        """Take the answer out of the inbox of the agent that asked."""
-        asked = self.bus.get(self.seq)
-        if asked is not None and answer.reply is not None:
-            Inbox(self.bus, asked.from_agent).receive(answer.reply)
-
-
-def request(
-    bus: Bus,
-    type: str,
-    payload: object = ABSENT,
-    *,
-    from_agent: str,
-    timeout_s: float | None = None,
-    **options: Any,
-) -> Answer:
-    """Publish a request, wait for the first message that answers it, and return that.
-
-    Args:
-        bus: an open bus.
-        type, payload, from_agent: as for `Bus.publish`.
-        timeout_s: how long to wait, in seconds; None waits for ever.
-        options: as for `Request.publish`.
-
-    Raises:
-        TimedOut: no answer came in that time. The request stands, and may still be answered.
-        As for `Request.publish`.
-    """
-    sent = Request.publish(bus, type, payload, from_agent=from_agent, **options)
-    return sent.wait(timeout_s)
-
-
 def check(
     bus: Bus,
     conversation: str,
@@ -182,6 +53,7 @@ def check(
     success_type: str | None = None,
     failure_type: str | None = None,
     which: str = LAST,
+    reader: str | None = None,
 ) -> Answer:
     """Say how a conversation stands, without waiting. One that the log does not know is pending.
 
@@ -194,6 +66,7 @@ def check(
         success_type, failure_type: the types of the answers; those left out follow the
             convention by the request's type.
         which: which answer counts where there are several: the `last` or the `first`.
+        reader: the agent that reads it. If that agent asked, the answer leaves its inbox.
 
     Raises:
         InvalidInput: neither the convention nor the arguments say what would be an answer, or
@@ -206,10 +79,27 @@ def check(
         return Answer(PENDING, conversation)
     reply_types = ReplyTypes.of(asked.type, success_type, failure_type)
     reply_types.require(asked.type)
-    answers = list(_answers(bus, conversation, asked.seq, reply_types))
+    answers = list(answers_to(bus, conversation, asked.seq, reply_types))
     if not answers:
         return Answer(PENDING, conversation)
-    return answers[0 if which == FIRST else -1]
+    answer = answers[0 if which == FIRST else -1]
+    if reader == asked.from_agent:
+        receive(bus, answer, reader)
+    return answer
+
+
+def receive(bus: Bus, answer: Answer, asker: str) -> None:
+    """Take an answer out of the inbox of the agent that asked, which has it now.
+
+    Every door comes here. An answer that can't be noted, as in a backup or on a full disk, stays
+    unread: the agent gets it once more, and what it asked for is not withheld.
+    """
+    if answer.reply is None:
+        return
+    try:
+        Inbox(bus, asker).receive(answer.reply)
+    except AckbusError:
+        return
 
 
 def answered(bus: Bus, requests: Iterable[Message]) -> set[int]:
@@ -237,7 +127,7 @@ def _request_of(bus: Bus, conversation: str) -> Message | None:
     return first
 
 
-def _answers(
+def answers_to(
     bus: Bus, conversation: str, request_seq: int, reply_types: ReplyTypes
 ) -> Iterator[Answer]:
     """Yield every answer in a conversation to a request. Reads no more than what came after it.

@@ -103,7 +103,12 @@ class Cursors:
         self._database.change(SQL["set_wants"], (agent, self._database.now_ms(), wanted))
 
     def receive(self, agent: str, seq: int) -> None:
-        """Note that an agent has a message by waiting for it, so that it leaves the inbox."""
+        """Note that an agent has a message by waiting for it, so that it leaves the inbox.
+
+        Writes only what is new: who asks again and again writes once.
+        """
+        if not self._database.value(SQL["is_unreceived"], (agent, seq)):
+            return
         with self._database.write():
             self._database.rows(SQL["receive"], (agent, seq))
             self._database.rows(SQL["forget_received"], (agent,))

@@ -61,6 +61,9 @@ SELECT wants FROM cursors WHERE agent_id = ?;
 INSERT INTO cursors (agent_id, last_acked_seq, updated_at_ms, wants) VALUES (?, 0, ?, ?)
 ON CONFLICT DO UPDATE SET wants = excluded.wants, updated_at_ms = excluded.updated_at_ms;
 
+-- name: is_unreceived
+SELECT ?2 > {cursor} AND ?2 NOT IN ({received});
+
 -- name: receive
 -- Only what the cursor has yet to pass.
 INSERT INTO received (agent_id, seq)

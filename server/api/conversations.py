@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ...bus import Bus
 from ...schema import MAX_SEQ, NotFound
-from ...subscribers import Answer, QueueWorkers, ReplyTypes, Request, Trace, Work, check, job_record
+from ...subscribers import Answer, ReplyTypes, Request, Trace, Work, check, job_record
 from ..access import needs
 from ..principals import Principal, Scope
 from ..records import MessageGiven, MessagePage, MessageRecord, ReceiptRecord, Type
@@ -44,6 +44,15 @@ SuccessType = Annotated[
 FailureType = Annotated[
     str | None,
     Query(min_length=1, max_length=255, description="Of the answer. Of `x.request`: `x.failed`."),
+]
+
+ReadBy = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=128,
+        description="The agent that reads it. Default: the token's, if it is bound to one.",
+    ),
 ]
 
 
@@ -120,16 +129,25 @@ def read_conversation(
 def check_conversation(
     conversation: Conversation,
     bus: TheBus,
-    _: MessageReader,
+    principal: MessageReader,
     success_type: SuccessType = None,
     failure_type: FailureType = None,
     which: Annotated[
         Literal["first", "last"], Query(description="Of several answers the one that counts.")
     ] = "last",
+    agent: ReadBy = None,
 ) -> Response:
-    """Say how a conversation stands. One that nobody has begun is pending."""
+    """Say how a conversation stands. One that nobody has begun is pending.
+
+    An answer that the agent that asked reads so leaves its inbox.
+    """
     answer = check(
-        bus, conversation, success_type=success_type, failure_type=failure_type, which=which
+        bus,
+        conversation,
+        success_type=success_type,
+        failure_type=failure_type,
+        which=which,
+        reader=_reader(principal, agent),
     )
     return _answer(answer)
 
@@ -196,7 +214,8 @@ async def publish_request(
     """Publish a request and return at once. `/v1/requests/{id}/answer` has the answer.
 
     With no recipient, the warning says if no live worker serves its type: it waits for one.
-    Repeating it with the same `id` and content is safe: it asks no second time.
+    Repeating it with the same `id` and content is safe: it asks no second time, and has no such
+    warning.
     """
     draft = asked.draft(writer)
     reply_types = ReplyTypes.of(asked.type, asked.success_type, asked.failure_type)
@@ -204,14 +223,14 @@ async def publish_request(
     (receipt,) = await publish_all(bus, [draft], trace, strict=strict, waiter=waiter)
     if receipt.duplicate:
         response.status_code = 200
-    message = await in_thread(partial(bus.get, receipt.seq))
-    assert message is not None
+    sent = await in_thread(
+        partial(Request.published, bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
+    )
     response.headers["Location"] = f"/v1/messages/{receipt.seq}"
-    if asked.to_agent is None:
-        receipt.warning = await in_thread(partial(QueueWorkers(bus).unserved, asked.type))
+    receipt.warning = receipt.warning or sent.unserved
     return RequestRecord(
         **receipt.model_dump(),
-        conversation_id=message.conversation,
+        conversation_id=sent.conversation,
         reply_types=list(reply_types.all()),
     )
 
@@ -221,15 +240,19 @@ async def answer_of_request(
     id: Annotated[str, Path(min_length=1, description="The id of the request.")],
     bus: TheBus,
     waiter: TheWaiter,
-    _: MessageReader,
+    principal: MessageReader,
     success_type: SuccessType = None,
     failure_type: FailureType = None,
+    agent: ReadBy = None,
 ) -> Response:
     """Return the first answer to a request, or that it is pending.
 
-    With `wait_s` it returns as soon as there is an answer, or after that time.
+    With `wait_s` it returns as soon as there is an answer, or after that time. An answer that the
+    agent that asked reads so leaves its inbox. A client whose token is bound to no agent counts as
+    that agent, unless it names another one.
     """
-    request = await in_thread(partial(_request, bus, id, success_type, failure_type))
+    find = partial(_request, bus, id, success_type, failure_type, principal, agent)
+    request = await in_thread(find)
     answer = await waiter.until(
         request.answer,
         lambda answer: answer.reply,
@@ -238,13 +261,35 @@ async def answer_of_request(
     return await in_thread(partial(_answer, answer))
 
 
-def _request(bus: Bus, id: str, success_type: str | None, failure_type: str | None) -> Request:
+def _request(
+    bus: Bus,
+    id: str,
+    success_type: str | None,
+    failure_type: str | None,
+    principal: Principal,
+    agent: str | None,
+) -> Request:
     message = bus.get(id)
     if message is None:
         raise NotFound(f"no request {id[:255]!r} in the log")
     reply_types = ReplyTypes.of(message.type, success_type, failure_type)
     reply_types.require(message.type)
-    return Request(bus, message.seq, message.id, message.conversation, reply_types)
+    asker = message.from_agent
+    is_read_by_asker = _reader(principal, agent or principal.agent or asker) == asker
+    return Request(
+        bus,
+        message.seq,
+        message.id,
+        message.conversation,
+        reply_types,
+        asker=asker if is_read_by_asker else None,
+    )
+
+
+def _reader(principal: Principal, agent: str | None) -> str | None:
+    """Return the agent whose inbox is read; None where the token may change none."""
+    reader = principal.own(agent)
+    return reader if principal.may(Scope.MESSAGES_RW) else None
 
 
 def _answer(answer: Answer) -> Response:

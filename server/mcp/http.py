@@ -95,13 +95,15 @@ class HttpDoor:
 
     def _session_of(self, context: Any) -> Session:
         request: Request = context.request
-        bound_to = known(request).own(request.query_params.get("agent") or None)
+        principal = known(request)
+        bound_to = principal.own(request.query_params.get("agent") or None)
+        may_write = principal.may(Scope.MESSAGES_RW)
         # Only there is an id one that the SDK gave out, and that shows the token of its owner.
         has_session = context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
         if bound_to or not has_session:
-            return Session(self._home, bound_to, remembers=False)
+            return Session(self._home, bound_to, remembers=False, may_write=may_write)
         id = request.headers[_SESSION_ID]
-        session, _ = self._sessions.pop(id, (Session(self._home), 0.0))
+        session, _ = self._sessions.pop(id, (Session(self._home, may_write=may_write), 0.0))
         self._sessions[id] = session, time.monotonic()
         if len(self._sessions) > _MAX_SESSIONS:  # clients end sessions without a word to us
             del self._sessions[next(iter(self._sessions))]

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from ...schema import ABSENT, InvalidInput
-from ...subscribers import Answer, QueueWorkers, ReplyTypes, Request, check
+from ...subscribers import Answer, ReplyTypes, Request, check
 from ..principals import Scope
 from .common import Body, Conversation, Wait, conversation_of, stranger, wait_for
 from .frames import NOTICE, FramedMessage, shown
@@ -46,22 +46,22 @@ class State(BaseModel):
 
 def _request(session: Session, given: Ask) -> Reply:
     bus, agent = session.bus, session.agent()
-    if not ReplyTypes.of(given.type).all():
+    reply_types = ReplyTypes.of(given.type)
+    if not reply_types.all():
         raise InvalidInput(f"type {given.type[:80]!a} asks for nothing: end it in .request")
-    warning = (
-        QueueWorkers(bus).unserved(given.type) if given.to is None else stranger(bus, given.to)
-    )
+    warning = stranger(bus, given.to)
     body = given.body if "body" in given.model_fields_set else ABSENT
-    sent = Request.publish(bus, given.type, body, from_agent=agent, to_agent=given.to)
+    receipt = bus.publish(given.type, body, from_agent=agent, to_agent=given.to)
+    sent = Request.published(bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
     answer = wait_for(session, sent.answer, lambda seen: seen.reply, given.wait_s)
-    return _reply(answer, warning)
+    return _reply(answer, warning or sent.unserved)
 
 
 def _check(session: Session, given: Check) -> Reply:
     bus = session.bus
     conversation = conversation_of(bus, given.conversation)
     try:
-        return _reply(check(bus, conversation))
+        return _reply(check(bus, conversation, reader=session.reader()))
     except InvalidInput as error:  # its advice is for callers that can give types
         raise InvalidInput(
             "this conversation began with no request; bus_thread shows what came of it"

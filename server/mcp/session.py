@@ -17,6 +17,7 @@ class Session:
         home: the bus.
         bound_to: the only name under which it may act; None: `bus_join` chooses one.
         remembers: whether the next call of this agent finds this session again.
+        may_write: whether the connection may change what an agent has in its inbox.
         root: returns the folder from which paths count, given the bus directory; the one that
             the bus lies in, unless the agent's program said another.
     """
@@ -27,12 +28,14 @@ class Session:
         bound_to: str | None = None,
         *,
         remembers: bool = True,
+        may_write: bool = True,
         root: Callable[[str], str] = os.path.dirname,
     ) -> None:
         self.home = home
         self.bound_to = bound_to
         self._joined = bound_to
         self._remembers = remembers
+        self._may_write = may_write
         self._root = root
 
     @property
@@ -82,6 +85,10 @@ class Session:
             raise InvalidInput("who are you? Call bus_join(name=...) first")
         self.home.beat(self._joined)
         return self._joined
+
+    def reader(self) -> str | None:
+        """Return the agent whose mail is read by what is shown to it; None: nobody's."""
+        return self._joined if self._may_write else None
 
     def root(self) -> str:
         """Return the folder from which paths count."""

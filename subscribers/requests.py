@@ -1,0 +1,165 @@
+"""Requests: publish one, and wait for the first message that answers it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+
+from ..schema import ABSENT, TimedOut
+from .conversations import PENDING, Answer, answers_to, receive
+from .errors import UnservedRequestWarning
+from .queue_workers import QueueWorkers
+from .reply_types import ReplyTypes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..bus import Bus
+
+#: How long a waiter trusts the doorbell before it looks for itself, in seconds.
+WAIT_RECHECK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that has been published. Make one with `Request.publish`.
+
+    Attributes:
+        bus: where.
+        seq, id: the message.
+        conversation: the conversation that it belongs to.
+        reply_types: the types of the messages that answer it.
+        asker: the agent that asked, if that is who reads the answer: then the answer leaves its
+            inbox. None: somebody else looks on.
+        unserved: a warning, for people, if it was published just now, names no recipient, and no
+            live worker serves its type; else None.
+    """
+
+    bus: Bus
+    seq: int
+    id: str
+    conversation: str
+    reply_types: ReplyTypes
+    asker: str | None = None
+    unserved: str | None = None
+
+    @classmethod
+    def publish(
+        cls,
+        bus: Bus,
+        type: str,
+        payload: object = ABSENT,
+        *,
+        from_agent: str,
+        success_type: str | None = None,
+        failure_type: str | None = None,
+        **fields: Any,
+    ) -> Request:
+        """Publish a request and return at once.
+
+        Args:
+            bus: an open bus.
+            type, payload, from_agent: as for `Bus.publish`.
+            success_type, failure_type: the types of the answers; those left out follow the
+                convention (`ReplyTypes.of`).
+            fields: more arguments of `Bus.publish`. Repeating the same `id` and content is safe
+                and finds the answer to the first.
+
+        Raises:
+            InvalidInput: neither the convention nor the arguments say what would be an answer.
+            As for `Bus.publish`.
+
+        Warns:
+            UnservedRequestWarning: it names no recipient, and no live worker serves its type.
+        """
+        reply_types = ReplyTypes.of(type, success_type, failure_type)
+        reply_types.require(type)
+        receipt = bus.publish(type, payload, from_agent=from_agent, **fields)
+        sent = cls.published(bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
+        if sent.unserved is not None:
+            warnings.warn(UnservedRequestWarning(sent.unserved), stacklevel=2)
+        return sent
+
+    @classmethod
+    def published(cls, bus: Bus, seq: int, reply_types: ReplyTypes, *, is_new: bool) -> Request:
+        """Return the request that its asker has published, without a warning.
+
+        Args:
+            bus: an open bus.
+            seq: of the message.
+            reply_types: the types of the messages that answer it.
+            is_new: whether it was published just now, and not earlier: then `unserved` is found.
+        """
+        message = bus.get(seq)
+        assert message is not None
+        is_for_anybody = is_new and message.to_agent is None
+        return cls(
+            bus,
+            message.seq,
+            message.id,
+            message.conversation,
+            reply_types,
+            asker=message.from_agent,
+            unserved=QueueWorkers(bus).unserved(message.type) if is_for_anybody else None,
+        )
+
+    def answer(self) -> Answer:
+        """Return the first answer that there is now, or that it is pending. Doesn't wait.
+
+        An answer that the asker reads so leaves its inbox, without an acknowledgement.
+        """
+        found = answers_to(self.bus, self.conversation, self.seq, self.reply_types)
+        answer = next(found, Answer(PENDING, self.conversation))
+        if self.asker is not None:
+            receive(self.bus, answer, self.asker)
+        return answer
+
+    def wait(self, timeout_s: float | None = None) -> Answer:
+        """Block until there is an answer, and return it: success, failure or timed out.
+
+        The answer leaves the inbox of the agent that asked, without an acknowledgement.
+
+        Args:
+            timeout_s: how long to wait, in seconds; None waits for ever.
+
+        Raises:
+            TimedOut: none came in that time. The request stands, and may still be answered.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self.bus.listen() as listener:  # before the look: what comes after it is heard
+            while (answer := self.answer()).state == PENDING:
+                left = WAIT_RECHECK_S if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    raise TimedOut(
+                        f"no answer to {self.id} within {timeout_s:g} s; it may still come:"
+                        f" see 'bus check {self.conversation}'"
+                    )
+                listener.wait(min(left, WAIT_RECHECK_S))
+        return answer
+
+
+def request(
+    bus: Bus,
+    type: str,
+    payload: object = ABSENT,
+    *,
+    from_agent: str,
+    timeout_s: float | None = None,
+    **options: Any,
+) -> Answer:
+    """Publish a request, wait for the first message that answers it, and return that.
+
+    Args:
+        bus: an open bus.
+        type, payload, from_agent: as for `Bus.publish`.
+        timeout_s: how long to wait, in seconds; None waits for ever.
+        options: as for `Request.publish`.
+
+    Raises:
+        TimedOut: no answer came in that time. The request stands, and may still be answered.
+        As for `Request.publish`.
+    """
+    sent = Request.publish(bus, type, payload, from_agent=from_agent, **options)
+    return sent.wait(timeout_s)
