@@ -6,15 +6,7 @@
 -- With what the trigger messages_may_be_work would find out, which then has nothing to change.
 INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to,
                       payload, payload_ref, priority, headers, work)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, CASE WHEN
-  EXISTS (SELECT 1 FROM queues
-           WHERE pattern = ?5 AND hides <> 'none' AND (?4 IS NULL OR ?4 = addressed))
-  OR EXISTS (SELECT 1 FROM queues
-              WHERE hides = 'all' AND (?4 IS NULL OR ?4 = addressed)
-                AND ?5 GLOB replace(replace(replace(pattern, '[', '[[]'), '?', '[?]'), '>', '*')
-                AND (pattern GLOB '*>' OR length(pattern) - length(replace(pattern, '.', ''))
-                                        = length(?5) - length(replace(?5, '.', ''))))
-  THEN 1 ELSE 0 END);
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, CASE WHEN {is_work} THEN 1 ELSE 0 END);
 
 -- name: append_mail
 -- A message that no queue hides.

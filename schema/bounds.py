@@ -62,7 +62,7 @@ _RULES = (
     _Rule(
         "queues",
         "queues",
-        "filled past the newest message: they take nothing in",
+        "filled past the newest message, or short of their own jobs: they take nothing in",
         "go on after their last jobs",
     ),
     _Rule(

@@ -10,6 +10,35 @@ COLUMNS = (
     " payload_ref, priority, headers"
 )
 
+#: Whether a message's {type} fits a {pattern}, where a `>` that is not alone follows no `*`.
+_FITS = """({type} GLOB replace(replace(replace({pattern}, '[', '[[]'), '?', '[?]'), '>', '*')
+  AND ({pattern} GLOB '*>' OR length({pattern}) - length(replace({pattern}, '.', ''))
+                            = length({type}) - length(replace({type}, '.', ''))))"""
+
+#: Whether a queue hides a message: then it is work, and no mail.
+_IS_WORK = """(EXISTS (SELECT 1 FROM {queues}
+  WHERE pattern = {type} AND hides <> 'none'
+    AND ({to_agent} IS NULL OR {to_agent} = addressed))
+ OR EXISTS (SELECT 1 FROM {queues}
+  WHERE hides = 'all' AND ({to_agent} IS NULL OR {to_agent} = addressed)
+    AND {fits}))"""
+
+
+def fits_pattern(type: str, pattern: str) -> str:
+    """Return the SQL condition that a type fits a pattern; both are given as SQL."""
+    return _FITS.replace("{type}", type).replace("{pattern}", pattern)
+
+
+def is_work(type: str, to_agent: str, queues: str = "queues") -> str:
+    """Return the SQL condition that a message is work: the one definition of it.
+
+    Args:
+        type, to_agent: of the message, as SQL.
+        queues: the queues that count, as SQL: a table.
+    """
+    parts = {"fits": fits_pattern(type, "pattern"), "queues": queues}
+    return _IS_WORK.format(type=type, to_agent=to_agent, **parts)
+
 
 class Queries(dict[str, str]):
     """The statements of one file, by name.

@@ -21,6 +21,7 @@ _MISFITS = {
     "unheld_jobs": "jobs that run without a claim",
     "idle_claims": "claims that hold jobs which do not run",
     "jobs_without_messages": "jobs whose messages are not there",
+    "work_of_no_queue": "messages that no queue takes, and that are in no inbox",
 }
 
 #: What was lost longer ago than this is history, in milliseconds: a day.
@@ -41,9 +42,9 @@ def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
 
 
 def _work(bus: Bus, full: bool) -> Finding:
-    """Look for jobs that nobody would ever get, and claims that hold nothing."""
+    """Look for jobs and messages that nobody would ever get, and claims that hold nothing."""
     if not full:
-        return ok("--full compares jobs and claims")
+        return ok("--full compares messages, jobs and claims")
     found = [
         f"{what}: {ranges(seqs)}"
         for statement, what in _MISFITS.items()
@@ -51,7 +52,7 @@ def _work(bus: Bus, full: bool) -> Finding:
     ]
     if found:
         return bad("; ".join(found), "'bus doctor --repair' puts it right")
-    return ok("jobs and claims fit together")
+    return ok("messages, jobs and claims fit together")
 
 
 def _claims(bus: Bus) -> Finding:

@@ -5,7 +5,7 @@ A row that is lost must not take work with it: what is not known to be done is d
 
 from __future__ import annotations
 
-from ..schema import Mended, Queries, TypePattern, ranges
+from ..schema import Mended, Queries, TypePattern, fits_pattern, ranges, without_triggers
 from .jobs import Jobs
 from .queues import Queues
 from .wishes import WorkHeaders
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 #: What puts jobs and claims right, and what finds those that it changes.
 MENDING = Queries(beside=__file__, file="mending.sql")
 
+#: Whether no queue has a message, nor will take it in.
+_IS_OF_NO_QUEUE = f"""NOT EXISTS (SELECT 1 FROM queues
+  WHERE EXISTS (SELECT 1 FROM jobs WHERE queue_id = queues.id AND jobs.seq = messages.seq)
+     OR (filled_seq < messages.seq AND (to_agent IS NULL OR addressed IN ('*', to_agent))
+         AND {fits_pattern("type", "pattern")}))"""
+MENDING |= {
+    name: text.replace("{is_of_no_queue}", _IS_OF_NO_QUEUE) for name, text in MENDING.items()
+}
+
 
 def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
     """Put right what does not fit together, in one transaction.
@@ -29,7 +38,7 @@ def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
         bus: nobody else may have it.
         lossy: the tables that have lost rows.
     """
-    with bus.database.write():
+    with bus.database.write() as connection:
         now_ms = bus.database.now_ms()
         for name in _column(bus, "add_lost_queues", now_ms):
             yield Mended("queues", f"{name} is paused, for its jobs", "its name, pattern and rules")
@@ -43,6 +52,11 @@ def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
             for info in Queues(bus).list():
                 again = list(_work_again(bus, info))
                 yield from _told("jobs", f"of {info.name} queued again", again)
+        with without_triggers(
+            connection
+        ):  # they guard what was published, and this is no part of it
+            given_back = _column(bus, "give_work_back")
+        yield from _told("messages", "are mail again: no queue takes them", given_back)
         if {"jobs", "messages", "queues", "waiting_limits"} & set(lossy):
             bus.database.rows(MENDING["count_waiting"])
 

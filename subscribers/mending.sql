@@ -48,6 +48,13 @@ UPDATE jobs SET state = 'cancelled', ended_at_ms = ?1, error = 'its message was 
    AND NOT EXISTS (SELECT 1 FROM messages WHERE seq = jobs.seq)
 RETURNING seq;
 
+-- name: give_work_back
+-- Messages that are kept out of inboxes as work, and that no queue has taken or will take: mail again.
+UPDATE messages SET work = 0 WHERE work = 1 AND {is_of_no_queue} RETURNING seq;
+
+-- name: work_of_no_queue
+SELECT seq FROM messages WHERE work = 1 AND {is_of_no_queue};
+
 -- name: unheld_jobs
 SELECT seq FROM jobs
  WHERE state = 'running' AND NOT EXISTS (

@@ -85,18 +85,20 @@ class Queues:
             _policy(Policy(), rules).row()
         )  # as it is stored: whole milliseconds
         with self._database.write():
-            if self._database.row(SQL["queue"], (name,)) is None:
-                check_queue_name(name)
-                check_pattern(pattern)
-                _check_hiding(pattern, policy)
             filled_seq = self._seq_before(start)
-            now_ms = self._database.now_ms()
-            made = policy if "addressed" in rules else replace(policy, addressed=group)
-            row = (name, pattern, filled_seq, now_ms, *made.row())
-            self._database.rows(SQL["create_queue"], row)
+            if self._database.row(SQL["queue"], (name,)) is None:
+                made = policy if "addressed" in rules else replace(policy, addressed=group)
+                self._add(name, pattern, filled_seq, made)
             info = self.get(name)
         _check_same(info, pattern, rules, policy)
         return info
+
+    def _add(self, name: str, pattern: str, filled_seq: int, policy: Policy) -> None:
+        check_queue_name(name)
+        check_pattern(pattern)
+        _check_hiding(pattern, policy)
+        row = (name, pattern, filled_seq, self._database.now_ms(), *policy.row())
+        self._database.rows(SQL["create_queue"], row)
 
     def get(self, name: str) -> QueueInfo:
         """Return a queue.

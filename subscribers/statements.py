@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from ..schema import Queries
+from ..schema import Queries, fits_pattern
 
 #: What the statements about an inbox share: where its cursor is, what its agent (?1) received by
 #: waiting for it, and whether it wants broadcasts of a type.
 _PARTS = {
     "{cursor}": "ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)",
     "{received}": "SELECT seq FROM received WHERE agent_id = ?1",
-    "{wanted}": """((SELECT wants FROM cursors WHERE agent_id = ?1) IS NULL OR EXISTS (
+    "{wanted}": f"""((SELECT wants FROM cursors WHERE agent_id = ?1) IS NULL OR EXISTS (
      SELECT 1 FROM json_each((SELECT wants FROM cursors WHERE agent_id = ?1)) AS each
-      WHERE messages.type
-            GLOB replace(replace(replace(each.value, '[', '[[]'), '?', '[?]'), '>', '*')
-        AND (each.value GLOB '*>'
-             OR length(each.value) - length(replace(each.value, '.', ''))
-              = length(messages.type) - length(replace(messages.type, '.', '')))))""",
+      WHERE {fits_pattern("messages.type", "each.value")}))""",
 }
 
 SQL = Queries(beside=__file__)

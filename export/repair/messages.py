@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...schema import COLUMNS, Message, parts_of_a_bus
+from ...schema import COLUMNS, Message, is_work, parts_of_a_bus
 from .exported import row_of
 
 TYPE_CHECKING = False
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
 _AT = f"SELECT {COLUMNS} FROM messages WHERE seq = ?"
 _TAKEN = "SELECT seq FROM messages WHERE id = ? AND seq <> ?"
 
-#: Exports don't tell which messages are work: those that are younger than a queue of their type.
-_SORT = """
-UPDATE messages SET work = 1 WHERE seq = ? AND EXISTS (
-  SELECT 1 FROM queues
-   WHERE pattern = type AND hides <> 'none' AND created_at_ms <= ts_ms
-     AND (to_agent IS NULL OR to_agent = addressed))
-RETURNING seq
+#: Exports don't tell which messages are work: those that a queue hides which was there before.
+_QUEUES_THEN = "(SELECT * FROM queues WHERE created_at_ms <= messages.ts_ms)"
+_SORT = f"""
+UPDATE messages SET work = 1
+ WHERE seq = ? AND {is_work("messages.type", "messages.to_agent", _QUEUES_THEN)} RETURNING seq
 """
 
 

@@ -104,7 +104,15 @@ WHEN NOT (OLD.work IS NULL AND NEW.work IS 1 AND OLD.seq = (SELECT max(seq) FROM
   AND (NEW.seq, NEW.id, NEW.ts_ms, NEW.from_agent, NEW.to_agent, NEW.type, NEW.correlation_id,
        NEW.in_reply_to, NEW.payload, NEW.payload_ref, NEW.priority, NEW.headers)
    IS (OLD.seq, OLD.id, OLD.ts_ms, OLD.from_agent, OLD.to_agent, OLD.type, OLD.correlation_id,
-       OLD.in_reply_to, OLD.payload, OLD.payload_ref, OLD.priority, OLD.headers))
+       OLD.in_reply_to, OLD.payload, OLD.payload_ref, OLD.priority, OLD.headers)
+  AND (EXISTS (SELECT 1 FROM queues
+           WHERE pattern = NEW.type AND hides <> 'none'
+             AND (NEW.to_agent IS NULL OR NEW.to_agent = addressed))
+  OR EXISTS (SELECT 1 FROM queues
+              WHERE hides = 'all' AND (NEW.to_agent IS NULL OR NEW.to_agent = addressed)
+                AND (NEW.type GLOB replace(replace(replace(pattern, '[', '[[]'), '?', '[?]'), '>', '*')
+                  AND (pattern GLOB '*>' OR length(pattern) - length(replace(pattern, '.', ''))
+                                          = length(NEW.type) - length(replace(NEW.type, '.', '')))))))
 BEGIN
   SELECT RAISE(ABORT, 'messages are never changed');
 END;
@@ -163,9 +171,9 @@ WHEN NEW.work IS NULL AND (
              AND (NEW.to_agent IS NULL OR NEW.to_agent = addressed))
   OR EXISTS (SELECT 1 FROM queues
               WHERE hides = 'all' AND (NEW.to_agent IS NULL OR NEW.to_agent = addressed)
-                AND NEW.type GLOB replace(replace(replace(pattern, '[', '[[]'), '?', '[?]'), '>', '*')
-                AND (pattern GLOB '*>' OR length(pattern) - length(replace(pattern, '.', ''))
-                                        = length(NEW.type) - length(replace(NEW.type, '.', '')))))
+                AND (NEW.type GLOB replace(replace(replace(pattern, '[', '[[]'), '?', '[?]'), '>', '*')
+                  AND (pattern GLOB '*>' OR length(pattern) - length(replace(pattern, '.', ''))
+                                          = length(NEW.type) - length(replace(NEW.type, '.', ''))))))
 BEGIN
   UPDATE messages SET work = 1 WHERE seq = NEW.seq;
 END;
@@ -269,6 +277,24 @@ CREATE TRIGGER queues_stay_in_the_log AFTER UPDATE OF filled_seq ON queues
 WHEN NEW.filled_seq > ifnull((SELECT max(seq) FROM messages), 0)
 BEGIN
   SELECT RAISE(ABORT, 'filled_seq is past the newest message');
+END;
+
+CREATE TRIGGER queues_are_only_added BEFORE INSERT ON queues
+WHEN EXISTS (SELECT 1 FROM queues WHERE id = NEW.id OR name = NEW.name)
+BEGIN
+  SELECT RAISE(ABORT, 'this queue is there, and takes other types: make another queue')
+   WHERE NOT EXISTS (SELECT 1 FROM queues WHERE name = NEW.name AND pattern = NEW.pattern);
+  SELECT RAISE(IGNORE);
+END;
+
+CREATE TRIGGER queues_keep_what_they_take BEFORE UPDATE OF id, pattern ON queues
+WHEN NEW.id <> OLD.id OR NEW.pattern <> OLD.pattern
+BEGIN
+  SELECT RAISE(ABORT, 'the id and the pattern of a queue are never changed: make another queue');
+END;
+
+CREATE TRIGGER queues_are_never_deleted BEFORE DELETE ON queues BEGIN
+  SELECT RAISE(ABORT, 'queues are never deleted, since what they take is in no inbox: pause it');
 END;
 
 CREATE TRIGGER notice_state_is_one_row BEFORE INSERT ON notice_state BEGIN

@@ -81,10 +81,15 @@ class Comparison:
                 return (
                     f"{table.name} has a row {', '.join(map(repr, key))}, which the new one lacks"
                 )
-            is_other = table.name == _LOG and found is not None and found != _readable(row)
-            if is_other and key[0] not in self._corrected:
+            if table.name == _LOG and found is not None and self._is_other(table, row, found):
                 return f"message {key[0]!r} is another one in the new file"
         return ""
+
+    def _is_other(self, table: Table, row: Sequence[Value], found: Sequence[Value]) -> bool:
+        """Whether a message is another one than it was. Work may be mail again, without a queue."""
+        ours = [place for place, name in enumerate(table.columns) if name != "work"]
+        is_same = [_readable(row)[place] for place in ours] == [found[place] for place in ours]
+        return not is_same and row[table.columns.index("seq")] not in self._corrected
 
     def _is_excused(self, table: Table, key: tuple[Value, ...]) -> bool:
         return table.name == "meta" and key[0] in self._excused

@@ -259,8 +259,8 @@ def test_watch_ends_when_the_reader_leaves(start_bus: StartBus, bus: Bus) -> Non
 
 def test_watch_on_a_terminal_draws_in_place(on_terminal: Callable[..., str], bus: Bus) -> None:
     """Issue 3, item 6: the cursor goes up again, and names of others can't act on the terminal."""
-    Queue.create(bus, "review", max_running=1)
-    bus.database.rows("UPDATE queues SET pattern = 'evil' || char(27) || '[2J'")
+    insert = "INSERT INTO queues (name, pattern, filled_seq, created_at_ms) VALUES (?, ?, 0, 1)"
+    bus.database.change(insert, ("review", "evil\x1b[2J"))
     shown = on_terminal("queue", "list", "--watch", "--every", "10ms", until=b"\x1b[1A")
     assert shown.count("review") >= 2
     assert r"evil\x1b[2J" in shown

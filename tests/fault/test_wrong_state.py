@@ -94,6 +94,7 @@ WRONG = {
     "UPDATE cursors SET last_acked_seq = 1000000": "gets no mail",
     "UPDATE cursors SET last_acked_seq = -7": "gets no mail",
     "UPDATE queues SET filled_seq = 1000000": "take nothing in",
+    "UPDATE queues SET filled_seq = 3": "short of their own jobs: they take nothing in",
     "DELETE FROM fencing": "tokens would be given twice",
     "UPDATE fencing SET last_token = 0": "tokens would be given twice",
     "UPDATE fencing SET last_token = 9223372036854775807": "tokens would be given twice",

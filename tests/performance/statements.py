@@ -14,6 +14,7 @@ import ackbus.workers
 from ackbus.bus import search_index
 from ackbus.bus.statements import SQL as BUS
 from ackbus.schema import Queries
+from ackbus.subscribers.mending import MENDING
 from ackbus.subscribers.statements import SQL as INBOXES
 from ackbus.subscribers.work_statements import SQL as WORK
 from ackbus.subscribers.work_statements import VIEWS
@@ -26,7 +27,7 @@ NAMED = {
         "inboxes": INBOXES,
         "work": WORK,
         "views": VIEWS,
-        "mending": Queries(beside=str(ackbus.subscribers.__file__), file="mending.sql"),
+        "mending": MENDING,
         "export": Queries(beside=str(ackbus.export.__file__)),
         "workers": Queries(beside=str(ackbus.workers.__file__)),
     }.items()
