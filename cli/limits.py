@@ -66,7 +66,8 @@ def set_limit(
     kind, name = _place(queue, inbox)
     with place.open() as bus:
         if kind == "queue":
-            subscribers.JobControl(subscribers.Queue.open(bus, name)).limit(count)
+            by = actions.doer(None)
+            subscribers.JobControl(subscribers.Queue.open(bus, name), by=by).limit(count)
         else:
             bus.limits.set_for_inbox(name, count)
         if json:
@@ -89,7 +90,11 @@ def clear(
     """
     kind, name = _place(queue, inbox)
     with place.open() as bus:
-        bus.limits.clear(kind, name)
+        if kind == "queue":
+            by = actions.doer(None)
+            subscribers.JobControl(subscribers.Queue.open(bus, name), by=by).clear_limit()
+        else:
+            bus.limits.clear(kind, name)
     return 0
 
 

@@ -127,8 +127,8 @@ Hides = Annotated[
     HidesName | None,
     _option(
         "H",
-        "Which of its messages are no mail of anybody: all, if its type is exact; all; or none. "
-        "Default: exact.",
+        "Which of the messages that it takes in are kept out of inboxes. exact: all, if its "
+        "pattern has no wildcard, else none. all: all of them. none: none. Default: exact.",
     ),
 ]
 Addressed = Annotated[
@@ -142,13 +142,14 @@ Addressed = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetryOptions:
+class NewQueueOptions:
     """What can be said of a queue that a worker makes."""
 
     retry: Retry = None
     max_attempts: MaxAttempts = None
     backoff: Backoff = None
     on_lost: OnLost = None
+    addressed: Addressed = None
 
     def rules(self) -> dict[str, Any]:
         """Return the rules that were given, as `Queue.create` takes them, without the others.
@@ -161,7 +162,7 @@ class RetryOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyOptions(RetryOptions):
+class PolicyOptions(NewQueueOptions):
     """All rules of a queue."""
 
     ordering: Ordering = None
@@ -170,19 +171,11 @@ class PolicyOptions(RetryOptions):
     max_running_per_key: MaxRunningPerKey = None
     dedupe_window: DedupeWindow = None
     hides: Hides = None
-    addressed: Addressed = None
 
 
 def option_of(rule: str) -> str:
     """Return the option that sets a rule, without its dashes."""
     return rule.removesuffix("_s").replace("_", "-")
-
-
-def as_typed(value: object) -> object:
-    """Return the value of a rule as it is typed."""
-    if value is None:
-        return ANY
-    return f"{value:g}s" if isinstance(value, float) else value
 
 
 def make_queue(
@@ -204,11 +197,11 @@ def make_queue(
     except subscribers.QueueMismatch as error:
         there = subscribers.Queues(bus).get(name)
         for rule, wanted in rules.items() if there.pattern == (pattern or name) else ():
-            stored = getattr(there.policy, rule)
-            if stored != wanted:
+            given = subscribers.Policy(**{rule: wanted})
+            if getattr(there.policy, rule) != wanted:
                 raise subscribers.QueueMismatch(
-                    f"queue {name!r} is there with --{option_of(rule)} {as_typed(stored)}, not"
-                    f" {as_typed(wanted)}; change it with 'bus queue set'"
+                    f"queue {name!r} is there with --{option_of(rule)} {there.policy.said(rule)},"
+                    f" not {given.said(rule)}; change it with 'bus queue set'"
                 ) from error
         raise
 

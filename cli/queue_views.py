@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from ..schema import format_ts
-from ..subscribers import state_of, stats_record
+from ..subscribers import POLICY_FIELDS, state_of, stats_record
 from . import output
-from .policy_options import as_typed, option_of
+from .policy_options import option_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,8 +94,7 @@ def act_line(act: Act) -> str:
 
 def policy_line(info: QueueInfo) -> str:
     """Return a queue's policy in the words of the options."""
-    rules = asdict(info.policy).items()
-    return ", ".join(f"{option_of(rule)} {as_typed(value)}" for rule, value in rules)
+    return ", ".join(f"{option_of(rule)} {info.policy.said(rule)}" for rule in POLICY_FIELDS)
 
 
 def _attempts(stats: QueueStats) -> str:

@@ -10,7 +10,7 @@ from . import output
 from .commands import Commands
 from .hosting import Running, check_command
 from .options import HERE, Place
-from .policy_options import RetryOptions
+from .policy_options import NewQueueOptions
 from .worker_options import WorkerOptions
 
 commands = Commands()
@@ -26,7 +26,7 @@ Command = Annotated[
 def run(
     command: Command,
     wanted: WorkerOptions,
-    policy: RetryOptions,
+    policy: NewQueueOptions,
     place: Place = HERE,
 ) -> int:
     """Work on the messages of a type: run a command for each.

@@ -1,4 +1,4 @@
-"""What was done by hand to jobs and queues: who did it, and when. Stored with the act itself."""
+"""The record of acts by hand on jobs and queues: who did it, and when. Stored with the act."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 #: What is done to a job, and to a queue as a whole.
 CANCEL, RETRY = "cancel", "retry"
 PAUSE, RESUME, PURGE, SKIP, SET = "pause", "resume", "purge", "skip", "set"
+LIMIT, UNLIMIT = "limit", "unlimit"
 
 #: How many acts on a queue are shown: the newest.
 SHOWN_ACTS = 20
@@ -27,7 +28,8 @@ class Act:
     Attributes:
         at_ms: when, in epoch milliseconds.
         who: the agent, or the account of the program that did it (`user@host`).
-        act: `cancel` or `retry` of a job; `pause`, `resume`, `purge`, `skip` or `set` of a queue.
+        act: `cancel` or `retry` of a job; `pause`, `resume`, `purge`, `skip`,
+            `set`, `limit` or `unlimit` of a queue.
         seq: the job; None: the queue as a whole.
         detail: more about it, for people; None for nothing.
     """

@@ -55,7 +55,7 @@ class DeadLetters:
                         yield job
 
     def requeue(self, found: Iterable[Job]) -> Iterator[Job]:
-        """Let jobs be tried again, from their first attempt, and yield them as they are then.
+        """Queue jobs again, from their first attempt, and yield them as they are then.
 
         Some hundreds a transaction. What is no longer as it was found is passed over.
         """

@@ -90,7 +90,7 @@ class Deliveries:
         return count
 
     def requeue(self, agent: str, seq: int) -> None:
-        """Let a parked message be delivered again, with a new count.
+        """Requeue a parked message: it is delivered again, with a new count.
 
         Raises:
             NotFound: it is not parked.

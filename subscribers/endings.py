@@ -131,7 +131,7 @@ class Endings:
             self._bus.log.append(words(message, state, RAN_OUT))
 
     def release(self, info: QueueInfo, claim: Claim, why: str) -> None:
-        """Let the job of a live claim be claimed again at once, as the same attempt."""
+        """Hand the job of a live claim back: it is claimed again at once, as the same attempt."""
         _check_queue(info, claim)
         now_ms = self._bus.database.now_ms()
         if not self._claims.hand_back(claim.token, why, now_ms):

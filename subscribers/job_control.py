@@ -1,10 +1,10 @@
-"""What people do with the jobs of a queue: try them again, give them up, limit what waits."""
+"""The acts of people on the jobs of a queue: try again, give up, limit how many wait."""
 
 from __future__ import annotations
 
 from ..schema import InvalidInput
 from . import jobs as states
-from .acts import CANCEL, PURGE, RETRY, SKIP, Acts
+from .acts import CANCEL, LIMIT, PURGE, RETRY, SKIP, UNLIMIT, Acts
 from .claims import Claims
 from .endings import Endings
 from .jobs import BATCH, Job, Jobs, wrong_state
@@ -38,7 +38,7 @@ class JobControl:
         self._endings = Endings(queue.bus, self._jobs, Claims(queue.bus.database))
 
     def retry(self, seq: int) -> Job:
-        """Let a job that is over, and did not succeed, be tried again, from its first attempt.
+        """Try a job again, from its first attempt, that is over and did not succeed.
 
         A queued job that waits for its time need not wait any longer.
 
@@ -94,7 +94,7 @@ class JobControl:
             count += len(waiting)
 
     def skip(self) -> list[tuple[int, int]]:
-        """Let the queue go on after what is lost of the archive, without making jobs of it.
+        """Pass over what is lost of the archive, without making jobs of it.
 
         Returns:
             The ranges of the log that it takes in nothing of any more: first and last seq.
@@ -106,11 +106,11 @@ class JobControl:
                 first_seq, _ = skipped.pop()
             skipped.append((first_seq, last_seq))
         if skipped:
-            self.limit_anew()  # what was skipped does not wait any more
+            self.recount_limit()  # what was skipped does not wait any more
         return skipped
 
     def limit(self, max_waiting: int) -> None:
-        """Let at most so many messages wait in the queue; publishers of more are refused.
+        """Limit how many messages may wait in the queue; publishers of more are refused.
 
         Raises:
             InvalidInput: the limit is not at least 1, or the queue's first message is still to
@@ -119,20 +119,20 @@ class JobControl:
         """
         self._queue.fill()
         with self._bus.database.write():
-            self._queue.fill()  # what came since; from here on triggers count
-            if self._queue.stuck is not None:
-                raise self._queue.stuck
-            info = self._info()
-            if info.filled_seq > self._bus.log.newest_seq():
-                raise InvalidInput(
-                    f"queue {info.name!r} begins with message {info.filled_seq + 1}, which is"
-                    " still to come; limit it then"
-                )
-            counts = self._jobs.counts(info)
-            waiting = sum(counts[gate] for gate in (states.OPEN, states.TIME, states.KEY))
-            self._bus.limits.set_for_queue(info.name, info.pattern, max_waiting, waiting)
+            info = self._set_limit(max_waiting)
+            self._acts.note(info, LIMIT, detail=f"{max_waiting:,} may wait")
 
-    def limit_anew(self) -> None:
+    def clear_limit(self) -> None:
+        """Remove the limit of the queue.
+
+        Raises:
+            NotFound: it has no limit.
+        """
+        with self._bus.database.write():
+            self._bus.limits.clear("queue", self._queue.name)
+            self._acts.note(self._info(), UNLIMIT)
+
+    def recount_limit(self) -> None:
         """Count what waits again, where the queue has a limit; otherwise do nothing.
 
         Raises:
@@ -140,7 +140,25 @@ class JobControl:
         """
         for each in self._bus.limits.list():
             if (each.kind, each.name) == ("queue", self._queue.name):
-                self.limit(each.max_waiting)
+                self._queue.fill()
+                with self._bus.database.write():
+                    self._set_limit(each.max_waiting)
+
+    def _set_limit(self, max_waiting: int) -> QueueInfo:
+        """Set the limit, and count what waits now, in the caller's transaction."""
+        self._queue.fill()  # what came since; from here on triggers count
+        if self._queue.stuck is not None:
+            raise self._queue.stuck
+        info = self._info()
+        if info.filled_seq > self._bus.log.newest_seq():
+            raise InvalidInput(
+                f"queue {info.name!r} begins with message {info.filled_seq + 1}, which is"
+                " still to come; limit it then"
+            )
+        counts = self._jobs.counts(info)
+        waiting = sum(counts[gate] for gate in (states.OPEN, states.TIME, states.KEY))
+        self._bus.limits.set_for_queue(info.name, info.pattern, max_waiting, waiting)
+        return info
 
     def _pass_by_lost(self) -> tuple[int, int] | None:
         """Move the queue over what it can't read next, and return that; None when it can."""
@@ -157,5 +175,5 @@ class JobControl:
             return first_seq, stuck.last_seq
 
     def _info(self) -> QueueInfo:
-        """Read the queue anew: another process may have changed its policy meanwhile."""
+        """Read the queue again: another process may have changed its policy meanwhile."""
         return self._queues.get(self._queue.name)

@@ -195,22 +195,22 @@ class Jobs:
     # Claiming ----------------------------------------------------------------------------------
 
     def open_due(self, info: QueueInfo, now_ms: int) -> None:
-        """Let those be claimed whose time has come."""
+        """Open the jobs whose time has come."""
         for (key,) in set(self._database.rows(SQL["open_due"], (info.id, now_ms, _DUE_BATCH))):
             self.open_key(info, key)
 
     def open_key(self, info: QueueInfo, key: str | None) -> None:
-        """Let as many be claimed as may run with a key; to be called whenever one has left."""
+        """Open as many jobs as may run with a key; to be called whenever one has left."""
         if key is not None:
             limit = info.policy.max_running_per_key
             self._database.rows(SQL["open_key"], (info.id, key, limit))
 
-    def rank_anew(self, info: QueueInfo, seqs: list[int]) -> None:
+    def rank_again(self, info: QueueInfo, seqs: list[int]) -> None:
         """Rank those of some jobs that are queued by the ordering that their queue has now."""
         rows = [(info.id, seq) for seq in seqs]
         self._database.connection.executemany(SQL["rank_job"], rows)
 
-    def open_keys_anew(self, info: QueueInfo, after_key: str) -> str | None:
+    def open_keys_again(self, info: QueueInfo, after_key: str) -> str | None:
         """Open or close what waits with the keys after one, a batch of keys.
 
         Returns:
@@ -223,7 +223,7 @@ class Jobs:
         return rows[-1][0] if rows else None
 
     def take(self, info: QueueInfo, now_ms: int, limit: int) -> list[Ready]:
-        """Let up to `limit` jobs run, in the queue's order, and return them."""
+        """Mark up to `limit` jobs as running, in the queue's order, and return them."""
         ready = self._database.rows(SQL["first_ready"], (info.id, limit))
         for seq, *_ in ready:
             self._database.rows(SQL["start_job"], (now_ms, info.id, seq))
@@ -246,7 +246,7 @@ class Jobs:
     def queue_again(
         self, info: QueueInfo, job: Job, attempt: int, at_ms: int, error: str | None
     ) -> None:
-        """Let a job wait for another attempt, from `at_ms` on."""
+        """Queue a job for another attempt, from `at_ms` on."""
         is_later = at_ms > self._database.now_ms()
         gate = TIME if is_later else OPEN if job.dedupe_key is None else KEY
         values = (gate, attempt, at_ms, kept_error(error), info.id, job.seq)

@@ -1,4 +1,4 @@
-"""What is put right of cursors and queues in a file that was made of a damaged one.
+"""Mending of cursors, queues and work in a file that was damaged.
 
 A row that is lost must not take work with it: what is not known to be done is done again.
 """

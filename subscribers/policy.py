@@ -48,11 +48,12 @@ class Policy:
         max_running: how many jobs of the queue may run at once; None is any number.
         max_running_per_key: how many with the same dedupe key may run at once.
         dedupe_window_s: for how many seconds a success keeps others with its key out; 0 never.
-        hides: which of its messages are no mail of anybody, from their publishing on: all, if its
-            pattern is one `exact` type; `all`; or `none`.
+        hides: which of the messages that it takes in are kept out of inboxes: `exact`, those of a
+            queue whose pattern is one type without wildcards; `all`; or `none`. It holds for what
+            is published from then on.
         addressed: what it takes in besides broadcasts: what is addressed to this agent or worker
-            group, and is no mail then where it hides; `*`: to anybody, whose mail it stays; None:
-            nothing.
+            group, and is kept out of its inbox as `hides` says; `*`: to anybody, in whose inbox it
+            stays; None: nothing.
 
     Raises:
         InvalidInput: a rule is none.
@@ -114,6 +115,15 @@ class Policy:
         doublings = min(attempt - 1, _MAX_DOUBLINGS)
         pause_s = self.backoff_s * (2.0**doublings + chance)
         return round(1000 * min(pause_s, MAX_POLICY_S))
+
+    def said(self, rule: str) -> str:
+        """Return the value of a rule for people, as the options take it: `any`, `none`, `60s`."""
+        value = getattr(self, rule)
+        if value is None:
+            return "none" if rule == "addressed" else "any"
+        if rule == "addressed":
+            return "any" if value == ANYBODY else str(value)
+        return f"{value:g}s" if rule.endswith("_s") else str(value)
 
     def row(self) -> tuple[object, ...]:
         """Return the values of the table's columns, in the order of the fields."""

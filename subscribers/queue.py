@@ -182,7 +182,7 @@ class Queue:
             # Others were faster, or the page brought nothing that may be claimed now: once more.
 
     def renew(self, claim: Claim, *, lease_s: float = DEFAULT_LEASE_S) -> None:
-        """Let a claim last `lease_s` from now. Safe to repeat.
+        """Extend a claim to `lease_s` from now. Safe to repeat.
 
         Raises:
             ClaimLost: its lease has run out, or the job was cancelled; nothing was changed.

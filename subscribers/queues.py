@@ -139,16 +139,16 @@ class Queues:
             if policy.addressed != info.policy.addressed:
                 self._fill(info)
             self._database.rows(SQL["set_policy"], (*policy.row(), info.id))
-            told = ", ".join(f"{rule} {getattr(policy, rule)}" for rule in rules)
+            told = ", ".join(f"{rule} {policy.said(rule)}" for rule in rules)
             Acts(self._database, by).note(info, SET, detail=told)
             self._bus.ring()  # there may be room for more
         # Also where a rule is given that holds already: an earlier call may have been cut short.
         if rules.keys() & {"ordering", "ageing_s"}:
-            self._rank_anew(info)
+            self._rank_again(info)
         if "max_running_per_key" in rules:
-            self._open_keys_anew(info)
+            self._open_keys_again(info)
         if "addressed" in rules:
-            self._count_anew(name)
+            self._recount_limit(name)
         return replace(info, policy=policy)
 
     def _fill(self, info: QueueInfo) -> None:
@@ -159,31 +159,31 @@ class Queues:
         while (page := filler.look()) is not None:
             filler.store(page, self.get(info.name))
 
-    def _rank_anew(self, info: QueueInfo) -> None:
+    def _rank_again(self, info: QueueInfo) -> None:
         jobs = Jobs(self._database)
         seqs = jobs.queued_seqs(info)  # what comes later is ranked by the new order anyway
         for start in range(0, len(seqs), BATCH):
             with self._database.write():
-                jobs.rank_anew(info, seqs[start : start + BATCH])
+                jobs.rank_again(info, seqs[start : start + BATCH])
 
-    def _open_keys_anew(self, info: QueueInfo) -> None:
+    def _open_keys_again(self, info: QueueInfo) -> None:
         jobs, key = Jobs(self._database), ""
         while True:
             with self._database.write():
-                last = jobs.open_keys_anew(self.get(info.name), key)
+                last = jobs.open_keys_again(self.get(info.name), key)
                 self._bus.ring()
             if last is None:
                 return
             key = last
 
-    def _count_anew(self, name: str) -> None:
+    def _recount_limit(self, name: str) -> None:
         from .job_control import JobControl  # both stand upon this module
         from .queue import Queue
 
-        JobControl(Queue.open(self._bus, name)).limit_anew()
+        JobControl(Queue.open(self._bus, name)).recount_limit()
 
     def pause(self, name: str, *, by: str | None = None) -> None:
-        """Let nothing be claimed from a queue any more; what runs goes on, and new jobs wait.
+        """Stop claims from a queue; what runs goes on, and new jobs wait.
 
         Args:
             name: the queue.
@@ -195,7 +195,7 @@ class Queues:
         self._set_paused(name, self._database.now_ms(), Acts(self._database, by))
 
     def resume(self, name: str, *, by: str | None = None) -> None:
-        """Let a paused queue be claimed from again; its workers are woken.
+        """Allow claims from a paused queue again; its workers are woken.
 
         Args:
             name, by: as for `pause`.
@@ -266,8 +266,8 @@ def _check_same(info: QueueInfo, pattern: str, rules: dict[str, Any], wanted: Po
     for rule in rules:
         if getattr(info.policy, rule) != getattr(wanted, rule):
             raise QueueMismatch(
-                f"queue {info.name!r} is there with {rule} {getattr(info.policy, rule)}, not"
-                f" {getattr(wanted, rule)}; change it with 'bus queue set'"
+                f"queue {info.name!r} is there with {rule} {info.policy.said(rule)}, not"
+                f" {wanted.said(rule)}; change it with 'bus queue set'"
             )
 
 

@@ -230,10 +230,12 @@ def list_limits(bus: TheBus, _: WorkReader) -> dict[str, Any]:
 
 
 @router.put("/limits/{kind}/{name:path}", response_model=LimitRecord, responses=problems(409))
-def set_limit(kind: Kind, name: Place, wanted: LimitGiven, bus: TheBus, _: Admin) -> dict[str, Any]:
+def set_limit(
+    kind: Kind, name: Place, wanted: LimitGiven, bus: TheBus, admin: Admin
+) -> dict[str, Any]:
     """Limit how many messages may wait in a queue or an inbox. What waits already stays."""
     if kind == "queue":
-        JobControl(Queue.open(bus, name)).limit(wanted.max_waiting)
+        JobControl(Queue.open(bus, name), by=admin.doer()).limit(wanted.max_waiting)
     else:
         bus.limits.set_for_inbox(name, wanted.max_waiting)
     return next(
@@ -242,6 +244,9 @@ def set_limit(kind: Kind, name: Place, wanted: LimitGiven, bus: TheBus, _: Admin
 
 
 @router.delete("/limits/{kind}/{name:path}", status_code=204, responses=problems())
-def clear_limit(kind: Kind, name: Place, bus: TheBus, _: Admin) -> None:
+def clear_limit(kind: Kind, name: Place, bus: TheBus, admin: Admin) -> None:
     """Remove a limit."""
-    bus.limits.clear(kind, name)
+    if kind == "queue":
+        JobControl(Queue.open(bus, name), by=admin.doer()).clear_limit()
+    else:
+        bus.limits.clear(kind, name)

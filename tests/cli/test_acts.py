@@ -64,6 +64,31 @@ def test_who_paused_changed_and_purged_a_queue_is_on_record(queue: Queue, run_bu
     assert "by hand:      purge by ann, 20" in run_bus("queue", "show", "tasks").out
 
 
+def test_limits_of_a_queue_are_on_record(queue: Queue, bus: Bus, run_bus: RunBus) -> None:
+    """Not that they are counted again, which other changes do."""
+    by = {"BUS_AGENT": "ann"}
+    assert run_bus("limit", "set", "2000", "--queue", "tasks", env=by).code == 0
+    JobControl(queue).recount_limit()
+    assert run_bus("limit", "clear", "--queue", "tasks", env=by).code == 0
+    assert run_bus("limit", "clear", "--queue", "tasks", env=by).code == 4
+    assert told(run_bus, "queue", "show", "tasks") == [
+        {"who": "ann", "act": "limit", "detail": "2,000 may wait"},
+        {"who": "ann", "act": "unlimit"},
+    ]
+
+
+def test_change_of_rules_is_told_in_plain_words(queue: Queue, bus: Bus, run_bus: RunBus) -> None:
+    rules = {"addressed": None, "max_running": None, "ageing_s": 90}
+    info = Queues(bus).set_policy("tasks", by="ann", **rules)
+    assert [info.policy.said(rule) for rule in rules] == ["none", "any", "90s"]
+    (act,) = told(run_bus, "queue", "show", "tasks")
+    assert act["detail"] == "addressed none, max_running any, ageing_s 90s"
+    shown = run_bus("queue", "set", "tasks", "--addressed", "none").out
+    assert "addressed none" in shown
+    assert "addressed any" in run_bus("queue", "set", "tasks", "--addressed", "any").out
+    assert "None" not in run_bus("queue", "show", "tasks").out
+
+
 def test_who_requeued_and_dropped_dead_letters_is_on_record(
     queue: Queue, bus: Bus, run_bus: RunBus
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.subscribers import ClaimRecord, list_jobs
+from ackbus.subscribers import ClaimRecord, QueueStats, list_jobs
 
 from ..conftest import RunBus, wait_until
 from ..subscribers.work import attempts, job, state, statuses
@@ -253,6 +253,20 @@ def test_response_that_is_not_one_object_fails_and_the_host_goes_on(
         assert (record.error or "").startswith("protocol error: ")
         assert record.result == printed + "\n"
     assert (answer(bus, 1).type, answer(bus, 2).payload) == ("job.failed", "fine")
+
+
+def test_worker_over_answers_takes_what_is_addressed(bus: Bus, run_bus: RunBus) -> None:
+    """A pipeline: answers are addressed to who asked. Of a queue that is there it must be so."""
+    bus.heartbeats.beat("asker")
+    bus.publish("a.done", "x", from_agent="w", to_agent="asker")
+    line = ("run", "--type", "a.done", "--addressed", "any", "--drain", "--", "cat")
+    assert run_bus(*line).code == 0
+    queue = Queue.open(bus, "a.done")
+    assert (queue.info.policy.addressed, QueueStats.of(queue).completed) == ("*", 1)
+    assert run_bus(*line).code == 0
+    refused = run_bus("run", "--type", "a.done", "--addressed", "none", "--", "cat")
+    assert (refused.code, refused.out) == (3, "")
+    assert "--addressed any, not none; change it with 'bus queue set'" in refused.err
 
 
 def test_unknown_queue_is_not_there(bus: Bus, run_bus: RunBus) -> None:
