@@ -119,7 +119,8 @@ class Request:
     def wait(self, timeout_s: float | None = None) -> Answer:
         """Block until there is an answer, and return it: success, failure or timed out.
 
-        The answer leaves the inbox of the agent that asked, without an acknowledgement.
+        The answer leaves the inbox of the agent that asked, without an acknowledgement. Where the
+        bus can't be written at that moment, it is returned all the same, and stays unread.
 
         Args:
             timeout_s: how long to wait, in seconds; None waits for ever.
