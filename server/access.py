@@ -1,4 +1,4 @@
-"""Who is let in."""
+"""Authentication: the principal of a request, by its token, and the limit of its rate."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .errors import Forbidden, TooManyRequests, Unauthorized
 from .principals import LOCAL, Principal, Scope
 from .tokens import Tokens
 
-#: Where it stands, with all else that is known of a request, who makes it.
+#: The key in a request's state under which its principal is kept.
 _KNOWN = "ackbus.principal"
 
 
 class Access:
-    """Decides who asks, by the token that a request shows.
+    """Finds the principal of a request by its token.
 
-    A bus without tokens lets in everybody who reaches the server, as the file lets in everybody
-    who can open it: that is the user, and nobody else, as long as it listens on this machine only.
-    A server that has seen one needs one until it ends: to remove the last is to let nobody in.
+    A bus without tokens accepts every request that reaches the server, as the file is open to
+    every program of the user: no other user has access while it listens on this machine only.
+    Once a token exists, the server demands one until it ends: removing the last token closes it.
 
     Args:
         bus: whose tokens.
-        required: whether there must be a token, even if the bus has none.
-        max_rate: how many requests a second a principal may make; None: any.
+        required: whether a token is needed even if the bus has none.
+        max_rate: requests a second that a principal may make; None: no limit.
     """
 
     def __init__(self, bus: Bus, *, required: bool = False, max_rate: float | None = None) -> None:
@@ -39,11 +39,11 @@ class Access:
         self._buckets: dict[str, _Bucket] = {}
 
     def principal(self, connection: HTTPConnection) -> Principal:
-        """Return who makes a request.
+        """Return the principal of a request, and count the request against its rate.
 
         Raises:
-            Unauthorized: it shows no token that is good, and needs one.
-            TooManyRequests: it is one too many.
+            Unauthorized: a token is needed, and the request shows no valid one.
+            TooManyRequests: the principal's rate is exceeded.
         """
         found = self.holder(connection)
         if self._max_rate is not None:
@@ -54,10 +54,10 @@ class Access:
         return found
 
     def holder(self, connection: HTTPConnection) -> Principal:
-        """Return whose token a request shows, however often it asks.
+        """Return the principal of a request's token, without counting the request.
 
         Raises:
-            Unauthorized: it shows no token that is good, and needs one.
+            Unauthorized: a token is needed, and the request shows no valid one.
         """
         if not self._required:
             self._required = self._tokens.are_needed()
@@ -70,7 +70,7 @@ class Access:
 
 
 class _Bucket:
-    """Lets through so many a second, and as many at once."""
+    """A token bucket: allows `rate` requests a second, and bursts of as many."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
@@ -78,7 +78,7 @@ class _Bucket:
         self._at = time.monotonic()
 
     def take(self) -> float:
-        """Take one; return after how many seconds there is one, or 0: it was taken."""
+        """Take one request; return 0 if it is allowed, or the seconds until the next one is."""
         now = time.monotonic()
         self._left = min(max(self._rate, 1.0), self._left + (now - self._at) * self._rate)
         self._at = now
@@ -89,7 +89,7 @@ class _Bucket:
 
 
 def known(connection: HTTPConnection) -> Principal:
-    """Return who makes a request; that is found out, and counted, once.
+    """Return the principal of a request; the token is checked, and counted, once.
 
     Raises:
         Unauthorized, TooManyRequests: it may not be made.
@@ -102,7 +102,7 @@ def known(connection: HTTPConnection) -> Principal:
 
 
 def allowed(connection: HTTPConnection, *scopes: Scope) -> Principal:
-    """Return who makes a request, which needs all of these scopes.
+    """Return the principal of a request that needs all of these scopes.
 
     Raises:
         Unauthorized, Forbidden, TooManyRequests: it may not be made.
@@ -115,7 +115,7 @@ def allowed(connection: HTTPConnection, *scopes: Scope) -> Principal:
 
 
 def still_allowed(connection: HTTPConnection, scope: Scope) -> bool:
-    """Whether what a request began, which needs a scope, may go on."""
+    """Whether a stream that a request began may go on: its token is still valid for the scope."""
     access: Access = connection.app.state.access
     try:
         return access.holder(connection).may(scope)
@@ -124,7 +124,7 @@ def still_allowed(connection: HTTPConnection, scope: Scope) -> bool:
 
 
 class _Needed(SecurityBase):
-    """The token that an operation needs: as it is documented, and as it is asked for."""
+    """The dependency that demands a token with scopes, and documents it."""
 
     scheme_name = "token"
     model = HTTPBearer(description="Made by `bus token create`. A bus without tokens needs none.")
@@ -137,5 +137,5 @@ class _Needed(SecurityBase):
 
 
 def needs(*scopes: Scope) -> Any:
-    """Return what an operation depends on that only principals with all these scopes may use."""
+    """Return a dependency that admits only principals with all these scopes."""
     return Security(_Needed(scopes), scopes=scopes)

@@ -31,7 +31,7 @@ from .problems import Problem, handle_problems
 from .threads import DOWNLOADS, UPLOADS, bound_threads
 from .waiting import Waiting
 
-#: The headers of requests that operations look at, and that a browser asks leave for.
+#: The request headers that operations read; a browser's preflight asks whether they are allowed.
 _HEADERS_READ = (
     *("Authorization", "Content-Type", "If-None-Match", "If-Range", "Last-Event-ID", "Range"),
     *("traceparent", "tracestate"),
@@ -54,11 +54,11 @@ def create_app(
 
     Args:
         bus: what is served.
-        access: decides who asks.
-        hosts: the names under which the server may be asked; None: any.
-        origins: the origins whose pages may ask, besides the server's own.
-        max_blob_bytes: how long a blob may be that a client stores.
-        patience: how long clients are waited for; None: as is usual.
+        access: authenticates requests.
+        hosts: the host names that requests may use; None: any.
+        origins: the origins whose pages may send requests, besides the server's own.
+        max_blob_bytes: the longest blob that a client may store.
+        patience: the timeouts of clients; None: the defaults.
     """
     mcp = McpMount(bus.layout.directory, MAX_BODY_BYTES)
 
@@ -106,7 +106,7 @@ def create_app(
 def _add_middleware(
     app: FastAPI, hosts: Collection[str] | None, origins: Collection[str], max_blob_bytes: int
 ) -> None:
-    """Put around the application what every request passes; the last that is added comes first."""
+    """Add the middleware of every request; the last that is added runs first."""
     app.add_middleware(BodyLimit, max_blob_bytes=max_blob_bytes)
     if origins:
         app.add_middleware(
@@ -121,7 +121,7 @@ def _add_middleware(
 
 
 def _telemetry() -> TelemetryConfig:
-    """Let FastAPI make a span for each request, where this process makes spans, and no more."""
+    """Return FastAPI's telemetry settings: one span a request, if this process makes spans."""
     return {
         "tracing": tracing.is_used(),
         "operation_spans": False,
@@ -132,9 +132,9 @@ def _telemetry() -> TelemetryConfig:
 
 
 def end_streams(app: FastAPI) -> None:
-    """Make what waits in an application end, as its server can't before: streams, and tools.
+    """End the streams and the waiting tools of an application, so that its server can stop.
 
-    A signal handler may call it, before there is any too.
+    A signal handler may call it at any time, also before the application has started.
     """
     feed: Feed | None = getattr(app.state, "feed", None)
     if feed is None:

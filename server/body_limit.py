@@ -1,4 +1,4 @@
-"""Bodies that are longer than allowed: refused before they are read, or where they turn out so."""
+"""A limit on the length of request bodies, before they are read or while they are."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _BLOBS = "/v1/blobs"
 
 
 class BodyLimit:
-    """Lets through what is short enough.
+    """Middleware that refuses bodies beyond the limit.
 
     Args:
-        app: what is behind it.
-        max_blob_bytes: how long a blob may be.
+        app: the application behind it.
+        max_blob_bytes: the longest blob.
     """
 
     def __init__(self, app: ASGIApp, max_blob_bytes: int) -> None:
@@ -47,7 +47,7 @@ class BodyLimit:
 
 
 def _bounded(receive: Receive, limit: int) -> Receive:
-    """Return what receives a body of unknown length up to a limit."""
+    """Return a `receive` that refuses a body of unknown length beyond a limit."""
     size = 0
 
     async def bounded() -> Message:

@@ -1,4 +1,4 @@
-"""Clients that go away before they have their answer."""
+"""Clients that disconnect before their response."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from starlette.types import Receive
 
 
 async def until_gone(receive: Receive) -> None:
-    """Return when a client has gone. What it still sends is taken, and not looked at."""
+    """Return when a client has disconnected. Data that it still sends is discarded."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""The errors that only the doors know: who may not ask, and what stands against a request."""
+"""The errors of the server itself: authentication, rates, and conflicts of requests."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from ..schema import AckbusError, AckPastEnd, Refused
 
 
 class Unauthorized(AckbusError):
-    """Nobody is known by this token: there is none, or it is wrong or out of date."""
+    """The request shows no token, or an unknown or expired one."""
 
 
 class Forbidden(AckbusError):
-    """Whoever asks is known, and may not do this."""
+    """The principal is known, but lacks the right to do this."""
 
 
 class TooManyRequests(AckbusError):
-    """Whoever asks does it more often than it may.
+    """The principal exceeds its rate of requests.
 
     Attributes:
-        retry_after_s: after how many seconds it may again.
+        retry_after_s: the seconds until its next request is allowed.
     """
 
     def __init__(self, text: str, retry_after_s: float) -> None:
@@ -28,14 +28,14 @@ class TooManyRequests(AckbusError):
 
 
 class AfterTheEnd(AckPastEnd):
-    """What comes after a message was asked for that is not there yet: the log is another one."""
+    """The cursor is beyond the end of the log."""
 
     def __init__(self, after: int, newest: int) -> None:
         super().__init__(f"there is no message {after} yet: the newest is {newest}")
 
 
 class Held(Refused):
-    """A lease is somebody's.
+    """A lease is held by another holder.
 
     Attributes:
         held: the lease, as it is listed.
@@ -50,7 +50,7 @@ class Reserved(Refused):
     """Files are reserved by others.
 
     Attributes:
-        conflicts: what stands against the wish: paths, and the reservations that they meet.
+        conflicts: the paths, and the reservations of others that they meet.
     """
 
     def __init__(self, text: str, conflicts: list[dict[str, Any]]) -> None:

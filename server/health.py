@@ -16,14 +16,14 @@ from .problems import documented, problem
 
 #: How long the bus may keep a write waiting before it counts as busy, in seconds.
 _WRITE_S = 1.0
-#: How long the whole check may take, in seconds: a disk that hangs must not hang who asks.
+#: How long the whole check may take, in seconds: a disk that hangs must not hang the client.
 _CHECK_S = 5.0
 
 router = APIRouter(tags=["health"])
 
 
 class Health(BaseModel):
-    """An answer that only a store that works can give."""
+    """The answer of a working store."""
 
     ok: bool
     newest_seq: int = Field(description="The newest seq of the log, as the store says now.")
@@ -43,16 +43,16 @@ class Readiness:
         self._asking: asyncio.Task[int] | None = None
 
     async def check(self) -> int:
-        """Ask the store, or wait with those who ask already.
+        """Ask the store, or join a check that is running.
 
-        One question at a time, in a thread beside those of the operations: anybody may ask, as
-        often as they like, and each would wait for its place among the writers.
+        One check runs at a time, in a thread beside those of the operations: it needs no token,
+        and each check would take a turn among the writers.
 
         Returns:
             The newest seq.
 
         Raises:
-            AckbusError: the bus can't be read, or not be written.
+            AckbusError: the bus can't be read or can't be written.
         """
         if self._asking is None or self._asking.done():
             beside = anyio.CapacityLimiter(1)
@@ -61,9 +61,9 @@ class Readiness:
         return await asyncio.shield(self._asking)
 
     def _ask(self) -> int:
-        """Open the bus as a newcomer does, and ask for a place among the writers.
+        """Open the bus as a new process does, and take the write lock.
 
-        An open connection goes on with a file that was moved or deleted, so it knows nothing.
+        An open connection goes on with a file that was moved or deleted, so it proves nothing.
         """
         with Bus.open(self._directory, write_timeout_s=_WRITE_S) as bus:
             if _identity(self._path) != self._file:

@@ -1,8 +1,8 @@
-"""Requests that a page of another site makes behind the user's back are refused.
+"""A guard against requests that pages of other sites make without the user's knowledge.
 
-A browser lets any page send requests to this machine. It says where a page comes from (`Origin`, or
-`Sec-Fetch-Site`), and under which name it asked (`Host`): a foreign page can give itself a name
-that leads here, and then reads the answers too.
+A browser allows any page to send requests to this machine. It sends the page's origin (`Origin`, or
+`Sec-Fetch-Site`), and the name that it resolved (`Host`): a foreign page can point a name of its
+own to this machine (DNS rebinding), and would then read the responses too.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class OwnOrigins:
-    """Lets through what no browser sends, and what pages send that may.
+    """Middleware that passes requests of programs, and those of allowed pages.
 
     Args:
-        app: what is behind it.
-        hosts: the names under which the server may be asked; None: any.
-        origins: the origins whose pages may ask, besides the server's own.
+        app: the application behind it.
+        hosts: the host names that requests may use; None: any.
+        origins: the origins whose pages may send requests, besides the server's own.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class OwnOrigins:
 
 
 def check_origin(text: str) -> None:
-    """Refuse what no browser calls an origin: it would never be that of a page.
+    """Refuse a text that no browser sends as an origin: it would never match a page.
 
     Raises:
         InvalidInput: it is none.
@@ -68,17 +68,17 @@ def check_origin(text: str) -> None:
 
 
 def _is_embedded(headers: Headers) -> bool:
-    """Whether a foreign page asks by a picture, a frame or the like, without naming itself.
+    """Whether a foreign page sends the request by a picture, a frame or the like.
 
-    It learns little by that, but the server would do the work. A person who follows a link is let
-    in: that is a request for a document.
+    The page learns little by that, but the server would do the work. A link that a person follows
+    is allowed: that is a request for a document.
     """
     is_foreign = headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin")
     return is_foreign and headers.get("Sec-Fetch-Dest") != "document"
 
 
 def _host(origin: str) -> str | None:
-    """Return what a browser that is on an origin calls the host; None where it is no URL."""
+    """Return the Host header that a browser sends for an origin; None where it is no URL."""
     try:
         return urlsplit(origin).netloc or None
     except ValueError:

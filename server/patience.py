@@ -1,4 +1,4 @@
-"""How long the server waits for its clients."""
+"""The timeouts of clients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Patience:
-    """How long the server waits for its clients.
+    """The timeouts of clients.
 
     Attributes:
         stalled_s: how long a client may take for the next MiB of a body or a blob, or for what a

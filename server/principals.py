@@ -1,4 +1,4 @@
-"""Who asks, and what they may do."""
+"""Principals: the authenticated clients of the server, and their scopes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .errors import Forbidden
 
 
 class Scope(StrEnum):
-    """What a token is good for."""
+    """A right that a token grants."""
 
     MESSAGES_RO = "messages:ro"
     MESSAGES_RW = "messages:rw"
@@ -29,11 +29,11 @@ _WITHIN = {
 
 @dataclass(frozen=True)
 class Principal:
-    """Who asks.
+    """The authenticated client of a request.
 
     Attributes:
-        name: of the token; `local` where none is needed.
-        scopes: what it is good for.
+        name: the name of the token; `local` where none is needed.
+        scopes: the scopes of the token.
         agent: the only name under which it may act; None: under any.
     """
 
@@ -42,15 +42,15 @@ class Principal:
     agent: str | None = None
 
     def may(self, scope: Scope) -> bool:
-        """Whether it may do what needs this scope."""
+        """Whether it has a scope, by itself or within a larger one."""
         return any(scope is own or scope in _WITHIN.get(own, ()) for own in self.scopes)
 
     def act_as(self, agent: str | None, role: str = "agent") -> str:
-        """Return the name under which the principal acts, which it need not say where it has one.
+        """Return the name under which the principal acts: the one given, or that of its token.
 
         Args:
-            agent: what it says.
-            role: the field that says it.
+            agent: the name that the request gives; None: none.
+            role: the field of the request that gives it.
 
         Raises:
             Forbidden: it is another agent's.
@@ -67,11 +67,11 @@ class Principal:
         return agent
 
     def doer(self) -> str | None:
-        """Return who acts by hand, for the record; None: the account of this process."""
+        """Return the name of the actor for the record; None: the account of this process."""
         return self.agent or (None if self is LOCAL else f"token {self.name}")
 
     def own(self, agent: str | None) -> str | None:
-        """Return whose things are meant: a principal that acts for one agent sees only that one's.
+        """Return the agent to filter by: a principal that is bound to one sees only its things.
 
         Raises:
             Forbidden: it is another agent's.
@@ -79,5 +79,5 @@ class Principal:
         return self.agent if agent is None else self.act_as(agent)
 
 
-#: Who asks where no token is needed: a program of the user's own, on this machine.
+#: The principal where no token is needed: a program of the user's own, on this machine.
 LOCAL = Principal("local", frozenset({Scope.ADMIN}))

@@ -36,9 +36,9 @@ from .errors import Forbidden, Held, Reserved, TooManyRequests, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
 
-#: After how many seconds a client may try again, where nothing tells: the bus is busy, or full.
+#: The default `Retry-After`, in seconds: the bus is busy, or full.
 _RETRY = {"Retry-After": "1"}
-#: What else a client is told, by status.
+#: Further headers, by status.
 _HEADERS: dict[int, dict[str, str]] = {
     HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": "Bearer"},
     HTTPStatus.TOO_MANY_REQUESTS: _RETRY,
@@ -46,7 +46,7 @@ _HEADERS: dict[int, dict[str, str]] = {
 }
 
 
-#: What the words of a status leave open.
+#: Further details, by status.
 _WHYS = {HTTPStatus.NOT_FOUND: "/v1/openapi.json has all paths; a slash in a name is written %2F"}
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -67,7 +67,7 @@ _KINDS = {
 
 
 class Problem(BaseModel):
-    """What went wrong: RFC 9457, with the facts of the error as further members."""
+    """A problem: RFC 9457, with the facts of the error as further members."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -120,7 +120,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def problem(status: int, kind: str, detail: str, /, **facts: object) -> Response:
-    """Return a response that says what went wrong; `kind` is the last part of its type."""
+    """Return a problem as a response; `kind` is the last part of its type."""
     headers = {"Cache-Control": "no-store"} | _HEADERS.get(status, {})
     body = {
         "type": f"urn:ackbus:{kind}",
@@ -179,7 +179,7 @@ async def _of_http(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> Iterator[str]:
-    """Yield the methods that a path has: Starlette says those of the first route that fits it."""
+    """Yield the methods of a path: Starlette gives only those of the first matching route."""
     for method in _METHODS:
         asked = {**request.scope, "method": method}
         if any(route.matches(asked)[0] is Match.FULL for route in request.app.routes):
@@ -187,11 +187,11 @@ def _methods(request: Request) -> Iterator[str]:
 
 
 async def _of_nobody(request: Request, error: Exception) -> Response:
-    """End a request whose client went while it was still being read; only metrics see how."""
+    """End a request whose client disconnected while it was being read; only metrics see it."""
     return Response(status_code=_CLIENT_GONE)
 
 
 async def _of_defect(request: Request, error: Exception) -> Response:
-    """Say no more than that there is a defect: the server's own output has the rest."""
+    """Return a problem that says only that there is a defect: the server's output has the rest."""
     detail = f"{request.method} {request.url.path}: a defect of the server; its output tells more"
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail)

@@ -1,4 +1,4 @@
-"""The JSON of messages over HTTP: what is taken in, and what is documented to come out."""
+"""The JSON of messages over HTTP: request bodies, and documented responses."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..schema import ABSENT, MAX_SEQ, Draft, Message, Receipt, parse_priority
 from ..subscribers import carried_on
 from .principals import Principal
 
-#: Names, as far as a schema can tell what one may look like.
+#: Names, as far as a schema can express their rule.
 Name = Annotated[str, Field(min_length=1, max_length=128)]
 Type = Annotated[str, Field(min_length=1, max_length=255)]
 Id = Annotated[str, Field(min_length=1, max_length=255)]
 Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 Token = Annotated[int, Field(ge=1, le=MAX_SEQ)]
-#: What holds where a body does not say who acts.
+#: The default of fields that name the acting agent.
 OR_BOUND = "left out: the agent that the token is bound to"
 PriorityGiven = Literal["interactive", "normal", "background"]
 
@@ -30,7 +30,7 @@ Seqs = Annotated[list[Seq], Field(min_length=1, max_length=MAX_NAMED)]
 
 
 class Given(BaseModel):
-    """A body that a client sends: nothing in it is ignored, nor taken for what it is not."""
+    """A request body: unknown fields are refused, and values are never converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -64,7 +64,7 @@ class MessageGiven(Given):
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
     def draft(self, principal: Principal) -> Draft:
-        """Return the message as the library takes it, from whoever the principal may act as."""
+        """Return the message as a draft, from a sender that the principal may act as."""
         return Draft(
             self.type,
             self.payload if "payload" in self.model_fields_set else ABSENT,
@@ -86,7 +86,7 @@ class MessagesGiven(Given):
 
 
 class ReplyGiven(Given):
-    """A message that follows from another: it goes to whoever sent that, unless it says else."""
+    """A reply to a message; it goes to that message's sender unless `to` says otherwise."""
 
     type: Type = Field(description="Its routing word.", examples=["task.done"])
     to_agent: Name | None = Field(None, alias="to", description="Null: all.")
@@ -96,7 +96,7 @@ class ReplyGiven(Given):
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
     def draft(self, message: Message, sender: str) -> Draft:
-        """Return it as an answer to a message, in its conversation and trace."""
+        """Return the reply as a draft, in the message's conversation and trace."""
         given = self.model_fields_set
         headers = carried_on(message) | (self.headers or {})
         return Draft(
@@ -114,7 +114,7 @@ class ReplyGiven(Given):
 
 
 class ReceiptRecord(BaseModel):
-    """What publishing returns."""
+    """The receipt of a published message."""
 
     seq: int = Field(description="Its place in the log.")
     id: str = Field(description="Its identity.")
@@ -128,7 +128,7 @@ class ReceiptRecord(BaseModel):
 
 
 class ReceiptList(BaseModel):
-    """What publishing several messages returns, in their order."""
+    """The receipts of published messages, in their order."""
 
     receipts: list[ReceiptRecord]
 
@@ -178,6 +178,6 @@ class FoundMessage(BaseModel):
 
 
 class FoundList(BaseModel):
-    """What a search found, the best first."""
+    """The messages that a search found, the best first."""
 
     found: list[FoundMessage]

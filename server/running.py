@@ -27,7 +27,7 @@ from .origins import LOOPBACK_NAMES, check_origin
 from .patience import Patience
 from .tokens import Tokens
 
-#: How long requests that run may take to end when the server stops, in seconds.
+#: How long running requests may take to end when the server stops, in seconds.
 _LAST_S = 3
 
 #: What the system buffers for a client that reads slowly, in bytes; left alone, it takes megabytes.
@@ -38,15 +38,15 @@ _HEARD_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Options:
-    """How a bus is served.
+    """The options of a server.
 
     Attributes:
         host: the address to listen on.
         port: the port; 0 takes a free one.
-        max_rate: how many requests a second whoever asks may make; None: any.
-        origins: the origins whose pages may ask, besides the server's own.
-        max_blob_bytes: how long a blob may be that a client stores.
-        patience: how long clients are waited for.
+        max_rate: requests a second that a principal may make; None: no limit.
+        origins: the origins whose pages may send requests, besides the server's own.
+        max_blob_bytes: the longest blob that a client may store.
+        patience: the timeouts of clients.
     """
 
     host: str
@@ -58,7 +58,7 @@ class Options:
 
     @property
     def is_of_this_machine(self) -> bool:
-        """Whether nobody else can reach the address."""
+        """Whether the address is reachable from this machine only."""
         if self.host in LOOPBACK_NAMES:
             return True
         try:
@@ -73,14 +73,14 @@ def serve(
     """Serve a bus until SIGINT or SIGTERM. Blocks; call it from the main thread.
 
     Args:
-        bus: what is served.
-        options: how.
-        on_ready: is told the URL as soon as requests are answered.
+        bus: the bus to serve.
+        options: the options of the server.
+        on_ready: called with the URL as soon as requests are answered.
 
     Raises:
-        InvalidInput: an origin is none.
-        Refused: others can reach the address, and there is no token.
-        AckbusError: the address can't be had.
+        InvalidInput: an origin is invalid.
+        Refused: other machines can reach the address, and there is no token.
+        AckbusError: the server can't listen on the address.
     """
     for origin in options.origins:
         check_origin(origin)
@@ -124,12 +124,12 @@ def _config(app: FastAPI, patience: Patience) -> uvicorn.Config:
 
 
 def _is_of_server(record: logging.LogRecord) -> bool:
-    """Whether a record tells of the server, and not, by a traceback, of what a client sent."""
+    """Whether a log record is about the server, not a traceback about a client's data."""
     return record.msg != "Invalid UTF-8 sequence received from client."
 
 
 class _Server(uvicorn.Server):
-    """One that says when it answers, and when it is told to stop."""
+    """A uvicorn server that calls back when it is ready, and when it is told to stop."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class _Server(uvicorn.Server):
                 connection.transport.abort()
 
     def hang_up(self, client: tuple[str, int] | None) -> None:
-        """End the connection of a client at once, whatever it was still to read."""
+        """End the connection of a client at once, and discard its unread data."""
         for connection in self.server_state.connections:
             if getattr(connection, "client", None) == client and connection.transport:
                 connection.transport.abort()
@@ -170,7 +170,7 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
-    """Make signals no more than requests to stop; uvicorn raises them once more at its end."""
+    """Turn signals into requests to stop inside the block; uvicorn raises them again at its end."""
 
     def stop(*_: object) -> None:
         server.should_exit = True

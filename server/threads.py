@@ -1,11 +1,11 @@
 """The threads in which the server uses the library.
 
 Each thread that touches the bus has a connection, with its files and its memory, so each kind is
-bounded, and has its own bound where one kind would keep another out: operations, blobs that come
-in and that go out (each has a thread as long as its client takes), what streams read of the log
+bounded, and has its own bound where one kind would block another: operations, blobs that come
+in and that go out (each has a thread as long as its client takes), the log reads of streams
 (`live.history`) and tools (`mcp.protocol`). Operations that wait (for room, for an answer) wait in
 the event loop, and take a thread only to look; tools that wait keep theirs. Besides, there is one
-thread for each of the live feed, the hearts of agents and the question after health.
+thread for each of the live feed, the hearts of agents and the health check.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ def bound_threads() -> None:
 
 
 async def in_thread(act: Callable[[], T]) -> T:
-    """Run what uses the library in one of the threads."""
+    """Run a function that uses the library in one of the threads."""
     return await anyio.to_thread.run_sync(act)

@@ -1,4 +1,4 @@
-"""Tokens: what programs show to be let in.
+"""Access tokens: the credentials of the server's clients.
 
 A token is `bus_`, a name by which its row is found, and a secret of 256 random bits, of which only
 the hash is stored: a slow hash would protect guessable words, and there is nothing to guess.
@@ -23,21 +23,21 @@ SQL = Queries(beside=__file__)
 _FORM = re.compile(r"bus_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-#: What an unknown token is compared with, so that it takes as long as a known one.
+#: The digest that an unknown token is compared with, so that it takes as long as a known one.
 _NOBODY = hashlib.sha256(b"").digest()
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token without its secret, which nobody can tell.
+    """A token without its secret, which is not stored.
 
     Attributes:
-        id: by which it is found; it is a part of the token.
-        name: what people call it; one that replaces another has the same.
-        scopes: what it is good for.
+        id: the part of the token by which it is found.
+        name: its name for people; a token that replaces another has the same.
+        scopes: the rights that it grants.
         agent: the only agent that it may act for; None: any.
         created_at_ms: when it was made, in epoch milliseconds.
-        expires_at_ms: from when on it is no longer good; None: never.
+        expires_at_ms: when it expires, in epoch milliseconds; None: never.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Token:
 
     @property
     def principal(self) -> Principal:
-        """Who shows it."""
+        """The client that shows this token."""
         return Principal(self.name, self.scopes, self.agent)
 
 
@@ -71,13 +71,13 @@ class Tokens:
 
         Args:
             name: 1 to 64 of letters, digits, `.`, `_` and `-`.
-            scopes: what it is good for; at least one.
+            scopes: the rights that it grants; at least one.
             agent: the only agent that it may act for; None: any.
-            ttl_s: after how many seconds it is no longer good; None: it stays good.
+            ttl_s: the seconds until it expires; None: never.
 
         Raises:
             InvalidInput: the name, the agent or the scopes break a rule.
-            Refused: a token of this name is good; it can be rotated.
+            Refused: a valid token has this name; it can be rotated.
         """
         scopes = frozenset(scopes)
         if not _NAME.fullmatch(name):
@@ -92,51 +92,53 @@ class Tokens:
             return self._add(name, scopes, agent, ttl_s)
 
     def rotate(self, name: str, *, overlap_s: float, ttl_s: float | None = None) -> str:
-        """Make a token that is good for the same, and let the one before it end.
+        """Make a token with the same rights, and expire the one before it.
 
         Args:
-            name: of both.
-            overlap_s: for how many seconds the old one stays good; 0: it ends at once.
+            name: the name of both.
+            overlap_s: the seconds for which the old one stays valid; 0: it expires at once.
             ttl_s: as for `create`.
 
         Raises:
-            NotFound: no token of this name is good.
+            NotFound: no valid token has this name.
         """
         with self._database.write():
             before = self._good(name)
             if not before:
-                raise NotFound(f"no token {name!r} is good; make one with 'bus token create'")
+                raise NotFound(f"no valid token {name!r}; make one with 'bus token create'")
             ends_ms = self._database.now_ms() + round(overlap_s * 1000)
             self._database.change(SQL["end_tokens"], (ends_ms, name, ends_ms))
             return self._add(name, before[-1].scopes, before[-1].agent, ttl_s)
 
     def remove(self, name: str) -> int:
-        """Let the tokens of a name be good no longer; return how many there were."""
+        """Revoke the tokens of a name; return how many there were."""
         return len(self._database.change(SQL["remove_tokens"], (name,)))
 
     def all(self) -> list[Token]:
-        """Return all tokens, ended ones too, by name, and the newest of each last."""
+        """Return all tokens, expired ones too, by name, and the newest of each last."""
         return [_token(row) for row in self._database.rows(SQL["tokens"])]
 
     def are_needed(self) -> bool:
-        """Whether there is a token, be it good or not: then nobody is let in without one."""
+        """Whether there is a token, valid or not: then every request needs one."""
         return bool(self._database.value(SQL["has_tokens"]))
 
     def holder(self, text: str) -> Principal:
-        """Return who shows a token.
+        """Return the principal of a token.
 
         Raises:
-            Unauthorized: it is no token, or is not good any more.
+            Unauthorized: the token is unknown or expired.
         """
         form = _FORM.fullmatch(text)
         row = form and self._database.row(SQL["token"], (form[1],))
         digest = _digest(form[2] if form else "")
         *fields, stored = row or (_NOBODY,)
         if not hmac.compare_digest(digest, stored) or not row:
-            raise Unauthorized("nobody has this token; see 'bus token list'")
+            raise Unauthorized("unknown token; see 'bus token list'")
         token = _token(fields)
         if token.expires_at_ms is not None and token.expires_at_ms <= self._database.now_ms():
-            raise Unauthorized(f"token {token.name!r} is out of date; 'bus token create' makes one")
+            raise Unauthorized(
+                f"token {token.name!r} has expired; 'bus token create' makes another"
+            )
         return token.principal
 
     def _good(self, name: str) -> list[Token]:
@@ -150,7 +152,7 @@ class Tokens:
         now_ms = self._database.now_ms()
         expires_ms = None if ttl_s is None else now_ms + round(ttl_s * 1000)
         if expires_ms is not None and not now_ms < expires_ms <= MAX_TS_MS:
-            raise InvalidInput("a token is good for some time, and not beyond the year 9999")
+            raise InvalidInput("a token's lifetime must be positive, and end before the year 10000")
         row = (id, name, json.dumps(sorted(scopes)), agent, now_ms, expires_ms, _digest(secret))
         self._database.change(SQL["add_token"], row)
         return f"bus_{id}_{secret}"
@@ -158,7 +160,7 @@ class Tokens:
 
 def _token(row: Iterable[object]) -> Token:
     id, name, scopes, agent, created_at_ms, expires_at_ms = row
-    # What another version wrote, and this one does not know, is good for nothing.
+    # A scope of another version, which this one does not know, grants nothing.
     known = frozenset(scope for scope in Scope if scope in json.loads(str(scopes)))
     return Token(id, name, known, agent, created_at_ms, expires_at_ms)  # type: ignore[arg-type]
 

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 #: How many clients may wait at a time.
 MAX_WAITING = 500
 
-#: How often a waiter looks for itself, in seconds: not all that can be waited for is a message.
+#: How often a waiter looks without news, in seconds: not everything to wait for is a message.
 _RECHECK_S = 2.0
 
-#: How often who waits for room tries again, in seconds: what makes room rings no bell. Each try is
-#: work, so the more do, the more rarely each: this far are the tries of all apart.
+#: The time between two tries of clients that wait for room, in seconds: making room rings no bell.
+#: A try is work, so the clients share this interval: the more of them, the rarer each one's tries.
 _TRY_EVERY_S, _TRIES_APART_S = 0.05, 0.004
 
 T = TypeVar("T")
 
 
 class Waiting:
-    """Those who wait at a server. Each is told of new messages, and looks for itself in a thread.
+    """The waiting clients of a server. New messages wake each, and it looks in a thread.
 
     Args:
         feed: tells of new messages.
@@ -47,10 +47,10 @@ class Waiting:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Be one of those who wait.
+        """Count as a waiting client inside the block.
 
         Raises:
-            BusBusy: too many do already.
+            BusBusy: too many wait already.
         """
         if self._count >= MAX_WAITING:
             raise BusBusy(f"{MAX_WAITING} clients wait already; try again, or ask without waiting")
@@ -62,11 +62,11 @@ class Waiting:
 
 
 class Waiter:
-    """One client that is ready to wait.
+    """One client that waits for something.
 
     Args:
-        waiting: those who wait.
-        request: what the client sent, and by which it is known that it has gone away.
+        waiting: the waiting clients of the server.
+        request: the request, by which a disconnected client is noticed.
         wait_s: how long it waits, in seconds; 0: not at all.
     """
 
@@ -85,7 +85,7 @@ class Waiter:
 
         Args:
             look: looks; runs in a thread.
-            is_there: whether that is what was waited for.
+            is_there: whether the result of a look ends the wait.
             concerns: whether a new message is a reason to look.
 
         Returns:
@@ -117,7 +117,7 @@ class Waiter:
 
     @asynccontextmanager
     async def patience(self) -> AsyncIterator[None]:
-        """Leave the block when the time is over, or the client is gone.
+        """Leave the block when the time is over, or the client has disconnected.
 
         A look that is in its thread then is finished first, and what it found is kept.
 
@@ -147,9 +147,9 @@ class Waiter:
 
     @property
     def is_over(self) -> bool:
-        """Whether the server stops, so that nobody is to wait on."""
+        """Whether the server stops, which ends all waiting."""
         return self._waiting.feed.is_over
 
     async def is_gone(self) -> bool:
-        """Whether the client has gone away, and will not get what was found."""
+        """Whether the client has disconnected, and will not get the result."""
         return await self._request.is_disconnected()

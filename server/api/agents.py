@@ -1,4 +1,4 @@
-"""Agents, and how the bus as a whole is doing."""
+"""Agents and their heartbeats, and the status of the bus as a whole."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class AgentList(BaseModel):
 
 
 class BeatGiven(Given):
-    """What an agent's heart says."""
+    """A heartbeat of an agent."""
 
     status: str = Field("idle", min_length=1, max_length=64, description="idle, working, …")
-    task: str | None = Field(None, max_length=512, description="What it is at.")
-    progress: float | None = Field(None, description="How far it is with that, 0 to 1.")
+    task: str | None = Field(None, max_length=512, description="Its current task.")
+    progress: float | None = Field(None, description="Progress of the task, 0 to 1.")
     pid: int | None = Field(None, ge=1, lt=2**31, description="Its process, where that is known.")
 
 
 class StatsRecord(BaseModel):
-    """How much is in the log."""
+    """The number of messages in the log, by type and by sender."""
 
     messages: int
     newest_seq: int
@@ -60,7 +60,7 @@ class StatsRecord(BaseModel):
 
 
 class StatusRecord(BaseModel):
-    """How the bus is doing."""
+    """The status of the bus: agents, queues, and failed messages."""
 
     newest_seq: int
     agents: dict[str, int] = Field(description="How many agents there are, by liveness.")
@@ -112,7 +112,7 @@ def _said(name: str, beats: dict[str, Heartbeat]) -> dict[str, Any]:
 
 @router.post("/agents/{agent:path}/heartbeat", status_code=204, responses=problems())
 def beat_heart(agent: AgentName, beat: BeatGiven, bus: TheBus, writer: MessageWriter) -> None:
-    """Beat an agent's heart once; do it again every 10 seconds. `stopped` says good-bye."""
+    """Record one heartbeat of an agent; repeat it every 10 s. `stopped` announces the end."""
     bus.heartbeats.beat(
         writer.act_as(agent),
         beat.status,
@@ -145,7 +145,7 @@ def show_status(
     bus: TheBus,
     _: Annotated[Principal, needs(Scope.MESSAGES_RO, Scope.WORK_RO)],
 ) -> dict[str, Any]:
-    """Say how the bus is doing: agents by liveness, queues with their statistics of a day."""
+    """Return the status of the bus: agents by liveness, queues with statistics of a day."""
     stats = [QueueStats.of(Queue(bus, info)) for info in Queues(bus).list()]
     return {
         "newest_seq": bus.log.newest_seq(),
@@ -158,7 +158,7 @@ def show_status(
 
 @router.get("/chain", response_model_exclude_none=True, responses=problems())
 def show_chain(bus: TheBus, _: MessageReader) -> ChainRecord:
-    """Say whether the log is chained, and where the chain ends."""
+    """Show whether the log has a hash chain, and where the chain ends."""
     head = bus.chain.head()
     return ChainRecord(
         on=bus.chain.is_on(),

@@ -66,7 +66,7 @@ class _Incoming(RawIOBase):
 async def store_blob(request: Request, bus: TheBus, _: MessageWriter) -> BlobRecord:
     """Store bytes, as they come. A message names them as its `payload_ref`.
 
-    What no message names within a day may be collected. Storing the same again is safe.
+    A blob that no message names within a day may be collected. Storing it again is safe.
     """
     body = cast(BinaryIO, _Incoming(request))
     put = partial(bus.blobs.put, body)
@@ -77,7 +77,7 @@ async def store_blob(request: Request, bus: TheBus, _: MessageWriter) -> BlobRec
 class BlobResponse(Response):
     """A blob, sent in pieces. It is checked before its first byte is sent.
 
-    A browser only saves it: what is in it is anybody's.
+    A browser only saves it: its content is not trusted.
     """
 
     media_type = _OCTETS
@@ -104,7 +104,7 @@ class BlobResponse(Response):
         self._blobs, self._ref, self._part, self._is_head = blobs, ref, part, is_head
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it. There is no way to say more to a client that reads no more: it is cut off."""
+        """Send it. A client that stops reading is disconnected: it can't be told why."""
         state = scope["app"].state
         out = _Outgoing(send, self.status_code, self.raw_headers, state.patience)
         watch = asyncio.create_task(out.watch(receive))
@@ -128,7 +128,7 @@ class BlobResponse(Response):
 
 
 def _headers(ref: str) -> dict[str, str]:
-    """Return what is said of a blob even where it is not sent: its name is its hash."""
+    """Return the headers of a blob, sent or not: its name is its hash."""
     return {"Cache-Control": "private, max-age=31536000, immutable", "ETag": f'"{ref}"'}
 
 
@@ -156,7 +156,7 @@ class _Outgoing:
         await self._send_piece(b"", False)
 
     async def watch(self, receive: Receive) -> None:
-        """Find out that the client is gone: sending would go on, to nobody."""
+        """Note when the client is gone, so that sending stops."""
         await until_gone(receive)
         self._is_gone = True
 
@@ -205,5 +205,5 @@ def read_blob(
 
 @router.head("/blobs/{ref}", status_code=200, response_class=BlobResponse, responses=_DOWNLOAD)
 def look_at_blob(ref: BlobName, bus: TheBus, _: MessageReader) -> Response:
-    """Say how long a blob is; its bytes are not looked at."""
+    """Return the length of a blob; its bytes are not checked."""
     return BlobResponse(bus.blobs, ref, bus.blobs.size(ref), is_head=True)

@@ -51,9 +51,9 @@ Replies = Annotated[
 
 
 class ClaimGiven(Given):
-    """Who takes work, and how much."""
+    """A wish for jobs: the worker, and how many at most."""
 
-    worker: Name = Field(description="Which process or thread takes it.")
+    worker: Name = Field(description="The process or thread that takes the job.")
     group: Name | None = Field(
         None, description=f"Its class of workers; {OR_BOUND}, or else the worker."
     )
@@ -62,13 +62,13 @@ class ClaimGiven(Given):
 
 
 class RenewalGiven(Given):
-    """How much longer a claim is to last."""
+    """The new lease of a claim."""
 
     lease_s: LeaseS = DEFAULT_LEASE_S
 
 
 class ResultGiven(Given):
-    """What came of the work."""
+    """The result of a completed claim."""
 
     result: Any = Field(None, description="Kept on the claim, up to 65,536 characters.")
     replies: Replies = Field([])
@@ -79,7 +79,7 @@ class FailedGiven(Given):
 
     error: str = Field(max_length=65_536, description="In one line, for people.")
     status: Literal["failed", "timed_out"] = "failed"
-    retry: bool | None = Field(None, description="Another attempt? Left out: the queue's rules.")
+    retry: bool | None = Field(None, description="Whether to retry; left out: the queue's policy.")
     retry_after_s: float | None = Field(None, ge=0, le=315_360_000)
     replies: Replies = Field([], description="Published if the job is over by this.")
 
@@ -91,13 +91,13 @@ class HandedBack(Given):
 
 
 class EndRecord(BaseModel):
-    """What ending a claim published."""
+    """The replies that were published when a claim ended."""
 
     receipts: list[ReceiptRecord] = Field(description="None when the job is tried again.")
 
 
 class RenewedRecord(BaseModel):
-    """A claim that lasts longer."""
+    """An extended claim."""
 
     token: int
     lease_until: str
@@ -113,8 +113,8 @@ async def claim_jobs(
 ) -> Response:
     """Take jobs, in the queue's order; none when there is nothing, also after `wait_s`.
 
-    Nobody else gets them until the lease runs out. A client that goes away before it is told what
-    it has claimed has claimed nothing.
+    No other worker gets them until the lease runs out. The jobs of a client that disconnects
+    before the response are released at once.
     """
     group = worker.act_as(wanted.group or worker.agent or wanted.worker)
     opened = await in_thread(partial(Queue.open, bus, queue))
@@ -133,7 +133,7 @@ async def claim_jobs(
 def _hand_back(queue: Queue, claims: list[Claim]) -> None:
     for claim in claims:
         with suppress(ClaimLost):
-            queue.release(claim, "its worker went away before it was told")
+            queue.release(claim, "its worker disconnected before the response")
 
 
 def _record(claim: Claim) -> dict[str, object]:
@@ -165,7 +165,7 @@ def show_claim(token: ClaimToken, bus: TheBus, reader: WorkReader) -> Response:
 def renew_claim(
     token: ClaimToken, renewal: RenewalGiven, bus: TheBus, worker: WorkWriter
 ) -> RenewedRecord:
-    """Let a claim last longer, from now. Safe to repeat. It is a conflict when it is lost."""
+    """Extend a claim to `lease_s` from now. Safe to repeat. A lost claim is a conflict."""
     queue, claim = _held(bus, token, worker)
     queue.renew(claim, lease_s=renewal.lease_s)
     found = Claims(bus.database).get(token)
@@ -177,10 +177,10 @@ def renew_claim(
 def complete_claim(
     token: ClaimToken, result: ResultGiven, bus: TheBus, worker: WorkWriter, trace: TheTrace
 ) -> EndRecord:
-    """End a claim with success, and publish what came of it, in one transaction.
+    """Complete a claim, and publish its replies, in one transaction.
 
-    A reply goes to the message's sender, in its conversation. It is a conflict when the claim is
-    lost: then the result is kept on the claim, and nothing is published.
+    A reply goes to the message's sender, in its conversation. A lost claim is a conflict: the
+    result is kept on the claim, and nothing is published.
     """
     return _end(bus, token, worker, Outcome(result=result.result), result.replies, trace)
 
@@ -189,7 +189,7 @@ def complete_claim(
 def fail_claim(
     token: ClaimToken, failed: FailedGiven, bus: TheBus, worker: WorkWriter, trace: TheTrace
 ) -> EndRecord:
-    """End a claim with a failure: the job waits for another attempt, or is over."""
+    """Fail a claim: the job is retried after its delay, or ends as its queue's policy says."""
     outcome = Outcome(
         status=failed.status,
         error=failed.error,
@@ -201,7 +201,7 @@ def fail_claim(
 
 @router.post("/claims/{token}/release", status_code=204, responses=problems(409))
 def release_claim(token: ClaimToken, back: HandedBack, bus: TheBus, worker: WorkWriter) -> None:
-    """Hand a job back: it can be claimed again at once, and the attempt does not count."""
+    """Release a claim: its job can be claimed again at once, and the attempt does not count."""
     queue, claim = _held(bus, token, worker)
     queue.release(claim, back.why)
 

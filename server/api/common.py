@@ -1,4 +1,4 @@
-"""What the operations of the API share."""
+"""Parameters, dependencies and responses that the operations of the API share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAGE, MAX_PAGE = 100, 1000
 async def next_piece(chunks: AsyncIterator[bytes], patience_s: float) -> bytes:
     """Return the next MiB of a body, or what is left of it: nothing at its end.
 
-    Each has the same time to come: a body that drips would hold its place for as long as it likes.
+    Each piece has the same timeout: otherwise a slow body would hold its place without end.
 
     Raises:
         HTTPException: it takes too long.
@@ -64,12 +64,12 @@ class _StrictRequest(Request):
 
 
 class _StrictRoute(APIRoute):
-    """A route that asks who is there first, and ignores nothing of a query.
+    """A route that checks the principal before the body, and refuses unknown parameters.
 
-    FastAPI reads and decodes the body before anything else: that is not done for everybody. And a
-    slip in a parameter would be a filter that filters not.
+    FastAPI reads and decodes the body first: that work is done for admitted clients only. A
+    mistyped parameter would be a filter without effect.
 
-    A slash in a name is written `%2F`: else a slip in a path would be another name.
+    A slash in a name is written `%2F`: otherwise a mistyped path would be another name.
     """
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -100,7 +100,7 @@ class _StrictRoute(APIRoute):
 
 
 def _check_is_json(request: Request) -> None:
-    """Refuse a body that is not sent as JSON: pages of other sites can send those unasked."""
+    """Refuse a body that is not sent as JSON: pages of other sites can send other bodies freely."""
     sent = request.headers.get("Content-Type", "")
     kind = sent.partition(";")[0].strip().lower()
     if re.fullmatch(r"application/(\S+\+)?json", kind) is None and _has_body(request):
@@ -144,8 +144,8 @@ async def the_bus(request: Request) -> Bus:
 async def the_trace(request: Request) -> dict[str, str]:
     """Return the trace context of a request, for the messages that it publishes.
 
-    Where the request is a span of this process, there is none: the bus itself stores the span that
-    a message is published under, which is a part of it.
+    It is empty where the request is a span of this process: the bus then stores the current span,
+    which belongs to that trace.
     """
     return {} if tracing.current_trace() else tracing.given_trace(request.headers)
 
@@ -156,7 +156,7 @@ WaitS = Annotated[
 
 
 async def the_waiter(request: Request, wait_s: WaitS = 0) -> Waiter:
-    """Return the client, as one that may wait."""
+    """Return the waiter of a request, which waits up to `wait_s` seconds."""
     waiting: Waiting = request.app.state.waiting
     return Waiter(waiting, request, wait_s)
 
@@ -186,15 +186,12 @@ Seq = Annotated[int, Path(ge=1, le=MAX_SEQ, description="The seq of a message.")
 
 
 def problems(*more: int) -> dict[int | str, dict[str, Any]]:
-    """Return the problems that an operation may end in, for its documentation.
-
-    Those that any may end in are among them.
-    """
+    """Return the problems that an operation documents: the common ones, and these."""
     return documented(400, 401, 403, 404, 408, 415, 422, 429, 500, 503, *more)
 
 
 def has_tag(if_none_match: str | None, tag: str) -> bool:
-    """Whether a client says that it has what an entity tag stands for."""
+    """Whether an `If-None-Match` header names an entity tag."""
     known = (part.strip().removeprefix("W/") for part in (if_none_match or "").split(","))
     return any(part in (tag, "*") for part in known)
 
@@ -202,7 +199,7 @@ def has_tag(if_none_match: str | None, tag: str) -> bool:
 def json_response(
     body: bytes, headers: Mapping[str, str] | None = None, status: int = 200
 ) -> Response:
-    """Return a response with JSON that is encoded already."""
+    """Return a response with encoded JSON."""
     return Response(body, status, headers, media_type="application/json")
 
 
@@ -212,5 +209,5 @@ def json_of(value: object, status: int = 200) -> Response:
 
 
 def json_array(items: Iterable[bytes]) -> bytes:
-    """Return the array of values that are encoded already."""
+    """Return the JSON array of encoded values."""
     return b"[" + b",".join(items) + b"]"

@@ -66,36 +66,36 @@ class RequestGiven(MessageGiven):
 
 
 class RequestRecord(ReceiptRecord):
-    """A request that was published, and by what it is answered."""
+    """A published request, and the types of its answers."""
 
     conversation_id: str
     reply_types: list[str] = Field(description="The types of the messages that answer it.")
 
 
 class AnswerRecord(BaseModel):
-    """How a request, or a conversation, stands."""
+    """The state of a request, or of a conversation."""
 
     state: Literal["pending", "success", "failure", "timed_out"]
     conversation_id: str
-    message: MessageRecord | None = Field(None, description="What answers it.")
+    message: MessageRecord | None = Field(None, description="The answer.")
 
 
 class WorkRecord(JobRecord):
-    """What became of a message in one queue."""
+    """A message's job in one queue, with every claim."""
 
     claims: list[ClaimRecord] = Field(description="Every attempt, the first first.")
-    acts: list[ActRecord] = Field(description="What was done to it by hand.")
+    acts: list[ActRecord] = Field(description="The acts of people on it.")
 
 
 class StepRecord(MessageRecord):
     """A message of a trace."""
 
     depth: int = Field(description="How many messages of the trace it answers.")
-    jobs: list[WorkRecord] = Field(description="What became of it in each queue.")
+    jobs: list[WorkRecord] = Field(description="Its job in each queue.")
 
 
 class TraceRecord(BaseModel):
-    """A message with all that it belongs to."""
+    """A message's trace: its conversations, messages and jobs."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -137,9 +137,9 @@ def check_conversation(
     ] = "last",
     agent: ReadBy = None,
 ) -> Response:
-    """Say how a conversation stands. One that nobody has begun is pending.
+    """Return the state of a conversation. A conversation without messages is pending.
 
-    An answer that the agent that asked reads so leaves its inbox.
+    An answer that its asker reads this way leaves the asker's inbox.
     """
     answer = check(
         bus,
@@ -169,7 +169,7 @@ def trace(
     ] = 0,
     limit: Limit = MAX_PAGE,
 ) -> Response:
-    """Return all that a message belongs to: what led to it, what followed, what became of each."""
+    """Return a message's trace: its causes, its consequences, and the jobs of each."""
     found = Trace.of(bus, key)
     end = skip + limit
     now_ms = bus.database.now_ms()

@@ -1,4 +1,4 @@
-"""Inboxes: what waits for an agent, acknowledging it, and what failed too often."""
+"""Inboxes: an agent's unread mail, acknowledgement, and parked messages."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ MAX_COUNTED = 1000
 
 
 class AckGiven(Given):
-    """Up to where an agent is done."""
+    """The last message that an agent has handled."""
 
     seq: Seq = Field(description="The last seq that is done.")
 
 
 class CursorRecord(BaseModel):
-    """Where an agent stands."""
+    """The cursor of an agent."""
 
     agent: str
     cursor: int = Field(description="The last seq that the agent acknowledged.")
@@ -57,7 +57,7 @@ class InboxRecord(CursorRecord):
 
 
 class WantsGiven(Given):
-    """Which broadcasts an agent wants."""
+    """The broadcasts that an agent wants."""
 
     types: list[str] | None = Field(
         max_length=MAX_NAMED, min_length=1, description="Patterns, like `review.>`; null for all."
@@ -65,7 +65,7 @@ class WantsGiven(Given):
 
 
 class WantsRecord(BaseModel):
-    """Which broadcasts wait for an agent."""
+    """The broadcasts that are delivered to an agent."""
 
     agent: str
     types: list[str] | None = Field(description="Patterns; null for all.")
@@ -78,18 +78,18 @@ class InboxList(BaseModel):
 
 
 class Mail(MessageList, CursorRecord):
-    """What waits for an agent, in order."""
+    """The unread mail of an agent, in order, and its cursor."""
 
 
 class CompletionGiven(Given):
-    """A message that is done, and what came of it."""
+    """A handled message, and the replies to it."""
 
     seq: Seq
     replies: list[ReplyGiven] = Field(default=[], max_length=MAX_NAMED)
 
 
 class CompletionRecord(CursorRecord):
-    """What completing a message did."""
+    """The result of completing a message."""
 
     first: bool = Field(description="False: it was completed before, and nothing was published.")
     receipts: list[ReceiptRecord] = Field(description="Of the replies, in their order.")
@@ -103,14 +103,14 @@ class FailureGiven(Given):
 
 
 class FailureRecord(CursorRecord):
-    """What became of a message that could not be handled."""
+    """The state of a message after a failed delivery."""
 
     attempts: int = Field(description="How many of its deliveries have failed.")
     parked: bool = Field(description="It is parked now, and the cursor past it.")
 
 
 class ParkedRecord(BaseModel):
-    """A message that failed too often, and waits for a person."""
+    """A message set aside after too many failed deliveries, for a person to decide."""
 
     agent: str
     seq: int
@@ -137,7 +137,7 @@ class ParkedList(BaseModel):
 
 
 class Chosen(Given):
-    """Which messages are meant: all of them, or none."""
+    """The messages of an operation that changes all of them, or none."""
 
     seqs: Seqs
 
@@ -160,7 +160,7 @@ def list_inboxes(bus: TheBus, _: MessageReader) -> InboxList:
 
 
 def unread_of(bus: Bus, agent: str) -> int | None:
-    """Return how many messages wait; None for a name that another program wrote."""
+    """Return the number of unread messages; None for a name that breaks our rules."""
     try:
         return Inbox(bus, agent).unread(MAX_COUNTED)
     except InvalidInput:
@@ -173,21 +173,21 @@ def list_parked(
     reader: MessageReader,
     agent: Annotated[str | None, Query(description="Only those of this agent.")] = None,
 ) -> ParkedList:
-    """List the messages that failed too often, and why."""
+    """List the parked messages, and why they failed."""
     found = Deliveries(bus.database).parked(reader.own(agent))
     return ParkedList(parked=[ParkedRecord.of(item) for item in found])
 
 
 @router.post("/inboxes/{agent:path}/parked/requeue", status_code=204, responses=problems())
 def requeue_parked(agent: AgentName, chosen: Chosen, bus: TheBus, writer: MessageWriter) -> None:
-    """Deliver parked messages again."""
+    """Requeue parked messages: they are delivered again."""
     box = Inbox(bus, writer.act_as(agent))
     _change_all(box, box.requeue, chosen.seqs)
 
 
 @router.post("/inboxes/{agent:path}/parked/drop", status_code=204, responses=problems())
 def drop_parked(agent: AgentName, chosen: Chosen, bus: TheBus, writer: MessageWriter) -> None:
-    """Give parked messages up for this agent; they stay in the log."""
+    """Drop parked messages of this agent; they stay in the log."""
     box = Inbox(bus, writer.act_as(agent))
     _change_all(box, box.drop, chosen.seqs)
 
@@ -211,7 +211,7 @@ def acknowledge(
 def want_broadcasts(
     agent: AgentName, wanted: WantsGiven, bus: TheBus, writer: MessageWriter
 ) -> WantsRecord:
-    """Say which broadcasts wait for an agent from now on: those of some types, or all."""
+    """Set which broadcasts an agent receives from now on: those of some types, or all."""
     box = Inbox(bus, writer.act_as(agent))
     box.want(*wanted.types or ())
     return WantsRecord(agent=agent, types=box.wants)
@@ -221,11 +221,10 @@ def want_broadcasts(
 def complete_message(
     agent: AgentName, done: CompletionGiven, bus: TheBus, writer: MessageWriter, trace: TheTrace
 ) -> CompletionRecord:
-    """Acknowledge a message and publish what came of it, in one transaction, once.
+    """Acknowledge a message and publish the replies to it, in one transaction, once.
 
-    All before it is acknowledged too, as by `ack`: complete messages in order. A reply goes to the
-    message's sender, in its conversation. However often this is repeated, the replies are published
-    one time.
+    All messages before it are acknowledged too, as by `ack`: complete messages in order. A reply
+    goes to the message's sender, in its conversation. Repeating this publishes no reply twice.
     """
     box = Inbox(bus, writer.act_as(agent))
     message = _message(bus, done.seq)
@@ -243,9 +242,9 @@ def complete_message(
 def fail_message(
     agent: AgentName, failed: FailureGiven, bus: TheBus, writer: MessageWriter
 ) -> FailureRecord:
-    """Note that handling a message failed; after five failures it is parked, for a person.
+    """Record a failed delivery (nack); after five failures the message is parked.
 
-    It is parked in its turn only: the cursor can't pass it, and not those that wait before it.
+    It is parked only when it is the first that waits: the cursor passes it then, and no other.
     """
     box = Inbox(bus, writer.act_as(agent))
     message = _message(bus, failed.seq)
@@ -269,11 +268,11 @@ async def poll_inbox(
     reader: MessageReader,
     limit: Limit = PAGE,
     type: OfType = None,
-    with_work: Annotated[bool, Query(description="Show what queues hide, too.")] = False,
+    with_work: Annotated[bool, Query(description="Show messages that queues hide, too.")] = False,
 ) -> Response:
-    """Return what waits for an agent. This changes nothing: acknowledge it when it is done.
+    """Return the unread mail of an agent. This changes nothing: acknowledge it when handled.
 
-    `type` is to look, not to work: an acknowledgement covers what it hid.
+    Use `type` to look, not to work: an acknowledgement covers the messages that it hid, too.
     """
     box = Inbox(bus, reader.act_as(agent), with_work=with_work)
     wanted = None if type is None else TypePattern(type)

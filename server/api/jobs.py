@@ -1,4 +1,4 @@
-"""Jobs: what became of each message in a queue; and dead letters, which wait for a person."""
+"""Jobs: the messages in queues, and dead letters, which wait for a person."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _DEAD = "dead"
 
 
 class JobsGiven(Given):
-    """Which jobs of a queue are meant: all of them, or none."""
+    """The jobs of an operation that changes all of them, or none."""
 
     seqs: Seqs = Field(description="The seqs of their messages.")
 
@@ -94,7 +94,7 @@ def _queues(bus: Bus, name: str | None) -> list[Queue]:
 
 
 def _check_page(queue: str | None, name: str, seq: int | None) -> None:
-    """Refuse to go on by a seq through several queues: a message may be a job in each."""
+    """Refuse a page that begins at a seq of several queues: a message may be a job in each."""
     if queue is None and seq is not None:
         raise InvalidInput(f"{name!r} goes on in one queue: give 'queue' too")
 
@@ -115,7 +115,7 @@ def _record(bus: Bus, job: Job) -> dict[str, object]:
     responses=problems(409),
 )
 def retry_job(queue: QueueName, seq: Seq, bus: TheBus, who: WorkWriter) -> dict[str, Any]:
-    """Let a job that did not succeed be tried again, from its first attempt."""
+    """Retry a job that ended without success, from its first attempt."""
     return job_record(JobControl(Queue.open(bus, queue), by=who.doer()).retry(seq))
 
 
@@ -126,7 +126,7 @@ def retry_job(queue: QueueName, seq: Seq, bus: TheBus, who: WorkWriter) -> dict[
     responses=problems(409),
 )
 def cancel_job(queue: QueueName, seq: Seq, bus: TheBus, who: WorkWriter) -> dict[str, Any]:
-    """Give a job up. A worker that is at it learns that it has lost its claim."""
+    """Cancel a job. A worker that has claimed it learns that the claim is lost."""
     return job_record(JobControl(Queue.open(bus, queue), by=who.doer()).cancel(seq))
 
 
@@ -207,7 +207,7 @@ def list_dead_letters(
 def requeue_dead_letters(
     queue: QueueName, chosen: JobsGiven, bus: TheBus, who: WorkWriter
 ) -> dict[str, Any]:
-    """Let dead letters be tried again, from the first attempt: all that are named, or none."""
+    """Requeue dead letters from their first attempt: all that are named, or none."""
     control = JobControl(Queue.open(bus, queue), by=who.doer())
     return _change(bus, queue, chosen.seqs, control.retry)
 
@@ -221,7 +221,7 @@ def requeue_dead_letters(
 def drop_dead_letters(
     queue: QueueName, chosen: JobsGiven, bus: TheBus, who: WorkWriter
 ) -> dict[str, Any]:
-    """Give dead letters up: all that are named, or none. They end as cancelled, on record."""
+    """Drop dead letters: all that are named, or none. They end as cancelled, on record."""
     control = JobControl(Queue.open(bus, queue), by=who.doer())
     return _change(bus, queue, chosen.seqs, lambda seq: control.cancel(seq, "dropped by hand"))
 

@@ -25,9 +25,9 @@ ReservationTokens = Annotated[list[Token], Field(min_length=1, max_length=MAX_NA
 
 
 class LeaseWanted(Given):
-    """A lease that somebody wants."""
+    """A lease to acquire."""
 
-    name: LeaseName = Field(description="What it is about.")
+    name: LeaseName = Field(description="The name of the lease.")
     holder: Holder = None
     ttl_s: TtlS = 60.0
 
@@ -40,12 +40,12 @@ class LeaseHeld(Given):
     token: Token = Field(description="What acquiring it returned.")
 
     def lease(self, principal: Principal) -> Lease:
-        """Return the lease, as far as its holder must know it, who is to be the principal."""
+        """Return the lease that the principal holds, by its name and token."""
         return Lease(self.name, principal.act_as(self.holder, "holder"), self.token, 0, 0)
 
 
 class LeaseRenewal(LeaseHeld):
-    """How much longer a lease is to last."""
+    """The new end of a lease."""
 
     ttl_s: TtlS = 60.0
 
@@ -79,7 +79,7 @@ def list_leases(bus: TheBus, _: WorkReader) -> LeaseList:
 
 @router.post("/leases", status_code=201, responses=problems(409))
 def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
-    """Take a lease. It is a conflict when it is held; the problem says by whom."""
+    """Acquire a lease. A held lease is a conflict; the problem names its holder."""
     name = holder.act_as(wanted.holder, "holder")
     lease = bus.leases.acquire(wanted.name, name, ttl_s=wanted.ttl_s)
     if lease is not None:
@@ -94,13 +94,13 @@ def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> Lease
 
 @router.post("/leases/renew", responses=problems(409))
 def renew_lease(held: LeaseRenewal, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
-    """Let a lease last longer, from now. It is a conflict when it is not held any more."""
+    """Extend a lease to `ttl_s` from now. A lost lease is a conflict."""
     return LeaseRecord.of(bus.leases.renew(held.lease(holder), ttl_s=held.ttl_s))
 
 
 @router.post("/leases/release", status_code=204, responses=problems(409))
 def release_lease(held: LeaseHeld, bus: TheBus, holder: WorkWriter) -> None:
-    """Give a lease back. It is a conflict when it is not held any more."""
+    """Release a lease. A lost lease is a conflict."""
     bus.leases.release(held.lease(holder))
 
 
@@ -108,7 +108,7 @@ def release_lease(held: LeaseHeld, bus: TheBus, holder: WorkWriter) -> None:
 
 
 class ReservationsWanted(Given):
-    """Files that somebody wants to edit."""
+    """Files to reserve."""
 
     paths: list[FilePath] = Field(
         min_length=1,
@@ -129,7 +129,7 @@ class ReservationsHeld(Given):
 
 
 class ReservationsRenewal(ReservationsHeld):
-    """How much longer reservations are to last."""
+    """The new end of reservations."""
 
     ttl_s: TtlS = DEFAULT_RESERVATION_S
 
@@ -183,8 +183,7 @@ def list_reservations(
 def reserve_files(wanted: ReservationsWanted, bus: TheBus, editor: WorkWriter) -> ReservationList:
     """Reserve files for editing: all of the paths, or none.
 
-    It is a conflict when others have reserved what shares a file with them; the problem has all
-    that stands against it.
+    Reservations of others that share a file with them are a conflict; the problem lists them all.
     """
     found = bus.reservations.reserve(
         wanted.paths,
@@ -208,7 +207,7 @@ def reserve_files(wanted: ReservationsWanted, bus: TheBus, editor: WorkWriter) -
 def renew_reservations(
     held: ReservationsRenewal, bus: TheBus, editor: WorkWriter
 ) -> ReservationList:
-    """Let reservations last longer, from now: all that are named, or none."""
+    """Extend reservations to `ttl_s` from now: all that are named, or none."""
     agent = editor.act_as(held.agent)
     with bus.transaction():
         renewed = [bus.reservations.renew(token, agent, ttl_s=held.ttl_s) for token in held.tokens]
@@ -217,7 +216,7 @@ def renew_reservations(
 
 @router.post("/reservations/release", status_code=204, responses=problems(409))
 def release_reservations(held: ReservationsHeld, bus: TheBus, editor: WorkWriter) -> None:
-    """Give reservations back: all that are named, or none."""
+    """Release reservations: all that are named, or none."""
     agent = editor.act_as(held.agent)
     with bus.transaction():
         for token in dict.fromkeys(held.tokens):

@@ -69,10 +69,10 @@ async def publish(
     waiter: TheWaiter,
     strict: Strict = False,
 ) -> ReceiptRecord:
-    """Publish one message. When this returns, it is committed, and waiters are awake.
+    """Publish one message. When this returns, it is committed, and waiting readers are woken.
 
     Repeating it with the same `id` and content is safe: it returns the first seq, with status 200.
-    Where a queue or an inbox that it is for is full, it is refused, also after `wait_s`.
+    It is refused if a queue or inbox that it goes to is still full after `wait_s`.
     """
     drafts = [message.draft(writer)]
     (receipt,) = await publish_all(bus, drafts, trace, strict=strict, waiter=waiter)
@@ -122,8 +122,7 @@ def read_messages(
 ) -> Response:
     """Read messages in order, a page at a time. Large payloads stay references to their blobs.
 
-    It is a conflict to ask for what comes after a message that is not there yet: whoever has seen
-    such a one has seen another log.
+    An `after` beyond the end of the log is a conflict: that cursor is of another log.
     """
     return page_of(bus, after, limit, type=type, agent=agent, conversation=conversation)
 
@@ -182,7 +181,7 @@ def search_messages(
     conversation: OfConversation = None,
     limit: Limit = 20,
 ) -> Response:
-    """Find the messages whose payloads have all these words, those that fit best first.
+    """Find the messages whose payloads have all these words, the best matches first.
 
     The first search after many messages indexes them, which takes some 20 s for a million.
     """
@@ -209,7 +208,7 @@ def show_message(
     _: MessageReader,
     if_none_match: Annotated[str | None, Header(description="What the client has.")] = None,
 ) -> Response:
-    """Show one message with its payload, by its seq or its id. It never changes."""
+    """Return one message with its payload, by its seq or its id. It never changes."""
     message = find_message(bus, key)
     if message is None:
         raise NotFound(f"no message {key[:255]!r}")
@@ -219,7 +218,7 @@ def show_message(
 def tagged(body: bytes, if_none_match: str | None) -> Response:
     """Return JSON with an entity tag, or 304 to a client that has it.
 
-    The client has to ask each time: under the same address there may be another bus some day.
+    The client revalidates each time: the same address may serve another bus some day.
     """
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}

@@ -21,15 +21,15 @@ async def publish_all(
     strict: bool = False,
     waiter: Waiter | None = None,
 ) -> list[ReceiptRecord]:
-    """Publish messages, all or none. Who waits for room holds no thread meanwhile.
+    """Publish messages, all or none. Waiting for room holds no thread.
 
-    A client that goes away before there is room has published nothing.
+    Nothing is published for a client that disconnects before there is room.
 
     Args:
-        bus, drafts: what is published, and where.
+        bus, drafts: the messages, and where they are published.
         trace: the trace context of messages that name none.
         strict: refuse a recipient that was never seen.
-        waiter: who is ready to wait for room, if anybody is.
+        waiter: the client that waits for room; None: full queues refuse at once.
 
     Raises:
         As for `Bus.publish_many`.

@@ -1,4 +1,4 @@
-"""Queues: what there is, their rules, letting them rest, and how much may wait."""
+"""Queues: their statistics, policy, pausing, and limits of waiting messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ QueueMaker = Annotated[Principal, needs(Scope.WORK_RW, Scope.MESSAGES_RO)]
 
 
 def _leave_defaults_out(schema: dict[str, Any]) -> None:
-    """Keep generated clients from sending each rule that they were not given."""
+    """Keep generated clients from sending rules that their callers left out."""
     for rule in schema["properties"].values():
         rule.pop("default", None)
 
@@ -65,7 +65,7 @@ class QueueGiven(Given):
     """A queue to be made."""
 
     type: str | None = Field(
-        None, min_length=1, max_length=255, description="What it takes in; left out: its name."
+        None, min_length=1, max_length=255, description="Its type pattern; left out: its name."
     )
     start: Literal["beginning", "now"] | Seq = Field(
         "beginning", description="Where it begins in the log."
@@ -74,7 +74,7 @@ class QueueGiven(Given):
 
 
 class Cancelled(BaseModel):
-    """What purging did."""
+    """The result of purging a queue."""
 
     queue: str
     cancelled: int = Field(description="How many jobs were given up.")
@@ -88,7 +88,7 @@ class SkippedRange(BaseModel):
 
 
 class Skipped(BaseModel):
-    """What a queue went past, because it is lost with a part of the archive."""
+    """The messages that a queue skipped because they are lost with a part of the archive."""
 
     queue: str
     skipped: list[SkippedRange]
@@ -101,7 +101,7 @@ class Skipped(BaseModel):
     responses=problems(),
 )
 def list_queues(bus: TheBus, _: WorkReader, window_s: WindowS = DEFAULT_WINDOW_S) -> dict[str, Any]:
-    """List the queues, and how each is doing."""
+    """List the queues with their statistics."""
     queues = [Queue(bus, info) for info in Queues(bus).list()]
     stats = [QueueStats.of(queue, window_s=window_s) for queue in queues]
     return {"queues": [stats_record(each) for each in stats]}
@@ -114,7 +114,7 @@ def list_queues(bus: TheBus, _: WorkReader, window_s: WindowS = DEFAULT_WINDOW_S
     responses=problems(),
 )
 def pause_queue(queue: QueueName, bus: TheBus, who: WorkWriter) -> dict[str, Any]:
-    """Let nothing more be claimed from a queue. What runs goes on, and what comes waits."""
+    """Pause a queue: no job is claimed from it. Running jobs go on, and new ones wait."""
     Queues(bus).pause(queue, by=who.doer())
     return queue_record(Queues(bus).get(queue))
 
@@ -126,21 +126,21 @@ def pause_queue(queue: QueueName, bus: TheBus, who: WorkWriter) -> dict[str, Any
     responses=problems(),
 )
 def resume_queue(queue: QueueName, bus: TheBus, who: WorkWriter) -> dict[str, Any]:
-    """Let a paused queue be claimed from again."""
+    """Resume a paused queue."""
     Queues(bus).resume(queue, by=who.doer())
     return queue_record(Queues(bus).get(queue))
 
 
 @router.post("/queues/{queue:path}/purge", responses=problems())
 def purge_queue(queue: QueueName, bus: TheBus, who: Admin) -> Cancelled:
-    """Cancel all that waits in a queue. What runs goes on, and the messages stay in the log."""
+    """Cancel the waiting jobs of a queue. Running jobs go on; the messages stay in the log."""
     control = JobControl(Queue.open(bus, queue), by=who.doer())
     return Cancelled(queue=queue, cancelled=control.purge())
 
 
 @router.post("/queues/{queue:path}/skip", responses=problems())
 def skip_lost(queue: QueueName, bus: TheBus, who: Admin) -> Skipped:
-    """Let a stuck queue go on without messages that are lost with a part of the archive."""
+    """Resume a stuck queue without the messages that are lost with a part of the archive."""
     skipped = JobControl(Queue.open(bus, queue), by=who.doer()).skip()
     ranges = [SkippedRange(first_seq=first, last_seq=last) for first, last in skipped]
     return Skipped(queue=queue, skipped=ranges)
@@ -155,7 +155,7 @@ def skip_lost(queue: QueueName, bus: TheBus, who: Admin) -> Skipped:
 def show_queue(
     queue: QueueName, bus: TheBus, _: WorkReader, window_s: WindowS = DEFAULT_WINDOW_S
 ) -> dict[str, Any]:
-    """Show how a queue is doing: what waits, how fast and how well its work is done, its rules."""
+    """Show a queue's statistics: waiting jobs, durations, failures; and its policy."""
     return stats_record(QueueStats.of(Queue.open(bus, queue), window_s=window_s))
 
 
@@ -171,11 +171,11 @@ def show_queue(
 def create_queue(
     queue: QueueName, wanted: QueueGiven, bus: TheBus, _: QueueMaker, response: Response
 ) -> dict[str, Any]:
-    """Make a queue, unless it is there.
+    """Create a queue, unless it exists.
 
-    It is a conflict when it is there with another type, or another value of a given rule; where it
-    began is not compared. Whoever claims from it reads what it takes in, so who makes it must be
-    allowed to read messages.
+    An existing queue with another type, or another value of a given rule, is a conflict; its
+    beginning is not compared. Claiming shows messages, so creating a queue needs the scope to
+    read them.
     """
     with bus.transaction():
         if all(info.name != queue for info in Queues(bus).list()):
@@ -191,7 +191,7 @@ def create_queue(
     responses=problems(),
 )
 def set_policy(queue: QueueName, policy: PolicyGiven, bus: TheBus, who: Admin) -> dict[str, Any]:
-    """Change rules of a queue. They hold from the next claim on."""
+    """Change rules of a queue. They apply from the next claim on."""
     return queue_record(Queues(bus).set_policy(queue, by=who.doer(), **policy.rules()))
 
 
@@ -199,7 +199,7 @@ def set_policy(queue: QueueName, policy: PolicyGiven, bus: TheBus, who: Admin) -
 
 
 class LimitRecord(BaseModel):
-    """How many messages may wait somewhere, before publishers are refused."""
+    """The number of messages that may wait in a queue or an inbox before publishers are refused."""
 
     kind: Literal["queue", "inbox"]
     name: str
@@ -214,7 +214,7 @@ class LimitList(BaseModel):
 
 
 class LimitGiven(Given):
-    """How many messages may wait."""
+    """A new limit."""
 
     max_waiting: Count
 
@@ -233,7 +233,7 @@ def list_limits(bus: TheBus, _: WorkReader) -> dict[str, Any]:
 def set_limit(
     kind: Kind, name: Place, wanted: LimitGiven, bus: TheBus, admin: Admin
 ) -> dict[str, Any]:
-    """Limit how many messages may wait in a queue or an inbox. What waits already stays."""
+    """Limit how many messages may wait in a queue or an inbox. Waiting messages stay."""
     if kind == "queue":
         JobControl(Queue.open(bus, name), by=admin.doer()).limit(wanted.max_waiting)
     else:

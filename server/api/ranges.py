@@ -1,4 +1,4 @@
-"""Parts of what can be had whole (RFC 9110, section 14)."""
+"""Byte ranges of a response (RFC 9110, section 14)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ONE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?", re.ASCII)
 def part_of(wanted: str | None, size: int) -> range | None:
     """Return which bytes a `Range` header asks for; None: all of them.
 
-    What asks for several parts, or otherwise, gets all, as the RFC allows.
+    A header with several ranges, or of another form, returns None, as the RFC allows.
 
     Raises:
         HTTPException: none of them is there.

@@ -1,4 +1,4 @@
-"""The JSON of queues, jobs and claims: what is documented to come out."""
+"""The JSON of queues, jobs and claims, as responses document it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class QueueRecord(BaseModel):
 
 
 class SpreadRecord(BaseModel):
-    """How long something took, in milliseconds; null where there is no sample."""
+    """The distribution of durations, in milliseconds; null where there is no sample."""
 
     p50_ms: int | None
     p95_ms: int | None
@@ -48,7 +48,7 @@ class SpreadRecord(BaseModel):
 
 
 class QueueStatsRecord(QueueRecord):
-    """How a queue is doing: what `bus queue show --json` prints."""
+    """The statistics of a queue: the object that `bus queue show --json` prints."""
 
     at: str = Field(description="When this was so.")
     state: Literal["open", "paused", "stuck", "saturated"]
@@ -84,13 +84,13 @@ class QueueStatsList(BaseModel):
 
 
 class JobRecord(BaseModel):
-    """What became of a message in a queue."""
+    """A job: a message in a queue, and its state."""
 
     queue: str
     seq: int = Field(description="The message.")
     type: str | None = Field(None, description="Of its message, in lists.")
     state: Literal["queued", "running", "succeeded", "failed", "timed_out", "dead", "cancelled"]
-    gate: Literal["open", "time", "key"] = Field(description="What a queued one waits for.")
+    gate: Literal["open", "time", "key"] = Field(description="What a queued job waits for.")
     attempt: int
     max_attempts: int
     available_at: str
@@ -109,7 +109,7 @@ class JobList(BaseModel):
 
 
 class ActRecord(BaseModel):
-    """What was done to a job by hand."""
+    """An act of a person on a job."""
 
     at: str
     who: str = Field(description="An agent, `token NAME`, or `user@host`.")
@@ -141,13 +141,13 @@ class ClaimRecord(BaseModel):
 
 
 def attempt_record(claim: Claim, now_ms: int) -> dict[str, object]:
-    """Return an attempt as an object, under the names that asking for one has."""
+    """Return an attempt as an object, with the field names of a claim's request."""
     record = claim_record(claim, now_ms)
     return {"worker" if name == "instance" else name: value for name, value in record.items()}
 
 
 class JobInFull(JobRecord):
-    """A job with its message, every attempt at it, and what was done to it by hand."""
+    """A job with its message, every attempt at it, and the acts of people on it."""
 
     message: MessageRecord
     attempts: list[ClaimRecord]
@@ -155,7 +155,7 @@ class JobInFull(JobRecord):
 
 
 class ClaimInFull(ClaimRecord):
-    """A claim with the message that it is about."""
+    """A claim with its message."""
 
     message: MessageRecord
 
@@ -164,7 +164,7 @@ class ClaimedRecord(BaseModel):
     """The right to work on a message until the lease runs out."""
 
     queue: str
-    token: int = Field(description="What renews and ends it: a later claim has a larger one.")
+    token: int = Field(description="Names the claim; a later claim has a larger one.")
     attempt: int = Field(description="Which attempt this is, from 1.")
     max_attempts: int
     dedupe_key: str | None = None
@@ -176,6 +176,6 @@ class ClaimedRecord(BaseModel):
 
 
 class ClaimedList(BaseModel):
-    """What was claimed; empty when there is nothing."""
+    """Claimed jobs; empty when there is none."""
 
     claims: list[ClaimedRecord]

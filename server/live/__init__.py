@@ -1,4 +1,4 @@
-"""Live streams of messages: replay from a cursor, then whatever comes, without a gap between."""
+"""Live streams of messages: a replay from a cursor, then new messages, without a gap between."""
 
 from .events import router as events
 from .feed import Feed

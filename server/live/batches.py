@@ -1,4 +1,4 @@
-"""What is sent together: messages in order, encoded once for all who get them."""
+"""Batches of messages in order, encoded once for all their clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Event:
 
     Attributes:
         seq: its place in the log.
-        message: what filters look at.
+        message: the message, for filters.
         line: its line of `bus.jsonl`; a large payload stays a reference to its blob.
     """
 
@@ -31,7 +31,7 @@ class Event:
 
 
 class Batch:
-    """Some events, in order. It never changes, and is shared by all who get it.
+    """Some events, in order. It never changes, and all its clients share it.
 
     Attributes:
         events: the events.
@@ -44,7 +44,7 @@ class Batch:
 
     @cached_property
     def size(self) -> int:
-        """How many bytes the lines have."""
+        """The length of the lines, in bytes."""
         return sum(len(event.line) for event in self.events)
 
     @cached_property
@@ -63,13 +63,13 @@ class Batch:
         return [event.line.decode() for event in self.events]
 
     def after(self, seq: int) -> Batch:
-        """Return what comes after a seq: itself, for most."""
+        """Return the events after a seq: for most clients, the batch itself."""
         if not self.events or self.events[0].seq > seq:
             return self
         return Batch([event for event in self.events if event.seq > seq], self.upto)
 
     def fitting(self, wanted: Wanted) -> Batch:
-        """Return what is wanted of it: itself, for those who want all."""
+        """Return the wanted events: the batch itself, if all are wanted."""
         if wanted.is_all:
             return self
         return Batch([each for each in self.events if wanted.fits(each.message)], self.upto)
@@ -90,7 +90,7 @@ def cut(events: Iterable[Event]) -> Iterator[Batch]:
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
-    """Return the beginning of some batches as one: the first alone, where it is long enough."""
+    """Return the beginning of some batches as one: the first alone, if it is long enough."""
     size, count = batches[0].size, 1
     while count < len(batches) and size + batches[count].size <= BATCH_BYTES:
         size += batches[count].size

@@ -1,4 +1,4 @@
-"""Clients that follow a stream: what they get, how long they may take, and how it ends."""
+"""Clients of a stream: sending to them, their timeouts, and the end of their stream."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ..patience import Patience
 from ..principals import Scope
 from .batches import Batch
 
-#: How often it is asked whether a client's token is still good, in seconds.
+#: How often a client's token is checked again, in seconds.
 _ASK_EVERY_S = 1.0
 
-#: How long a client that is dropped may take to hear why, at most, in seconds.
+#: How long a client that is dropped may take to read the reason, at most, in seconds.
 _LAST_WORDS_S = 5.0
 
 _log = logging.getLogger("ackbus.server")
 
 
 class End(Exception):
-    """Why a stream ends: in words, and by the close code of RFC 6455 that stands for it."""
+    """The end of a stream: its reason, and the close code of RFC 6455."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -40,40 +40,40 @@ class End(Exception):
 
     @classmethod
     def refused(cls, why: str) -> End:
-        """Return the end of a stream that its client may not have, or can't: it is not to retry."""
+        """Return the end of a stream that its client has no right to: retrying is useless."""
         return cls(1008, why)
 
     @classmethod
     def failed(cls, why: str) -> End:
-        """Return the end of a stream that the bus can't give."""
+        """Return the end of a stream because the bus can't be read."""
         return cls(1011, why)
 
     @classmethod
     def for_now(cls, why: str) -> End:
-        """Return the end of a stream that its client may have again in a moment."""
+        """Return the end of a stream that its client may ask for again in a moment."""
         return cls(1013, why)
 
 
 class Wire(Protocol):
-    """How one client is spoken to."""
+    """The transport to one client."""
 
     async def send(self, batch: Batch) -> None:
         """Send a batch; return when the system has taken it."""
 
     async def close(self, end: End) -> None:
-        """Say that the stream ends, and why."""
+        """Send the end of the stream, with its reason."""
 
     async def gone(self) -> None:
-        """Return when the client has gone."""
+        """Return when the client has disconnected."""
 
 
 class Client:
     """One client of a stream.
 
     Args:
-        connection: over which it came.
-        kind: of the stream: `sse` or `websocket`.
-        wire: how it is spoken to.
+        connection: the client's connection.
+        kind: the kind of the stream: `sse` or `websocket`.
+        wire: the transport to the client.
     """
 
     def __init__(self, connection: HTTPConnection, kind: str, wire: Wire) -> None:
@@ -86,7 +86,7 @@ class Client:
         self._counts = connection.app.state.metrics.streams(kind)
 
     async def follow(self, batches: AsyncIterator[Batch]) -> None:
-        """Send batches until the client goes, stalls or may no longer, or the server stops."""
+        """Send batches until the client leaves, stalls or loses its right, or the server stops."""
         self._counts.came()
         try:
             async with anyio.create_task_group() as tasks:
@@ -109,7 +109,7 @@ class Client:
         try:
             async for batch in batches:
                 if not self._is_let_in():
-                    raise End.refused("the token is good no longer")
+                    raise End.refused("the token is no longer valid")
                 await self._send(batch)
         except AckbusError as error:
             raise End.failed(str(error)) from error
@@ -124,7 +124,7 @@ class Client:
         self._counts.delivered(len(batch.events))
 
     def _is_let_in(self) -> bool:
-        """Whether its token is good, as far as was asked a moment ago."""
+        """Whether its token is valid, as of the last check."""
         now = time.monotonic()
         if now - self._asked_at > _ASK_EVERY_S:
             self._asked_at = now
@@ -132,7 +132,7 @@ class Client:
         return True
 
     async def _drop(self, end: End) -> None:
-        """Tell the client why, if it reads again soon; else end its connection."""
+        """Send the client the reason, if it reads again soon; else end its connection."""
         self._counts.dropped()
         host, port = self._address or ("?", 0)
         _log.warning("dropped %s port %s: %s", host, port, end)

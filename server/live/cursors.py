@@ -1,4 +1,4 @@
-"""Where a stream begins."""
+"""The seq at which a stream begins."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def begin_after(bus: Bus, after: int | None, last_event_id: str | None) -> int:
 
     Args:
         bus: the bus.
-        after: what the client asked for; None: what comes now.
-        last_event_id: the last event that a client has which comes back; it wins.
+        after: the seq that the client asked for; None: new messages only.
+        last_event_id: the last event of a client that reconnects; it wins over `after`.
 
     Raises:
-        InvalidInput: the last event's id is none of ours.
-        AfterTheEnd: there is no such message yet.
+        InvalidInput: the last event's id is not a seq.
+        AfterTheEnd: the seq is beyond the end of the log.
     """
     newest = bus.log.newest_seq()
     if last_event_id:

@@ -32,9 +32,9 @@ LastEventId = Annotated[str | None, Header(description="Wins over `after`.")]
 
 
 class EventStream(Response):
-    """A response that lasts until its client goes, or is dropped, or the server stops.
+    """A response that lasts until its client disconnects, is dropped, or the server stops.
 
-    A client that goes on asks with the id of the last event that it has, and misses nothing.
+    A client that reconnects sends the id of its last event, and misses nothing.
     """
 
     media_type = "text/event-stream"
@@ -56,10 +56,10 @@ class EventStream(Response):
 
 
 class _Events:
-    """The wire of a client that gets server-sent events.
+    """The transport of server-sent events to one client.
 
     Attributes:
-        is_closed: whether its end was said, or tried to.
+        is_closed: whether its end was sent, or tried to.
     """
 
     def __init__(self, receive: Receive, send: Send) -> None:
@@ -71,7 +71,7 @@ class _Events:
         await self._send(_body(batch.sse))
 
     async def close(self, end: End) -> None:
-        """Say it in a comment, which is for people: a browser's client only comes back."""
+        """Send the end as a comment, for people: a browser's client reconnects anyway."""
         self.is_closed = True
         reason = " ".join(str(end).splitlines())
         await self._send(_body(f": ended: {reason}\n\n".encode(), more=False))
@@ -102,10 +102,10 @@ async def events(
     agent: OfAgent = None,
     conversation: OfConversation = None,
 ) -> Response:
-    """Follow the messages as server-sent events: first those after a seq, then what comes.
+    """Follow the messages as server-sent events: first those after a seq, then new ones.
 
-    Without `after` it begins with what comes now. The id of an event is its message's seq. A
-    payload that is a blob stays a reference to it.
+    Without `after` it begins with new messages. The id of an event is its message's seq. A payload
+    that is a blob stays a reference to it.
     """
     return stream_of(request, bus, Wanted(type, conversation, agent), after, last_event_id)
 
@@ -113,7 +113,7 @@ async def events(
 def stream_of(
     request: Request, bus: Bus, wanted: Wanted, after: int | None, last_event_id: str | None
 ) -> EventStream:
-    """Return the stream of what is wanted, from where its client says."""
+    """Return the stream of wanted messages, from the cursor that the client names."""
     feed: Feed = request.app.state.feed
     begin = begin_after(bus, after, last_event_id)
     patience: Patience = request.app.state.patience

@@ -1,4 +1,4 @@
-"""The newest messages, read and encoded once for all the clients that are close to the end.
+"""The newest messages, read and encoded once for all clients near the end of the log.
 
 Messages are stored first and sent second: a thread reads what was committed, and hands it to the
 event loop, which keeps the last of it. A client is a cursor. It takes what comes after its cursor
@@ -27,8 +27,8 @@ from .history import History
 _KEPT, _KEPT_BYTES = 8000, 8 * 1024 * 1024
 #: How many messages are read at once, and of how many batches a client gets the beginning.
 _AT_ONCE, _MOST_JOINED = 500, 500
-#: How long the clients are left in peace after they were woken, in seconds. Waking all of them is
-#: most of the work: of many messages a second they get several at once.
+#: The least time between two wakings of the clients, in seconds. Waking all of them is most of the
+#: work: of many messages a second they get several at once.
 _REST_S = 0.005
 #: How long the feed waits before it asks a bus again that it couldn't read, in seconds.
 _PAUSE_S = 1.0
@@ -37,7 +37,7 @@ _log = logging.getLogger("ackbus.server")
 
 
 class Feed:
-    """What comes after a cursor, live. All but the thread is used from the event loop alone.
+    """The live messages after a cursor. All but the thread is used from the event loop alone.
 
     Args:
         bus: whose messages.
@@ -81,9 +81,9 @@ class Feed:
     async def stream(
         self, after_seq: int, wanted: Wanted, *, keep_alive_s: float
     ) -> AsyncGenerator[Batch, None]:
-        """Yield what comes after a seq, in order, each message once, until the feed is stopped.
+        """Yield the messages after a seq, in order, each once, until the feed is stopped.
 
-        What is yielded is empty when nothing came for `keep_alive_s` seconds.
+        Yields an empty batch when nothing came for `keep_alive_s` seconds.
         """
         spoke = self._loop.time()
         while not self.is_over:
@@ -98,7 +98,7 @@ class Feed:
             yield batch
 
     async def _next(self, after_seq: int, wanted: Wanted) -> Batch:
-        """Return some of what comes after a seq; empty when there is nothing yet."""
+        """Return the next messages after a seq; empty when there are none yet."""
         if after_seq >= self._begins_after:
             return self._kept_after(after_seq).fitting(wanted)
         if wanted.is_all:
@@ -113,7 +113,7 @@ class Feed:
         return joined([first, *self._batches[start + 1 : start + _MOST_JOINED]])
 
     async def _wait(self, after_seq: int, timeout_s: float) -> bool:
-        """Wait until there is more than a client has; return False when the time is over."""
+        """Wait for a message after a seq; return False when the time is over."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self.newest_seq <= after_seq and not self.is_over:
@@ -127,7 +127,7 @@ class Feed:
         self._news = asyncio.Event()
 
     def _take(self, batches: list[Batch]) -> None:
-        """Keep what came, and wake the clients. Runs in the event loop."""
+        """Keep new batches, and wake the clients. Runs in the event loop."""
         self._batches += batches
         self._count += sum(len(batch.events) for batch in batches)
         self._bytes += sum(batch.size for batch in batches)
@@ -137,7 +137,7 @@ class Feed:
         self._wake()
 
     def _forget(self) -> None:
-        """Let go of the oldest batches that are too many, or too long together."""
+        """Drop the oldest batches when they are too many, or too long together."""
         if self._count <= _KEPT and self._bytes <= _KEPT_BYTES:
             return
         first = 0
@@ -149,7 +149,7 @@ class Feed:
         del self._batches[:first]
 
     def _follow(self) -> None:
-        """Read what is committed, and hand it over. Runs in a thread of its own."""
+        """Read committed messages, and hand them to the event loop. Runs in its own thread."""
         after = self.newest_seq
         while not self.is_over:
             try:
@@ -168,7 +168,7 @@ class Feed:
                 self._over.wait(_PAUSE_S)
 
     def _hand_over(self, batches: list[Batch]) -> None:
-        """Give batches to the event loop, and wait until it has them, or all is over."""
+        """Give batches to the event loop, and wait until it has them, or the feed stops."""
         self._taken.clear()
         if not self.is_over:
             self._loop.call_soon_threadsafe(self._take, batches)

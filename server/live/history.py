@@ -1,4 +1,4 @@
-"""What clients that are far behind get: the log, read once for those who are about as far."""
+"""The log for clients that are far behind, read once for those at about the same place."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import anyio.to_thread
 from ...bus import Bus, Wanted
 from .batches import Batch, Event, cut
 
-#: How many messages are read at once. All read from multiples of it, so that those who are about
-#: as far soon ask for the same.
+#: How many messages are read at once. All read from multiples of it, so that clients at about the
+#: same place soon ask for the same block.
 _BLOCK = 200
-#: How far is looked at once for what is wanted of it: some 0.1 s, where it is archived. A thread
+#: How many messages one search looks at: some 0.1 s where they are archived. A thread
 #: that reads can't be stopped, neither when the client goes nor when the server ends.
 _LOOK = 20_000
-#: How many blocks are kept for the next who asks.
+#: How many blocks are kept for further clients.
 _KEPT_BLOCKS = 16
 #: How many clients read the log at a time.
 _READERS = 4
@@ -37,7 +37,7 @@ class History:
         self._readers = anyio.CapacityLimiter(_READERS)
 
     async def after(self, after_seq: int, upto_seq: int) -> Batch:
-        """Return what comes next after a seq, up to another."""
+        """Return the next messages after a seq, up to another."""
         start = after_seq // _BLOCK * _BLOCK
         key = start, min(upto_seq, start + _BLOCK)
         task = self._blocks.get(key)
@@ -58,7 +58,7 @@ class History:
         return Batch((), upto=key[1])
 
     async def find(self, after_seq: int, wanted: Wanted) -> Batch:
-        """Return what comes next after a seq of what is wanted, as much as is sent at once.
+        """Return the next wanted messages after a seq, at most one batch.
 
         It may be empty, and not reach the end of the log.
         """

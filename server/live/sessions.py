@@ -15,7 +15,7 @@ from ..records import OR_BOUND, Given, Id, Name, ReceiptRecord
 from .events import STREAM, EventStream, LastEventId, stream_of
 from .sockets import Start, serve_socket
 
-#: The type of what is said in a session, and who says it unless that is known.
+#: The type of a person's message in a session, and its sender unless the client names one.
 _TYPE, _SPEAKER = "message", "client"
 
 router = new_router("sessions")
@@ -25,7 +25,7 @@ SessionId = Annotated[str, Path(min_length=1, max_length=255, description="Its c
 
 
 class Said(Given):
-    """Something that a person says in a session."""
+    """A person's message in a session."""
 
     text: str = Field(description="The words.")
     intent: Any = Field(None, description="What is wanted, for agents; any JSON value.")
@@ -37,7 +37,7 @@ class Said(Given):
 
 
 class SaidRecord(ReceiptRecord):
-    """What was said, as it is stored."""
+    """The receipt of a person's message, with its turn."""
 
     turn_id: str = Field(description="Its turn: what agents do about it may carry it on.")
 
@@ -79,7 +79,7 @@ async def speak_in_session(
     trace: TheTrace,
     response: Response,
 ) -> SaidRecord:
-    """Publish what a person says in a conversation: a message of type `message`, in a new turn."""
+    """Publish a person's message in a conversation: of type `message`, in a new turn."""
     speaker = writer.own(said.from_agent) or _SPEAKER
     # Of what is said again, the turn is the same.
     turn_id = said.id or new_id()

@@ -32,7 +32,7 @@ _Text = Annotated[str, Field(min_length=1)]
 
 
 class Start(BaseModel):
-    """From where on a client wants messages. Nothing that it asks for is ignored."""
+    """The seq after which a stream begins. Unknown parameters are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -40,7 +40,7 @@ class Start(BaseModel):
 
 
 class _Choice(Start):
-    """Which messages it wants: the parameters of `/v1/events`."""
+    """The filters of a stream: the parameters of `/v1/events`."""
 
     type: _Text | None = None
     agent: _Text | None = None
@@ -49,17 +49,17 @@ class _Choice(Start):
 
 @router.websocket("/ws")
 async def follow(socket: WebSocket) -> None:
-    """Follow the messages; what the client sends is not read. Parameters as for `/v1/events`."""
+    """Follow the messages; data from the client is discarded. Parameters as for `/v1/events`."""
     await serve_socket(socket, _Choice())
 
 
 async def serve_socket(socket: WebSocket, default: Start, **filters: Any) -> None:
-    """Send what a client wants until it goes, or is dropped, or the server stops.
+    """Send the wanted messages until the client disconnects, is dropped, or the server stops.
 
     Args:
         socket: which is not yet accepted.
-        default: its parameters, and what is meant by those that it leaves out.
-        filters: what it is bound to besides.
+        default: its parameters, with the values of those that it leaves out.
+        filters: further filters, which it can't change.
     """
     await socket.accept()  # a browser hears no reason before
     bus: Bus = socket.app.state.bus
@@ -79,7 +79,7 @@ async def serve_socket(socket: WebSocket, default: Start, **filters: Any) -> Non
 
 @nowhere.websocket("/{path:path}")
 async def find_nothing(socket: WebSocket) -> None:
-    """Say that a path is none, instead of 403, as if something were forbidden."""
+    """Close a WebSocket of an unknown path with a reason, instead of a misleading 403."""
     detail = (
         f"{socket.url.path}: there is no such WebSocket; there are /v1/ws and those of sessions"
     )
@@ -106,7 +106,7 @@ def _end(error: AckbusError | ValidationError) -> End:
 
 
 class _Frames:
-    """The wire of a client that gets frames."""
+    """The transport of WebSocket frames to one client."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket

@@ -1,4 +1,4 @@
-"""What several tools take, give and look up."""
+"""Arguments, results and look-ups that several tools share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Page(BaseModel):
     next_cursor: str | None = None
 
     def text(self, head: str) -> str:
-        """Return it for reading, under a line of the bus."""
+        """Return the page as text, under a head line of the bus."""
         if not self.messages:
             return head
         framed = "\n".join(each.text() for each in self.messages)
@@ -52,12 +52,12 @@ class Page(BaseModel):
 def wait_for(
     session: Session, look: Callable[[], T], is_there: Callable[[T], object], wait_s: float
 ) -> T:
-    """Look until something is there, or the time is over; a call that was cancelled ends.
+    """Repeat a look until it finds something or the time is over; a cancelled call ends.
 
     Args:
-        session: whose call waits.
+        session: the session of the call.
         look: looks.
-        is_there: whether that is what was waited for.
+        is_there: whether the result of a look ends the wait.
         wait_s: how long to wait, in seconds; 0 looks once.
 
     Returns:
@@ -80,7 +80,7 @@ def stranger(bus: Bus, to: str | None) -> str | None:
     """Return a warning if the bus has never seen a recipient.
 
     Raises:
-        UnknownRecipient: it is a word for everyone.
+        UnknownRecipient: it is a word for everyone, such as "all".
     """
     unknown = None if to is None else bus.agents.check_recipient(to)
     return None if unknown is None else shown(str(unknown))
@@ -99,7 +99,7 @@ def message_of(bus: Bus, key: str) -> Message:
 
 
 def conversation_of(bus: Bus, key: str) -> str:
-    """Return the conversation that an agent means.
+    """Return the conversation that a key names.
 
     Raises:
         NotFound: there is none.
@@ -110,7 +110,7 @@ def conversation_of(bus: Bus, key: str) -> str:
 
 
 def unread_of(bus: Bus, agent: str) -> int:
-    """Return how many messages wait for an agent, up to `MAX_COUNTED`, without its own."""
+    """Return the number of unread messages of an agent, up to `MAX_COUNTED`, without its own."""
     try:
         return Inbox(bus, agent, own_broadcasts=False).unread(MAX_COUNTED)
     except MailArchived:  # bus_inbox tells of it
@@ -118,5 +118,5 @@ def unread_of(bus: Bus, agent: str) -> int:
 
 
 def counted(unread: int) -> str:
-    """Return how many wait, for reading."""
+    """Return a number of unread messages as text."""
     return f"{unread} or more" if unread == MAX_COUNTED else str(unread)

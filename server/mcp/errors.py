@@ -24,7 +24,7 @@ from ...subscribers import ClaimLost, ClaimNotFound, QueueNotFound
 from ..errors import Forbidden
 from .frames import shown
 
-#: What to do after each kind of error, with its facts; the first that fits.
+#: The advice for each kind of error, with its facts; the first that fits.
 _NEXT: tuple[tuple[type[AckbusError], str], ...] = (
     (MailArchived, "Or go on after them: bus_ack(seq={error.last_seq})."),
     (AckPastEnd, "bus_inbox shows the seqs that wait."),
@@ -43,14 +43,14 @@ _NEXT: tuple[tuple[type[AckbusError], str], ...] = (
     (InvalidInput, "Nothing was changed. Correct the arguments and call again."),
 )
 
-#: How much of what went wrong an agent is told.
+#: The longest text of an error that an agent is shown, in characters.
 _MAX_CHARS = 600
 
 _log = logging.getLogger("ackbus.mcp")
 
 
 def explain(tool: str, error: Exception) -> str:
-    """Return what went wrong in a call of a tool, and what to do next."""
+    """Return the error of a tool call as text: what happened, and what to do next."""
     if isinstance(error, ValidationError):
         wrong = "; ".join(_wrong(each["loc"], each["msg"]) for each in error.errors())
         return (
@@ -68,7 +68,7 @@ def explain(tool: str, error: Exception) -> str:
 
 
 def _short(what: str) -> str:
-    """Return what went wrong in one line, and not all that was given that is wrong."""
+    """Return the text of an error in one line, cut to a bounded length."""
     return shown(what if len(what) <= _MAX_CHARS else f"{what[:_MAX_CHARS]}…")
 
 

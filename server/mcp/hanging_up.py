@@ -1,4 +1,4 @@
-"""Clients that hang up before they have their answer: that is how they cancel a call over HTTP."""
+"""Cancellation of calls over HTTP: the client disconnects before its response."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..disconnects import until_gone
 
 
 def while_there(app: ASGIApp) -> ASGIApp:
-    """Return an application that does what another does as long as its client is there.
+    """Return an application that is cancelled when its client disconnects.
 
-    Its requests have one body, and its responses come when all is done. The SDK looks for clients
-    that are gone only where it answers in streams.
+    Requests have one body, and responses come when all is done. The SDK looks for disconnected
+    clients only where it answers in streams.
     """
 
     async def watched(scope: Scope, receive: Receive, send: Send) -> None:

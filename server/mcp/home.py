@@ -1,4 +1,4 @@
-"""The bus that tools act on, and the hearts of the agents that joined it through this process."""
+"""The bus that tools act on, and the heartbeats of the agents that joined through this process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ...bus import Bus, Heartbeat, Hearts
 from ...schema import BusNotFound
 from ...subscribers import Inbox
 
-#: How long the heart of an agent beats that makes no call any more, in seconds: as long as the
-#: SDK keeps a session that nothing is heard from.
+#: How long the heart of an agent beats after its last call, in seconds: as long as the SDK keeps a
+#: silent session.
 IDLE_S = 1800.0
 
 
@@ -54,16 +54,16 @@ class Home:
             return self._bus
 
     def beat_before(self, agent: str) -> Heartbeat | None:
-        """Return, once, what an agent's last beat was before this process began to beat for it."""
+        """Return, once, an agent's last beat before this process began to beat for it."""
         return self._before.pop(agent, None)
 
     def beat(self, agent: str, *, task: str | None = None) -> None:
-        """Let the heart of an agent beat, from now on by itself; say what it is at, if that is new.
+        """Start the heartbeat of an agent, which goes on by itself; set its task if one is given.
 
-        With its first call the agent becomes a reader, for whom broadcasts wait.
+        With its first call the agent becomes a reader, who receives broadcasts.
 
         Raises:
-            InvalidInput: that is no name, or no task.
+            InvalidInput: the name or the task breaks a rule.
         """
         bus = self.bus()
         if agent not in self._called:
@@ -81,7 +81,7 @@ class Home:
                 self._before[agent] = before
 
     def rest(self, idle_s: float = IDLE_S) -> None:
-        """Stop the hearts of the agents that have made no call for so long."""
+        """Stop the hearts of the agents that have made no call for `idle_s` seconds."""
         before = time.monotonic() - idle_s
         with self._lock:
             for agent in [each for each, at in self._called.items() if at <= before]:
@@ -107,7 +107,7 @@ class Home:
 
 
 def _file_of(bus: Bus) -> tuple[int, int] | None:
-    """Return which file a bus's directory holds, or None when it holds none."""
+    """Return the identity of the bus file in a bus's directory, or None when there is none."""
     try:
         found = os.stat(bus.layout.database)
     except OSError:

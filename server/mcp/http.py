@@ -1,4 +1,4 @@
-"""The protocol over streamable HTTP: who asks is known by a token, an address or a session."""
+"""MCP over streamable HTTP: a token, an address or a session identifies the agent."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .profiles import DEFAULT, PROFILES
 from .protocol import Protocol
 from .session import Session
 
-#: How often it is looked who has made no call for long, in seconds.
+#: How often idle agents are looked for, in seconds.
 _SWEEP_S = 60.0
 
 _SESSION_ID = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
 
-#: How many sessions may be open at a time; a client more is refused until one ends.
+#: How many sessions may be open at a time; further clients are refused until one ends.
 _MAX_SESSIONS = 1000
 
 
@@ -70,7 +70,7 @@ class HttpDoor:
             tasks.cancel_scope.cancel()
 
     def end_waiting(self) -> None:
-        """Let calls that wait come back with what there is. A signal handler may call it."""
+        """Make waiting calls return their results so far. A signal handler may call it."""
         self._home.is_ending = True
 
     async def answer(self, connection: Connection, receive: Receive, send: Send) -> None:
@@ -110,7 +110,7 @@ class HttpDoor:
         return session
 
     async def _sweep(self) -> None:
-        """Forget, now and then, who has made no call for long."""
+        """Forget idle agents, now and then."""
         while True:
             await anyio.sleep(_SWEEP_S)
             before = time.monotonic() - IDLE_S

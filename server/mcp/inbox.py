@@ -1,4 +1,4 @@
-"""Tools that read what waits for an agent, and acknowledge it."""
+"""Tools that read an agent's inbox, and acknowledge messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READ = PAGE + 1
 
 
 class Read(Arguments):
-    """What `bus_inbox` takes."""
+    """The arguments of `bus_inbox`."""
 
     type: Annotated[str | None, Field(description="Pattern, like task.*; hides others.")] = None
     wait_s: Wait = 0
@@ -33,7 +33,7 @@ class Read(Arguments):
 
 
 class InboxPage(Page):
-    """What `bus_inbox` gives."""
+    """The result of `bus_inbox`."""
 
     unread: int
 
@@ -66,7 +66,7 @@ def _what_to_acknowledge(
     cursor: str | None,
     pattern: TypePattern | None,
 ) -> str:
-    """Return which acknowledgement covers what was shown, and nothing that was not."""
+    """Return the acknowledgements that cover the shown messages, and no others."""
     if pattern is not None:
         hidden = (each for each in waiting(inbox, begin, None) if not pattern.matches(each.type))
         first = next(hidden, None)
@@ -84,13 +84,13 @@ def _what_to_acknowledge(
 
 
 def _note_shown(shown: Shown, seq: int) -> None:
-    """Keep the agent's program from showing again what the agent has just read."""
+    """Note messages as shown: hooks don't show them to the agent again."""
     if seq > shown.upto():
         shown.note(seq)
 
 
 def waiting(inbox: Inbox, begin: Cursor, pattern: TypePattern | None) -> Iterator[Message]:
-    """Yield what waits in an inbox, from a cursor on."""
+    """Yield the unread messages of an inbox, from a cursor on."""
     for message in dropwhile(lambda each: each.seq <= begin.after, _all_waiting(inbox, begin)):
         if pattern is None or pattern.matches(message.type):
             yield message
@@ -112,13 +112,13 @@ def _all_waiting(inbox: Inbox, begin: Cursor) -> Iterator[Message]:
 
 
 class Ack(Arguments):
-    """What `bus_ack` takes."""
+    """The arguments of `bus_ack`."""
 
     seq: Annotated[int, Field(ge=1, description="The last that is handled.")]
 
 
 class Acked(BaseModel):
-    """What `bus_ack` gives."""
+    """The result of `bus_ack`."""
 
     acknowledged: int
     unread: int

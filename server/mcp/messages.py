@@ -29,7 +29,7 @@ from .tool import Arguments, Reply, Tool
 
 
 class Send(Arguments):
-    """What `bus_send` takes."""
+    """The arguments of `bus_send`."""
 
     type: Type
     body: Body = None
@@ -42,7 +42,7 @@ class Send(Arguments):
 
 
 class Sent(BaseModel):
-    """What `bus_send` gives."""
+    """The result of `bus_send`."""
 
     seq: int
     id: str
@@ -86,7 +86,7 @@ def _send(session: Session, given: Send) -> Reply:
 
 
 class Thread(Arguments):
-    """What `bus_thread` takes."""
+    """The arguments of `bus_thread`."""
 
     conversation: Conversation
     limit: Limit = PAGE
@@ -116,7 +116,7 @@ def thread(
 
 
 class Search(Arguments):
-    """What `bus_search` takes."""
+    """The arguments of `bus_search`."""
 
     words: Annotated[str, Field(description='All must be there; "a phrase", begin*')]
     type: Annotated[str | None, Field(description="Pattern, like task.*")] = None
@@ -143,7 +143,7 @@ def _search(session: Session, given: Search) -> Reply:
 
 
 def _words(text: str) -> list[str]:
-    """Split what is searched for into words and phrases in quotes."""
+    """Split a search text into words and quoted phrases."""
     parts = text.split('"')
     if len(parts) % 2 == 0:
         raise InvalidInput("a phrase has no closing quote")

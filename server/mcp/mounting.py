@@ -1,4 +1,4 @@
-"""Where HTTP leads to the protocol. The SDK is loaded by the first request that needs it."""
+"""The route of MCP in the HTTP application. The first request to it loads the SDK."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATH = "/mcp"
 
 
 class McpMount:
-    """The protocol as a part of an application; nothing where the SDK is not installed.
+    """MCP as a part of an application; nothing where the SDK is not installed.
 
     Args:
         directory: of the bus.
@@ -39,7 +39,7 @@ class McpMount:
         self._task: asyncio.Task[None] | None = None
 
     def add_to(self, app: FastAPI) -> None:
-        """Let an application lead to it."""
+        """Add the route to an application, if the SDK is installed."""
         if find_spec("mcp"):
             app.router.routes.append(Route(PATH, endpoint=self))
 
@@ -52,7 +52,7 @@ class McpMount:
             await self._task
 
     def end_waiting(self) -> None:
-        """Let calls that wait come back with what there is. A signal handler may call it."""
+        """Make waiting calls return their results so far. A signal handler may call it."""
         if self._door is not None:
             self._door.end_waiting()
 

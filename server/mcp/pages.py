@@ -20,7 +20,7 @@ _CURSOR = re.compile(r"(\d{1,18})(?:\+(\d{1,9}))?")
 
 @dataclass(frozen=True)
 class Cursor:
-    """Where a page begins: after a message, or within one that was too long for a page.
+    """The beginning of a page: after a message, or within one that was too long for a page.
 
     Attributes:
         after: the seq after which it begins.
@@ -33,7 +33,7 @@ class Cursor:
 
     @classmethod
     def parse(cls, text: str | None) -> Cursor:
-        """Read what `str` wrote; None is the beginning.
+        """Parse the text of a cursor; None is the beginning.
 
         Raises:
             InvalidInput: it is something else.
@@ -42,7 +42,7 @@ class Cursor:
             return cls()
         found = _CURSOR.fullmatch(text)
         if found is None:
-            raise InvalidInput(f"cursor {text[:40]!a} is none: give next_cursor back as it came")
+            raise InvalidInput(f"cursor {text[:40]!a} is invalid: pass next_cursor back unchanged")
         return cls(int(found[1]), int(found[2] or 0))
 
     def __str__(self) -> str:
@@ -88,5 +88,5 @@ def _part(begin: int, end: int, text: str) -> str:
 
 
 def next_line(cursor: str | None) -> str:
-    """Return the line that says how to go on, or nothing."""
+    """Return the line about the next page, or an empty text."""
     return "" if cursor is None else f"\nThere is more: call again with cursor {cursor!r}."

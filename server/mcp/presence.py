@@ -1,4 +1,4 @@
-"""Tools about who is there, where an agent stands, and which files it edits."""
+"""Tools about present agents, an agent's own status, and reserved files."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from .tool import Arguments, Reply, Tool
 
 
 class Join(Arguments):
-    """What `bus_join` takes."""
+    """The arguments of `bus_join`."""
 
     name: Annotated[str | None, Field(description="Yours, like reviewer-1.")] = None
     task: Annotated[str | None, Field(description="What you are at, for others.")] = None
 
 
 class Nothing(Arguments):
-    """What a tool takes that takes nothing."""
+    """The arguments of a tool without any."""
 
 
 class Standing(BaseModel):
-    """Where an agent stands."""
+    """The status of an agent."""
 
     agent: str
     unread: int
@@ -104,7 +104,7 @@ def _standing(bus: Bus, agent: str, warning: str | None = None) -> Standing:
 
 
 class Who(Arguments):
-    """What `bus_agents` takes."""
+    """The arguments of `bus_agents`."""
 
     cursor: Next = None
 
@@ -120,7 +120,7 @@ class Seen(BaseModel):
     untrusted: Literal[True]
 
     def text(self) -> str:
-        """Return it for reading: one line of the bus, and what the agent says behind a bar."""
+        """Return the agent as text: one line of the bus, and the agent's own words behind a bar."""
         status = None if self.status == self.liveness else self.status
         says = ": ".join(each for each in (status, self.task) if each)
         head = f"{named(self.agent)}: {self.liveness or 'never beat'}"
@@ -128,7 +128,7 @@ class Seen(BaseModel):
 
 
 class Agents(BaseModel):
-    """What `bus_agents` gives."""
+    """The result of `bus_agents`."""
 
     agents: list[Seen]
     next_cursor: str | None = None
@@ -167,7 +167,7 @@ def _seen(name: str, beat: Heartbeat | None) -> Seen:
 
 
 class Reserve(Arguments):
-    """What `bus_reserve` takes."""
+    """The arguments of `bus_reserve`."""
 
     paths: Annotated[
         list[str], Field(min_length=1, description="Files, folders, globs, from the project root.")
@@ -196,7 +196,7 @@ class ReservedFile(BaseModel):
 
 
 class ReservedFiles(BaseModel):
-    """What `bus_reserve` gives: what the agent has now, or what stands against it."""
+    """The result of `bus_reserve`: the agent's reservations, or the conflicts with others."""
 
     granted: bool
     reservations: list[ReservedFile]

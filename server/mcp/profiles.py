@@ -1,4 +1,4 @@
-"""Which tools an agent is offered: every description costs it room to think."""
+"""Profiles: the tools that an agent is offered, since every description costs context."""
 
 from __future__ import annotations
 

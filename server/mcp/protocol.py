@@ -1,4 +1,4 @@
-"""The protocol: what the SDK asks for, answered from the tools and resources."""
+"""MCP itself: the SDK's requests, answered from the tools and resources."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Protocol:
         self._waiting = 0
 
     def server(self) -> Server[Any]:
-        """Return the SDK's server that asks this."""
+        """Return the SDK's server that calls this object."""
         return Server(
             "ackbus",
             version=VERSION,
@@ -124,10 +124,10 @@ class Protocol:
 
     @contextmanager
     def _place(self, wait_s: float) -> Iterator[anyio.CapacityLimiter]:
-        """Give a call its place: among the quick ones, in turn, or one of its own, at once.
+        """Yield the limiter of a call's thread: the shared one of quick calls, or one of its own.
 
         Raises:
-            BusBusy: it is to wait, and too many wait already: it would wait for them, too.
+            BusBusy: the call is to wait, and too many calls wait already.
         """
         if not wait_s:
             yield self._quick

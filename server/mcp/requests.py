@@ -1,4 +1,4 @@
-"""Tools that ask for something, and look whether it was answered."""
+"""Tools that publish a request, and check its answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT_S = 20
 
 
 class Ask(Arguments):
-    """What `bus_request` takes."""
+    """The arguments of `bus_request`."""
 
     type: Annotated[str, Field(description="Ends in .request")]
     body: Body = None
@@ -29,13 +29,13 @@ class Ask(Arguments):
 
 
 class Check(Arguments):
-    """What `bus_check` takes."""
+    """The arguments of `bus_check`."""
 
     conversation: Conversation
 
 
 class State(BaseModel):
-    """How a request stands."""
+    """The state of a request."""
 
     state: str
     conversation: str

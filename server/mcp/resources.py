@@ -1,4 +1,4 @@
-"""Resources: what a person, or an agent's program, may look into without a tool."""
+"""Resources: pages that a person, or an agent's program, reads without a tool."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Kind:
 
     @property
     def is_one(self) -> bool:
-        """Whether this is one resource, and no template for many."""
+        """Whether this is a single resource, not a template."""
         return not UriTemplate.is_template(self.template)
 
 

@@ -1,4 +1,4 @@
-"""A session: who makes the calls of one connection, and on which bus."""
+"""A session: the agent and the bus of one connection."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Session:
         return self.home.bus()
 
     def join(self, name: str | None) -> str:
-        """Choose the agent that acts from now on, and return its name.
+        """Set the agent of this session, and return its name.
 
         Raises:
             InvalidInput: there is no name, it is none, it is not to be chosen, or it would be
@@ -64,7 +64,7 @@ class Session:
         return name
 
     def own(self, name: str) -> str:
-        """Return a name that is meant, under which this connection may act.
+        """Return a name if this connection may act under it.
 
         Raises:
             InvalidInput: it may not.
@@ -76,13 +76,13 @@ class Session:
         return name
 
     def agent(self) -> str:
-        """Return the agent that acts; its heart beats from now on.
+        """Return the agent of this session; its heart beats from now on.
 
         Raises:
-            InvalidInput: nobody has joined.
+            InvalidInput: no agent has joined.
         """
         if self._joined is None:
-            raise InvalidInput("who are you? Call bus_join(name=...) first")
+            raise InvalidInput("no agent has joined: call bus_join(name=...) first")
         self.home.beat(self._joined)
         return self._joined
 

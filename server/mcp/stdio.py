@@ -1,4 +1,4 @@
-"""The protocol over the standard streams of a process that the agent's program starts."""
+"""MCP over the standard streams of a process that the agent's program starts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .home import Home
     from .protocol import Protocol
 
-#: How long the last beats may take when a signal ends the process, in seconds: less than programs
-#: wait before they kill it.
+#: How long the last beats may take when a signal ends the process, in seconds: less than the grace
+#: of programs before they kill it.
 _GOODBYE_S = 1.5
 
 
@@ -86,9 +86,9 @@ async def _serve(protocol: Protocol, wire: TextIO, home: Home) -> None:
 
 
 async def _end_by_signal(home: Home) -> None:
-    """Let the agent say that it stops, and end the process as the signal would have done.
+    """On a signal, record the agent's stop, then end the process as the signal would have.
 
-    At once, since a thread reads stdin, and nothing ends that but stdin.
+    The process ends at once: a thread reads stdin, and only the end of stdin stops it.
     """
     import anyio
 
@@ -103,7 +103,7 @@ async def _end_by_signal(home: Home) -> None:
 def _root(bus_directory: str) -> str:
     """Return the folder from which paths count.
 
-    Some programs start their servers anywhere, and then the bus tells which project is meant.
+    Some programs start their servers in any folder; then the bus names the project.
     """
     try:
         return project_root(bus_directory)
@@ -112,7 +112,7 @@ def _root(bus_directory: str) -> str:
 
 
 def _take_stdout() -> TextIO:
-    """Return a text file that is stdout, and let stdout be stderr.
+    """Return stdout as a text file, and redirect stdout to stderr.
 
     The SDK does so too, but gives it back at its end, when threads may still print.
     """

@@ -1,4 +1,4 @@
-"""What a tool is: its name, what it takes and gives, and what it does."""
+"""A tool: its name, arguments, result and function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .session import Session
 
 
 class Arguments(BaseModel):
-    """What an agent gives to a tool: nothing in it is ignored."""
+    """The arguments of a tool; unknown ones are refused."""
 
     # Agents give a seq as a number where an id, which is text, would do as well.
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
@@ -22,12 +22,12 @@ class Arguments(BaseModel):
 
 @dataclass(frozen=True)
 class Reply:
-    """What a tool gives back.
+    """The result of a tool call.
 
     Attributes:
         record: its structured output.
-        text: the same for reading, short.
-        refused: whether what was asked for was not done.
+        text: the same as short text.
+        refused: whether the call was refused.
     """
 
     record: BaseModel
@@ -40,11 +40,11 @@ class Tool:
     """One tool.
 
     Attributes:
-        name, about: what the agent reads of it.
+        name, about: its name and description for agents.
         takes, gives: its arguments and its structured output.
         act: does it; may block.
-        scope: what a token must be good for.
-        only_reads: whether it changes nothing that another agent sees.
+        scope: the scope that a token needs.
+        only_reads: whether it leaves everything that other agents see unchanged.
     """
 
     name: str
@@ -62,20 +62,20 @@ class Tool:
 
     @cached_property
     def output_schema(self) -> dict[str, Any]:
-        """The JSON Schema of its structured output; what is always there, the output shows."""
+        """The JSON Schema of its structured output, without the list of required fields."""
         schema = self.gives.model_json_schema(mode="serialization")
         return compact(schema, noise=(*_NOISE, "required"))
 
 
-#: What is left out of schemas.
+#: The keywords that are left out of schemas.
 _NOISE = ("$defs", "title", "additionalProperties")
 
 
 def compact(schema: dict[str, Any], noise: Sequence[str] = _NOISE) -> dict[str, Any]:
-    """Return a JSON Schema without what tells an agent nothing, which it pays for with each word.
+    """Return a JSON Schema without the keywords that tell an agent nothing but cost context.
 
-    What is defined once stands where it is used. What may be left out is never null here, so
-    `null` is no type of it. That unknown arguments are refused, the refusal says.
+    Definitions are inlined. Optional arguments are never null, so `null` is dropped from their
+    types, and so is `additionalProperties`: the refusal of an unknown argument says it.
     """
     return _compact(schema, schema.get("$defs", {}), noise)
 

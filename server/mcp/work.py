@@ -33,15 +33,15 @@ Token = Annotated[int, Field(ge=1, description="Of the claim.")]
 
 
 class Take(Arguments):
-    """What `bus_claim` takes."""
+    """The arguments of `bus_claim`."""
 
     queue: Annotated[str, Field(description="Often a type, like build.request.")]
     minutes: Annotated[float, Field(gt=0, le=1440)] = LEASE_MIN
-    renew: Annotated[int | None, Field(description="Token of a claim to make last longer.")] = None
+    renew: Annotated[int | None, Field(description="Token of a claim to extend.")] = None
 
 
 class Taken(BaseModel):
-    """What `bus_claim` gives: a claim, or nothing."""
+    """The result of `bus_claim`: a claim, or nothing."""
 
     token: int | None = None
     attempt: int | None = None
@@ -67,10 +67,10 @@ def _claim(session: Session, given: Take) -> Reply:
 
 
 def _queue(bus: Bus, name: str) -> Queue:
-    """Return a queue that is there: what an agent mistyped is no queue that nobody fills.
+    """Return an existing queue: a mistyped name must not create one.
 
     Raises:
-        QueueNotFound: there is none; the error names those that are.
+        QueueNotFound: there is none; the error names the existing ones.
     """
     try:
         return Queue.open(bus, name)
@@ -103,18 +103,18 @@ def _taken(claim: Claim) -> Reply:
 
 
 class Finish(Arguments):
-    """What `bus_finish` takes."""
+    """The arguments of `bus_finish`."""
 
     token: Token
     outcome: Annotated[
         Literal["done", "failed", "released"], Field(description="released hands the job back.")
     ] = "done"
-    result: Annotated[Any, Field(description="For who asked. Text or any JSON.")] = None
+    result: Annotated[Any, Field(description="For the asker. Text or any JSON.")] = None
     error: Annotated[str | None, Field(description="Why it failed.")] = None
 
 
 class Finished(BaseModel):
-    """What `bus_finish` gives."""
+    """The result of `bus_finish`."""
 
     job: str
     answer_seq: int | None = None
@@ -138,7 +138,7 @@ def _finish(session: Session, given: Finish) -> Reply:
 
 
 def _ended(queue: Queue, claim: Claim, outcome: Outcome, replies: list[Draft]) -> list[Receipt]:
-    """End a claim; one that has ended so is told as it was, since the first answer may be lost."""
+    """End a claim; repeating it returns the same result, since the first response may be lost."""
     try:
         return queue.end(claim, outcome, replies)
     except ClaimLost as error:
@@ -148,7 +148,7 @@ def _ended(queue: Queue, claim: Claim, outcome: Outcome, replies: list[Draft]) -
 
 
 def _end(message: Message, agent: str, given: Finish) -> tuple[Outcome, list[Draft]]:
-    """Return how an attempt ended, and the answer for whoever asked, by the convention."""
+    """Return an attempt's outcome, and the conventional answer to the message's sender."""
     types = ReplyTypes.of(message.type)
     if given.outcome == "done":
         outcome, type = Outcome(result=given.result), types.success
@@ -164,7 +164,7 @@ def _end(message: Message, agent: str, given: Finish) -> tuple[Outcome, list[Dra
 
 
 def _own_claim(bus: Bus, token: int, agent: str) -> tuple[Queue, Claim]:
-    """Return a claim of an agent, and its queue: made before a restart, perhaps, or over HTTP.
+    """Return a claim of an agent, and its queue; claims of before a restart count too.
 
     Raises:
         ClaimNotFound: there is none.

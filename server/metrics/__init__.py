@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them: what the bus says of itself, and what this server did."""
+"""Metrics for Prometheus: the state of the bus, and the counters of this server."""
 
 from .counters import Metrics
 from .endpoint import router

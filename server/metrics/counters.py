@@ -1,4 +1,4 @@
-"""What this server counts: from nothing, each time it starts."""
+"""The counters of this server, which begin at zero with each start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Metrics:
     """The metrics of one server. Safe to use from any thread.
 
     Args:
-        bus: what it serves.
+        bus: the bus that it serves.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -50,13 +50,13 @@ class Metrics:
         registry.register(BusState(bus))
 
     def streams(self, kind: str) -> StreamCounts:
-        """Return what counts for the streams of a kind: `sse` or `websocket`."""
+        """Return the counters of the streams of a kind: `sse` or `websocket`."""
         return StreamCounts(
             self._clients.labels(kind), self._delivered.labels(kind), self._dropped.labels(kind)
         )
 
     def text(self) -> bytes:
-        """Return all of it, asking the bus now. Blocks as long as that takes."""
+        """Return all metrics as text, reading the bus now. Blocks."""
         return generate(self._registry)
 
 

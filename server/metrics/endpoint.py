@@ -1,4 +1,4 @@
-"""Where Prometheus asks."""
+"""The endpoint that Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Reader = Annotated[Principal, needs(Scope.WORK_RO)]
     },
 )
 def metrics(request: Request, _: Reader) -> Response:
-    """Tell how the bus is doing, and what this server did, as Prometheus reads it."""
+    """Return the metrics of the bus and of this server, in Prometheus's text format."""
     found: Metrics = request.app.state.metrics
     return Response(
         found.text(), headers={"Cache-Control": "no-store"}, media_type=CONTENT_TYPE_PLAIN_0_0_4

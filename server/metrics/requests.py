@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .counters import Metrics
 
-#: The label of requests that are for no route: what clients make up must not make labels.
+#: The label of requests to unknown paths: clients must not be able to create labels.
 _OTHER = "other"
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
@@ -17,8 +17,8 @@ class Measured:
     """Counts every HTTP request by its method, route and status, and times it by its route.
 
     Args:
-        app: what is behind it.
-        metrics: where it is counted.
+        app: the application behind it.
+        metrics: the counters.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -26,7 +26,7 @@ class Measured:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and see what becomes of it."""
+        """Pass a request on, and count its response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

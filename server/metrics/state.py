@@ -1,7 +1,7 @@
-"""What the bus says of itself when it is asked: nothing is counted on the side.
+"""Metrics of the bus, read from its tables at each scrape.
 
 A scrape must cost little however long the log is, and have few labels however many agents and
-queues there are, so every question here has a bound.
+queues there are, so every query here has a bound.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_PARKED = 100_000
 
 
 class BusState(Collector):
-    """Asks a bus.
+    """The metrics of a bus.
 
     Args:
         bus: the bus.
@@ -45,9 +45,9 @@ class BusState(Collector):
         self._counting = Lock()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield what there is to know now."""
+        """Yield the metrics as of now."""
         newest = self._bus.log.newest_seq()
-        yield _counter("messages", "Messages that were ever published, by anybody.", newest)
+        yield _counter("messages", "Messages published since the bus was made.", newest)
         yield from self._files(newest)
         yield from self._inboxes()
         yield from self._queues(newest)

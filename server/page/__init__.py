@@ -1,4 +1,4 @@
-"""The page for people: plain files that the server hands out, which ask the API as others do."""
+"""The page for people: static files that the server sends, which use the API as others do."""
 
 from .files import router as files
 from .finding import is_served_at

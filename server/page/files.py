@@ -1,8 +1,8 @@
-"""The files of the page, and what a browser is told to refuse.
+"""The files of the page, with a strict content security policy.
 
-All that the page shows was written by agents, so a browser may run, style and load nothing but
-these files, and may make no markup out of text. The files hold no data: who has no token sees an
-empty page.
+All text on the page was written by agents, so a browser may run, style and load nothing but these
+files, and may make no markup out of text. The files hold no data: without a token, the page has
+none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 
-#: What the browser is held to; the last two make it refuse to read markup from a text.
+#: The content security policy; the last two make the browser refuse to parse markup from a text.
 _POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -65,7 +65,7 @@ def _read(path: Path) -> _File:
     return _File(body, _TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
-#: The files by name. What is not among them can't be asked for, whatever its name looks like.
+#: The files by name. No other file can be requested, whatever its name looks like.
 _FILES = {
     path.relative_to(_ROOT).as_posix(): _read(path)
     for path in _ROOT.rglob("*")
@@ -77,13 +77,13 @@ IfNoneMatch = Annotated[str | None, Header()]
 
 @router.get("/")
 async def page(if_none_match: IfNoneMatch = None) -> Response:
-    """Hand out the page."""
+    """Return the page."""
     return await page_file("index.html", if_none_match)
 
 
 @router.get("/page/{name:path}")
 async def page_file(name: str, if_none_match: IfNoneMatch = None) -> Response:
-    """Hand out a file of the page."""
+    """Return a file of the page."""
     file = _FILES.get(name)
     if file is None:
         raise NotFound(f"the page has no file {name[:80]!a}")

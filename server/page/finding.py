@@ -1,6 +1,6 @@
-"""Telling buses apart: finding a server that runs already, by asking it which bus it serves.
+"""The identity of a served bus, by which a running server of it is found.
 
-Nothing is written down when a server starts, so nothing is left behind when one dies.
+A server writes no file when it starts, so none is left behind when it dies.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ router = APIRouter(include_in_schema=False)
 
 @router.get(_PATH)
 def which_bus(bus: TheBus) -> dict[str, str]:
-    """Say which bus this is, without saying where it is."""
+    """Return the identity of the bus, without its path."""
     return {"bus": identity(bus)}
 
 
 @router.get("/page/project")
 def which_project(bus: TheBus, _: Annotated[Principal, needs()]) -> dict[str, str]:
-    """Say what people call this bus: the name of the directory that has it, to those let in."""
+    """Return the name of the project directory of this bus, to authenticated clients."""
     directory = Path(bus.layout.directory)
     return {"project": (directory.parent if directory.name == BUS_DIRECTORY else directory).name}
 
 
 def identity(bus: Bus) -> str:
-    """Return what is the same for all servers of a bus on this machine, and for no other's."""
+    """Return the identity of a bus: the same for all its servers on this machine, and unique."""
     stat = os.stat(bus.layout.directory)
     return f"{stat.st_dev:x}-{stat.st_ino:x}"
 

@@ -317,7 +317,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "half a character": ("bus_send", {"type": "t", "body": "\ud800"}, "not valid UTF-8"),
     "a seq past the end": ("bus_ack", {"seq": 99}, "the log holds 1 to 1"),
     "a seq of 0": ("bus_ack", {"seq": 0}, "greater than or equal to 1"),
-    "a cursor that is none": ("bus_inbox", {"cursor": "1; --"}, "give next_cursor back"),
+    "a cursor that is none": ("bus_inbox", {"cursor": "1; --"}, "pass next_cursor back"),
     "too large a page": ("bus_inbox", {"limit": 1000}, "less than or equal to 100"),
     "too long a wait": ("bus_inbox", {"wait_s": 3600}, "less than or equal to 25"),
     "a bad pattern": ("bus_inbox", {"type": ">.t"}, "pattern"),
@@ -377,7 +377,7 @@ def test_nobody_acts_without_a_name(bus: Bus, bus_dir: Path) -> None:
             ("bus_claim", {"queue": "q"}),
             ("bus_request", {"type": "t.request"}),
         ):
-            assert "Call bus_join(name=...) first" in await me.fail(tool, **arguments)
+            assert "call bus_join(name=...) first" in await me.fail(tool, **arguments)
         assert "give a name" in await me.fail("bus_join")
         await me.call("bus_join", name="late")
         assert (await me.call("bus_status"))["agent"] == "late"

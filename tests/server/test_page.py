@@ -590,7 +590,7 @@ def test_token_is_asked_for_and_kept_for_the_tab(visit: Visit, bus: Bus, bus_dir
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Token").fill("bus_0000")
         page.keyboard.press("Enter")
-        expect(dialog).to_contain_text("nobody has this token")
+        expect(dialog).to_contain_text("unknown token")
         dialog.get_by_label("Token").fill(token)
         page.keyboard.press("Enter")
         expect(rows(page)).to_have_count(1)
@@ -632,7 +632,7 @@ def test_token_that_one_tab_has_is_told_to_the_others(
         tokens.remove("me")
         for page in (first, second):
             page.reload()
-            expect(page.get_by_role("dialog")).to_contain_text("nobody has this token")
+            expect(page.get_by_role("dialog")).to_contain_text("unknown token")
 
 
 def test_what_may_not_be_read_is_not_said_to_be_empty(

@@ -145,7 +145,7 @@ def test_stream_ends_with_its_token(client: httpx.Client, tokens: Tokens, bus: B
             said.append(line)
             if line == "" or line.startswith("data"):  # one for each that came, until it ends
                 bus.publish("t", from_agent="a")
-        assert ": ended: the token is good no longer" in said
+        assert ": ended: the token is no longer valid" in said
         with pytest.raises(ConnectionClosedError, match=r"1008.*good no longer"):
             deque(socket, maxlen=0)
 
