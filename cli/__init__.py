@@ -1,8 +1,8 @@
 """The `bus` command: parses a line, calls the library, prints. Data on stdout, all else on stderr.
 
 typer defines the command line, in `app.py`. Loading it takes longer than publishing, so `hot.py`
-takes the plain forms of those that are run often, and hands everything else to it. What git runs
-(`git_drivers.py`) is no command for people, and is not in it.
+takes the plain forms of those that are run often, and hands everything else to it. The commands
+that git runs (`git_drivers.py`) are not for people, and not in it.
 """
 
 from __future__ import annotations

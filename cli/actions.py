@@ -1,4 +1,4 @@
-"""What publish, poll and ack do. Loads nothing that these don't need: they start in no time."""
+"""The actions of publish, poll and ack. Loads only what these need, so that they start fast."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def open_bus(directory: str | None, user: bool, *, write_timeout_s: float = WRIT
 
 
 def _tell_of_backup(bus: Bus) -> None:
-    """Say that what is read here is not what is going on now."""
+    """Note at the end that this bus is a backup, and read-only."""
     from ..schema import age_of_backup
 
     made = age_of_backup(bus.database.backup_made_at_ms or 0, bus.database.now_ms())
@@ -58,7 +58,7 @@ def _tell_of_backup(bus: Bus) -> None:
 
 
 def find(directory: str | None, user: bool) -> tuple[str, str]:
-    """Return the directory of the bus, and by what it is found."""
+    """Return the directory of the bus, and the option or place that named it."""
     if (named := named_by(directory, user)) is not None:
         return named, "--user" if user else "--dir"
     found = find_bus()
@@ -78,16 +78,16 @@ def named_by(directory: str | None, user: bool) -> str | None:
     return None if directory is None else os.path.abspath(directory)
 
 
-def sender(name: str | None, option: str = "--from", act: str = "sends") -> str:
+def sender(name: str | None, option: str = "--from") -> str:
     """Return the agent that acts: the option's, or the one that BUS_AGENT names."""
     name = name or os.environ.get(AGENT_VARIABLE)
     if not name:
-        raise InvalidInput(f"who {act}? Give {option} AGENT, or set {AGENT_VARIABLE}")
+        raise InvalidInput(f"no agent is named: give {option} AGENT, or set {AGENT_VARIABLE}")
     return name
 
 
 def doer(name: str | None) -> str | None:
-    """Return who acts by hand: the option's, or the agent that BUS_AGENT names, or None."""
+    """Return the actor for the record: the option's, or the agent that BUS_AGENT names, or None."""
     return name or os.environ.get(AGENT_VARIABLE) or None
 
 
@@ -162,7 +162,7 @@ def poll(
     directory: str | None = None,
     user: bool = False,
 ) -> int:
-    """Print what waits for an agent; 4 when nothing does."""
+    """Print the unread messages of an agent; 4 when there are none."""
     if limit < 1:
         raise InvalidInput("--limit must be 1 or more")
     wait_s = 0.0 if wait is None else seconds(wait, "--wait")
@@ -174,7 +174,7 @@ def poll(
 
 
 def _wait(inbox: Inbox, limit: int, type: str | None, wait_s: float) -> list[Message]:
-    """Look again whenever the bell rings, and now and then, until there is something."""
+    """Poll again at each ring of the doorbell, and now and then, until there is something."""
     if not wait_s:
         return []
     deadline = time.monotonic() + wait_s
@@ -221,7 +221,7 @@ def _headers(pairs: Sequence[str], base: Mapping[str, object] | None) -> dict[st
 
 
 def _trace() -> dict[str, str]:
-    """Return the trace that this process was started in, as commands of workers are."""
+    """Return the trace context of this process's environment, as workers set it for commands."""
     if _TRACE_VARIABLES[0] not in os.environ:
         return {}
     from ..bus import tracing
@@ -232,7 +232,7 @@ def _trace() -> dict[str, str]:
 
 
 def check_headers(headers: Mapping[str, object]) -> None:
-    """Refuse headers that ask queues for something in a form that they would pass over."""
+    """Refuse queue headers with values of a form that queues ignore."""
     if not headers.keys().isdisjoint((AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW)):
         from .message_headers import check_wishes
 

@@ -33,15 +33,15 @@ def setup_git(
         bool,
         typer.Option("--check", help="Change nothing; print what is missing, and exit with 3."),
     ] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Take it all out again.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove all of it again.")] = False,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Teach git to show, merge and keep bus.jsonl by message.
+    """Configure git to show, merge and keep bus.jsonl by message.
 
     Adds lines to .gitignore and .gitattributes in the bus directory, which are to be committed,
     and drivers to the configuration of this clone, which can't be: every clone runs this once.
-    Safe to repeat; what is there stays.
+    Safe to repeat; other entries stay.
     """
     if check and remove:
         raise InvalidInput("give --check or --remove, not both")
@@ -70,7 +70,7 @@ def _print_setup(what: str, lines: list[str], json: bool) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Act:
-    """What to do about a program's configuration."""
+    """The mode of `bus setup`: change, check, remove, or only show."""
 
     check: Annotated[
         bool,
@@ -90,7 +90,7 @@ class Act:
     ] = False
 
     def validate(self) -> None:
-        """Refuse what contradicts itself."""
+        """Refuse options that contradict each other."""
         if sum((self.check, self.print, self.remove or self.dry_run)) > 1:
             raise InvalidInput("give only one of --check, --print, and --remove or --dry-run")
 
@@ -135,8 +135,8 @@ def _define(name: str) -> None:
     command.__name__ = f"setup_{name}"
     command.__doc__ = f"""Set up {title}: the MCP server of this bus, {delivery}.
 
-    Merges into its configuration, and adds a pointer to AGENTS.md. Safe to repeat; what is
-    there stays.
+    Merges into its configuration, and adds a pointer to AGENTS.md. Safe to repeat; other entries
+    stay.
     """
     setup.command(name, example=f"bus setup {name} --agent reviewer")(command)
 
@@ -199,7 +199,7 @@ def _change(installation: Installation, act: Act, json: bool) -> int:
 
 
 def _tell_what_is_left(note: str) -> None:
-    """Say what a person has still to do, so that the program and its agents find all of it."""
+    """Print the steps that are left to a person."""
     if note:
         output.note(note)
     if not are_installed("mcp"):
@@ -227,12 +227,12 @@ def _check(installation: Installation, place: Place, json: bool) -> int:
 def prime(
     agent: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Who reads it. Default: $BUS_AGENT.", show_default=False),
+        typer.Option(metavar="NAME", help="The agent. Default: $BUS_AGENT.", show_default=False),
     ] = None,
     json: Json = False,
     verbose: Verbose = False,
 ) -> int:
-    """Print what an agent has to know of the bus, in few words."""
+    """Print a short guide to the bus for an agent."""
     agent = agent or os.environ.get(AGENT_VARIABLE) or None
     if agent is not None:
         check_agent(agent)
@@ -257,8 +257,8 @@ def hook(
 ) -> int:
     """Answer an event in an agent, for its program; 'bus setup' configures this.
 
-    It says at the start how to work, after a tool what has come, and keeps the agent once from
-    ending while mail waits. It acknowledges nothing, prints nothing when nothing waits, and in any
-    trouble says so on stderr and ends with 0: the agent goes on without the bus.
+    At the start it prints the guide, after a tool the new mail, and at a stop it keeps the agent
+    once from ending while mail waits. It acknowledges nothing, prints nothing without mail, and
+    reports errors on stderr with exit code 0: the agent goes on without the bus.
     """
     return hook_action.hook(event, program, agent=agent, directory=place.directory, user=place.user)

@@ -1,4 +1,4 @@
-"""Who is there: agents, heartbeat."""
+"""Agents and their heartbeats: agents, heartbeat."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _MAX_COUNTED = 1000
 def agents(json: Json = False, place: Place = HERE) -> int:
     """List the agents that the bus knows.
 
-    Those that ever sent, acknowledged, or beat their heart. Unread messages are counted up to
-    1,000. Exit code 4 when there are none.
+    These are agents that have sent, acknowledged, or beaten their heart. Unread messages are
+    counted up to 1,000. Exit code 4 when there are none.
     """
     with place.open() as bus:
         beats = {beat.agent: beat for beat in bus.heartbeats.list()}
@@ -79,20 +79,22 @@ def heartbeat(
         str, typer.Option(metavar="S", help="idle, working, blocked, stopped, or a word of yours.")
     ] = "idle",
     task: Annotated[
-        str | None, typer.Option(metavar="T", help="What it is at.", show_default=False)
+        str | None, typer.Option(metavar="T", help="Its current task.", show_default=False)
     ] = None,
     progress: Annotated[
         float | None,
         typer.Option(
             metavar="X",
-            help="How far it is with that, by its own measure; usually 0 to 1.",
+            help="Progress of the task, by its own measure; usually 0 to 1.",
             show_default=False,
         ),
     ] = None,
     every: Annotated[
         str | None,
         typer.Option(
-            metavar="S", help="Go on beating, so often, until the process ends.", show_default=False
+            metavar="S",
+            help="Repeat the beat this often, until the process ends.",
+            show_default=False,
         ),
     ] = None,
     pid: Annotated[
@@ -106,9 +108,9 @@ def heartbeat(
     ] = None,
     place: Place = HERE,
 ) -> int:
-    """Beat an agent's heart.
+    """Record a heartbeat of an agent.
 
-    Once, or with --every as long as its process lives; then it says stopped.
+    Once, or with --every as long as its process lives; then it records `stopped`.
     """
     from .sidecar import Sidecar
 

@@ -1,4 +1,4 @@
-"""Keeping the bus small: moving the beginning of the log into the archive, and looking at that."""
+"""The archive and maintenance: moving old messages into compressed files, and checking those."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ IdleAfter = Annotated[
     str,
     typer.Option(
         metavar="D",
-        help="Agents and queues that nobody saw for so long are idle.",
+        help="Agents and queues not seen for this long are idle.",
     ),
 ]
 PassOver = Annotated[
@@ -66,7 +66,7 @@ PassOverIdle = Annotated[
     bool,
     typer.Option("--pass-over-idle", help="Archive what idle agents have not read, too."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would move.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would move.")]
 
 
 @commands.command("archive", example="bus archive --older-than 30d --dry-run")
@@ -82,16 +82,15 @@ def archive(
 ) -> int:
     """Move old messages out of the bus, into compressed files beside it.
 
-    They stay in the log: replay, read, show, trace and search find them there. What moves is what
-    every agent has acknowledged and every queue has done with. Broadcasts wait for agents that have
+    They stay in the log: replay, read, show, trace and search find them there. Messages move that
+    every agent has acknowledged and every queue has finished. Broadcasts wait for agents that have
     acknowledged or joined: by a session, a loop, the tools or hooks of a coding agent.
 
-    Exit code 3 when an idle agent keeps more from being archived. --pass-over and
-    --pass-over-idle let go of agents: the next poll of each says which of its mail was archived
-    unread, and it keeps nothing more until it comes back. An agent is seen when it acknowledges,
-    joins, publishes, beats its heart, or runs a loop, but not when it only polls, which changes
-    nothing. Mail that is younger, or was imported since, counts too. Idle queues keep nothing: they
-    read the archive.
+    Exit code 3 when an idle agent holds more back. --pass-over and --pass-over-idle archive mail
+    that an agent has not read: its next poll names that mail, and it holds nothing more back until
+    it is seen again. An agent is seen when it acknowledges, joins, publishes, beats its heart, or
+    runs a loop, but not when it only polls, which changes nothing. Mail that is younger, or was
+    imported since, counts too. Idle queues hold nothing back: they read the archive.
     """
     if before is not None and older_than is not None:
         raise InvalidInput("give --before or --older-than, not both")
@@ -130,7 +129,7 @@ def archive(
 def _last_older(bus: Bus, age_s: float) -> int:
     """Return the seq before the first message that is younger.
 
-    A time that can't be, like microseconds, says nothing: such a message goes by its place.
+    A message with an impossible time, such as one in microseconds, counts by its place in the log.
     """
     upto = bus.archive.upto()
     since_ms = bus.database.now_ms() - round(age_s * 1000)
@@ -139,7 +138,7 @@ def _last_older(bus: Bus, age_s: float) -> int:
     younger = next((message for message in left if message.seq not in wrong), None)
     last = bus.log.newest_seq() if younger is None else younger.seq - 1
     if passed := sum(seq <= last for seq in wrong):
-        output.note(f"{passed} of them have times that can't be, and go by their places in the log")
+        output.note(f"{passed} of them have impossible times, and count by their places in the log")
     return last
 
 
@@ -180,7 +179,7 @@ def _needs(hold: Hold, now_ms: int) -> str:
 
 
 def _refusal(idle: list[Hold], now_ms: int) -> str:
-    """Say which idle agents keep more from being archived, and how to let go of them."""
+    """Return the error about idle agents that hold messages back, and how to pass over them."""
     named = ", ".join(
         f"{each.name} (seen {_unseen_for(each, now_ms)} ago)" for each in idle[:_NAMED]
     )
@@ -244,11 +243,11 @@ def maintain(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Tidy the files of the bus, in steps so short that publishers hardly notice.
+    """Shrink the files of the bus, in steps short enough for publishers.
 
-    Collects blobs that no message names and nobody used for a day, forgets what handlers had
-    finished among archived messages, gives free pages of the file back to the system (all but
-    4 MiB, which new messages fill), and empties the write-ahead log. Run it after
+    Collects blobs that no message names and no program used for a day, deletes the records of
+    finished handlers of archived messages, gives free pages of the file back to the system (all
+    but 4 MiB, which new messages fill), and empties the write-ahead log. Run it after
     `bus archive`, or from cron.
     """
     from ..bus import Maintenance

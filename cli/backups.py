@@ -25,18 +25,16 @@ _NAMED = 3
 @commands.command("backup", example="bus backup ../bus-of-today")
 def backup(
     to: Annotated[
-        str, typer.Argument(metavar="DIR", help="The directory to make; nothing may be there.")
+        str, typer.Argument(metavar="DIR", help="The directory to make; it must not exist.")
     ],
-    force: Annotated[
-        bool, typer.Option("--force", help="Take the place of an earlier backup.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier backup.")] = False,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Copy the whole bus into a new directory, while others use it, and check the copy.
 
-    The copy is a bus directory: the file, with blobs and archive, to be opened with --dir, or put
-    in the place of a damaged one. bus.jsonl and search.db, which are made of these, are not in it.
+    The copy is a bus directory: the file, with blobs and archive. Open it with --dir, or put it in
+    the place of a damaged one. bus.jsonl and search.db are left out: they are made again.
     Exit code 1 when the bus itself lacks blobs or segments: the copy is made, and lacks them too.
     """
     from ..export import back_up, bytes_to_copy

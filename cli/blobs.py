@@ -98,7 +98,7 @@ def verify(
 
 
 def _verify(bus: Bus, ref: str, json: bool) -> AckbusError | None:
-    """Check one blob and print what came of it; return what is wrong with it."""
+    """Check one blob, print the result, and return its error, if any."""
     try:
         size = bus.blobs.verify(ref)
     except InvalidInput:
@@ -126,13 +126,16 @@ def _state(error: AckbusError) -> str:
 @blob.command("gc", example="bus blob gc --older-than 7d --dry-run")
 def gc(
     older_than: Annotated[
-        str, typer.Option(metavar="D", help="For how long: seconds, or like 10m, 2h, 7d.")
+        str,
+        typer.Option(metavar="D", help="Blobs unused for so long: seconds, or like 10m, 2h, 7d."),
     ] = f"{COLLECT_AFTER_S / 3600:g}h",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; print what would go.")
+    ] = False,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Collect the blobs that no message names, and that nobody has put or read for long."""
+    """Delete the blobs that no message names, and that no program has put or read for long."""
     age_s = actions.seconds(older_than, "--older-than")
     with place.open() as bus:
         count, size = (

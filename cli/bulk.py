@@ -77,7 +77,7 @@ class _Refused(AckbusError):
 
 
 def _with_place(cause: AckbusError, stored: int) -> AckbusError:
-    """Return an error that also says how much is in the log."""
+    """Return the error with the number of messages that are stored already."""
     error = AckbusError(f"{cause}; stored before that: {output.counted(stored, 'message')}")
     error.exit_code = cause.exit_code
     return error
@@ -100,7 +100,7 @@ def _publish(
 
 
 def _publish_singly(bus: Bus, drafts: list[tuple[int, Draft]], strict: bool) -> list[Receipt]:
-    """Do it message by message, to learn which line is refused; still in one transaction."""
+    """Publish message by message, to find the refused line; still in one transaction."""
     receipts = []
     with bus.transaction():
         for number, draft in drafts:

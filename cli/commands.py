@@ -1,4 +1,4 @@
-"""How a command is defined: a function, and an example that its help shows."""
+"""The definition of commands: a function each, with an example for its help."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What a shell offers for the word that is being typed: commands, options, and names in the bus.
+"""Completion of the word that is being typed: commands, options, and names in the bus.
 
-Someone waits with a finger on the Tab key, so values come from what the bus has counted and from
-its newest messages; nothing is brought up to date for them. Where there is no bus, or any trouble,
-nothing is offered.
+A person waits with a finger on the Tab key, so values come from the bus's counters and its newest
+messages, which are not updated for it. Without a bus, or after an error, nothing is offered.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ compdef _bus bus
 
 
 def words(command: Any, line: str) -> list[str]:
-    """Return what may stand in place of the last word of a command line.
+    """Return the completions of the last word of a command line.
 
     Args:
         command: the whole program.
@@ -79,7 +78,7 @@ def words(command: Any, line: str) -> list[str]:
 
 
 def _teach(command: Any, group: str = "") -> None:
-    """Let every parameter know its values."""
+    """Set the completer of every parameter that has known values."""
     for name, inner in getattr(command, "commands", {}).items():
         _teach(inner, group or name)
     for parameter in command.params:

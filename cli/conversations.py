@@ -1,4 +1,4 @@
-"""Conversations: ask and wait for the answer, look whether there is one, be told of it."""
+"""Conversations: request an answer and wait for it, check for one, be notified of it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Timeout = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerTypes:
-    """By which types the answers to a request are known."""
+    """The types of the answers to a request."""
 
     success_type: SuccessType = None
     failure_type: FailureType = None
@@ -80,15 +80,14 @@ def ask(
 ) -> int:
     """Publish a request, wait for the first answer in its conversation, and print that.
 
-    Without BODY, what comes through a pipe or a file on stdin is the body. The ids of the
-    message and its conversation go to stderr at once, the body of the answer to stdout. Where no
-    live worker serves TYPE, and no --to names who is asked, that is said at once, and it waits
-    all the same.
-    Exit code 1 when the answer tells of a failure or a timeout of the work, 5 when there was no
-    answer in time; it can still come, and 'bus check' shows it. With --id the same command can be
-    repeated: it asks no second time, and finds the first answer. The bus wakes the waiter; where
-    nothing does, it looks every 250 ms. Exit code 3 when a queue or an inbox that the request is
-    for is full, also after --wait.
+    Without BODY, the body is read from a pipe or a file on stdin. The ids of the message and its
+    conversation go to stderr at once, the body of the answer to stdout. If no live worker serves
+    TYPE, and there is no --to, a warning says so at once, and the command waits all the same.
+    Exit code 1 when the answer is a failure or a timeout of the work, 5 when there was no answer
+    in time; it can still come, and 'bus check' shows it. With --id the same command is safe to
+    repeat: it publishes no second request, and finds the first answer. New messages wake the
+    waiter, and it looks every 250 ms anyway. Exit code 3 when a queue or an inbox that the request
+    goes to is still full after --wait.
     """
     from ..subscribers import Request
 
@@ -122,21 +121,23 @@ def ask(
 def show_answer(
     conversation: Annotated[
         str,
-        typer.Argument(metavar="CONVERSATION", help="Its id: what bus request told on stderr."),
+        typer.Argument(metavar="CONVERSATION", help="Its id, which bus request printed on stderr."),
     ],
     answers: AnswerTypes,
     first: Annotated[
         bool,
-        typer.Option("--first", help="Of several answers the first, as bus request; not the last."),
+        typer.Option(
+            "--first", help="Of several answers the first, as bus request does; not the last."
+        ),
     ] = False,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Say whether a request has been answered, and how, without waiting.
+    """Print whether a request has been answered, and how, without waiting.
 
     The types of the answers follow from the type of the request. Exit code 0 when it was
     answered with success, or not at all (pending), 1 after a failure or a timeout of the work.
-    A conversation that nobody has begun is pending. If BUS_AGENT names the agent that asked, the
+    A conversation without messages is pending. If BUS_AGENT names the agent that asked, the
     answer leaves its inbox.
     """
     from ..subscribers import check
@@ -164,18 +165,18 @@ def notify(
         str,
         typer.Option(
             metavar="T",
-            help="On the first look ever at a bus: how old an answer may be to be told of. "
-            "Later looks tell of all that came after the one before.",
+            help="On the first look at a bus, how old an answer may be. Later looks notify of all "
+            "answers since the one before.",
         ),
     ] = "1h",
     place: Place = HERE,
 ) -> int:
-    """Tell a person of answers to requests, of each conversation once.
+    """Notify a person of answers to requests, once for each conversation.
 
     An answer is a message of type x.done, x.failed or x.request.timed_out in the conversation of
     an x.request. The notice comes through notify-send where that is installed, or else with the
     terminal's bell on stderr. BUS_NOTIFY_BACKEND chooses: desktop, bell, or stderr (no bell).
-    What was told is kept in the bus, so it does not matter how many look.
+    The bus records which answers were notified, so several watchers notify once.
     """
     from ..subscribers import Notices
     from .notifying import told_by
@@ -201,7 +202,7 @@ def notify(
 
 
 def _or_stdin(content: Content) -> str | None:
-    """Return the body, which is on stdin when nothing else is given and something is led there."""
+    """Return the body, from stdin when none is given and stdin is a pipe or a file."""
     is_given = (content.body, content.data, content.file) != (None, None, None)
     if is_given or sys.stdin is None:
         return content.body
@@ -219,7 +220,7 @@ def _tell_ids(sent: Request, type: str, json: bool) -> None:
 
 
 def _print_payload(reply: Message) -> None:
-    """Print what an answer says: text as it is, anything else as JSON."""
+    """Print the payload of an answer: text as it is, anything else as JSON."""
     if reply.payload_error is not None:
         raise AckbusError(
             f"the payload of message {reply.seq} can't be had: {reply.payload_error};"

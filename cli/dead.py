@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .job_choice import Chosen
 
 commands = Commands()
-dead = commands.group("dead", help="Jobs that used up their attempts, and wait for you.")
+dead = commands.group("dead", help="Dead letters: jobs that used up their attempts.")
 
 All = Annotated[bool, typer.Option("--all", help="All dead letters of the bus.")]
 
@@ -52,7 +52,7 @@ def show(
 ) -> int:
     """Print a dead letter, every attempt at it, and its message.
 
-    Exit code 4 when it is none.
+    Exit code 4 when the job is not dead.
     """
     with place.open() as bus:
         ((found, wanted),) = jobs_named(bus, [seq], queue, _DEAD)
@@ -66,7 +66,7 @@ def requeue(
     everything: All = False,
     place: Place = HERE,
 ) -> int:
-    """Let dead letters be tried again, from the first attempt.
+    """Requeue dead letters, from their first attempt.
 
     Those named, all or none of them; or without SEQs all that fit the options. Exit code 4 when
     there are none.
@@ -87,7 +87,7 @@ def drop(
     everything: All = False,
     place: Place = HERE,
 ) -> int:
-    """Give dead letters up; they end as cancelled, and stay on record.
+    """Drop dead letters; they end as cancelled, and stay on record.
 
     Those named, all or none of them; or without SEQs all that fit the options. Exit code 4 when
     there are none.

@@ -1,4 +1,4 @@
-"""The bus itself: making it, finding it, and what is in it."""
+"""The bus itself: making it, finding it, and its counts."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def init(
         str | None,
         typer.Option(
             metavar="D",
-            help="full: no power loss takes what was published, and each write waits for the disk;"
-            " normal: one can take the newest. Kept in the bus, for all programs. Default: normal"
-            " for a new bus, and as it is for one that is there.",
+            help="full: a power loss takes no published message, and each write waits for the disk;"
+            " normal: it can take the newest ones. Kept in the bus, for all programs. Default:"
+            " normal for a new bus; an existing one stays as it is.",
             show_default=False,
         ),
     ] = None,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Make a bus, unless there is one.
+    """Make a bus, unless it exists.
 
     It is made in --dir, in $BUS_DIR, or in .worker-state/ of the working directory. A linked work
-    tree of git uses the bus of its main one; exit code 3 there. --durability also changes a bus
-    that is there; programs that have it open go on as before, until they open it again.
+    tree of git uses the bus of its main one; exit code 3 there. --durability also changes an
+    existing bus; programs that have it open go on as before, until they open it again.
     """
     if durability not in (None, *DURABILITIES):
         raise InvalidInput(f"--durability must be normal or full, not {shown(durability)}")
@@ -76,7 +76,7 @@ def init(
 
 
 def _refuse_beside_main_tree() -> None:
-    """Refuse to make a bus where commands use that of the main work tree, unless it is named."""
+    """Refuse a bus in a linked work tree, which uses the main one's, unless it is named."""
     try:
         found, found_by = HERE.find()
     except (BusNotFound, BusUnusable):  # none, or one of somebody else, which is not used either
@@ -90,10 +90,10 @@ def _refuse_beside_main_tree() -> None:
 
 @commands.command("upgrade", example="bus upgrade")
 def upgrade_bus(json: Json = False, place: Place = HERE) -> int:
-    """Bring a bus that an older ackbus made up to this version.
+    """Upgrade a bus of an older ackbus to this version.
 
     Safe while programs use the bus: they wait for it. The file as it was stays beside it, as
-    bus.db.v1 after version 1. There is no way back but that copy.
+    bus.db.v1 after version 1. That copy is the only way back.
     """
     named = place.named()
     done = upgrade(find_bus() if named is None else named)
@@ -122,7 +122,7 @@ def upgrade_bus(json: Json = False, place: Place = HERE) -> int:
 def where(json: Json = False, place: Place = HERE) -> int:
     """Print the directory of the bus that commands use here.
 
-    With -v or --json also why, how durable it is, and of a backup when it was made.
+    With -v or --json also how it was found, its durability, and the time of a backup.
     """
     found, found_by = place.find()
     with place.open() as bus:  # there is one, and it can be used
@@ -139,7 +139,7 @@ def where(json: Json = False, place: Place = HERE) -> int:
 
 @commands.command("restore", example="bus restore --dir .worker-state")
 def restore(json: Json = False, place: Place = HERE) -> int:
-    """Take a backup into use, where it is: from now on it can be written.
+    """Make a backup, where it is, a bus that can be written.
 
     Move what it replaces away first, and put the backup, or a copy of it, in its place. Exit code
     4 when the directory is no backup, or is in use already.
@@ -160,9 +160,9 @@ def restore(json: Json = False, place: Place = HERE) -> int:
 
 @commands.command("stats", example="bus stats --json")
 def stats(json: Json = False, place: Place = HERE) -> int:
-    """Print how much is in the bus.
+    """Print counts and sizes of the bus.
 
-    Messages by type and sender, sizes of files and blobs, how far the export is behind.
+    Messages by type and sender, sizes of files and blobs, messages that are not exported yet.
     """
     with place.open() as bus:
         record = _stats(bus)
@@ -220,7 +220,7 @@ def demo(
     json: Json = False,
     verbose: Verbose = False,
 ) -> int:
-    """See the bus at work on your own files.
+    """Show the bus at work on your own files.
 
     Agents examine every text file under PATH, and one of them is killed halfway.
     """

@@ -1,4 +1,4 @@
-"""How a bus is doing, thing by thing, with what to do where one is not well."""
+"""The examination of a bus, check by check, with advice where one fails."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def doctor(
         bool,
         typer.Option(
             "--repair",
-            help="Bring back what is damaged, from what is whole; all that use the bus must end.",
+            help="Restore damaged parts from undamaged ones; no program may use the bus.",
         ),
     ] = False,
     backup: Annotated[
@@ -69,23 +69,24 @@ def doctor(
         typer.Option(
             "--from",
             metavar="DIR",
-            help="With --repair: a backup; else the newest one near the bus is taken.",
+            help="With --repair: the backup. Default: the newest one near the bus.",
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --repair: tell what it would do.")
+        bool,
+        typer.Option("--dry-run", help="With --repair: change nothing; print what it would do."),
     ] = False,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Examine the bus, and print a line for each thing: ok, warn or bad, and what to do.
+    """Examine the bus, and print a line for each check: ok, warn or bad, with advice.
 
     Takes a few seconds at most, unless --full reads everything. Nothing is changed. Exit code 1
     when something is bad.
 
-    With --repair, what can be read of a damaged bus.db, bus.jsonl, archive and blobs, and of a
-    backup, goes into a new file; it is checked, and takes the place of the damaged one, which is
-    kept under another name. Exit code 1 when something could not be saved.
+    --repair makes a new file from the readable parts of a damaged bus.db, bus.jsonl, archive and
+    blobs, and of a backup; the new file is checked, and replaces the damaged one, which is kept
+    under another name. Exit code 1 when something could not be saved.
     """
     if repair:
         from .repairing import repair as repair_bus

@@ -1,4 +1,4 @@
-"""What an ordinary installation leaves out."""
+"""The extras: packages that an ordinary installation leaves out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def require(extra: str, *modules: str) -> None:
 
 
 def are_installed(*modules: str) -> bool:
-    """Whether these packages are there."""
+    """Whether these packages are installed."""
     return all(map(find_spec, modules))
 
 

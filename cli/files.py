@@ -1,4 +1,4 @@
-"""bus.jsonl and its like: export, import."""
+"""Export to bus.jsonl, and import of JSON lines."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ _NAMED = 10
 @commands.command("export", example="bus export --follow")
 def export(
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with every new message, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Continue with new messages, until Ctrl-C.")
     ] = False,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Write the whole file anew.")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Write the whole file again.")] = False,
     rotate: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE|off",
-            help="From now on, whoever exports: begin a new file where bus.jsonl would outgrow a "
-            "size like 10MB (k and kB are 1,000 bytes, KiB 1,024). The older lines are in "
-            "bus-000001.jsonl and so on; bus.index.json says what is where. off makes one file "
-            "of all.",
+            help="From now on, for all exporters: begin a new file where bus.jsonl would outgrow a "
+            "size like 10MB (k and kB are 1,000 bytes, KiB 1,024). The older lines move to "
+            "bus-000001.jsonl and so on; bus.index.json lists these files. off makes one file "
+            "again.",
             show_default=False,
         ),
     ] = None,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Bring bus.jsonl up to the log.
+    """Bring bus.jsonl up to date with the log.
 
-    While another exporter is at work, the plain form waits until that one has written what is
-    there now; the others end with exit code 3.
+    While another exporter runs, the plain form waits until that one has written all present
+    messages; the others end with exit code 3.
     """
     if sum((follow, rebuild, rotate is not None)) > 1:
         raise InvalidInput("give one of --follow, --rebuild and --rotate")
@@ -103,9 +103,9 @@ def import_(
         typer.Option(
             "--map",
             metavar="OURS=THEIRS,...",
-            help="Which of their fields becomes which of ours, where the names differ. "
+            help="Maps their fields to ours, where the names differ. "
             "'type=kind|note' takes note where kind is absent; 'headers.x=y' puts y into the "
-            "headers, 'headers.*=*' all that is left.",
+            "headers, 'headers.*=*' all other fields.",
             show_default=False,
         ),
     ] = None,
@@ -114,8 +114,8 @@ def import_(
 ) -> int:
     """Publish the lines of a file that the log lacks.
 
-    It goes by id, so it is safe to repeat. Lines that can't be messages are skipped and listed;
-    then the exit code is 3.
+    Lines are compared by id, so it is safe to repeat. Lines that can't be messages are skipped and
+    listed; then the exit code is 3.
     """
     fields = _fields(field_map or ())
     with place.open() as bus:
@@ -128,8 +128,8 @@ def import_(
         names = sorted(fields.unread)
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         output.note(
-            f"fields that nothing was made of: {', '.join(names[:_NAMED])}{more}; --map names what"
-            " they are, and --map 'headers.*=*' keeps them"
+            f"ignored fields: {', '.join(names[:_NAMED])}{more}; map them with --map, or keep them"
+            " as headers with --map 'headers.*=*'"
         )
     return _print(reports, json)
 
@@ -163,7 +163,7 @@ def _fields(entries: Sequence[str]) -> FieldMap:
 
 
 def _print(reports: list[tuple[str, ImportReport]], json: bool) -> int:
-    """Print what was skipped, and the sums; return the exit code."""
+    """Print the skipped lines and the totals; return the exit code."""
     for name, report in reports:
         where = f"{name}: " if len(reports) > 1 else ""
         alike: dict[str, list[int]] = {}

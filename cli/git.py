@@ -70,7 +70,7 @@ def log(
 ) -> int:
     """Print the messages that commits added to bus.jsonl, newest commit first.
 
-    It reads git's history alone, so it works in a clone that has no bus, and in a bare one.
+    It reads only git's history, so it works in a clone without a bus, and in a bare one.
     """
     filters = git.Filters(conversation, agent, None if type is None else TypePattern(type))
     directory = directory or os.environ.get(BUS_DIR_VARIABLE)

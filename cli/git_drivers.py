@@ -1,4 +1,4 @@
-"""What git itself runs, as `bus setup git` told it: filters, not commands for people.
+"""The filters and the merge driver that `bus setup git` configures; git runs them.
 
 They are left out of help. Like the hot commands they load no parser: git starts them often.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def driver(arguments: Sequence[str]) -> Callable[[], int]:
-    """Return what to call for a command line of git's."""
+    """Return the driver of a command line of git's, to be called."""
     name, *rest = arguments
 
     def call() -> int:
@@ -37,7 +37,7 @@ def _clean(path: str) -> int:
 
 
 def _textconv(path: str) -> int:
-    """Print the messages of a file in git's order, after what is none, such as a marker."""
+    """Print the messages of a file in git's order, after other lines, such as a marker."""
     messages: list[tuple[str, str, str]] = []
     for line, record in git.records(_with_parts(path)):
         if record is None:
@@ -50,7 +50,7 @@ def _textconv(path: str) -> int:
 
 
 def _with_parts(path: str) -> Iterator[bytes]:
-    """Yield the lines of a file; with a bus's own `bus.jsonl`, also those that were cut off it.
+    """Yield the lines of a file; for a bus's own `bus.jsonl`, those of its older parts too.
 
     Git hands over the file in the folder where it can, and a copy of what it has where it can't.
     """
@@ -65,7 +65,7 @@ def _with_parts(path: str) -> Iterator[bytes]:
 
 
 def _merge(_base: str, ours: str, theirs: str, path: str) -> int:
-    """Merge into `ours`, as git expects; 1 tells it of a conflict."""
+    """Merge into `ours`, as git expects; return 1 for a conflict."""
     with open(ours, "rb") as left, open(theirs, "rb") as right:
         merged = git.merge(left, right)
     with open(ours, "wb") as file:

@@ -1,4 +1,4 @@
-"""The guard: git hooks that compare what is committed with the reservations of others."""
+"""The guard: git hooks that compare commits and pushes with the reservations of others."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .guard_check import BLOCK, WARN, check_mode, open_bus
 from .options import HERE, Json, Place, Verbose
 
 commands = Commands()
-guard = commands.group("guard", help="Git hooks that look after the reservations of others.")
+guard = commands.group("guard", help="Git hooks that protect the files reserved by others.")
 
 #: What the guard does about a conflict.
-_MODE_HELP = "block, or warn and let it through. BUS_GUARD=warn or off wins over it."
+_MODE_HELP = "block, or warn only. BUS_GUARD=warn or off wins over it."
 
 
 @guard.command("install", example="bus guard install --mode warn")
@@ -27,16 +27,16 @@ def install(
         str | None,
         typer.Option(
             metavar="M",
-            help=f"{_MODE_HELP} Default: as the hooks that are there, else block.",
+            help=f"{_MODE_HELP} Default: that of the installed hooks, else block.",
             show_default=False,
         ),
     ] = None,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Put a pre-commit and a pre-push hook into the git repository. Safe to repeat.
+    """Install a pre-commit and a pre-push hook in the git repository. Safe to repeat.
 
-    They go where git looks (core.hooksPath too), and run the hooks that are there first.
+    They go where git looks (core.hooksPath too), and run earlier hooks first.
     """
     if mode is not None:
         check_mode(mode, BLOCK, WARN)
@@ -60,9 +60,9 @@ def install(
 
 @guard.command("remove", example="bus guard remove")
 def remove(json: Json = False, verbose: Verbose = False) -> int:
-    """Take the hooks out again, and put back those that were there before.
+    """Remove the hooks, and put back the earlier ones.
 
-    Exit code 4 when there are none of the guard's.
+    Exit code 4 when the guard is not installed.
     """
     removed = git.GuardHooks(git.WorkTree.around(os.getcwd())).remove()
     for hook in removed:
@@ -76,22 +76,24 @@ def check(
         str | None,
         typer.Option(
             metavar="REMOTE",
-            help="Look at what is pushed there, as git tells a pre-push hook on stdin, and not at "
-            "what is staged.",
+            help="Check the commits to be pushed there, which git gives a pre-push hook on stdin, "
+            "instead of the staged files.",
             show_default=False,
         ),
     ] = None,
     mode: Annotated[str, typer.Option(metavar="M", help=_MODE_HELP)] = BLOCK,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="A", help="Who edits. Default: $BUS_AGENT.", show_default=False),
+        typer.Option(
+            metavar="A", help="The editing agent. Default: $BUS_AGENT.", show_default=False
+        ),
     ] = None,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Compare the staged files with the reservations of others, as the hooks do.
 
-    Both names of a rename count, and what is deleted. Exit code 3 for a conflict, 0 where it only
+    Both names of a rename count, and deleted files. Exit code 3 for a conflict, 0 when it only
     warns.
     """
     return guard_check.check(
@@ -100,7 +102,7 @@ def check(
 
 
 def _leads_to(folder: str, bus_dir: str) -> bool:
-    """Say whether a bus stands where it is looked for from a folder upwards."""
+    """Whether the search for a bus from a folder upwards finds this one."""
     holder, name = os.path.split(bus_dir)
     return name == BUS_DIRECTORY and os.path.commonpath([holder, folder]) == holder
 

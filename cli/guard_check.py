@@ -1,7 +1,7 @@
-"""What `bus guard check` does, and what the guard's hooks run: a commit waits for it.
+"""The check of the guard, as `bus guard check` and the hooks run it: a commit waits for it.
 
-It loads nothing that it does not need, and the hooks come to it without the command line's
-definition, whose loading takes several times as long as the check.
+It loads only what it needs, and the hooks call it without the definition of the command line,
+whose loading takes several times as long as the check.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..bus import Bus, Conflict
 
-#: The environment variable that says what the guard does, whatever the hooks say.
+#: The environment variable that sets the guard's mode, and wins over the hooks.
 GUARD_VARIABLE = "BUS_GUARD"
 
-#: What the guard does about a conflict; `off` it does not even look.
+#: The modes of the guard; `off` skips the check.
 BLOCK, WARN, OFF = "block", "warn", "off"
 
 #: The exit code for a conflict. The hooks block for it, and for no other.
@@ -38,12 +38,12 @@ def check(
     directory: str | None = None,
     user: bool = False,
 ) -> int:
-    """Print what stands against what is staged, or pushed; 3 when that is to be blocked.
+    """Print the conflicts of the staged or pushed files; return 3 when these are to be blocked.
 
     Args:
         mode: `block` or `warn`; `BUS_GUARD` in the environment wins over it.
         push: the remote that is pushed to, with git's lines about that on stdin.
-        agent: who edits; None is who `BUS_AGENT` says.
+        agent: the editing agent; None takes that of `BUS_AGENT`.
         json: whether to print JSON.
         directory, user: which bus.
     """
@@ -81,18 +81,20 @@ def check(
 
 
 def _chosen(mode: str) -> str:
-    """Return what the environment says that the guard does; a slip there must not turn it off."""
+    """Return the guard's mode from the environment; a mistyped one must not turn it off."""
     chosen = os.environ.get(GUARD_VARIABLE) or mode
     if chosen in (BLOCK, WARN, OFF):
         return chosen
-    output.note(f"{GUARD_VARIABLE} is block, warn or off, not {chosen!a}; the guard does {mode}")
+    output.note(
+        f"{GUARD_VARIABLE} must be block, warn or off, not {chosen!a}; the mode stays {mode}"
+    )
     return mode
 
 
 def check_mode(mode: str, *modes: str) -> None:
-    """Refuse what is none of these modes."""
+    """Refuse a mode that is not one of these."""
     if mode not in modes:
-        raise InvalidInput(f"the mode of the guard is {' or '.join(modes)}, not {mode!a}")
+        raise InvalidInput(f"the mode must be {' or '.join(modes)}, not {mode!a}")
 
 
 def open_bus(tree: git.WorkTree, directory: str | None, user: bool) -> Bus:
@@ -103,7 +105,7 @@ def open_bus(tree: git.WorkTree, directory: str | None, user: bool) -> Bus:
 
 
 def _line(conflict: Conflict, mode: str) -> str:
-    """Return what stands against a file, and what to do next."""
+    """Return a conflict as a line, with what to do next."""
     held = conflict.held
     if held.mode == "shared":
         todo = "reserve it --shared too, or leave it out"

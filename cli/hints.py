@@ -1,7 +1,7 @@
-"""Hints of what to run next: they repeat the --dir or --user by which the bus was named.
+"""Completion of hints in messages: the commands in them get the --dir or --user of the bus.
 
-Whoever raises an error knows no command line, so a hint is completed where it is printed. A bus
-that BUS_DIR or the working directory names is found by the next command as well.
+The library raises errors without knowledge of the command line, so a hint is completed where it is
+printed. A bus that BUS_DIR or the working directory names is found by the next command as well.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ _named_by: tuple[str, ...] = ()
 
 
 def note_bus(directory: str | None = None, user: bool = False) -> None:
-    """Note by which option the bus was named, for every hint from now on."""
+    """Note the option that named the bus, for every hint from now on."""
     global _named_by
     if directory is not None:
         _named_by = ("--dir", directory)
@@ -19,7 +19,7 @@ def note_bus(directory: str | None = None, user: bool = False) -> None:
 
 
 def completed(text: str) -> str:
-    """Return a text with the option in each command that it quotes; help needs none."""
+    """Return a text with the option added to each command that it quotes, but not to --help."""
     if not _named_by or "'bus " not in text:
         return text
     try:

@@ -1,7 +1,7 @@
-"""What the hooks of coding agents run: mail handed over without polling.
+"""The hooks of coding agents: new mail is handed over without polling.
 
-It starts as often as an agent uses a tool, so it loads no more than it needs. Each program calls
-the events by names of its own, and wants to be answered in a form of its own.
+A hook starts at each use of a tool, so it loads no more than it needs. Each program has its own
+names of the events, and its own form of an answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def hook(
         raise InvalidInput(f"there is no hook {event!a} of {program!a}; there are {known}")
     agent = agent or os.environ.get(AGENT_VARIABLE)
     if not agent:
-        raise InvalidInput(f"whose mail? Give --agent NAME, or set {AGENT_VARIABLE}")
+        raise InvalidInput(f"no agent is named: give --agent NAME, or set {AGENT_VARIABLE}")
     check_agent(agent)
     if directory is not None and user:
         raise InvalidInput("give --dir or --user, not both")
@@ -56,7 +56,7 @@ def hook(
 
 
 def _at_start(agent: str, directory: str) -> str:
-    """Say how to work, and what waits."""
+    """Return the guide for the agent, and its unread mail."""
     from .prime import instruction
 
     waiting = waiting_mail(agent, directory, afresh=True)
@@ -64,19 +64,19 @@ def _at_start(agent: str, directory: str) -> str:
 
 
 def _after_tool(agent: str, directory: str) -> str | None:
-    """Say what has come since something was shown last."""
+    """Return the mail that came since the last that was shown."""
     return waiting_mail(agent, directory, only_new=True)
 
 
 def _at_stop(agent: str, directory: str) -> str | None:
-    """Say what is still to be handled."""
+    """Return the mail that is still to be handled."""
     waiting = waiting_mail(agent, directory)
     if waiting is None:
         return None
     return f"Before you end: handle what waits on the message bus, and acknowledge it.\n{waiting}"
 
 
-#: What is said at each event, or None.
+#: The text of each event, or None.
 EVENTS: dict[str, Callable[[str, str], str | None]] = {
     "start": _at_start,
     "tool": _after_tool,
@@ -129,7 +129,7 @@ ANSWERS: dict[str, dict[str, Callable[[str], dict[str, Any]]]] = {
 
 
 def _told() -> Mapping[str, object]:
-    """Return what the program says of the event, on standard input."""
+    """Return the program's description of the event, from standard input."""
     import json
 
     if sys.stdin is None or sys.stdin.isatty():
@@ -137,11 +137,13 @@ def _told() -> Mapping[str, object]:
     try:
         told = json.loads(sys.stdin.buffer.read(_MAX_EVENT_CHARS) or b"{}")
     except ValueError as error:
-        raise InvalidInput(f"what the program says of the event is no JSON: {error}") from error
+        raise InvalidInput(
+            f"the program's description of the event is not JSON: {error}"
+        ) from error
     return told if isinstance(told, dict) else {}
 
 
 def _has_gone_on(told: Mapping[str, object]) -> bool:
-    """Whether the agent goes on because of this hook already, or was ended by somebody."""
+    """Whether this hook has made the agent go on already, or a person has ended it."""
     is_ended = told.get("status") in ("aborted", "error")
     return bool(told.get("stop_hook_active") or told.get("loop_count") or is_ended)

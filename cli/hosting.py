@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..workers import JsonCommand, RawCommand, Worker
 
-#: What stops a worker: after what it is at; a second one at once. SIGQUIT is at once always.
+#: The signals that stop a worker after its running jobs; a second one, or SIGQUIT, at once.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -51,7 +51,7 @@ class Running:
 
 
 def check_command(name: str) -> None:
-    """Refuse a command that is not there: each job that it is tried on would lose an attempt.
+    """Refuse a missing command, on which each job would lose an attempt.
 
     Raises:
         InvalidInput: it can't be found, or is not executable.

@@ -54,7 +54,7 @@ _REPEATABLE = {"header"}
 
 
 def parse(arguments: Sequence[str]) -> Callable[[], int] | None:
-    """Return what to call for a command line, or None when it is for typer."""
+    """Return the action of a command line, to be called, or None when it is for typer."""
     values = parse_values(arguments)
     if values is None:
         return None
@@ -64,7 +64,7 @@ def parse(arguments: Sequence[str]) -> Callable[[], int] | None:
 
 
 def action(command: str) -> Callable[..., int]:
-    """Return what a command calls."""
+    """Return the action of a command."""
     if command == "prompt":  # a shell waits for it before every line: it loads even less
         from .prompt import prompt
 

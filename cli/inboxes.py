@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 commands = Commands()
-parked = commands.group("parked", help="What was delivered too often in vain, and waits for you.")
+parked = commands.group("parked", help="Messages set aside after too many failed deliveries.")
 
 PolledType = Annotated[
     str | None,
@@ -38,29 +38,36 @@ Seqs = Annotated[
 All = Annotated[bool, typer.Option("--all", help="All that are parked for this agent.")]
 Command = Annotated[
     list[str],
-    typer.Argument(metavar="-- CMD...", help="What to run; the message is JSON on its stdin."),
+    typer.Argument(
+        metavar="-- CMD...", help="The command to run; the message is JSON on its stdin."
+    ),
 ]
 Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is left.")]
 Own = Annotated[
-    bool, typer.Option("--own/--no-own", help="Bring the agent's own broadcasts too, or not.")
+    bool, typer.Option("--own/--no-own", help="Include the agent's own broadcasts, or not.")
 ]
 WithWork = Annotated[
-    bool, typer.Option("--with-work", help="Bring what queues hide too: broadcasts that are work.")
+    bool,
+    typer.Option(
+        "--with-work", help="Include messages that queues hide: broadcasts that are work."
+    ),
 ]
 Wanted = Annotated[
     list[str] | None,
     typer.Option(
         "--want",
         metavar="TYPE",
-        help="From now on, of all broadcasts only those that fit these type patterns; repeat it.",
+        help="From now on, receive only broadcasts of these type patterns; may be repeated.",
         show_default=False,
     ),
 ]
-WantAll = Annotated[bool, typer.Option("--want-all", help="From now on, all broadcasts again.")]
+WantAll = Annotated[
+    bool, typer.Option("--want-all", help="From now on, receive all broadcasts again.")
+]
 NoSession = Annotated[
     bool,
     typer.Option(
-        "--no-session", help="Do not beat the agent's heart, nor say when it starts and stops."
+        "--no-session", help="Do not beat the agent's heart, nor publish its start and stop."
     ),
 ]
 MaxDeliveries = Annotated[
@@ -82,18 +89,18 @@ _MAX_COUNTED, _SHOWN = 1000, 10
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """Which of an agent's parked messages are meant."""
+    """The parked messages that a command acts on."""
 
     seqs: Seqs = None
     everything: All = False
 
     def check(self) -> None:
-        """Refuse what does not say clearly which."""
+        """Refuse neither or both of SEQs and --all."""
         if bool(self.seqs) == self.everything:
             raise InvalidInput("give either the SEQs or --all; see 'bus parked list'")
 
     def act(self, box: Inbox, change: Callable[[int], None]) -> int:
-        """Do something to them, in one transaction; returns 4 when there are none."""
+        """Change them in one transaction; return 4 when there are none."""
         with box.bus.transaction():
             seqs = self.seqs or [item.seq for item in box.parked()]
             for seq in dict.fromkeys(seqs):
@@ -111,9 +118,9 @@ def poll(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Print what waits for an agent.
+    """Print the unread messages of an agent.
 
-    This moves nothing: acknowledge with bus ack. Exit code 4 when nothing waits.
+    This changes nothing: acknowledge with bus ack. Exit code 4 when there are none.
     """
     return actions.poll(
         agent,
@@ -130,13 +137,13 @@ def poll(
 @commands.command("ack", example="bus ack worker-1 17")
 def ack(
     agent: Agent,
-    seq: Annotated[int, typer.Argument(metavar="SEQ", help="The last seq that is done.")],
+    seq: Annotated[int, typer.Argument(metavar="SEQ", help="The last seq that is handled.")],
     json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Acknowledge a message and all before it.
 
-    That includes messages which poll --type left out.
+    That includes messages that poll --type left out.
     """
     return actions.ack(agent, seq, json=json, directory=place.directory, user=place.user)
 
@@ -149,7 +156,7 @@ def inbox(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Print where an agent stands, and say which broadcasts it wants.
+    """Print the state of an agent's inbox, and set which broadcasts it wants.
 
     Its cursor, how many messages are unread (counted up to 1,000) and parked, which types of
     broadcasts it wants, if it does not want all, and the next messages.
@@ -213,7 +220,7 @@ def requeue(
     chosen: Chosen,
     place: Place = HERE,
 ) -> int:
-    """Deliver parked messages again: all of those named, or none.
+    """Requeue parked messages, which are delivered again: all that are named, or none.
 
     Exit code 4 when one is not parked.
     """
@@ -229,7 +236,7 @@ def drop(
     chosen: Chosen,
     place: Place = HERE,
 ) -> int:
-    """Give parked messages up for this agent: all of those named, or none.
+    """Drop parked messages of this agent: all that are named, or none.
 
     They stay in the log. Exit code 4 when one is not parked.
     """
@@ -253,17 +260,18 @@ def listen(
 ) -> int:
     """Run a command for each message.
 
-    Its exit code 0 acknowledges the message; after any other the message comes again.
-    The agent's own agent_started and agent_stopped are acknowledged without it.
+    Exit code 0 of the command acknowledges the message; after any other it is redelivered.
+    The agent's own agent_started and agent_stopped are acknowledged without the command.
 
     Run one listener for each agent: two under one name do not share the work, they both do it.
-    What CMD leaves running is ended with it (SIGTERM, 5 s, SIGKILL). On Linux that is all that it
-    has started, and it ends as well when this is killed: CMD may do its last while the next
-    listener starts it again.
+    Processes that CMD leaves running are ended with it (SIGTERM, 5 s, SIGKILL). On Linux these are
+    all its descendants, and they end as well when the listener is killed: CMD may still be ending
+    while the next listener starts it again.
 
     CMD also gets BUS_DIR, BUS_AGENT, BUS_MESSAGE_ID, BUS_MESSAGE_SEQ, BUS_MESSAGE_TYPE, BUS_FROM,
-    BUS_CORRELATION_ID, BUS_META_... for each entry of the header meta, and TRACEPARENT; never this
-    one's own of these. SIGTERM and Ctrl-C end this after the message at hand, a second one at once.
+    BUS_CORRELATION_ID, BUS_META_... for each entry of the header meta, and TRACEPARENT; never the
+    listener's own of these. SIGTERM and Ctrl-C end it after the current message, a second one at
+    once.
     """
     from .listening import ListenersInbox, Listening
 

@@ -1,4 +1,4 @@
-"""Which jobs a command means: the options that choose, and doing something to what they chose."""
+"""The options that choose jobs, and acting on the chosen jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     #: Jobs, by queue.
     Chosen = Iterable[tuple[Queue, Iterable[Job]]]
-    #: Does something to jobs of a queue, and returns those that it was done to.
+    #: Changes jobs of a queue, and returns the changed ones.
     Change = Callable[[Queue, Iterable[Job]], Iterable[Job]]
 
 Seq = Annotated[
@@ -43,14 +43,12 @@ SomeSeqs = Annotated[
         show_default=False,
     ),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only list those that are meant; change nothing.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; list the chosen jobs.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """The options that choose among the jobs that ended badly."""
+    """The options that filter the jobs that ended without success."""
 
     queue: OfQueue = None
     type: options.TypePattern = None
@@ -75,12 +73,12 @@ class Choice(Filter):
     json: Json = False
 
     def check(self, see: str, *, is_filtered: bool = False, is_all: bool = False) -> None:
-        """Refuse what does not say clearly which jobs are meant. No error offers what means all.
+        """Refuse an ambiguous choice of jobs. No error suggests the option that means all jobs.
 
         Args:
-            see: the command that lists what there is.
-            is_filtered: whether other options than these choose too.
-            is_all: whether an option asks for all there are.
+            see: the command that lists the jobs.
+            is_filtered: whether the command's own options choose too.
+            is_all: whether an option chooses all jobs.
         """
         is_filtered = is_filtered or (self.type, self.since) != (None, None)
         if self.seqs and (is_filtered or is_all):
@@ -93,17 +91,17 @@ class Choice(Filter):
 
     @property
     def doer(self) -> str | None:
-        """Who acts, for the record."""
+        """The actor, for the record."""
         return actions.doer(self.by)
 
     def act(self, bus: Bus, chosen: Chosen, change: Change, done: str) -> int:
-        """Do something to jobs, or only list them, and return the exit code.
+        """Change jobs, or only list them, and return the exit code.
 
         Args:
             bus: the bus.
             chosen: the jobs; a list is of those named, and all or none of them are changed.
-            change: what to do.
-            done: the word for having done it.
+            change: the change.
+            done: its past participle, for the output.
         """
         is_named = isinstance(chosen, list)
         if self.dry_run:
@@ -123,11 +121,11 @@ class Choice(Filter):
 
 
 class _Undone(Exception):
-    """Undoes a transaction that was only tried."""
+    """Rolls back a transaction of a dry run."""
 
 
 def _try(bus: Bus, chosen: Chosen, change: Change) -> None:
-    """Raise what a change of jobs would raise; undo it otherwise."""
+    """Change jobs in a transaction that is rolled back, to raise the errors of the change."""
     with suppress(_Undone), bus.transaction():
         for queue, jobs in chosen:
             list(change(queue, jobs))

@@ -1,4 +1,4 @@
-"""Finding jobs that a command names, and showing them."""
+"""Finding the jobs that a command names, and printing jobs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 #: How much of an error a list shows, in characters, and of stderr, in lines.
 _ERROR_CHARS, _STDERR_LINES = 60, 10
 
-#: What queued jobs are called by what they wait for.
+#: The states of queued jobs for people, by their gates.
 _WAITING = {"open": "queued", "time": "delayed", "key": "held"}
 
 _HEADINGS = ("queue", "seq", "type", "state", "attempt", "when", "error")
 
 
 def queues_named(bus: Bus, name: str | None) -> list[Queue]:
-    """Return the queue of a name, or all when there is none; filled, as far as that can be."""
+    """Return the named queue, or all without a name; filled as far as possible."""
     stored = subscribers.Queues(bus)
     infos = stored.list() if name is None else [stored.get(name)]
     queues = [subscribers.Queue(bus, info) for info in infos]
@@ -122,7 +122,7 @@ def _type_of(bus: Bus, job: Job) -> str | None:
 
 
 def state_of(job: Job) -> str:
-    """Return the state of a job for people, who see what a queued one waits for."""
+    """Return the state of a job for people, which tells what a queued one waits for."""
     return _WAITING[job.gate] if job.state == "queued" else job.state
 
 
@@ -138,7 +138,7 @@ def _when(job: Job, now_ms: int) -> str:
 
 
 def print_job(bus: Bus, queue: Queue, job: Job, json: bool) -> None:
-    """Print a job, its message, every attempt at it, and what was done to it by hand."""
+    """Print a job, its message, every attempt at it, and the acts of people on it."""
     claims = subscribers.Claims(bus.database).of_job(queue.info, job.seq)
     acts = subscribers.Acts(bus.database).of_job(queue.info, job.seq)
     now_ms = bus.database.now_ms()

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ..subscribers import Job, Queue
 
 commands = Commands()
-job = commands.group("job", help="What became of each message in a queue.")
+job = commands.group("job", help="Jobs: the messages in a queue, and their attempts.")
 
-#: The states of jobs that are over without success, and that nobody gave up.
+#: The states of jobs that ended without success, cancelled ones aside.
 _ENDED_BADLY = ("failed", "timed_out", "dead")
 
 State = Annotated[
@@ -57,9 +57,10 @@ def show_list(
 ) -> int:
     """List jobs, the newest first.
 
-    With --state queued alone they come in line: first what may be claimed, in the order of
-    claiming, then what waits for its time (delayed), then what waits for others with its dedupe
-    key (held). Exit code 4 when there are none, 1 when a queue can't take in more of the log.
+    With --state queued alone they come in line: first those that may be claimed, in the order of
+    claiming, then those that wait for a time (delayed), then those that wait for others with their
+    dedupe key (held). Exit code 4 when there are none, 1 when a queue can't take in more of the
+    log.
     """
     states = state or []
     with place.open() as bus:
@@ -77,7 +78,7 @@ def show(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Print a job, every attempt at it, what was done to it by hand, and its message.
+    """Print a job, every attempt at it, the acts of people on it, and its message.
 
     An attempt is terminal when it is over, live_active while its worker has it, expired_active
     when the lease has run out and the next worker to look will take the job.
@@ -100,10 +101,10 @@ def retry(
     choice: BadlyEnded,
     place: Place = HERE,
 ) -> int:
-    """Let jobs that did not succeed be tried again, from the first attempt.
+    """Retry jobs that ended without success, from their first attempt.
 
-    Those named, all or none of them, also cancelled ones, and delayed ones, which need not wait
-    any longer; or without SEQs all that ended badly and fit the options. Exit code 4 when there
+    With SEQs all of those or none, also cancelled ones, and delayed ones, which then need not
+    wait; without SEQs all that ended without success and match the options. Exit code 4 when there
     are none.
     """
     states = tuple(dict.fromkeys(choice.state or ()))
@@ -131,9 +132,9 @@ def cancel(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Give jobs up: all named, or none.
+    """Cancel jobs: all that are named, or none.
 
-    A worker that is at one loses its claim. The messages stay in the log.
+    The worker of a running job loses its claim. The messages stay in the log.
     """
     choice = Choice(seqs=seqs, queue=queue, by=by, json=json)
     with place.open() as bus:

@@ -1,4 +1,4 @@
-"""Keys of agents, to sign messages with: make, list, show, remove."""
+"""Keys of agents, which sign messages: create, list, show, remove."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ..bus import Key, Keyring
 
 commands = Commands()
-key = commands.group("key", help="Keys of agents: an agent that has one signs all it publishes.")
+key = commands.group("key", help="Keys of agents: an agent with a key signs all its messages.")
 
 KeysDirectory = Annotated[
     str | None,
     typer.Option(
         "--keys",
         metavar="DIR",
-        help=f"Where the keys are. Default: ${KEYS_DIR_VARIABLE}, else ackbus/keys in your "
+        help=f"The folder of the keys. Default: ${KEYS_DIR_VARIABLE}, else ackbus/keys in your "
         "configuration, outside of every bus.",
         show_default=False,
     ),
@@ -39,7 +39,7 @@ def create(
         bool,
         typer.Option(
             "--rotate",
-            help="Make a newer key than the agent has; older ones stay, to verify by.",
+            help="Add a newer key; older ones stay, for verification.",
         ),
     ] = False,
     keys: KeysDirectory = None,
@@ -48,8 +48,8 @@ def create(
 ) -> int:
     """Make a key for an agent, in a file that only you can read, and print its id.
 
-    From then on all that the agent publishes is signed, on every bus, by whoever can read the file;
-    programs that run see it within a minute. Exit code 3 when the agent has a key.
+    From then on every program that can read the file signs the agent's messages, on every bus;
+    running programs notice it within a minute. Exit code 3 when the agent has a key.
     """
     keyring = bus.Keyring(keys)
     made = keyring.create(agent, rotate=rotate)
@@ -89,7 +89,7 @@ def show(
 ) -> int:
     """Print the secrets of an agent's keys in hex, the one that it signs with last.
 
-    Whoever has the secret can sign as the agent. Exit code 4 when it has no key.
+    The secret is enough to sign as the agent. Exit code 4 when it has no key.
     """
     keyring = bus.Keyring(keys)
     found = keyring.of(agent)
@@ -107,9 +107,9 @@ def show(
 def remove(
     agent: Agent, keys: KeysDirectory = None, json: Json = False, verbose: Verbose = False
 ) -> int:
-    """Delete all keys of an agent: it no longer signs, and what it signed can't be verified.
+    """Delete all keys of an agent: it no longer signs, and its signatures can't be verified.
 
-    Its file goes, also one that can't be used. Exit code 4 when it has no key.
+    An unusable key file is deleted too. Exit code 4 when it has no key.
     """
     count = bus.Keyring(keys).remove(agent)
     if json:

@@ -17,10 +17,10 @@ from .options import HERE, Json, Place
 commands = Commands()
 lease = commands.group("lease", help="Named exclusive rights that expire.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What the lease is about.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the lease.")]
 Holder = Annotated[
     str | None,
-    typer.Option(metavar="A", help="Who holds it. Default: $BUS_AGENT.", show_default=False),
+    typer.Option(metavar="A", help="The holder. Default: $BUS_AGENT.", show_default=False),
 ]
 Token = Annotated[
     int, typer.Option(metavar="N", min=1, help="The token that bus lease acquire printed.")
@@ -47,7 +47,7 @@ def acquire(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Take a lease, and print it with its fencing token.
+    """Acquire a lease, and print it with its fencing token.
 
     Exit code 3 when it is held, 5 when --wait ran out or others kept the bus locked.
     """
@@ -66,7 +66,7 @@ def acquire(
 
 
 def refusal(name: str, held: Lease | None, now_ms: int, *, waited: bool) -> AckbusError:
-    """Return why a lease was not granted, from what is known of it after that."""
+    """Return the error of a lease that was not granted, from a later look at it."""
     if held is None or held.until_ms <= now_ms:
         return TimedOut(
             f"lease {name!r} could not be had: others kept the bus locked, or it has become free"
@@ -99,9 +99,9 @@ def renew(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Let a lease last longer, from now.
+    """Extend a lease to --ttl from now.
 
-    Exit code 3 when it is not held with this token any more.
+    Exit code 3 when it is no longer held with this token.
     """
     held = Lease(name, _holding(holder), token, 0, 0)
     ttl_s = actions.seconds(ttl, "--ttl")
@@ -117,9 +117,9 @@ def release(
     holder: Holder = None,
     place: Place = HERE,
 ) -> int:
-    """Give a lease back.
+    """Release a lease.
 
-    Exit code 3 when it is not held with this token any more.
+    Exit code 3 when it is no longer held with this token.
     """
     held = Lease(name, _holding(holder), token, 0, 0)
     with place.open() as bus:
@@ -154,7 +154,7 @@ def list_leases(json: Json = False, place: Place = HERE) -> int:
 
 
 def _holding(name: str | None) -> str:
-    return actions.sender(name, "--holder", "holds")
+    return actions.sender(name, "--holder")
 
 
 def _print(held: Lease, json: bool) -> None:
@@ -167,7 +167,7 @@ def _print(held: Lease, json: bool) -> None:
 
 
 def _holder(held: Lease | None) -> dict[str, object]:
-    """Return who has what was refused; empty when it has become free meanwhile."""
+    """Return the holder of a refused lease; empty when it has become free meanwhile."""
     if held is None:
         return {}
     return {"held_by": held.holder, "token": held.token, "until": format_ts(held.until_ms)}

@@ -1,4 +1,4 @@
-"""How many messages may wait in a queue or an inbox: list, set, clear."""
+"""Limits of the messages that wait in a queue or an inbox: list, set, clear."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from ..bus import WaitingLimit
 
 commands = Commands()
-limit = commands.group("limit", help="How many messages may wait before publishers are refused.")
+limit = commands.group(
+    "limit", help="Limits of waiting messages, beyond which publishers are refused."
+)
 
 OfQueue = Annotated[
     str | None, typer.Option("--queue", metavar="Q", help="Of this queue.", show_default=False)
@@ -60,8 +62,8 @@ def set_limit(
 ) -> int:
     """Limit how many messages may wait in a queue or an inbox.
 
-    Over it, publishing is refused with exit code 3, or waits with --wait. What waits already
-    stays. Prints nothing unless asked for JSON.
+    Beyond it, publishing is refused with exit code 3, or waits with --wait. Messages that wait
+    already stay. Prints nothing without --json.
     """
     kind, name = _place(queue, inbox)
     with place.open() as bus:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from ..schema import Message
 
-#: What a session says of itself; the agent that says it need not handle it.
+#: The messages of a session about itself, which the agent need not handle.
 _OWN_NEWS = ("agent_started", "agent_stopped")
 
-#: What ends it: after the message at hand; a second one at once.
+#: The signals that end it after the current message; a second one ends it at once.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -30,10 +30,10 @@ class CommandFailed(Exception):
 
 
 class ListenersInbox(Inbox):
-    """An inbox that says on stderr what it parks: nobody else would tell the person there."""
+    """An inbox that reports on stderr which messages it parks."""
 
     def begin(self) -> None:
-        """Begin to deliver, as `Inbox.begin` does; the message that a process died over may go."""
+        """Begin to deliver, as `Inbox.begin` does, which may park a message."""
         before = {item.seq for item in self.parked()}
         super().begin()
         for item in self.parked():
@@ -41,7 +41,7 @@ class ListenersInbox(Inbox):
                 self._tell(item.seq, item.attempts)
 
     def fail(self, message: Message, error: str) -> bool:
-        """Note a failure, as `Inbox.fail` does."""
+        """Record a failure, as `Inbox.fail` does."""
         is_parked = super().fail(message, error)
         if is_parked:
             self._tell(message.seq, self.attempts(message))
@@ -56,10 +56,10 @@ class Listening:
     """Runs a command for each message of an inbox, until it is told to stop.
 
     Args:
-        inbox: whose messages.
+        inbox: the inbox.
         command: the command and its arguments.
-        drain: end when nothing is left.
-        in_session: whether the agent's heart beats, and the bus hears of its start and stop.
+        drain: end when no message is left.
+        in_session: whether the agent's heart beats, and its start and stop are published.
 
     Raises:
         InvalidInput: there is no such command.
@@ -78,7 +78,7 @@ class Listening:
         self._fatal_signal: int | None = None
 
     def run(self) -> None:
-        """Deliver until the rules end or a signal comes; blocks."""
+        """Deliver until the inbox is drained, if that is to end it, or a signal comes; blocks."""
         output.show_logs()
         # Where a parent ignored it, the kernel would not tell how a command ended.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -94,7 +94,7 @@ class Listening:
         self._rules.stop()
 
     def _end_at_once(self) -> None:
-        """End by a second signal; a command that runs is ended first."""
+        """End this process by a second signal, after killing a running command."""
         if self._fatal_signal is None:
             return
         if self._is_running:
@@ -119,7 +119,7 @@ class Listening:
             raise CommandFailed(failure)
 
     def _failure(self, message: Message) -> str | None:
-        """Run the command for a message, and return why it failed; None when it did not."""
+        """Run the command for a message; return its failure as text, or None."""
         self._is_running = True
         try:
             end = run_process(

@@ -1,4 +1,4 @@
-"""A bus as it is just now: top."""
+"""A live view of the bus: top."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ commands = Commands()
 
 @commands.command("top", example="bus top")
 def top(
-    once: Annotated[bool, typer.Option("--once", help="Print how things are, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the present state, and end.")] = False,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Show agents, queues and the newest messages, live. The key q ends it.
 
-    In a pipe it prints how things are, and ends; with --json it prints an object now and whenever
-    something changed, at least each second. Agents that never beat nor acknowledged are left out.
+    In a pipe it prints the present state, and ends; with --json it prints an object now and at
+    each change, at least each second. Agents that never beat nor acknowledged are left out.
     """
     from .top import show_once, watch
 

@@ -1,4 +1,4 @@
-"""The door for agents: mcp."""
+"""The MCP server for coding agents: mcp."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def mcp(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The only name under which the agent acts. Default: $BUS_AGENT, else it says.",
+            help="The only name of the agent. Default: $BUS_AGENT, else the agent chooses.",
             show_default=False,
         ),
     ] = None,

@@ -1,6 +1,6 @@
-"""What programs for agents start: the bus as an MCP server, over stdin and stdout.
+"""The MCP server that agents' programs start, over stdin and stdout.
 
-Not all of them wait for it before the first turn, so it loads no more than it needs.
+Not all programs wait for it before the first turn, so it loads no more than it needs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def mcp(
 
 
 def _explain_to_a_person(directory: str | None, user: bool) -> None:
-    """Tell whoever starts this by hand what it does, and what an agent would be told later."""
+    """Tell a person at a terminal what this does, and the error that an agent would get later."""
     output.note("speaking MCP on stdin and stdout, as agents' programs do; Ctrl-C ends it")
     try:
         actions.open_bus(directory, user).close()

@@ -1,7 +1,7 @@
 """The headers that the rarer options of `bus publish` give a message.
 
-`--headers` is the base; `--meta` adds to its `meta`, and what queues are asked for stands beside
-it. (Plugboard's exit code for a bad `--meta` is 1; here it is 2, as for all that breaks a rule.)
+`--headers` is the base; `--meta` adds to its `meta`, and the work headers stand beside it.
+(Plugboard's exit code for a bad `--meta` is 1; here it is 2, as for every broken rule.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def message_headers(
     dedupe_key: str | None,
     dedupe_window: str | None,
 ) -> dict[str, object] | None:
-    """Return the headers that the options of these names ask for, or None when they ask for none.
+    """Return the headers of the options of these names, or None when there are none.
 
     Raises:
         InvalidInput: one is malformed, or two contradict each other.
@@ -48,10 +48,10 @@ def message_headers(
 
 
 def check_wishes(headers: Mapping[str, object]) -> None:
-    """Refuse what asks queues for something in a form that they would pass over in silence.
+    """Refuse work headers with values of a form that queues ignore.
 
     Raises:
-        InvalidInput: a header that queues look at has a value of another form than they do.
+        InvalidInput: a work header has a value of another form.
     """
     for name in (AVAILABLE_AT, DEDUPE_WINDOW):
         if name in headers and type(headers[name]) is not int:

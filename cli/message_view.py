@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def print_in_full(message: Message, blobs: BlobStore) -> None:
-    """Print all fields of a message that it has, and its payload."""
+    """Print the present fields of a message, and its payload."""
     error = message.payload_error
     fields = {
         "seq": message.seq,
@@ -55,7 +55,7 @@ def _full_text(message: Message) -> str | None:
 
 
 def _complaint(message: Message, error: str, blobs: BlobStore) -> str:
-    """Return why a payload is not shown, and how to get it."""
+    """Return the note about a payload that is not shown, and how to get it."""
     ref = message.payload_ref
     if ref is None or error in ("blob_missing", "blob_altered"):
         return f"[{error}]"

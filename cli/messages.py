@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
-#: What --conversation takes, where the bus itself is read.
+#: The --conversation of commands that read the bus itself.
 Follow = Annotated[
     bool, typer.Option("--follow", "-f", help="Go on with every new message, until Ctrl-C.")
 ]
@@ -77,7 +77,7 @@ def replay(
 
 
 def _or_from_where(found: Iterator[Message], last: int | None) -> Iterator[Message]:
-    """Yield messages; where a part of the archive is lost, say from where on there is more."""
+    """Yield messages; an error about a lost part of the archive tells where to go on."""
     from ..bus import SegmentMissing
 
     try:
@@ -101,7 +101,7 @@ def read(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Print the messages that fit every option, in order."""
+    """Print the messages that match every option, in order."""
     from itertools import islice
 
     with place.open() as bus:
@@ -140,7 +140,7 @@ def tail(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Print the newest messages, oldest of them first."""
+    """Print the newest messages, the oldest of them first."""
     with place.open() as bus:
         seen = bus.log.newest_seq()
         newest = bus.log.newest(lines, type=type)

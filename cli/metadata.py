@@ -13,7 +13,7 @@ META = "meta"
 
 
 def parse_meta(pairs: Sequence[str]) -> dict[str, object]:
-    """Return what `KEY=VALUE` pairs give: a value is JSON where it is such, and text elsewhere.
+    """Return the object of `KEY=VALUE` pairs: a value is JSON if it parses, else text.
 
     Raises:
         InvalidInput: a pair has no `=`, or nothing before it.

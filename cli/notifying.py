@@ -1,4 +1,4 @@
-"""How a person is told of an answer: on the desktop, or on the terminal. It never fails."""
+"""Notices of answers, on the desktop or on the terminal. A failing notice is no error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Tell = Callable[[Message], None]
 
-#: The environment variable that chooses how people are told.
+#: The environment variable that chooses the kind of notices.
 BACKEND_VARIABLE = "BUS_NOTIFY_BACKEND"
 
 #: The program that shows notices on a desktop.
@@ -34,10 +34,10 @@ PREVIEW_CHARS = 80
 
 
 def told_by(environment: Mapping[str, str]) -> Tell:
-    """Return what tells a person, by the environment's choice, or else by what is installed.
+    """Return the notifier: the environment's choice, or else the best that is installed.
 
     Raises:
-        InvalidInput: the choice is none.
+        InvalidInput: the choice is unknown.
     """
     backends: dict[str, Tell] = {"desktop": _on_desktop, "bell": _with_bell, "stderr": _on_stderr}
     choice = environment.get(BACKEND_VARIABLE)
@@ -56,7 +56,7 @@ def title(answer: Message) -> str:
 
 
 def text(answer: Message) -> list[str]:
-    """Return the lines of the notice for an answer: what, how it begins, how to see it."""
+    """Return the lines of the notice for an answer: its type, its beginning, how to see it."""
     return [
         f"{answer.type} in conversation {answer.conversation}",
         preview(answer),

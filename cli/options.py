@@ -52,7 +52,7 @@ Verbose = Annotated[
     typer.Option(
         "--verbose",
         "-v",
-        help="Say more on stderr; of an error, also what led to it.",
+        help="Print more on stderr; with an error, also its causes.",
         callback=_be_verbose,
         is_eager=True,
     ),
@@ -61,18 +61,18 @@ Verbose = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """The options of every command that uses a bus: which one, and how much to say."""
+    """The options of every command that uses a bus: its place, and verbosity."""
 
     directory: Directory = None
     user: User = False
     verbose: Verbose = False
 
     def open(self, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
-        """Open the bus; writers wait for their place for so long."""
+        """Open the bus; a write waits up to `write_timeout_s` for other writers."""
         return actions.open_bus(self.directory, self.user, write_timeout_s=write_timeout_s)
 
     def find(self) -> tuple[str, str]:
-        """Return the directory of the bus, and by what it is found."""
+        """Return the directory of the bus, and the option or place that named it."""
         return actions.find(self.directory, self.user)
 
     def named(self) -> str | None:
@@ -80,11 +80,11 @@ class Place:
         return actions.named_by(self.directory, self.user)
 
 
-#: What a command's parameter has where no option names a place; Python wants a default there.
+#: The default of a command's parameter for the place, which Python requires.
 HERE = Place()
 
 Agent = Annotated[str, typer.Argument(metavar="AGENT", help="The name of the agent.")]
-#: What every `--type` means.
+#: The help of every `--type`.
 TYPE_HELP = "Only messages of this type; * stands for one part, a last > for the rest."
 
 TypePattern = Annotated[
@@ -132,7 +132,7 @@ By = Annotated[
     typer.Option(
         "--by",
         metavar="A",
-        help="Who does it, for the record. Default: $BUS_AGENT, else your user and host.",
+        help="The actor, for the record. Default: $BUS_AGENT, else your user and host.",
         show_default=False,
     ),
 ]
@@ -146,7 +146,7 @@ OfQueue = Annotated[
 
 
 def conversation_named(bus: Bus, key: str) -> str:
-    """Return the conversation that --conversation means: by its id, or the seq of a message in it.
+    """Return the conversation of --conversation: its id, or the seq of a message in it.
 
     An id that is a number wins over a seq.
     """
@@ -159,7 +159,7 @@ def conversation_named(bus: Bus, key: str) -> str:
 
 
 def since_time(text: str, now_ms: int) -> int:
-    """Return the epoch millisecond that --since means."""
+    """Return the epoch millisecond of --since."""
     try:
         return parse_since(text, now_ms)
     except InvalidInput as error:

@@ -1,4 +1,4 @@
-"""What the commands print. Text from messages never reaches a terminal with control characters."""
+"""The output of commands. Text from messages never reaches a terminal with control characters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _UNSAFE = (
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
-#: The environment variable that says how much long commands tell of what they do.
+#: The environment variable that sets how much long commands log.
 LOG_VARIABLE = "BUS_LOG"
 
 _verbose = False
@@ -47,7 +47,7 @@ _at_end: list[str] = []
 
 
 def set_verbose(on: bool) -> None:
-    """Say more on stderr from now on."""
+    """Print more on stderr from now on."""
     global _verbose
     _verbose = _verbose or on
 
@@ -131,7 +131,7 @@ def found(each: Found, blobs: BlobStore) -> None:
 
 
 def message_parts(message: Message, blobs: BlobStore) -> Parts:
-    """Return what a message's line for people is made of; not yet safe to print."""
+    """Return the parts of a message's line for people; not yet safe to print."""
     return (
         str(message.seq),
         format_ts(message.ts_ms),
@@ -142,7 +142,7 @@ def message_parts(message: Message, blobs: BlobStore) -> Parts:
 
 
 def preview(message: Message, blobs: BlobStore) -> str:
-    """Return the first line of a payload, or why there is none. No blob is read for it."""
+    """Return the first line of a payload, or a note in its place. No blob is read for it."""
     if message.payload_ref is not None:
         return f"[{blob_note(message.payload_ref, blobs)}]"
     if message.payload_error is not None:
@@ -201,7 +201,7 @@ def _cell(cell: object) -> str:
 
 
 def flush() -> None:
-    """Hand all that was printed to the reader."""
+    """Write all buffered output."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
@@ -229,41 +229,41 @@ def _message_printer() -> Callable[[Parts], None]:
 
 
 def note(text: str) -> None:
-    """Tell the person at the terminal something; never data."""
+    """Print a line on stderr for people; never data."""
     _complain(f"bus: {visible(hints.completed(text))}")
 
 
 def note_at_end(text: str) -> None:
-    """Tell the person something once the command has done its work; an error takes its place."""
+    """Print a line on stderr after the command's output; an error replaces it."""
     _at_end.append(text)
 
 
 def tell_at_end() -> None:
-    """Tell what was to be told at the end."""
+    """Print the note that was kept for the end."""
     while _at_end:
         note(_at_end.pop(0))
 
 
 def json_note(record: Mapping[str, object]) -> None:
-    """Tell it to a program that reads stderr."""
+    """Print an object as a line on stderr, for programs that read it."""
     _complain(_visible_json(_json(record).decode()))
 
 
 def bell() -> None:
-    """Let the terminal ring."""
+    """Ring the terminal's bell."""
     _complain("\a", end="")
 
 
 def detail(text: str) -> None:
-    """Tell it only to those who gave -v."""
+    """Print a line on stderr if -v was given."""
     if _verbose:
         note(text)
 
 
 def remark(text: str) -> None:
-    """Tell it to a person who looks on: where stderr is a terminal, or with -v.
+    """Print a line on stderr where that is a terminal, or with -v.
 
-    In one write that passes Python's buffer by: a signal handler, which may have cut into
+    It is one write that bypasses Python's buffer: a signal handler, which may have interrupted
     another line, can call it.
     """
     if not _verbose and (sys.stderr is None or not sys.stderr.isatty()):
@@ -273,7 +273,7 @@ def remark(text: str) -> None:
 
 
 def error(text: str, cause: BaseException | None = None) -> None:
-    """Print an error as one line, cut where it is long; with -v, what led to it too."""
+    """Print an error as one line, cut where it is long; with -v, its causes too."""
     half = ERROR_CHARS // 2
     note(text if len(text) <= ERROR_CHARS else f"{text[:half]} … {text[-half:]}")
     if not _verbose or cause is None:
@@ -305,7 +305,7 @@ def show_warnings() -> None:
 
 
 def show_logs() -> None:
-    """Print what the library logs as lines of ours: long commands wait troubles out, and say so.
+    """Print the library's log as lines of ours: long commands retry after errors, and log them.
 
     BUS_LOG=debug, or info, shows more.
     """
@@ -331,7 +331,7 @@ def counted(number: int, what: str, one: str = "", many: str = "s") -> str:
 
 
 def within_line(reason: str) -> str:
-    """Return what is wrong with a line of a file, where the parser saw only that line."""
+    """Return a parser's error about a single line without the number of that line."""
     import re
 
     return re.sub(r": line 1 column (\d+) \(char \d+\)", r" at column \1", reason)
@@ -351,7 +351,7 @@ def _json(value: object) -> bytes:
 
 
 def _visible_json(text: str) -> str:
-    """Do the same to JSON, in JSON's own way: such characters stand only in its strings."""
+    """Escape such characters in JSON as JSON does: they stand only in its strings."""
     if text.isprintable():
         return text
     import json

@@ -1,4 +1,4 @@
-"""Where this very command is, for other programs that are to run it."""
+"""The path of this command, for other programs that run it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ import sys
 
 
 def own_path() -> str:
-    """Return the path of this command: others may be started where PATH has another, or none."""
+    """Return the path of this command: the PATH of other programs may find another, or none."""
     name = sys.argv[0]
     return os.path.abspath(name) if os.path.dirname(name) else shutil.which(name) or name

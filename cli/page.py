@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
-#: For how long the page may ask with the token that its link has, in seconds: a working day.
+#: The lifetime of the token in the page's link, in seconds: a working day.
 _TOKEN_S = 12 * 3600.0
 _TOKEN_NAME = "bus-ui"
 
@@ -40,9 +40,9 @@ def ui(
 ) -> int:
     """Open the page of the bus in the browser.
 
-    A server of this bus that runs on the port is used; else one is started, which runs until
-    Ctrl-C. Where the server asks for a token, the address has one for 12 hours, and is only
-    printed: other users of this machine can see the command line of a browser.
+    A running server of this bus on the port is used; else one is started, which runs until
+    Ctrl-C. If the server needs a token, the address has one for 12 hours, and is only printed:
+    other users of this machine can see the command line of a browser.
     """
     require("server", "fastapi", "uvicorn")
     from ..server import WRITE_TIMEOUT_S, Options, is_served_at, serve
@@ -69,7 +69,7 @@ def ui(
 
 
 def _link(bus: Bus, url: str) -> str:
-    """Return the address of the page; where a token is needed, with one that the page takes out."""
+    """Return the address of the page, with a token if one is needed; the page removes it."""
     from ..server import Scope, Tokens
 
     tokens = Tokens(bus.database)

@@ -1,4 +1,4 @@
-"""Where the payload of `bus publish` comes from. Nothing larger than a payload may be is read."""
+"""The payload of `bus publish`, from its arguments. No more than a payload's limit is read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-#: What stands for the standard input.
+#: The file name that stands for the standard input.
 STDIN = "-"
 
 
 def payload_of(
     body: str | None, data: str | None, file: str | None, payload_ref: str | None
 ) -> object:
-    """Return the payload that the arguments of `bus publish` give, or ABSENT.
+    """Return the payload of the arguments of `bus publish`, or ABSENT.
 
     Args:
         body: text, or `-` for the text on the standard input.
@@ -59,7 +59,7 @@ def open_input(name: str) -> BinaryIO:
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Return what went wrong with a file, without its name and number."""
+    """Return the reason of a file's error, without its name and number."""
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -106,5 +106,5 @@ def _text(content: bytes, what: str) -> str:
 
 
 def _bytes_of(argument: str) -> bytes:
-    """Return the bytes that an argument of the command line had."""
+    """Return the original bytes of a command-line argument."""
     return argument.encode(errors="surrogateescape")

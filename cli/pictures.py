@@ -41,7 +41,7 @@ Conversation = Annotated[
     ),
 ]
 ByAgent = Annotated[
-    bool, typer.Option("--agents", help="Who talks to whom, with counts, not each message.")
+    bool, typer.Option("--agents", help="A graph of agents with counts, not of each message.")
 ]
 Svg = Annotated[bool, typer.Option("--svg", help="An SVG drawing instead of text for Mermaid.")]
 GraphLimit = Annotated[
@@ -73,17 +73,17 @@ def graph(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Draw a conversation as a sequence diagram, or who talks to whom.
+    """Draw a conversation as a sequence diagram, or the agents that talk to each other.
 
     The text is for Mermaid, which GitHub draws in a block of the language mermaid. Replies are
-    dashed, broadcasts go to everybody. Times are UTC.
+    dashed, broadcasts go to all. Times are UTC.
     """
     from ..export import pictures
 
     if json and svg:
         raise InvalidInput("give --json or --svg, not both")
     if key is None and not agents:
-        raise InvalidInput("which conversation? Give its id, or a message's of it, or --agents")
+        raise InvalidInput("give the id of a conversation or of a message in it, or --agents")
     with place.open() as bus:
         conversation = None if key is None else _conversation(bus, key)
         messages = _messages(bus, conversation=conversation, since=since)
@@ -117,7 +117,7 @@ def timeline(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Draw, as SVG, when which agents were there and what they sent each other.
+    """Draw a time line, as SVG, of agents and the messages between them.
 
     A lane has a bar from the agent's first message to its last, or to its last heartbeat where
     that came later and no --to is given. Pauses far longer than the others are left out, as a
@@ -172,7 +172,7 @@ def _messages(
 
 
 def _check(found: Found) -> None:
-    """Refuse to draw nothing, and say so where it is not all that is drawn."""
+    """Refuse an empty picture, and note when not all messages are drawn."""
     if not found.total:
         raise NotFound("no messages fit, so there is nothing to draw; see 'bus read'")
     if found.is_cut:

@@ -1,4 +1,4 @@
-"""The options that set a queue's policy, each defined once, and what they mean for `Queue`."""
+"""The options that set a queue's policy, each defined once, and their values for `Queue`."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _MOST = 2**31 - 1
 
 
 class OrderingName(StrEnum):
-    """In which order a queue hands out its jobs."""
+    """The order in which a queue hands out its jobs."""
 
     FIFO = "fifo"
     PRIORITY = "priority"
 
 
 class RetryName(StrEnum):
-    """What brings another attempt."""
+    """The outcomes that are retried."""
 
     FAILURES = "failures"
     ASKED = "asked"
 
 
 class OnLostName(StrEnum):
-    """What becomes of a job whose worker is lost."""
+    """The fate of a job whose worker is lost."""
 
     REQUEUE = "requeue"
     FAIL = "fail"
@@ -49,7 +49,7 @@ class OnLostName(StrEnum):
 
 
 class HidesName(StrEnum):
-    """Which messages of a queue are no mail."""
+    """The messages of a queue that are not mail."""
 
     EXACT = "exact"
     ALL = "all"
@@ -61,11 +61,11 @@ _ADDRESSED = {ANY: "*", "none": None}
 
 
 def _option(metavar: str, help: str, most: int | None = None) -> typer.models.OptionInfo:
-    """Return the definition of an option that leaves its rule alone unless it is given.
+    """Return the definition of an option that changes its rule only if it is given.
 
     Args:
-        metavar: what stands for its value.
-        help: what it does.
+        metavar: the name of its value in help.
+        help: its help.
         most: the largest value of a number, which is 1 or more.
     """
     option: typer.models.OptionInfo = typer.Option(
@@ -82,7 +82,7 @@ Ageing = Annotated[
     str | None,
     _option(
         "D",
-        "With priority: how much older a job goes before one that is a step more urgent. "
+        "With priority: how much older a job must be to go before one a step more urgent. "
         "Default: 1m.",
     ),
 ]
@@ -90,8 +90,8 @@ Retry = Annotated[
     RetryName | None,
     _option(
         "R",
-        "failures: a failure is tried again. asked: it is an answer, and only exit status 75 "
-        "brings another attempt. Default: failures; of a queue that bus run makes for the raw "
+        "failures: every failure is retried. asked: a failure is the reply, and only exit code 75 "
+        "asks for a retry. Default: failures; for a queue that bus run makes for the raw "
         "contract, asked.",
     ),
 ]
@@ -107,7 +107,7 @@ OnLost = Annotated[
     OnLostName | None,
     _option(
         "P",
-        "When a worker is lost: requeue the job, fail it, or count it as dead. Default: requeue.",
+        "When a worker is lost: its job is requeued, fails, or is dead. Default: requeue.",
     ),
 ]
 MaxRunning = Annotated[
@@ -115,11 +115,11 @@ MaxRunning = Annotated[
 ]
 MaxRunningPerKey = Annotated[
     int | None,
-    _option("N", "How many with the same dedupe key may run at once. Default: 1.", _MOST),
+    _option("N", "How many jobs with the same dedupe key may run at once. Default: 1.", _MOST),
 ]
 DedupeWindow = Annotated[
     str | None,
-    _option("D", "How long a success keeps others with its dedupe key out. Default: 1d."),
+    _option("D", "How long a success excludes further jobs with its dedupe key. Default: 1d."),
 ]
 
 
@@ -152,10 +152,10 @@ class NewQueueOptions:
     addressed: Addressed = None
 
     def rules(self) -> dict[str, Any]:
-        """Return the rules that were given, as `Queue.create` takes them, without the others.
+        """Return the given rules, as `Queue.create` takes them.
 
         Raises:
-            InvalidInput: a duration or a number is none.
+            InvalidInput: a duration or a number is malformed.
         """
         given = ((field.name, getattr(self, field.name)) for field in fields(self))
         return dict(_rule(name, value) for name, value in given if value is not None)
@@ -186,11 +186,11 @@ def make_queue(
     start: str | int = "beginning",
     group: str | None = None,
 ) -> Queue:
-    """Make a queue, unless it is there, as `Queue.create` does; its errors name the options.
+    """Create a queue, unless it exists, as `Queue.create` does; its errors name the options.
 
     Raises:
         InvalidInput: an argument breaks a rule.
-        QueueMismatch: it is there, with another pattern, or another value of a given rule.
+        QueueMismatch: it exists with another pattern, or another value of a given rule.
     """
     try:
         return subscribers.Queue.create(bus, name, pattern, start=start, group=group, **rules)
@@ -207,7 +207,7 @@ def make_queue(
 
 
 def _rule(name: str, given: Any) -> tuple[str, object]:
-    """Return a rule by its name in `Policy`, and its value, of what an option gave."""
+    """Return the name in `Policy` and the value of a rule that an option gave."""
     if isinstance(given, StrEnum):
         return name, given.value
     if name == "max_running":

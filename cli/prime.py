@@ -1,8 +1,8 @@
-"""What an agent has to know of the bus, in few words. Loads nothing: hooks print it, too."""
+"""A short guide to the bus for agents. Loads nothing: hooks print it, too."""
 
 from __future__ import annotations
 
-#: The instruction; {agent} is who reads it.
+#: The guide; {agent} is its reader.
 _INSTRUCTION = """\
 # The message bus of this project (ackbus)
 
@@ -46,7 +46,7 @@ was set up for you. Without it choose one that `bus agents` does not list, and k
 
 
 def instruction(agent: str | None) -> str:
-    """Return the instruction for an agent; without a name it has a word in its place."""
+    """Return the guide for an agent; without a name it has a placeholder."""
     text = _INSTRUCTION.replace("{agent}", agent or UNKNOWN)
     if agent is None:
         return text.replace("You are the agent YOU here. ", f"{_WHO}\n")

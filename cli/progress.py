@@ -15,7 +15,7 @@ _PATIENCE_S = 1.1
 
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Callable[[int], object]]:
-    """Give a function to be told how much is done; it shows a bar where a person watches."""
+    """Yield a function that takes the amount done; on a terminal it shows a bar."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return
@@ -27,7 +27,7 @@ def progress(what: str, total: int | None) -> Iterator[Callable[[int], object]]:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Show that work goes on of which nobody knows how much there is, once it takes a second."""
+    """Show an activity bar for work of unknown length once it takes more than a second."""
     from threading import Timer
 
     with progress(what, None) as move:

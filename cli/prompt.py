@@ -1,4 +1,4 @@
-"""How much waits for an agent, for a shell's prompt. Loads next to nothing, and never complains."""
+"""The number of an agent's unread messages, for a shell's prompt. Loads little, never fails."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..schema import AckbusError, Database, InvalidInput, check_agent, find_bus,
 from ..subscribers import count_unread
 from . import output
 
-#: The environment variable that names the agent who runs the command.
+#: The environment variable that names the agent that runs the command.
 AGENT_VARIABLE = "BUS_AGENT"
 
 #: Messages are counted up to this, so that a prompt costs the same however much waits.
@@ -26,7 +26,7 @@ def prompt(
     directory: str | None = None,
     user: bool = False,
 ) -> int:
-    """Print how many messages wait for an agent; nothing when none do, or it can't be known."""
+    """Print the number of an agent's unread messages; nothing when it is 0 or unknown."""
     if directory is not None and user:
         raise InvalidInput("give --dir or --user, not both")
     agent = agent or os.environ.get(AGENT_VARIABLE)

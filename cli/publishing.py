@@ -42,8 +42,8 @@ Data = Annotated[
 File = Annotated[
     str | None, _option("F", "Read the text of the payload from a file, instead of BODY.")
 ]
-From = Annotated[str | None, _option("A", "Who sends. Default: $BUS_AGENT.", "--from")]
-To = Annotated[str | None, _option("B", "Who is to receive. Default: everybody.", "--to")]
+From = Annotated[str | None, _option("A", "The sender. Default: $BUS_AGENT.", "--from")]
+To = Annotated[str | None, _option("B", "The recipient. Default: all.", "--to")]
 Id = Annotated[
     str | None,
     _option("ID", "The message's id: publishing it again with the same content stores nothing."),
@@ -64,26 +64,25 @@ Meta = Annotated[
 ]
 Delay = Annotated[
     str | None,
-    _option("D", "Queues hand it out only after so long: seconds, or like 500ms, 10m, 2h."),
+    _option("D", "Queues delay it for so long: seconds, or like 500ms, 10m, 2h."),
 ]
 At = Annotated[
     str | None,
-    _option("T", "Queues hand it out only from a time like 2026-01-10T14:00:00Z on."),
+    _option("T", "Queues delay it until a time like 2026-01-10T14:00:00Z."),
 ]
 DedupeKey = Annotated[
     str | None,
     _option(
         "K",
-        "What it is about: queues run one job with a key at a time, and leave out what was done "
-        "within their window.",
+        "The key of its subject: queues run one job with a key at a time, and skip a job whose key "
+        "succeeded within their window.",
     ),
 ]
 DedupeWindow = Annotated[
     str | None,
     _option(
         "D",
-        "Another window than the queue's; also leaves it out while another with its key waits or "
-        "runs.",
+        "Another window than the queue's; also skips it while another with its key waits or runs.",
     ),
 ]
 WaitForRoom = Annotated[
@@ -100,7 +99,7 @@ Jsonl = Annotated[
     bool,
     typer.Option(
         "--jsonl",
-        help="Publish many: one JSON object a line, from the file named instead of TYPE, or "
+        help="Publish many: one JSON object a line, from a file named in place of TYPE, or "
         "from stdin; 1,000 in one transaction.",
     ),
 ]
@@ -108,7 +107,7 @@ Jsonl = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What any message is made of: what it says, from whom it is, and whom it is for."""
+    """The options of any message: its payload, sender, recipient and id."""
 
     body: Body = None
     data: Data = None
@@ -120,7 +119,7 @@ class Content:
 
 @dataclass(frozen=True, kw_only=True)
 class Publication(Content):
-    """All that can be said of one message that is published."""
+    """The options of one published message."""
 
     reply_to: ReplyTo = None
     conversation: Conversation = None
@@ -135,7 +134,7 @@ class Publication(Content):
     payload_ref: PayloadRef = None
 
     def arguments(self) -> dict[str, Any]:
-        """Return it as `actions.publish` takes it.
+        """Return the arguments of `actions.publish`.
 
         Raises:
             InvalidInput: a header is malformed, or two contradict each other.
@@ -161,7 +160,7 @@ def publish(
 ) -> int:
     """Publish a message and print its id.
 
-    Exit code 3 when a queue or an inbox that it is for is full, also after --wait.
+    Exit code 3 when a queue or an inbox that it goes to is still full after --wait.
     """
     if jsonl:
         sender = message.from_agent

@@ -1,4 +1,4 @@
-"""What the commands show of queues: records for programs, tables and lines for people."""
+"""The views of queues: records for programs, tables and lines for people."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _row(stats: QueueStats) -> Sequence[object]:
 
 
 def show_table(found: list[QueueStats]) -> tuple[Sequence[str], list[Sequence[object]]]:
-    """Return all about one queue, a row for each thing, under its name."""
+    """Return the statistics of one queue, a row each."""
     (stats,) = found
     success = "-" if stats.success_rate is None else f"{stats.success_rate:.2%}"
     window = duration(round(stats.window_s * 1000))
@@ -64,7 +64,7 @@ def show_table(found: list[QueueStats]) -> tuple[Sequence[str], list[Sequence[ob
 
 
 def print_lines(found: list[QueueStats]) -> None:
-    """Print a line for each queue, for those who watch in a pipe."""
+    """Print a line for each queue, for watching in a pipe."""
     for stats in found:
         counts = (
             f"{stats.waiting} waiting, {stats.delayed} delayed, {stats.held} held,"
@@ -81,13 +81,13 @@ def print_json_lines(found: list[QueueStats]) -> None:
 
 
 def print_acts(acts: Iterable[Act]) -> None:
-    """Print what was done by hand, a line each."""
+    """Print the acts of people, a line each."""
     for act in acts:
         output.line(f"{'by hand:':<14}{act_line(act)}")
 
 
 def act_line(act: Act) -> str:
-    """Return what was done by hand as a line."""
+    """Return an act of a person as a line."""
     told = f": {act.detail}" if act.detail else ""
     return f"{act.act} by {act.who}, {format_ts(act.at_ms)}{told}"
 
@@ -113,7 +113,7 @@ def _spread(spread: Spread) -> str:
 
 
 def rate(per_s: float) -> str:
-    """Return how often something happens, in the unit in which there is something to see."""
+    """Return a rate as text, in the smallest unit in which it is not too small."""
     for unit, seconds in (("s", 1), ("min", 60), ("h", 3600)):
         if per_s * seconds >= 1 or unit == "h":
             return f"{per_s * seconds:,.1f}/{unit}"
@@ -121,7 +121,7 @@ def rate(per_s: float) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Return how long something takes, in the largest unit of which there is more than one."""
+    """Return a duration as text, in the largest unit of which there is more than one."""
     if ms is None:
         return "-"
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):

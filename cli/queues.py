@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from .watching import Table
 
 commands = Commands()
-queue = commands.group("queue", help="Work that competing workers take, by type.")
+queue = commands.group("queue", help="Queues: work that competing workers share, by type.")
 
 Window = Annotated[
     str, typer.Option(metavar="D", help="How far back to look at attempts: like 10m, 2h, 7d.")
 ]
-Watch = Annotated[bool, typer.Option("--watch", help="Go on showing it, until Ctrl-C.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Repeat, until Ctrl-C.")]
 Every = Annotated[str, typer.Option(metavar="D", help="With --watch: how often to look.")]
 
 #: The window unless told otherwise.
@@ -52,11 +52,11 @@ def list_queues(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """List the queues, and how much waits in each.
+    """List the queues, and the number of waiting jobs in each.
 
-    Oldest is how long the oldest job waits that a worker could take. A queue is saturated when
-    that is over a minute while its workers are busy, and stuck when what it takes in next is in a
-    part of the archive that is lost. Exit code 4 when there are none, 1 when one is stuck.
+    Oldest is the wait of the oldest job that a worker could take. A queue is saturated when that
+    is over a minute while its workers are busy, and stuck when its next messages are in a lost
+    part of the archive. Exit code 4 when there are none, 1 when one is stuck.
     """
     window_s = actions.seconds(window, "--window")
     with place.open() as bus:
@@ -82,11 +82,11 @@ def show(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Print how a queue is doing.
+    """Print the statistics and the policy of a queue.
 
-    What waits, how fast and how well its work was done within the window, how long jobs waited
-    for a worker and how long they ran, its policy, and who has paused, changed or purged it. The
-    newest 10,000 attempts count. Exit code 1 when it is stuck.
+    Waiting jobs, rates and failures within the window, how long jobs waited for a worker and how
+    long they ran, its policy, and the acts of people on it (pause, set, purge). The newest 10,000
+    attempts count. Exit code 1 when it is stuck.
     """
     window_s = actions.seconds(window, "--window")
     with place.open() as bus:
@@ -116,7 +116,7 @@ def create(
         typer.Option(
             "--type",
             metavar="P",
-            help="The types that it takes in; * stands for one part, a last > for the rest. "
+            help="The pattern of its types; * stands for one part, a last > for the rest. "
             "Default: its name.",
             show_default=False,
         ),
@@ -125,8 +125,7 @@ def create(
         str | None,
         typer.Option(
             metavar="S",
-            help="beginning: all that the log holds; now; or the seq to start at. Default: "
-            "beginning.",
+            help="beginning: the whole log; now; or the seq to start at. Default: beginning.",
             show_default=False,
         ),
     ] = None,
@@ -135,17 +134,17 @@ def create(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Make a queue, unless it is there.
+    """Create a queue, unless it exists.
 
-    Exit code 3 when it is there with another type or another value of an option given. Where it
-    began stays as it is: a --start that comes too late is told on stderr.
+    Exit code 3 when it exists with another type or another value of a given option. Its beginning
+    never changes: a --start that comes too late is noted on stderr.
     """
     rules = policy.rules()
     with place.open() as bus:
         is_there = name in (info.name for info in subscribers.Queues(bus).list())
         made = make_queue(bus, name, type, rules, _start(start))
     if is_there and start is not None:
-        output.note(f"queue {name!r} was there already; --start {start} changed nothing")
+        output.note(f"queue {name!r} exists already; --start {start} changed nothing")
     _print(made.info, json)
     return 0
 
@@ -160,8 +159,8 @@ def set_policy(
 ) -> int:
     """Change the policy of a queue.
 
-    Options not given stay as they are. It holds from the next claim on; jobs that are in the
-    queue already keep their number of attempts.
+    Rules without an option stay as they are. The change applies from the next claim on; jobs that
+    are in the queue already keep their number of attempts.
     """
     rules = policy.rules()
     if not rules:
@@ -179,9 +178,9 @@ def pause(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Let nothing more be claimed from a queue.
+    """Pause a queue: no job is claimed from it.
 
-    What runs goes on, and what comes waits. Prints nothing unless asked for JSON.
+    Running jobs go on, and new ones wait. Prints nothing without --json.
     """
     with place.open() as bus:
         subscribers.Queues(bus).pause(name, by=actions.doer(by))
@@ -196,9 +195,9 @@ def resume(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Let a paused queue be claimed from again.
+    """Resume a paused queue.
 
-    Prints nothing unless asked for JSON.
+    Prints nothing without --json.
     """
     with place.open() as bus:
         subscribers.Queues(bus).resume(name, by=actions.doer(by))
@@ -213,10 +212,10 @@ def purge(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Cancel all that waits in a queue, and print how much that was.
+    """Cancel the waiting jobs of a queue, and print their number.
 
-    What runs goes on, and the messages stay in the log. Exit code 4 when nothing waited, 1 when
-    the queue is stuck: then more may come.
+    Running jobs go on, and the messages stay in the log. Exit code 4 when none waited, 1 when the
+    queue is stuck: then more jobs may come.
     """
     output.show_logs()
     with place.open() as bus:
@@ -236,10 +235,10 @@ def skip(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Let a stuck queue go on without messages that are lost with a part of the archive.
+    """Resume a stuck queue without the messages that are lost with a part of the archive.
 
-    It takes in all that can be read, and prints what it left out. What is put back later does not
-    come into this queue any more. Exit code 4 when it is not stuck.
+    It takes in all readable messages, and prints the skipped ones. Messages that are restored
+    later do not come into this queue. Exit code 4 when it is not stuck.
     """
     with place.open() as bus:
         found = subscribers.Queue.open(bus, name)
@@ -258,14 +257,14 @@ def _look(
     table: Callable[[list[QueueStats]], Table],
     json: bool,
 ) -> list[QueueStats]:
-    """Look once, and return how things stand; or go on showing it, when told how often to look."""
+    """Look once and return the statistics, or repeat and show them where `every` is given."""
     if every is not None:
         go_on_watching(look, every, table=table, lines=print_json_lines if json else print_lines)
     return look()
 
 
 def _code_of(found: list[QueueStats]) -> int:
-    """Say what keeps queues from taking in more, and return the exit code for that."""
+    """Note the stuck queues on stderr, and return the exit code."""
     stuck = [stats.stuck for stats in found if stats.stuck is not None]
     for why in stuck:
         output.note(why)

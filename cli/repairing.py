@@ -1,4 +1,4 @@
-"""Repairing a bus, part by part, with what could not be saved of each."""
+"""The repair of a bus, part by part, with the losses of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def repair(place: Place, backup: str | None, dry_run: bool, json: bool) -> int:
-    """Repair the bus, print a line for each part that was not whole, and return the exit code."""
+    """Repair the bus, print a line for each damaged part, and return the exit code."""
     where = _directory(place)
     is_lossy = False
     count = 0
@@ -41,7 +41,7 @@ def repair(place: Place, backup: str | None, dry_run: bool, json: bool) -> int:
 
 
 def watched(parts: Iterator[Mended]) -> Iterator[Mended]:
-    """Yield each part, and show that work goes on until it comes: a large bus takes minutes."""
+    """Yield each part, with an activity bar until it comes: a large bus takes minutes."""
     while True:
         with waiting("repairing"):
             part = next(parts, None)
@@ -51,7 +51,7 @@ def watched(parts: Iterator[Mended]) -> Iterator[Mended]:
 
 
 def _directory(place: Place) -> str:
-    """Return where the bus is, or was: a file that is missing can't be found."""
+    """Return the directory of the bus, also of one whose file is missing."""
     if place.named() is None:
         with suppress(BusNotFound):
             return place.find()[0]

@@ -1,4 +1,4 @@
-"""Reservations and conflicts as the commands show them. Loads nothing that a hook doesn't need."""
+"""Reservations and conflicts as the commands print them. Loads only what a hook needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def describe(conflict: Conflict) -> str:
-    """Return what stands against a path, in one line."""
+    """Return a conflict in one line."""
     held = conflict.held
     within = "" if held.path == conflict.path else f" as {held.path}"
     why = f", {held.reason!r}" if held.reason else ""

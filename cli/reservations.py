@@ -1,4 +1,4 @@
-"""Who edits which files: reserve, reservations; reservations renew, release."""
+"""Reservations of files: reserve, reservations; reservations renew, release."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ commands = Commands()
 Who = Annotated[
     str | None,
     typer.Option(
-        "--agent", metavar="A", help="Who edits. Default: $BUS_AGENT.", show_default=False
+        "--agent", metavar="A", help="The editing agent. Default: $BUS_AGENT.", show_default=False
     ),
 ]
 Ttl = Annotated[
@@ -38,15 +38,16 @@ Paths = Annotated[
         "the project wherever you are; ./ and ../ are from here.",
     ),
 ]
-Shared = Annotated[
-    bool, typer.Option("--shared", help="Others may edit them too, who reserve them shared.")
-]
+Shared = Annotated[bool, typer.Option("--shared", help="Others may reserve the files shared, too.")]
 Exclusive = Annotated[
-    bool, typer.Option("--exclusive", help="Nobody else may edit them; this is the default.")
+    bool,
+    typer.Option("--exclusive", help="No other agent may edit the files; this is the default."),
 ]
 Reason = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Why, for those who want them too.", show_default=False),
+    typer.Option(
+        metavar="TEXT", help="The reason, for agents that want the files too.", show_default=False
+    ),
 ]
 Tokens = Annotated[
     list[int] | None,
@@ -59,7 +60,7 @@ All = Annotated[bool, typer.Option("--all", help="All that the agent has.")]
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """Which of an agent's reservations are meant."""
+    """The reservations that a command acts on."""
 
     tokens: Tokens = None
     everything: All = False
@@ -84,7 +85,7 @@ def reserve(
 ) -> int:
     """Reserve files for editing: all of PATHS, or none.
 
-    Reserving again what one has lets it last longer. Exit code 3 when others have reserved what
+    Reserving a path again extends its reservation. Exit code 3 when a reservation of another agent
     shares a file with one of PATHS.
     """
     from ..bus import note_for, paths_from_root, project_root
@@ -114,7 +115,7 @@ def reserve(
 
 
 def _refusal(conflicts: Sequence[Conflict]) -> Refused:
-    """Return the error that says why nothing was reserved."""
+    """Return the error about the conflicts of a refused reservation."""
     from ..bus import MAX_CONFLICTS
 
     more = len(conflicts) - 1
@@ -126,7 +127,7 @@ def _refusal(conflicts: Sequence[Conflict]) -> Refused:
 
 group = commands.group(
     "reservations",
-    help="Who edits which files, until when. Without a command: list.",
+    help="Reservations: the files that agents edit. Without a command: list.",
     default="list",
 )
 
@@ -176,9 +177,9 @@ def renew(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Let reservations last longer, from now: all that are named, or none.
+    """Extend reservations to --ttl from now: all that are named, or none.
 
-    Exit code 3 when the agent does not have one of them any more.
+    Exit code 3 when the agent no longer has one of them.
     """
     editor, ttl_s = _editor(agent), actions.seconds(ttl, "--ttl")
     with place.open() as bus, bus.transaction():
@@ -199,9 +200,9 @@ def release(
     agent: Who = None,
     place: Place = HERE,
 ) -> int:
-    """Give reservations back: all that are named, or none.
+    """Release reservations: all that are named, or none.
 
-    Exit code 3 when the agent does not have one of them any more.
+    Exit code 3 when the agent no longer has one of them.
     """
     editor = _editor(agent)
     with place.open() as bus, bus.transaction():
@@ -211,7 +212,7 @@ def release(
 
 
 def _editor(agent: str | None) -> str:
-    return actions.sender(agent, "--agent", "edits")
+    return actions.sender(agent, "--agent")
 
 
 def _print(held: Reservation) -> None:

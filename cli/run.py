@@ -1,4 +1,4 @@
-"""How every command ends: one line on stderr for an error, and an exit code."""
+"""The end of every command: one line on stderr for an error, and an exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-#: The exit codes of a command that Ctrl-C or a reader that left ended: 128 and the signal's number.
+#: The exit codes after Ctrl-C, and after the reader of a pipe has left: 128 and the signal.
 INTERRUPTED, READER_LEFT = 130, 141
 
 
@@ -47,7 +47,7 @@ def guarded(call: Callable[[], int]) -> int:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process at once: the interpreter's own way out takes longer than a poll.
+    """End the process at once: the interpreter's own exit takes longer than a poll.
 
     Everything is closed and flushed by now.
     """

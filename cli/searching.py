@@ -32,7 +32,7 @@ Words = Annotated[
     list[str],
     typer.Argument(
         metavar="WORDS...",
-        help="Words that must all be there. In quotes a phrase; with * at its end a beginning.",
+        help="Words that must all occur. In quotes a phrase; with * at its end a beginning.",
     ),
 ]
 Limit = Annotated[
@@ -52,11 +52,11 @@ def search(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Print the messages whose payloads have all these words, those that fit best first.
+    """Print the messages whose payloads have all these words, the best matches first.
 
     Large payloads are searched too, up to 100,000 characters of each. The index is kept beside
-    the bus, in search.db, and brought up to date first; publishers don't wait for it. Of a word
-    that very many messages have, the newest 1,000 of them are looked at.
+    the bus, in search.db, and brought up to date first; publishers don't wait for it. For a word
+    of very many messages, the newest 1,000 of them are searched.
     """
     from ..bus import SEARCH_LIMIT, Search
 

@@ -28,7 +28,9 @@ def serve(
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="URL", help="Let pages of this origin ask too; repeatable.", show_default=False
+            metavar="URL",
+            help="Allow requests from pages of this origin; repeatable.",
+            show_default=False,
         ),
     ] = None,
     max_rate: Annotated[
@@ -49,8 +51,8 @@ def serve(
     """Serve the bus over HTTP, until Ctrl-C or SIGTERM.
 
     The JSON API is under /v1, and described in /v1/openapi.json. Programs that open the file need
-    no server, and go on without it. An address that others can reach needs a token ('bus token').
-    Exit code 3 when this bus is served there already.
+    no server. An address that other machines can reach needs a token ('bus token'). Exit code 3
+    when this bus is served there already.
     """
     require("server", "fastapi", "uvicorn")
     from ..server import WRITE_TIMEOUT_S, Options, is_served_at, serve
@@ -62,8 +64,8 @@ def serve(
             output.line(url)
         if not options.is_of_this_machine:
             output.note(
-                "this is plain HTTP: whoever is on the way can read all of it, tokens too;"
-                " let a proxy with TLS or a tunnel stand before it"
+                "this is plain HTTP: others on the network can read all of it, tokens too;"
+                " put a proxy with TLS or a tunnel before it"
             )
 
     with place.open(write_timeout_s=WRITE_TIMEOUT_S) as bus:

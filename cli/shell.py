@@ -1,4 +1,4 @@
-"""What a shell is set up with: completion, and a part of its prompt."""
+"""Support for shells: completion, and a part of the prompt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .commands import Commands
 from .options import HERE, Json, Place, Verbose
 
 commands = Commands()
-completion = commands.group("completion", help="Let the shell complete commands, options, names.")
+completion = commands.group("completion", help="Shell completion of commands, options and names.")
 
 
 @commands.command("prompt", example="PS1='$(bus prompt alice --format \"[{}] \")\\$ '")
@@ -22,15 +22,15 @@ def prompt(
         typer.Argument(metavar="[AGENT]", help="Whose. Default: $BUS_AGENT.", show_default=False),
     ] = None,
     format: Annotated[
-        str, typer.Option(metavar="TEXT", help="What to print; {} stands for the number.")
+        str, typer.Option(metavar="TEXT", help="The text to print; {} stands for the number.")
     ] = "{}",
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Print how many messages wait for an agent, for a shell's prompt.
+    """Print the number of an agent's unread messages, for a shell's prompt.
 
-    Prints nothing when none do, when there is no bus, and in any trouble, and ends with 0; -v says
-    why. Counted up to 1,000. It starts in about two bare Pythons.
+    Prints nothing when there are none, when there is no bus, and after any error, with exit code
+    0; -v prints the reason. Counted up to 1,000. It starts in the time of about two bare Pythons.
     """
     return action.prompt(
         agent, format=format, json=json, directory=place.directory, user=place.user
@@ -39,7 +39,7 @@ def prompt(
 
 @completion.command("bash", example='eval "$(bus completion bash)"')
 def bash(verbose: Verbose = False) -> int:
-    """Print what bash needs. Put the example into ~/.bashrc."""
+    """Print the completion script for bash. Put the example into ~/.bashrc."""
     from .completion import BASH
 
     output.body(BASH)
@@ -48,7 +48,7 @@ def bash(verbose: Verbose = False) -> int:
 
 @completion.command("zsh", example='eval "$(bus completion zsh)"')
 def zsh(verbose: Verbose = False) -> int:
-    """Print what zsh needs. Put the example into ~/.zshrc, after compinit."""
+    """Print the completion script for zsh. Put the example into ~/.zshrc, after compinit."""
     from .completion import ZSH
 
     output.body(ZSH)
@@ -60,7 +60,7 @@ def words(
     line: Annotated[str, typer.Argument(metavar="LINE", help="The line up to the cursor.")],
     verbose: Verbose = False,
 ) -> int:
-    """Print what may stand in place of the last word of a line, for shells of other kinds.
+    """Print the completions of the last word of a line, for other shells.
 
     Prints nothing when there is no bus. Exit code 4 when there is nothing to offer.
     """

@@ -24,7 +24,7 @@ class Sidecar:
 
     Args:
         bus: an open bus.
-        agent: whose heart.
+        agent: the agent.
         pid: the agent's process.
         every_s: the time between two beats, in seconds.
 
@@ -42,7 +42,7 @@ class Sidecar:
         self._signal_reader, self._signal_writer = os.pipe()
 
     def run(self, status: str, *, task: str | None, progress: float | None) -> None:
-        """Beat, and at the end once more to say `stopped`; blocks."""
+        """Beat until the end, then once more with `stopped`; blocks."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: os.write(self._signal_writer, b"!"))
         self._bus.heartbeats.beat(self._agent, status, task=task, progress=progress, pid=self._pid)

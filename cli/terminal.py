@@ -1,4 +1,4 @@
-"""What people see on a terminal: colours, tables, progress. Loaded only there."""
+"""Output on a terminal: colours, tables, progress. Loaded only there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: The styles of the parts of a message's line: seq, time, route, type, payload.
 _STYLES = ("bold", "dim", "cyan", "green", "")
 
-#: The styles of words that say how an agent, a queue or a job is.
+#: The styles of the states of agents, queues and jobs.
 _STATES = {
     "alive": "green",
     "warn": "yellow",
@@ -42,7 +42,7 @@ _STATES = {
 #: The space between columns; and how much of free text is left to see, as long as there is room.
 _GAP, _LEAST_TEXT = 2, 16
 
-#: Cells that say nothing.
+#: Cells without information.
 _NOTHING = {"", "0", "-"}
 
 console = Console(highlight=False, markup=False, emoji=False)
@@ -76,7 +76,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 @contextmanager
 def table_in_place() -> Iterator[Callable[[Sequence[str], Sequence[Sequence[str]]], None]]:
-    """Give a function that draws a table over the one before; the last one stays."""
+    """Yield a function that draws a table over the one before; the last one stays."""
     with Live(console=console, auto_refresh=False) as live:
         yield lambda headings, rows: live.update(fitted_table(headings, rows), refresh=True)
 
@@ -84,9 +84,9 @@ def table_in_place() -> Iterator[Callable[[Sequence[str], Sequence[Sequence[str]
 def fitted_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Return a table that fits the terminal and breaks no word.
 
-    Headings of several words may take several lines. Where that does not suffice, columns that
-    say nothing are left out, then the last column, which is the free text if there is any, ends
-    early with an ellipsis, and after it whichever is the widest.
+    Headings of several words may take several lines. If that does not suffice, columns without
+    information are left out, then the last column, which is the free text if there is any, is cut
+    with an ellipsis, and after it the widest one.
     """
     columns = _telling(list(zip(headings, *rows, strict=True)))
     table = Table(box=None, header_style="bold", padding=(0, _GAP, 0, 0), pad_edge=False)
@@ -101,7 +101,7 @@ def fitted_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Tabl
 
 
 def _telling(columns: list[Column]) -> list[Column]:
-    """Leave out columns that say nothing, from the right, until the others fit."""
+    """Leave out columns without information, from the right, until the others fit."""
     kept = list(columns)
     for index in reversed(range(1, len(columns))):
         if _excess([_width(column) for column in kept]) > 0 and set(columns[index][1:]) <= _NOTHING:
@@ -110,7 +110,7 @@ def _telling(columns: list[Column]) -> list[Column]:
 
 
 def _widths(columns: list[Column]) -> list[int]:
-    """Return how wide columns are to be."""
+    """Return the widths of the columns."""
     widths = [_width(column) for column in columns]
     excess = max(0, _excess(widths))
     cut = max(0, min(excess, widths[-1] - _LEAST_TEXT))
@@ -121,12 +121,12 @@ def _widths(columns: list[Column]) -> list[int]:
 
 
 def _width(column: Column) -> int:
-    """Return how wide a column has to be so that no word of its heading and no cell is broken."""
+    """Return the least width of a column that breaks no word of its heading and no cell."""
     return max(map(cell_len, (*column[0].split(), *column[1:])))
 
 
 def _excess(widths: Sequence[int]) -> int:
-    """Return by how much columns are wider than the terminal."""
+    """Return the excess of the columns' widths over the terminal's."""
     return sum(widths) + _GAP * (len(widths) - 1) - console.width
 
 
@@ -138,11 +138,11 @@ def print_branch(prefix: str, text: str, style: str) -> None:
 
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], object]]:
-    """Show a bar on stderr once the work has taken a second; gives a function that moves it.
+    """Show a bar on stderr once the work has taken a second; yields a function that moves it.
 
     Args:
-        what: what is being done.
-        total: how much there is; None when nobody knows.
+        what: the name of the work.
+        total: the amount of work; None when it is unknown.
     """
     bar = Progress(
         TextColumn(what),

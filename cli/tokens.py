@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from ..server import Scope, Token
 
 commands = Commands()
-token = commands.group("token", help="Tokens: what programs show to a server of the bus.")
+token = commands.group("token", help="Access tokens for the server of the bus.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What to call the token.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the token.")]
 Expires = Annotated[
     str | None,
     typer.Option(
         metavar="S",
-        help="After how long it is no longer good, like 12h, 90d. Default: it stays good.",
+        help="Expires after this time, like 12h, 90d. Default: never.",
         show_default=False,
     ),
 ]
@@ -40,7 +40,7 @@ def create(
     agent: Annotated[
         str | None,
         typer.Option(
-            "--agent", metavar="A", help="It acts for this agent alone.", show_default=False
+            "--agent", metavar="A", help="The only agent that it may act for.", show_default=False
         ),
     ] = None,
     expires: Expires = None,
@@ -49,8 +49,8 @@ def create(
 ) -> int:
     """Make a token, and print it: it is never shown again.
 
-    From the first token on a server lets nobody in without one. Exit code 3 when there is a good
-    one of this name.
+    As soon as the bus has a token, its server refuses requests without one. Exit code 3 when a
+    valid token has this name.
     """
     require("server", "fastapi")
     from ..server import Tokens
@@ -83,15 +83,15 @@ def show_list(json: Json = False, place: Place = HERE) -> int:
 def rotate(
     name: Name,
     overlap: Annotated[
-        str, typer.Option(metavar="S", help="How long the one before it stays good.")
+        str, typer.Option(metavar="S", help="How long the old token stays valid.")
     ] = "1d",
     expires: Expires = None,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Make a token that takes the place of another, and print it.
+    """Make a token that replaces another, and print it.
 
-    Exit code 4 when no token of this name is good.
+    Exit code 4 when no valid token has this name.
     """
     require("server", "fastapi")
     from ..server import Tokens
@@ -108,7 +108,7 @@ def remove(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Let the tokens of a name be good no longer, from the next request on.
+    """Revoke the tokens of a name, from the next request on.
 
     Exit code 4 when there are none.
     """
@@ -127,8 +127,8 @@ def remove(
         output.line(f"removed {output.counted(count, 'token')} {name}")
     if is_last:
         output.note(
-            "it was the last: a server that runs lets in nobody; started again, one that only this"
-            " machine can reach lets in all its programs"
+            "that was the last token: a running server refuses all requests; a new one that only"
+            " this machine can reach accepts all of them"
         )
     return 0
 

@@ -1,4 +1,4 @@
-"""Testing a disk, and the bus on it, by breaking the bus on purpose."""
+"""A test of a disk, and of the bus on it, by killing agents at random."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def torture(
     kill_every: Annotated[
         float,
         typer.Option(
-            metavar="S", min=0, help="Seconds between two kills, on average; 0 kills nobody."
+            metavar="S", min=0, help="Seconds between two kills, on average; 0: no kills."
         ),
     ] = 0.3,
     seed: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="What chance is made from. Default: another one each time.",
+            help="The seed of random choices. Default: another one each time.",
             show_default=False,
         ),
     ] = None,
@@ -49,14 +49,14 @@ def torture(
     json: Json = False,
     verbose: Verbose = False,
 ) -> int:
-    """Test the disk: agents use a bus, are killed at random, and nothing may be lost.
+    """Test the disk: agents on a bus are killed at random, and nothing may be lost.
 
     Publishers, readers, workers, holders of leases, an exporter and an archiver work on a bus of
-    their own, and are ended with SIGKILL, suspended, and started again. Each writes down what it
-    was told. Then it is proved over that and over the files that no acknowledged message is
-    missing or doubled, that every inbox came in order, that no lease and no job was held twice,
-    that each job has one answer, and that bus.jsonl is what a rebuild writes. What was made is
-    removed if all proofs hold. Exit code 1 when one fails.
+    their own, and are ended with SIGKILL, suspended, and started again. Each records the results
+    of its calls. These histories and the files then prove that no acknowledged message is missing
+    or doubled, that every inbox came in order, that no lease and no job was held twice, that each
+    job has one answer, and that bus.jsonl is what a rebuild writes. The files are removed if all
+    proofs hold. Exit code 1 when one fails.
     """
     from .torture import Plan, run_torture
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: may go on for long.
 MAX_DEPTH = 24
 
-#: The styles of states and statuses that are not as they should be, and of those that are.
+#: The styles of states and statuses of failure, and of success.
 _STYLES = {
     "failed": "red",
     "timed_out": "red",

@@ -1,4 +1,4 @@
-"""Looking into what happened: the chain that a message belongs to, and every attempt at it."""
+"""Traces: the chain of a message, and every attempt at its jobs."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def trace(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Print all that a message belongs to, as a tree: from any id the whole chain.
+    """Print the trace of a message as a tree: from any id the whole chain.
 
-    That is what it answers, up to where it began, all that followed in these conversations, what
-    became of each message in the queues, and every attempt at it. --json prints one object.
+    These are the messages that it answers, up to the first, all messages of their conversations,
+    the jobs of each message in the queues, and every attempt at them. --json prints one object.
     """
     from ..subscribers import Trace
 
@@ -69,11 +69,11 @@ def inspect(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Print a message with what became of it in every queue, and every claim there was on it.
+    """Print a message with its jobs in every queue, and every claim of them.
 
     The state of a claim is terminal, live_active, or expired_active: its lease has run out, and
-    nobody has taken note of it yet. With --conversation its messages, without anything the
-    whole log, both without claims.
+    no worker has noticed it yet. With --conversation it prints the messages of that, without
+    arguments the whole log, both without claims.
     """
     from ..subscribers import WorkHistory, find_message
 

@@ -1,4 +1,4 @@
-"""Buses of other users that may be used where they are found: add, list, remove."""
+"""The list of trusted buses of other users: add, list, remove."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from .commands import Commands
 from .options import Json, Verbose
 
 commands = Commands()
-trust = commands.group("trust", help="Which buses of other users are used where they are found.")
+trust = commands.group(
+    "trust", help="Trusted buses of other users, which commands may find upwards."
+)
 
 BusDirectory = Annotated[
     str,
@@ -32,11 +34,11 @@ BusDirectory = Annotated[
 
 @trust.command("add", example="bus trust add /srv/team/.worker-state")
 def add(directory: BusDirectory, json: Json = False, verbose: Verbose = False) -> int:
-    """Use a bus that another user owns, also where it is only found.
+    """Trust a bus that another user owns, so that commands may find it.
 
-    Without that, a bus that is found upwards is refused unless you or root own it; one that --dir
-    or $BUS_DIR names is always used. $BUS_SAFE_DIRECTORIES names more of them, as PATH does. Who
-    owns a bus can change all that is in it.
+    Without that, a bus found upwards is refused unless you or root own it; one that --dir or
+    $BUS_DIR names is always used. $BUS_SAFE_DIRECTORIES lists more of them, as PATH does. The
+    owner of a bus can change everything in it.
     """
     is_new = add_safe_directory(directory)
     if json:
@@ -48,7 +50,7 @@ def add(directory: BusDirectory, json: Json = False, verbose: Verbose = False) -
 
 @trust.command("list", example="bus trust list")
 def show_list(json: Json = False, verbose: Verbose = False) -> int:
-    """List what is trusted, a directory a line. Exit code 4 when nothing is."""
+    """List the trusted directories, one a line. Exit code 4 when there are none."""
     found = safe_directories()
     for directory in found:
         if json:
@@ -60,7 +62,7 @@ def show_list(json: Json = False, verbose: Verbose = False) -> int:
 
 @trust.command("remove", example="bus trust remove /srv/team/.worker-state")
 def remove(directory: BusDirectory, json: Json = False, verbose: Verbose = False) -> int:
-    """Take a directory off the list. Exit code 4 when it is not on it."""
+    """Remove a directory from the list. Exit code 4 when it is not on it."""
     if not remove_safe_directory(directory):
         raise NotFound(f"{directory} is not in {safe_list()}; see 'bus trust list'")
     if json:

@@ -1,4 +1,4 @@
-"""What is wrong with a command line, in our words instead of the parser's."""
+"""Errors of a command line, in our words instead of the parser's."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 #: Every error of the parser.
 CommandLineError = ClickException
 
-#: What every command takes, and what no group does.
+#: Options that every command takes, and no group.
 _OF_COMMANDS = frozenset({"--dir", "--user", "--json", "--verbose", "-v"})
 
 
 def show(error: ClickException) -> int:
-    """Say on stderr what is wrong, in one line, and return the exit code."""
+    """Print the error on stderr in one line, and return the exit code."""
     if isinstance(error, NoArgsIsHelpError):  # a group without a command: help says what there is
         print(error.ctx.get_help(), file=sys.stderr)
         return error.exit_code
@@ -59,7 +59,7 @@ def _is_of_group(error: UsageError) -> bool:
 
 
 def _rule(error: BadParameter) -> str | None:
-    """Return what a number must be, or None when something else is wrong."""
+    """Return the rule of a number, or None for another error."""
     kind = error.param.type if error.param else None
     if isinstance(error.__context__, ValueError):  # it is no number at all
         return "a number" if isinstance(kind, FloatParamType) else "a whole number"
@@ -69,7 +69,7 @@ def _rule(error: BadParameter) -> str | None:
 
 
 def _name(parameter: Any) -> str:
-    """Return how a parameter is called on the command line."""
+    """Return the name of a parameter on the command line."""
     if parameter.param_type_name == "option":
         return str(max(parameter.opts, key=len))
     return str(parameter.metavar).strip("[.]")

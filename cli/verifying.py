@@ -30,10 +30,10 @@ _SHOWN = 100
 
 @chain.command("on", example="bus chain on")
 def switch_on(json: Json = False, place: Place = HERE) -> int:
-    """Chain the log from its first message on, and all that is appended from now on.
+    """Chain the log from its first message on, and all messages appended later.
 
-    Programs that run extend the chain within a minute; what other programs append is taken in by
-    the next that does, or by 'bus verify'.
+    Running programs extend the chain within a minute; messages of programs that don't are added by
+    the next program that does, or by 'bus verify'.
     """
     with place.open() as bus:
         bus.chain.switch_on()
@@ -44,7 +44,7 @@ def switch_on(json: Json = False, place: Place = HERE) -> int:
 
 @chain.command("off", example="bus chain off")
 def switch_off(json: Json = False, place: Place = HERE) -> int:
-    """Stop extending the chain. What is in it stays, and can be verified."""
+    """Stop extending the chain. Its links stay, and can be verified."""
     with place.open() as bus:
         bus.chain.switch_off()
         _print_status(bus.chain, json)
@@ -55,8 +55,8 @@ def switch_off(json: Json = False, place: Place = HERE) -> int:
 def status(json: Json = False, place: Place = HERE) -> int:
     """Print whether the log is chained, the head of the chain, and how far behind it is.
 
-    Keep the head, SEQ:DIGEST, where nobody who can write the bus can change it, as in git: with it
-    'bus verify --expect' shows any change up to there.
+    Keep the head, SEQ:DIGEST, out of reach of the writers of the bus, for instance in git: with
+    it 'bus verify --expect' shows any change up to there.
     """
     with place.open() as bus:
         _print_status(bus.chain, json)
@@ -110,12 +110,12 @@ def verify(
     json: Json = False,
     place: Place = HERE,
 ) -> int:
-    """Check that the log is what its senders signed, and what was chained.
+    """Check the log against the signatures of its senders, and against the chain.
 
-    Prints a line for each message that was altered, is missing, was put there later, has lost its
-    payload, or is not signed although its sender has a key; then what was checked, and the head
-    of the chain. Where the chain is on, it takes in first what came since. Exit code 1 when
-    anything is wrong; 4 when --chain finds no chain, or the log ends before --from.
+    Prints a line for each message that was altered, is missing, was inserted later, has lost its
+    payload, or is not signed although its sender has a key; then the counts, and the head of the
+    chain. A chain that is on is extended first. Exit code 1 when anything is wrong; 4 when --chain
+    finds no chain, or the log ends before --from.
     """
     if (signatures and chain) or (signatures and expect) or (chain and strict):
         raise InvalidInput(
@@ -153,7 +153,7 @@ def _link(text: str) -> Link:
 
 
 def _print_problems(bus: Bus, walk: Verification, json: bool) -> int:
-    """Print what is wrong, and return how much that is."""
+    """Print the problems, and return their number."""
     found = 0
     with progress("verifying", walk.newest_seq) as move:
         for found, problem in enumerate(walk.problems(move), 1):

@@ -1,4 +1,4 @@
-"""`--watch`: the same picture again and again, in place on a terminal, line by line in a pipe."""
+"""`--watch`: a repeated view, in place on a terminal, line by line in a pipe."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def watch(
     table: Callable[[list[QueueStats]], Table],
     lines: Show,
 ) -> NoReturn:
-    """Look, show what is there, wait, and so on until Ctrl-C.
+    """Look, show the result, wait, and repeat until Ctrl-C.
 
     Args:
-        look: finds out how things stand.
+        look: returns the statistics.
         every: the pause, as --every gave it.
-        table: makes of that what a terminal shows.
-        lines: prints it where the output is no terminal.
+        table: makes the table for a terminal.
+        lines: prints lines where the output is no terminal.
     """
     every_s = actions.seconds(every, "--every")
     if not every_s:

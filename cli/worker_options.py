@@ -1,4 +1,4 @@
-"""The options of a worker whose work is a command, and what they mean for it."""
+"""The options of a worker that runs a command, and their values for `Worker`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEASE_BEYOND_S, _LEASE_S = 30.0, 300.0
 
 
 class Contract(StrEnum):
-    """How a command and its worker speak with each other."""
+    """The contract between a command and its worker."""
 
     RAW = "raw"
     JSON = "json"
@@ -47,8 +47,8 @@ QueueName = Annotated[
     str | None,
     _option(
         "Q",
-        "The queue. Default: named as the pattern, so that all workers of it share the work. "
-        "One that is not there is made, and begins with the first message in the log.",
+        "The queue. Default: named as the pattern, so that all its workers share the work. "
+        "A missing one is created, and begins with the first message in the log.",
     ),
 ]
 ContractName = Annotated[
@@ -64,14 +64,14 @@ FailureType = Annotated[
     _option(
         "F",
         "The type of the answer after a failure for good. Default: of x.request, x.failed; else "
-        "none. Whoever answers failures answers timeouts, with the request's type and .timed_out.",
+        "none. With it, timeouts are answered too, with the request's type and .timed_out.",
     ),
 ]
 NoAnswer = Annotated[
     bool,
     typer.Option(
         "--no-answer",
-        help="Answer nothing: for a --queue that only looks on while others do what is asked.",
+        help="Answer nothing: for a --queue that only observes requests that others answer.",
     ),
 ]
 Concurrency = Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How many at once.")]
@@ -83,8 +83,8 @@ Lease = Annotated[
     str | None,
     _option(
         "S",
-        "How long a job waits for another worker when this one has died. Default: the timeout "
-        "and 30s, or 300s without one.",
+        "How long a job waits for another worker after this one has died. Default: the timeout "
+        "plus 30s, or 300s without one.",
     ),
 ]
 Once = Annotated[
@@ -98,8 +98,8 @@ Group = Annotated[
     str | None,
     _option(
         "G",
-        "The class of workers: who sends the answers, and whose heart beats. Default: the "
-        "queue's name and -worker.",
+        "The worker group: the sender of the answers, whose heart beats. Default: the queue's "
+        "name and -worker.",
     ),
 ]
 WarnHops = Annotated[
@@ -107,8 +107,8 @@ WarnHops = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        help="Warn of a conversation whose answers and events have come so many hops: each job "
-        "that begins with what another one published is one.",
+        help="Warn of a conversation with so many hops; a job whose message another job "
+        "published is one hop.",
     ),
 ]
 MaxHops = Annotated[
@@ -116,8 +116,8 @@ MaxHops = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        help="Refuse answers and events that have come so many: they are a loop, and it ends. "
-        "The job has failed for good.",
+        help="Refuse answers and events after so many hops, which ends a loop. The job fails "
+        "for good.",
     ),
 ]
 Config = Annotated[
@@ -127,7 +127,7 @@ Config = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
-    """What can be said of a worker, but for its command and the policy of its queue."""
+    """The options of a worker, without its command and the policy of its queue."""
 
     type: Type = None
     queue: QueueName = None
@@ -146,12 +146,12 @@ class WorkerOptions:
     max_hops: MaxHops = subscribers.MAX_HOPS
 
     def open_queue(self, bus: Bus, rules: dict[str, Any]) -> Queue:
-        """Open the queue to work on. One that is not there is made, with what suits the contract.
+        """Open the queue to work on. A missing one is created, with the rules of the contract.
 
         Raises:
             InvalidInput: neither a name nor a type is given.
-            QueueNotFound: it is not there, and no type says what it would take in.
-            QueueMismatch: it is there with another pattern, or another value of a given rule.
+            QueueNotFound: it does not exist, and no type is given to create it.
+            QueueMismatch: it exists with another pattern, or another value of a given rule.
         """
         name = self.queue or self.type
         if name is None:

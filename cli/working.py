@@ -1,4 +1,4 @@
-"""`bus run`: a worker whose work is a command."""
+"""`bus run`: a worker that runs a command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .worker_options import WorkerOptions
 commands = Commands()
 
 Command = Annotated[
-    list[str], typer.Argument(metavar="-- CMD...", help="What to run for each message.")
+    list[str], typer.Argument(metavar="-- CMD...", help="The command to run for each message.")
 ]
 
 
@@ -31,23 +31,23 @@ def run(
 ) -> int:
     """Work on the messages of a type: run a command for each.
 
-    Raw contract: CMD reads the body (text as it is, else JSON) from stdin and prints the answer to
-    stdout. Exit code 0 is success; any other is failure, and stderr, or else stdout, is the
-    answer. Code 75 asks for another attempt, 78 forbids one. A queue that is made for this
-    contract takes a failure for an answer; one made for json tries 4 times.
+    Raw contract: CMD reads the body (text as it is, else JSON) from stdin and prints the reply to
+    stdout. Exit code 0 is success; any other is failure, and stderr, or else stdout, is the reply.
+    Code 75 asks for a retry, 78 forbids one. In a queue created for this contract a failure is a
+    reply and not retried; one created for json makes 4 attempts.
 
-    The worker looks at the bus when it is woken, and every 250 ms anyway. It takes jobs until
-    nothing is left, then waits again. It renews what it holds, ends CMD with all it started when
-    its time is up (SIGTERM, 5 s, SIGKILL), and keeps up to 10 MiB of stdout and 64 KiB of stderr.
+    The worker looks at the bus when it is woken, and every 250 ms anyway. It takes jobs until none
+    is left, then waits again. It extends its claims, ends CMD and all its children at the timeout
+    (SIGTERM, 5 s, SIGKILL), and keeps up to 10 MiB of stdout and 64 KiB of stderr.
 
     CMD also gets BUS_DIR, BUS_AGENT, BUS_QUEUE, BUS_ATTEMPT, BUS_MAX_ATTEMPTS, BUS_CLAIM_TOKEN,
     BUS_MESSAGE_ID, BUS_MESSAGE_SEQ, BUS_MESSAGE_TYPE, BUS_FROM, BUS_CORRELATION_ID, BUS_META_...
     for each entry of the header meta, and TRACEPARENT; never the host's own of these. SIGTERM and
-    Ctrl-C end this when what runs has ended; a second one, or SIGQUIT, ends that too, and hands it
-    back. On Linux, CMD and all that it has started end as well when this is killed.
+    Ctrl-C end the worker after its running jobs; a second one, or SIGQUIT, kills and releases
+    those too. On Linux, CMD and all its children end as well when the worker is killed.
 
-    A CMD that is not there at the start is refused with exit code 2, before anything is claimed.
-    On a terminal, or with -v, it says on stderr what it works on.
+    A missing CMD is refused with exit code 2, before anything is claimed. On a terminal, or with
+    -v, the worker prints each job on stderr.
     """
     from ..workers import Supervisors
 

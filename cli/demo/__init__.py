@@ -8,7 +8,7 @@ def run_demo(path: str, *, directory: str | None, json: bool) -> int:
 
     Args:
         path: the directory whose text files are examined.
-        directory: where the bus is made; None takes a fresh temporary directory.
+        directory: the directory for the bus; None takes a fresh temporary one.
         json: print the results as JSON, one object a line, instead of tables.
 
     Returns:

@@ -33,7 +33,7 @@ class Crew:
         self._start(COORDINATOR, "coordinator", *self._common)
 
     def start_workers(self, hold_at_grant: int) -> None:
-        """Start the workers; the one that draws this token of a lease will hold still."""
+        """Start the workers; the one whose lease has this token will hold still."""
         for agent in WORKERS:
             self._start(agent, "worker", *self._common, agent, str(hold_at_grant))
 
@@ -51,7 +51,7 @@ class Crew:
         return lost
 
     def can_go_on(self) -> bool:
-        """Whether those who are left can bring the run to its end."""
+        """Whether the remaining agents can finish the run."""
         workers = self._processes.keys() & set(WORKERS)  # none before they are started
         return COORDINATOR not in self._lost and (not workers or bool(workers - self._lost))
 

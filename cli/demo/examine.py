@@ -1,4 +1,4 @@
-"""Examining one file: what a worker of the demo really does. It knows nothing of the bus."""
+"""The examination of one file, the work of the demo. It knows nothing of the bus."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PYTHON_SUFFIXES = (".py", ".pyi", ".pyw")
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What is known of a file after reading it.
+    """The facts about a file after reading it.
 
     Attributes:
         bytes: its size, as it was read.
@@ -50,7 +50,7 @@ class Examination:
 
 
 def examine(path: str, tick: Callable[[int], object] = lambda done_bytes: None) -> Examination:
-    """Read a file to its end and say what is in it. Memory does not grow with the file.
+    """Read a file to its end and return the facts. Memory does not grow with the file.
 
     Args:
         path: the file.

@@ -12,9 +12,9 @@ INTERRUPTED = 130
 
 
 def end_with_parent() -> None:
-    """Let this process end as soon as its standard input does, that is, when its parent is gone.
+    """End this process as soon as its standard input ends, that is, when its parent is gone.
 
-    It ends at once, in the middle of whatever it does: the bus is made for that.
+    It ends at once, in the middle of its work: the bus is made for that.
     """
     threading.Thread(target=_wait_for_end, name="lifeline", daemon=True).start()
 

@@ -72,7 +72,7 @@ class LiveView:
         self._console.print(Text(visible(text)))
 
     def show(self, tally: Tally) -> None:
-        """Draw how things stand now."""
+        """Draw the present state."""
         self._progress.update(
             self._bar,
             completed=tally.reported,
@@ -106,7 +106,7 @@ def _rate(tally: Tally) -> str:
 
 
 def _last_line(tally: Tally, width: int) -> Text:
-    """Say what everybody waits for, when nothing moves.
+    """Return the last line: what the run waits for, when nothing moves.
 
     Always a line, and always shorter than the terminal: the ^C that a terminal shows must not
     wrap, or the last picture would be drawn a line too low.

@@ -1,4 +1,4 @@
-"""What to type after the demo: lines that can be pasted into the shell that it ran in."""
+"""Commands to try after the demo: lines that can be pasted into the shell that it ran in."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 _NAME = "bus"
 
-#: How long the bus takes a silent agent for alive, in seconds; a test compares it with the bus's.
+#: How long a silent agent counts as alive, in seconds; a test compares it with the bus's value.
 ALIVE_FOR_S = 30
 
 
 def next_steps(directory: str, takeover: Takeover | None) -> Iterator[tuple[str, str]]:
-    """Yield commands, and what each shows.
+    """Yield commands, and descriptions of their output.
 
     Args:
         directory: the bus.
-        takeover: what became of the killed worker's task, or None.
+        takeover: the takeover of the killed worker's task, or None.
     """
     bus, where = shlex.quote(this_command()), f"--dir {shlex.quote(directory)}"
-    agents = "who was there, and how they are"
+    agents = "the agents, and whether they are alive"
     yield f"{bus} tail -n 20 {where}", "the newest messages"
     if takeover is not None:
         conversation = f"{bus} read --conversation {takeover.task} {where}"
@@ -41,7 +41,7 @@ def next_steps(directory: str, takeover: Takeover | None) -> Iterator[tuple[str,
 
 
 def this_command() -> str:
-    """Return what to type to run this program again: its path, where its name finds another."""
+    """Return the word that runs this program: its path, if its name finds another program."""
     running = os.path.abspath(sys.argv[0])
     found = shutil.which(_NAME)
     if not os.path.isfile(running) or (found and os.path.samefile(found, running)):

@@ -1,4 +1,4 @@
-"""Where the demo makes its bus, and what to say of it at the end."""
+"""The directory of the demo's bus, and the remarks about it at the end."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Place:
 
     @property
     def remarks(self) -> list[str]:
-        """What becomes of it. Only what the demo has made is anybody's to remove."""
+        """Remarks about the directory at the end. Only one that the demo made may be removed."""
         if self.made is None:
             return [f"the bus stays in {self.directory}"]
         return [
             f"the bus stays in {self.made}",
-            "that directory may be removed when nobody needs it",
+            "that directory may be removed when it is no longer needed",
         ]
 
 
 def choose_place(directory: str | None) -> Place:
-    """Return where the bus goes; None takes a fresh temporary directory.
+    """Return the place of the bus; None takes a fresh temporary directory.
 
     Raises:
         Refused: a bus is there: its agents could have the names of ours.

@@ -1,4 +1,4 @@
-"""What a worker says about its progress, and how often."""
+"""A worker's reports of its progress, and how often they are sent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN_PATH_CHARS = 200
 
 
 class Progress:
-    """One worker's progress, told by its heart and by messages to the coordinator.
+    """One worker's progress, reported by its heartbeat and by messages to the coordinator.
 
     Args:
         me: the worker's session.
@@ -33,7 +33,7 @@ class Progress:
         self._is_idle = True
 
     def tell(self, task: Message, fraction: float) -> None:
-        """Say how far the work on a task is, from 0 to 1, unless it was said just now."""
+        """Report the progress of a task, from 0 to 1, unless it was reported just now."""
         now = time.monotonic()
         recent = now - self._told_at < EVERY_S
         if recent and self._finished - self._told_at_finished < EVERY_TASKS:
@@ -48,7 +48,7 @@ class Progress:
         self._finished += 1
 
     def idle(self) -> None:
-        """Say that there is nothing to do."""
+        """Report that there is nothing to do."""
         if not self._is_idle:
             self._me.heart.update("idle")
             self._is_idle = True

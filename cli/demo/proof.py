@@ -1,4 +1,4 @@
-"""The proof: what the log says about the run, after it. Nothing here remembers the run itself."""
+"""The proof: facts from the log after the run, without any memory of the run itself."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """What became of the task whose lease a killed worker held.
+    """The takeover of the task whose lease a killed worker held.
 
     Attributes:
         task: the id of the task, which is that of its conversation.
         path: its file.
         killed: the worker that was killed on purpose.
-        pid: the process that it was.
-        taken_over_by: who published the result; None when nobody did.
+        pid: its process.
+        taken_over_by: the agent that published the result; None: no agent did.
         tokens: the fencing tokens of the killed worker's lease and of its successor's.
     """
 
@@ -48,7 +48,7 @@ class Proof:
         examined: how many have a result that was worked out under a lease.
         reported_once: how many have exactly one result.
         results: how many results there are in all.
-        takeover: what became of the killed worker's task; None when nobody was killed.
+        takeover: the takeover of the killed worker's task; None when no worker was killed.
     """
 
     tasks: int

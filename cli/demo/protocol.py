@@ -1,4 +1,4 @@
-"""What the demo's agents have agreed on: their names, their messages, their leases.
+"""The protocol of the demo's agents: their names, their messages, their leases.
 
     coordinator  task_assign     to all           one for each file; begins a conversation
     coordinator  tasks_assigned  to all           how many there are
@@ -9,7 +9,7 @@
     worker       task_failed     to coordinator   likewise, when the file could not be read
     coordinator  run_finished    to all           every task is reported: workers leave
 
-A task is done when its result is in the log, whoever wrote it. A worker looks for the result and
+A task is done when its result, of any worker, is in the log. A worker looks for the result and
 takes the lease in one transaction, and publishes the result and gives the lease back in one, so a
 task is examined again after a crash, and reported once.
 """

@@ -1,4 +1,4 @@
-"""What the demo prints at its end, for people and as JSON."""
+"""The output of the demo at its end, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def print_json(bus: Bus, proof: Proof, took_s: float) -> None:
-    """Print one object a line: each result, then what they add up to and the proof."""
+    """Print one object a line: each result, then the totals and the proof."""
     for result in read_results(bus):
         about = {"task": result.in_reply_to, "from": result.from_agent, "type": result.type}
         output.json_line({**about, **result.payload})
@@ -37,7 +37,7 @@ def print_json(bus: Bus, proof: Proof, took_s: float) -> None:
 
 
 def print_report(bus: Bus, proof: Proof, took_s: float, place: Place) -> None:
-    """Print the results, the proof, and what to type next."""
+    """Print the results, the proof, and commands to try next."""
     totals, largest = read_totals(bus)
     if largest:
         shown = len(largest)
@@ -80,7 +80,7 @@ def _totals(totals: Totals, took_s: float) -> list[str]:
 
 
 def _not_zero(*remarks: tuple[object, str]) -> list[str]:
-    """Return the remarks about something that there is."""
+    """Return the remarks whose count is not zero."""
     return [remark for something, remark in remarks if something]
 
 
@@ -105,7 +105,7 @@ def _takeover(takeover: Takeover) -> list[str]:
         f" while it held the lease of {takeover.path} (token {lost})"
     )
     if not takeover.holds:
-        return [killed, "  nobody took it over"]
+        return [killed, "  no worker took it over"]
     return [killed, f"  {takeover.taken_over_by} took it over (token {won}) and reported it"]
 
 

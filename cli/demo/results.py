@@ -21,7 +21,7 @@ SHOWN_FILES = 10
 
 @dataclass(slots=True)
 class Totals:
-    """What all results add up to.
+    """The totals of all results.
 
     Attributes:
         files, bytes, lines, words: sums over what was examined.

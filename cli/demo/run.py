@@ -73,7 +73,7 @@ def _conduct(bus: Bus, crew: Crew, view: View) -> None:
     crew.start_coordinator()
     _watch(crew, tally, view, until=lambda: tally.all_assigned is not None)
     view.say(f"The coordinator has assigned {counted(tally.tasks, 'task')}; three workers begin")
-    # The middle one of all grants is always drawn by somebody, however small the tree is.
+    # The middle one of all grants always takes place, however small the tree is.
     crew.start_workers(hold_at_grant=(tally.tasks + 1) // 2)
     _watch(crew, tally, view, until=lambda: tally.held is not None or tally.finished)
     if tally.held is not None:
@@ -99,7 +99,7 @@ def _watch(crew: Crew, tally: Tally, view: View, *, until: Callable[[], bool]) -
         if until():
             return
         for agent in crew.newly_lost():
-            view.say(f"{agent} is lost, and nobody meant it")
+            view.say(f"{agent} ended unexpectedly")
         if not crew.can_go_on():
             raise AckbusError(
                 "the demo has lost too many of its agents; what they did stays in"
@@ -109,7 +109,7 @@ def _watch(crew: Crew, tally: Tally, view: View, *, until: Callable[[], bool]) -
 
 
 def _kill_holder(bus: Bus, crew: Crew, view: View, held: Message) -> None:
-    """Kill the worker that holds still with a lease, and say so on the bus."""
+    """Kill the worker that holds still with a lease, and publish a message about it."""
     task = held.in_reply_to
     assert task is not None
     pid = crew.kill(held.from_agent)
@@ -139,7 +139,7 @@ def _readable_directory(path: str) -> str:
     """Return the real path of a directory.
 
     Raises:
-        InvalidInput: it is none, or can't be listed.
+        InvalidInput: it is not a directory, or can't be listed.
     """
     root = os.path.realpath(path)
     try:

@@ -1,4 +1,4 @@
-"""What the demo sees while it runs: counts of the messages that have gone by."""
+"""Counts of the messages so far, for the view of a running demo."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...bus import Bus
     from ...schema import Message
 
-#: Over how long the messages a second are measured, in seconds.
+#: The period over which the rate of messages is measured, in seconds.
 RATE_OVER_S = 1.0
 
 
@@ -64,31 +64,31 @@ class Tally:
 
     @property
     def reported(self) -> int:
-        """How many results have been published."""
+        """The number of published results."""
         return self.results.total()
 
     @property
     def waits_for_lease(self) -> bool:
-        """Whether all is done but the task whose lease the killed worker held."""
+        """Whether only the task whose lease the killed worker held is left."""
         last = self.reported == self.tasks - 1
         return last and self.killing is not None and not self.taken_over
 
     @property
     def lease_left_s(self) -> float:
-        """How long the killed worker's lease still lasts, in seconds; 0 when it has ended."""
+        """The time left of the killed worker's lease, in seconds; 0 when it has ended."""
         assert self.killing is not None
         left_ms: int = self.killing.payload["until_ms"] - self.bus.database.now_ms()
         return max(0, left_ms) / 1000
 
     @property
     def average_messages_per_s(self) -> float:
-        """How many messages a second went by since the beginning."""
+        """The rate of messages since the beginning, per second."""
         now, newest = self._history[-1]
         return newest / (now - self._began) if now > self._began else 0.0
 
     @property
     def messages_per_s(self) -> float:
-        """How many messages a second went by of late."""
+        """The recent rate of messages, per second."""
         (start, before), (end, after) = self._history[0], self._history[-1]
         return (after - before) / (end - start) if end > start else 0.0
 

@@ -1,4 +1,4 @@
-"""Small things about text: plurals, and what fits into a terminal of this width."""
+"""Text helpers: plurals, and shortening to the width of the terminal."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Directories of things that nobody wrote by hand; hidden ones (.git, .venv) are left out too.
+#: Directories of generated files; hidden ones (.git, .venv) are left out too.
 SKIPPED_DIRECTORIES = frozenset({"__pycache__", "build", "dist", "node_modules", "venv"})
 SKIPPED_ENDING = ".egg-info"
 
@@ -19,8 +19,8 @@ SNIFFED_BYTES = 1024
 class Tree:
     """The text files under a directory, found while they are iterated over, in order of names.
 
-    Symbolic links are not followed. A file that can't be opened counts as text: whoever is to
-    examine it finds out why.
+    Symbolic links are not followed. A file that can't be opened counts as text: its examination
+    reports the error.
 
     Args:
         root: the directory; a real path.

@@ -1,4 +1,4 @@
-"""What is seen of the demo while it runs: a live view on a terminal, else a few plain lines."""
+"""The view of a running demo: a live picture on a terminal, else a few plain lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
             """Print one line, for good."""
 
         def show(self, tally: Tally) -> None:
-            """Show how things stand now."""
+            """Show the present state."""
 
         def __enter__(self) -> View: ...
 
@@ -40,7 +40,7 @@ class PlainView:
         output.note(text)
 
     def show(self, tally: Tally) -> None:
-        """Nothing: what matters is said once."""
+        """Do nothing: plain lines only report events."""
 
     def __enter__(self) -> PlainView:
         return self
@@ -55,7 +55,7 @@ class PlainView:
 
 
 def choose_view(*, json: bool) -> View:
-    """Return the live view where somebody is looking, else plain lines."""
+    """Return the live view on a terminal, else plain lines."""
     if json or not (sys.stdout.isatty() and sys.stderr.isatty()):
         return PlainView()
     from .live_view import LiveView  # rich is slow to load

@@ -63,7 +63,7 @@ def main(directory: str, root: str, agent: str, hold_at_grant: str) -> None:
 
 
 class Worker:
-    """One worker. Its cursor passes only what is reported, by whomever.
+    """One worker. Its cursor passes only tasks that are reported, by any worker.
 
     Args:
         me: its session.
@@ -85,7 +85,7 @@ class Worker:
         self._share = WORKERS.index(me.agent) / len(WORKERS)
 
     def run(self) -> None:
-        """Take what is free, acknowledge what is reported, wait when there is neither."""
+        """Take free tasks, acknowledge reported ones, wait when there are neither."""
         limit = WINDOW
         with self._bus.listen() as listener:
             while True:
@@ -103,7 +103,7 @@ class Worker:
                     listener.wait(LOOK_AGAIN_S)
 
     def _take_what_is_free(self, window: list[Message]) -> bool:
-        """Do every task of the window that nobody does; say whether there was one."""
+        """Do every free task of the window; return whether there was one."""
         tasks = [message for message in window if message.type == TASK_ASSIGN]
         first = int(self._share * len(tasks))
         worked = False
@@ -129,7 +129,7 @@ class Worker:
         return self._bus.get(result_id(task.id)) is not None
 
     def _take(self, task: Message) -> Lease | None:
-        """Take a task's lease, unless the task is reported or somebody has it."""
+        """Take a task's lease, unless the task is reported or its lease is held."""
         if self._is_reported(task):
             return None
         # Looked at again inside: its worker may have reported it, and freed the lease, meanwhile.
@@ -173,7 +173,7 @@ class Worker:
             self._bus.leases.release(lease)
 
     def _hold_still(self, task: Message, lease: Lease) -> None:
-        """Say that the task is taken, and keep it until SIGKILL comes."""
+        """Publish that the task is taken, and hold it until SIGKILL comes."""
         self._me.reply(task, TASK_HELD, {"path": task.payload["path"], "token": lease.token})
         while True:
             lease = self._bus.leases.renew(lease, ttl_s=self._lease_s)

@@ -1,4 +1,4 @@
-"""What `bus setup` does to the configuration of coding agents' programs."""
+"""`bus setup`: changes to the configuration of coding agents' programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bus setup NAME --check`: probes that go the way of the program, and are seen to arrive."""
+"""`bus setup NAME --check`: probes sent as the program would send them, and their arrival."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .mcp_probe import ProbeFailed, call_tool
 from .plugin import PluginFile
 from .programs import PROGRAMS, Servers, path_of
 
-#: The other end of a probe. No agent has it, so nobody is disturbed.
+#: The name of a probe's other end, which no agent has.
 PROBE_AGENT = "ackbus-check"
 
 #: The type of a probe.
@@ -34,12 +34,12 @@ _HOOK_S = 10.0
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one part.
+    """The finding about one part.
 
     Attributes:
-        part: which, as `configuration`, `mcp`, `hook stop`.
+        part: the part, such as `configuration`, `mcp`, `hook stop`.
         is_well: whether it works.
-        says: what was found, in a line.
+        says: the finding, in a line.
     """
 
     part: str
@@ -48,7 +48,7 @@ class Finding:
 
 
 def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
-    """Look at each part of what is set up, and try it as the program would."""
+    """Check each part of the setup, and try it as the program would."""
     files = installation.files()
     for file in files:
         yield _configuration(installation, file)
@@ -87,7 +87,7 @@ def _configuration(installation: Installation, file: ConfigFile) -> Finding:
 
 
 def _preferred(within: json_edits.Path, path: str) -> Iterator[Finding]:
-    """Say that the program would take the server of another one's file, and be its agent."""
+    """Find servers in another program's file that this program would prefer."""
     if ConfigFile(path, [JsonServer(within, {})]).server_words():
         says = f"{path} has our server, too, and comes first; set up one of the two programs here"
         yield Finding("configuration", False, says)

@@ -1,8 +1,8 @@
-"""What is put into a configuration file, each with its way out again.
+"""The edits of configuration files, each with its inverse.
 
-Taking out is the inverse of putting in, and checked to be: of all that may have been there before,
-the first from which putting in makes the very text that is there. Where none does, since the file
-was changed meanwhile, our entry alone is taken out.
+Removal is the exact inverse of insertion: of all texts that may have been there before, it returns
+the first from which insertion makes the present text. If there is none, since the file was changed
+meanwhile, only our entry is removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Edit(Protocol):
         """Return the text without it; the same text when it is not there."""
 
     def found_in(self, text: str) -> Edit:
-        """Return it as it stands in the text, which an older setup may have put in."""
+        """Return the edit with the values in the text, which an older setup may have put in."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class JsonHook:
         return self if found is None else replace(self, item=found[0].value[found[1]])
 
     def _find(self, text: str) -> tuple[Node, int] | None:
-        """Return the array, and the place in it, of what is ours and nobody else's."""
+        """Return the array and the index of our own hook."""
         array = json_edits.find(text, self.path)
         for index, child in enumerate(array.children if array else ()):
             group = child.node.child("hooks")
@@ -265,7 +265,7 @@ class Section:
 
 
 def _check_ours(entry: object) -> None:
-    """Refuse an entry of our name that runs something else: somebody made it by hand."""
+    """Refuse an entry of our name that runs another command: a person made it by hand."""
     if not is_bus_mcp(words_of(entry)):
         raise Refused(f"its entry {ENTRY!r} does not run 'bus mcp'; rename it, and try again")
 
@@ -281,7 +281,7 @@ def words_of(entry: object) -> list[str]:
 
 
 def option_in(words: list[str], option: str) -> str | None:
-    """Return what an option is given in a command line, or None."""
+    """Return the value of an option in a command line, or None."""
     for word, after in pairwise((*words, "")):
         if word == option:
             return after or None
@@ -296,7 +296,7 @@ def is_bus_mcp(words: list[str]) -> bool:
 
 
 def hook_mark(event: str, program: str) -> str:
-    """Return what is in the command of a hook, and in no other command."""
+    """Return the words that only the command of this hook has."""
     return f" hook {event} {program} "
 
 
@@ -311,13 +311,13 @@ def hook_command(words: list[str]) -> str:
 def _undone(
     edit: JsonServer | JsonHook, text: str, path: json_edits.Path, without: Iterator[str]
 ) -> str:
-    """Return what was there before an edit: perhaps without a part of its path, too.
+    """Return the text before an edit, perhaps without a part of its path, too.
 
     Args:
         edit: the edit.
-        text: what is there now.
+        text: the present text.
         path: the path that it may have had to make.
-        without: the text without what it put in, in each way in which it may have done so.
+        without: the text without the edit, in each way in which it may have been made.
     """
     alone = list(without)
     longer = (json_edits.without_member(text, path[:length]) for length in range(1, len(path) + 1))
@@ -328,10 +328,10 @@ def _undone(
 
 
 def _appended(text: str, block: str) -> str:
-    """Put a block at the end, after an empty line; `_cut` finds the way back.
+    """Append a block after an empty line; `_cut` is the inverse.
 
-    Where the last line had no end, the block has none either and no line is left empty: so what
-    was there can be told from what is there.
+    If the last line had no line end, the block has none either, and there is no empty line: so the
+    text before can be derived from the text after.
     """
     block = _with_newlines_of(text, block)
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -341,7 +341,7 @@ def _appended(text: str, block: str) -> str:
 
 
 def _cut(text: str, start: int, end: int) -> str:
-    """Take a block out, with the line that `_appended` put before it."""
+    """Remove a block, with the line that `_appended` put before it."""
     before = text[:start]
     if before.endswith("\n"):
         before = before[:-1].removesuffix("\r")

@@ -17,10 +17,10 @@ from .edits import Edit, JsonServer, TomlServer
 
 T = TypeVar("T")
 
-#: The mode of a file that was not there: it is nobody else's business which programs run.
+#: The mode of a new file: readable and writable by its owner only.
 _MODE = 0o600
 
-#: The bits of a mode by which anybody may write.
+#: The bits of a mode that allow writing.
 _WRITABLE = 0o222
 
 #: What some editors put before a text. Most of the programs skip it; the grammars don't know it.
@@ -33,8 +33,8 @@ class ConfigFile:
 
     Attributes:
         path: where it is.
-        edits: what is put in, in order.
-        besides: what a new one must have besides, as members of its JSON.
+        edits: the edits, in order.
+        besides: the further members that a new file needs, as JSON.
     """
 
     path: str
@@ -47,7 +47,7 @@ class ConfigFile:
         return self.path.endswith((".json", ".jsonc"))
 
     def read(self) -> str | None:
-        """Return what is in it, or None when it is not there."""
+        """Return its text, or None when it does not exist."""
         try:
             with open(self.path, encoding="utf-8", newline="") as file:
                 return file.read()
@@ -62,11 +62,11 @@ class ConfigFile:
             _, text = _split(self.read() or "")
             servers = [edit for edit in self.edits if isinstance(edit, (JsonServer, TomlServer))]
             return next(filter(None, (server.words_in(text) for server in servers)), [])
-        except AckbusError:  # whoever changes or checks the file is told
+        except AckbusError:  # changing or checking the file reports it
             return []
 
     def with_all(self, text: str | None) -> str:
-        """Return the text with all that is put in; None: the file is not there."""
+        """Return the text with all edits; None: the file does not exist."""
         mark, there = _split(text or "")
         made = there or ("{}" if self.is_json else "")
         for edit in self.edits:
@@ -76,7 +76,7 @@ class ConfigFile:
         return f"{made}\n" if text is None else mark + made
 
     def without(self, text: str | None) -> str | None:
-        """Return the text without it; None when nothing was there before."""
+        """Return the text without the edits; None when there was no file before."""
         if not text:
             return text
         mark, left = _split(text)
@@ -102,12 +102,12 @@ def _split(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Change:
-    """What is to become of a file; None stands for no file.
+    """A change of a file; None stands for no file.
 
     Attributes:
         path: the file.
-        root: the folder within which folders go that are empty then.
-        before, after: what is in it.
+        root: the folder within which empty folders are removed.
+        before, after: its text.
     """
 
     path: str
@@ -117,7 +117,7 @@ class Change:
 
     @property
     def verb(self) -> str:
-        """What it is called, when done."""
+        """The past participle of the change."""
         if self.before is None:
             return "made"
         return "removed" if self.after is None else "changed"
@@ -138,7 +138,7 @@ class Change:
             raise Refused(f"{self.path} is read-only; it is left as it is")
 
     def apply(self) -> None:
-        """Put the new text in the place of the old, unless somebody was quicker.
+        """Replace the old text by the new one, unless the file has changed meanwhile.
 
         Raises:
             Refused: the file has changed since it was read, or can't be written.
@@ -163,7 +163,7 @@ class Change:
 
 
 def _replace(path: str, text: str) -> None:
-    """Write a file so that everybody sees the old or the new one, whole; its mode stays."""
+    """Replace a file atomically; its mode stays."""
     folder = os.path.dirname(path)
     os.makedirs(folder, exist_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""Putting an entry into JSON, and taking it out, without touching a character of the rest."""
+"""Adding an entry to JSON text, and removing it, without changing a character of the rest."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def without_member(text: str, path: Path) -> Iterator[str]:
 
 
 def without_item(text: str, array: Node, index: int) -> Iterator[str]:
-    """Yield the same for an item of an array that was found in the text."""
+    """Yield the text without an item of an array, in each way in which it may have been put in."""
     yield from _without(text, array, array.children[index])
 
 
 def _deepest(text: str, path: Path) -> tuple[Node, Path]:
-    """Return the last object on a path that is there, and the rest of the path."""
+    """Return the last existing object on a path, and the rest of the path."""
     for length in reversed(range(len(path))):
         node = find(text, path[:length])
         if node is not None:
@@ -96,7 +96,7 @@ def _deepest(text: str, path: Path) -> tuple[Node, Path]:
 
 
 def _insert(text: str, container: Node, value: Any, key: str | None) -> str:
-    """Put a child at the end of a container, in the style of what is there."""
+    """Add a child at the end of a container, in the style of the text."""
     name = "" if key is None else f"{json.dumps(key, ensure_ascii=False)}: "
     newline, unit = _newline(text), _unit(text)
     if not container.children:
@@ -136,7 +136,7 @@ def _without(text: str, container: Node, child: Child) -> Iterator[str]:
 
 
 def _valid(texts: Iterable[str]) -> Iterator[str]:
-    """Leave out what is no JSON: with its line end, a comment may have taken in what follows."""
+    """Leave out texts that are not JSON: a comment without its line end runs into the next line."""
     for text in texts:
         try:
             parse(text)
@@ -174,7 +174,7 @@ def _indent_at(text: str, at: int) -> str:
 
 
 def _unit(text: str) -> str:
-    """Return by what the text indents: what its first member has."""
+    """Return the unit of indentation: that of the text's first member."""
     children = parse(text).children
     return (_own_line_indent(text, children[0]) if children else None) or "  "
 

@@ -1,7 +1,7 @@
-"""JSON as people keep it: where each value stands in the text, comments and all.
+"""JSON with comments, parsed with the place of each value in the text.
 
-A configuration is changed in place, so that what is not ours keeps its order, its indentation and
-its comments. Comments and commas before a closing bracket are understood in every file.
+A configuration is changed in place, so that other entries keep their order, indentation and
+comments. Comments and commas before a closing bracket are accepted in every file.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class Child:
 
     @property
     def end(self) -> int:
-        """Where its value ends."""
+        """The end of its value."""
         return self.node.end
 
 
 @lru_cache(maxsize=8)
 def parse(text: str) -> Node:
-    """Return the value that a text holds; nobody may change it.
+    """Return the value of a text; callers must not change it.
 
     Raises:
-        InvalidInput: it holds none, or has a key twice.
+        InvalidInput: the text is not JSON, or has a key twice.
     """
     node, at = _Parser(text).value(_skip(text, 0), 0)
     if _skip(text, at) != len(text):

@@ -1,7 +1,7 @@
-"""One call of an MCP server's tool, spoken by hand: JSON-RPC, a line each way.
+"""One call of an MCP server's tool without the SDK: JSON-RPC, a line each way.
 
-The official client is no part of an ordinary installation, and what is to be tried is whether the
-program's own way works: the command of its configuration, and nothing else.
+The official client is no part of an ordinary installation, and the probe tests the program's own
+way: the command of its configuration, and nothing else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def call_tool(words: list[str], folder: str, tool: str, arguments: dict[str, Any
     """Start a server in a folder, call one of its tools, end it, and return the result.
 
     Raises:
-        ProbeFailed: with what went wrong.
+        ProbeFailed: the call failed.
     """
     try:
         process = subprocess.Popen(
@@ -60,7 +60,7 @@ def call_tool(words: list[str], folder: str, tool: str, arguments: dict[str, Any
 
 
 class _Server:
-    """The server as one who asks it; its output is read by threads, so that no wait is for ever."""
+    """The client side of the server; threads read its output, so that every wait ends."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
@@ -96,7 +96,7 @@ class _Server:
         self._send({"method": method})
 
     def end(self) -> None:
-        """End the server; what it started itself may hold its output open, and is not waited for.
+        """End the server; its own children may hold its output open, and are not waited for.
 
         Each reader closes what it reads: closed by another, it would fail in the middle of a line.
         """

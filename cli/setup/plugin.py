@@ -1,4 +1,4 @@
-"""The plugin of opencode, which has no hooks of commands: a file that is ours as a whole."""
+"""The plugin of opencode, which has no command hooks: a file that is entirely ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...schema import Refused
 #: The file as it is, but for the command.
 _TEMPLATE = Path(__file__).with_name("opencode.js")
 
-#: By what a file of ours is known, of whichever version.
+#: The mark of a file of ours, of any version.
 _FIRST_LINE = "// Hands mail of the message bus (ackbus) over"
 
 _COMMAND = re.compile(r"^const \[bus, \.\.\.options\] = (.*)$", re.MULTILINE)
@@ -21,7 +21,7 @@ _COMMAND = re.compile(r"^const \[bus, \.\.\.options\] = (.*)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class PluginFile:
-    """A file that is ours from the first line to the last; one of somebody else's is refused."""
+    """A file that is entirely ours; a foreign one is refused."""
 
     text: str
 
@@ -38,11 +38,11 @@ class PluginFile:
         return text if text.rstrip() == self.text else self.text + text[len(text.rstrip()) :]
 
     def take(self, text: str) -> str:
-        """Return nothing, unless it is somebody else's."""
+        """Return an empty text, or a foreign text as it is."""
         return "" if _is_ours(text) else text
 
     def found_in(self, text: str) -> PluginFile:
-        """Return it as it stands in the text."""
+        """Return the plugin in the text."""
         return replace(self, text=text.rstrip()) if _is_ours(text) else self
 
     def hook_in(self, text: str, event: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The programs that can be set up: where each keeps its configuration, and in which form.
+"""The programs that can be set up: the places and forms of their configuration.
 
 A file of a project is named from its root; one of a person as a shell would, since some programs
 let a variable name the folder.
@@ -16,7 +16,7 @@ from typing import Any
 from .edits import ENTRY, Edit, JsonHook, JsonServer, TomlServer, hook_command, hook_mark
 from .plugin import PluginFile
 
-#: Our words for what happens in an agent, in the order in which it does.
+#: Our names of an agent's events, in their order.
 EVENTS = ("start", "tool", "stop")
 
 #: How long a program waits for a hook, in seconds. One takes a twentieth of a second.
@@ -25,7 +25,7 @@ _TIMEOUT_S = 10
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a program, and what it is told there.
+    """One configuration file of a program, and our entries in it.
 
     Attributes:
         project, person: the file, for a project and for all of a person's.
@@ -36,14 +36,14 @@ class Part:
 
     @property
     def besides(self) -> Mapping[str, object]:
-        """What a new file must have besides."""
+        """Further members that a new file needs."""
         return {}
 
     def edits(self, program: str, command: list[str], profile: str | None) -> list[Edit]:
-        """Return what is put in.
+        """Return the edits of the file.
 
         Args:
-            program: whose file it is.
+            program: the program.
             command: `bus`, with the options for agent and bus.
             profile: which tools a server is to offer; None leaves it to the server.
         """
@@ -65,7 +65,7 @@ class Servers(Part):
     preferred: str | None = None
 
     def edits(self, program: str, command: list[str], profile: str | None) -> list[Edit]:
-        """Return what is put in: our server."""
+        """Return the edit that adds our server."""
         tools = () if profile is None else ("--profile", profile)
         entry = self.entry([command[0], "mcp", *command[1:], *tools])
         if self.project.endswith(".toml"):
@@ -75,7 +75,7 @@ class Servers(Part):
 
 @dataclass(frozen=True)
 class Hooks(Part):
-    """Hooks: what the program calls our three events, and how a hook is written."""
+    """Hooks: the program's names of our three events, and the form of a hook."""
 
     events: tuple[str, str, str]
     form: Callable[[str], dict[str, Any]]
@@ -83,11 +83,11 @@ class Hooks(Part):
 
     @property
     def besides(self) -> Mapping[str, object]:
-        """What a new file must have besides."""
+        """Further members that a new file needs."""
         return {"version": 1} if self.is_versioned else {}
 
     def edits(self, program: str, command: list[str], profile: str | None) -> list[Edit]:
-        """Return what is put in: a hook for each event, all running one command."""
+        """Return the edits that add a hook for each event, all running one command."""
         return [
             JsonHook(
                 ("hooks", name),
@@ -100,10 +100,10 @@ class Hooks(Part):
 
 @dataclass(frozen=True)
 class Plugin(Part):
-    """A plugin, which a program has instead of hooks: the file is ours as a whole."""
+    """A plugin, which a program has instead of hooks: the file is entirely ours."""
 
     def edits(self, program: str, command: list[str], profile: str | None) -> list[Edit]:
-        """Return what is put in: the plugin, running one command at each event."""
+        """Return the edit that makes the plugin, which runs one command at each event."""
         return [PluginFile.running(command)]
 
 
@@ -113,8 +113,8 @@ class Program:
 
     Attributes:
         title: its name, for people.
-        parts: how it is told of the server, and of hooks where it has some that can hand mail over.
-        note: what a person has still to do, or to know.
+        parts: the files that configure the server, and hooks if the program has suitable ones.
+        note: a note about steps that are left to a person.
     """
 
     title: str
@@ -123,7 +123,7 @@ class Program:
 
     @property
     def delivers(self) -> bool:
-        """Whether mail is handed over to its agents."""
+        """Whether hooks deliver mail to its agents."""
         return any(not isinstance(part, Servers) for part in self.parts)
 
 

@@ -1,4 +1,4 @@
-"""`bus top`: a bus as it is just now, drawn again as it changes."""
+"""`bus top`: a live view of a bus, drawn again as it changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to look again: as soon as something comes, each second, and when the terminal changes."""
+"""The loop of the view: it looks at each new message, each second, and at a resize."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAST_S, _MOST_S = 0.2, 1.0
 
 
 def show_once(bus: Bus, *, json: bool) -> None:
-    """Print how the bus is now, in plain lines or as one JSON object."""
+    """Print the present state of the bus, in plain lines or as one JSON object."""
     sight = Watcher(bus).look()
     if json:
         output.json_line(sight.record())
@@ -83,7 +83,7 @@ def _drawing(*, json: bool) -> Iterator[Callable[[Sight], None]]:
 
 def _print_json(sight: Sight) -> None:
     output.json_line(sight.record())
-    output.flush()  # whoever reads waits for the next line
+    output.flush()  # the reader waits for the next line
 
 
 @contextmanager

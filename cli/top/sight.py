@@ -1,4 +1,4 @@
-"""What there is to see of a bus at one moment, and how fast it moves."""
+"""A snapshot of a bus for the view, with its rates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUEUE_HEADINGS = (
 
 @dataclass(frozen=True)
 class AgentSight:
-    """One agent: its last beat, if it ever beat, and how much waits for it."""
+    """One agent: its last beat, if it ever beat, and its unread messages."""
 
     name: str
     beat: Heartbeat | None
@@ -59,13 +59,13 @@ class Sight:
     """A bus at one moment.
 
     Attributes:
-        directory: which bus.
-        at_ms: when, in epoch milliseconds.
-        newest_seq: how far its log reaches.
-        per_s: how many messages came each second of late; None at the first look.
-        agents: those that were seen most lately, the latest first.
-        queues: by name.
-        messages: the newest, oldest of them first, and what their lines are made of.
+        directory: the bus.
+        at_ms: the moment, in epoch milliseconds.
+        newest_seq: the newest seq of its log.
+        per_s: the recent rate of messages, per second; None at the first look.
+        agents: the agents that were seen last, the latest first.
+        queues: the queues, by name.
+        messages: the newest messages, the oldest of them first, with the parts of their lines.
     """
 
     directory: str
@@ -77,7 +77,7 @@ class Sight:
     messages: list[tuple[Message, output.Parts]]
 
     def headline(self) -> str:
-        """Return it in a line."""
+        """Return the first line of the view."""
         per_s = "" if self.per_s is None else f", {self.per_s:,.1f} messages/s"
         count = output.counted(self.newest_seq, "message")
         return f"{format_ts(self.at_ms)}  {count}{per_s}  {self.directory}"
@@ -118,14 +118,14 @@ class Sight:
 
 
 class Watcher:
-    """Looks at a bus again and again; remembers of earlier looks what the rate needs."""
+    """Takes snapshots of a bus, and keeps the earlier counts that the rate needs."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._seqs: deque[tuple[float, int]] = deque()
 
     def look(self) -> Sight:
-        """Return how the bus is now."""
+        """Return a snapshot of the bus."""
         bus = self._bus
         newest = bus.log.newest_seq()
         return Sight(
@@ -152,9 +152,9 @@ class Watcher:
         return (newest - before) / (now - then) if now > then else None
 
     def _agents(self) -> list[AgentSight]:
-        """Return those that beat or acknowledge, the one seen last first.
+        """Return the agents that beat or acknowledge, the latest first.
 
-        Who only ever sent is left out: counting those takes a walk through what has come.
+        Agents that only ever sent are left out: finding them takes a walk through the log.
         """
         beats = {beat.agent: beat for beat in self._bus.heartbeats.list()}
         seen_ms = {name: at_ms for name, (_, at_ms) in Cursors(self._bus.database).seen().items()}

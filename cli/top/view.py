@@ -1,4 +1,4 @@
-"""A sight of a bus as a terminal shows it: three parts, which share the lines that there are."""
+"""A snapshot of a bus on a terminal: three parts, which share its lines."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _LEAST_MESSAGES = 3
 
 @contextmanager
 def full_screen() -> Iterator[Callable[[Sight], None]]:
-    """Give a function that fills the terminal; what was on it comes back at the end."""
+    """Yield a function that fills the terminal; the former screen comes back at the end."""
     with Live(console=console, screen=True, auto_refresh=False) as live:
         yield lambda sight: live.update(picture(sight, console.height), refresh=True)
 
 
 def picture(sight: Sight, height: int) -> RenderableType:
-    """Return what a terminal of so many lines shows; never more lines than it has."""
+    """Return the picture for a terminal of so many lines; never more lines than it has."""
     agents = [agent.row() for agent in sight.agents]
     queues = sight.queue_rows()
     rows = _shares(height - _FRAME_LINES, [len(agents), len(queues)])
@@ -53,10 +53,10 @@ def picture(sight: Sight, height: int) -> RenderableType:
 
 
 def _shares(lines: int, wanted: Sequence[int]) -> list[int]:
-    """Return how many rows each table gets, of lines that also hold their headings and messages.
+    """Return the number of rows of each table, of lines that also hold headings and messages.
 
-    All that it wants, as far as a third of the lines is left to messages. What a table does not
-    need of its part, the other may have.
+    Each table gets all its rows if a third of the lines is left to messages; a table may use the
+    lines that the other does not need.
     """
     room = max(0, lines - max(_LEAST_MESSAGES, lines // 3))
     shares = dict.fromkeys(range(len(wanted)), 0)
@@ -71,7 +71,7 @@ def _shares(lines: int, wanted: Sequence[int]) -> list[int]:
 def _part(
     what: str, which: str, headings: Sequence[str], rows: Sequence[Sequence[object]], count: int
 ) -> list[RenderableType]:
-    """Return a table of the first rows, by name, so that they keep their places as things go on."""
+    """Return a table of the first rows, by name, so that rows keep their places."""
     if not count:
         return [_line(f"{len(rows) or 'no'} {what}", "dim")]
     shown = sorted(rows[:count], key=lambda row: str(row[0]))
@@ -80,7 +80,7 @@ def _part(
 
 
 def _shortened(parts: Parts, today: str) -> Parts:
-    """Leave of the time what there is to know: when it was today, or on which day it was."""
+    """Shorten the time of a message: to the time of a message of today, else to the date."""
     seq, ts, route, type, payload = parts
     shown = ts[_DATE + 1 :][:_CLOCK] if ts.startswith(today) else ts[:_DATE]
     return seq, shown, route, type, payload

@@ -1,4 +1,4 @@
-"""`bus torture`: agents that are killed at random, and a proof over what they were told."""
+"""`bus torture`: agents that are killed at random, and a proof over their histories."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .plan import Plan
 
 
 def run_torture(plan: Plan, directory: str | None, *, keep: bool, json: bool) -> int:
-    """Run the torture to its end, and prove that nothing was lost.
+    """Run the torture to its end, and check that nothing was lost.
 
     Args:
         plan: how many agents, for how long, and how often one is killed.

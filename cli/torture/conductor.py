@@ -61,7 +61,7 @@ class Conductor:
         self._resume_at: dict[str, float] = {}
 
     def conduct(self) -> None:
-        """Let the agents work for the time of the plan, then end them in good order."""
+        """Run the agents for the time of the plan, killing some, then end them in good order."""
         self._crew.start()
         end = self._began + self._plan.minutes * 60
         kill_at = self._began + self._gap_s()
@@ -79,7 +79,7 @@ class Conductor:
         self._crew.end(self._tick)
 
     def _gap_s(self, times: int = 1) -> float:
-        """Return how long it takes to the next of what happens once in so many kills."""
+        """Return the time to the next event of a kind that happens once in so many kills."""
         every_s = self._plan.kill_every_s * times
         return self._chance.expovariate(1 / every_s) if every_s else float("inf")
 
@@ -89,7 +89,7 @@ class Conductor:
         return self._chance.choice(named(self._crew.cast, role))
 
     def _kill(self) -> None:
-        """Kill an agent, in the middle of something if that can be had."""
+        """Kill an agent, in the middle of an act if possible."""
         name = self._victim()
         path = self._crew.history_of(name)
         deadline = time.monotonic() + WAIT_FOR_ACT_S

@@ -1,4 +1,4 @@
-"""What messages hold: a text that follows from the id, so that the proof can tell what it was."""
+"""The texts of messages: each follows from the message's id, so that the proof can check it."""
 
 from __future__ import annotations
 

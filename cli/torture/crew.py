@@ -33,12 +33,12 @@ class Crew:
 
     Args:
         plan: the run.
-        place: where it takes place.
+        place: the directory of the run.
 
     Attributes:
-        cast: what each agent is.
-        kills, suspensions: how many there were.
-        fell: how processes ended that nobody had killed, in words.
+        cast: the role of each agent.
+        kills, suspensions: their numbers so far.
+        fell: the unexpected ends of processes, in words.
     """
 
     def __init__(self, plan: Plan, place: Place) -> None:
@@ -57,7 +57,7 @@ class Crew:
         return {name: (self._lives[name], p.pid) for name, p in self._processes.items()}
 
     def history_of(self, name: str) -> str:
-        """Return the file in which an agent's process writes down what it does."""
+        """Return the history file of an agent's process."""
         return path_of(self._place.histories, name, self._lives[name])
 
     def start(self) -> None:
@@ -83,7 +83,7 @@ class Crew:
         self.suspensions += 1
 
     def resume(self, name: str) -> None:
-        """Let it go on, if it was not killed meanwhile."""
+        """Resume an agent's process, if it was not killed meanwhile."""
         if name in self._suspended:
             self._suspended.discard(name)
             self._processes[name].send_signal(signal.SIGCONT)
@@ -95,7 +95,7 @@ class Crew:
             self._start(name)
 
     def end(self, tick: Callable[[], object]) -> None:
-        """Let all agents end in good order, kind after kind, and note those that do not.
+        """End all agents in good order, kind after kind, and note those that do not end.
 
         Args:
             tick: called now and then.

@@ -1,8 +1,8 @@
-"""Histories: what each process was about to do, and what it was told of it, line by line.
+"""Histories: the intents of each process and their results, line by line.
 
-A line is one `write` to a file of its own, so what was written survives SIGKILL. An act has a line
-before it, its intent, and one after it: what the bus told, or the error. An intent that is the
-last line leaves open whether the act took place: that is what a process knows that was killed.
+A line is one `write` to the process's own file, so written lines survive SIGKILL. An act has a line
+before it, its intent, and one after it: the result from the bus, or the error. An intent as the
+last line leaves open whether the act took place: a killed process knows no more.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Act:
 
 
 class Attempt:
-    """An act on its way. Leaving the `with` block by an error writes that down."""
+    """An act in progress. Leaving the `with` block by an error records the error."""
 
     def __init__(self, history: History) -> None:
         self._history = history
 
     def told(self, **told: Any) -> None:
-        """Write down what came of it."""
+        """Record the result."""
         self._history.write({"told": told})
 
     def __enter__(self) -> Attempt:
@@ -78,8 +78,8 @@ class History:
     """The history of one process, while it is made.
 
     Args:
-        folder: where all histories are.
-        agent: whose it is.
+        folder: the folder of all histories.
+        agent: the agent.
         life: which of the agent's processes this is, from 1.
 
     Attributes:
@@ -95,16 +95,16 @@ class History:
         self._fd = os.open(path_of(folder, agent, life), flags, 0o600)
 
     def attempt(self, kind: str, **what: Any) -> Attempt:
-        """Write down what is about to be done."""
+        """Record the intent of an act."""
         self.write({"act": kind, "what": what})
         return Attempt(self)
 
     def trouble(self, text: str) -> None:
-        """Write down what went wrong beside the acts, in any thread."""
+        """Record a warning or an error beside the acts, from any thread."""
         self.write({"act": LOGGED, "error": text})
 
     def cut_off(self) -> Act | None:
-        """Return the act over which the agent's last process was killed, or None."""
+        """Return the act during which the agent's last process was killed, or None."""
         acts = [*read_life(self._folder, self.agent, self.life - 1)]
         return acts[-1] if acts and acts[-1].ended_ns is None else None
 
@@ -122,8 +122,8 @@ def read_acts(folder: str, agent: str, kinds: Collection[str] = ()) -> Iterator[
     """Yield the acts of an agent in the order in which they began, life after life.
 
     Args:
-        folder: where all histories are.
-        agent: whose.
+        folder: the folder of all histories.
+        agent: the agent.
         kinds: only these; none for all.
     """
     own = os.path.join(folder, agent)
@@ -134,7 +134,7 @@ def read_acts(folder: str, agent: str, kinds: Collection[str] = ()) -> Iterator[
 
 
 def read_life(folder: str, agent: str, life: int) -> Iterator[Act]:
-    """Yield the acts of one life. A line that SIGKILL cut off says nothing.
+    """Yield the acts of one life. A line that SIGKILL cut off is ignored.
 
     None where the process was killed before it began to write.
     """
@@ -162,7 +162,7 @@ def read_life(folder: str, agent: str, life: int) -> Iterator[Act]:
 
 
 def is_in_act(path: str) -> bool:
-    """Whether a process that writes a history has not been told what came of its last intent."""
+    """Whether the last line of a process's history is an intent without a result."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))

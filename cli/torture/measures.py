@@ -1,4 +1,4 @@
-"""What is measured beside the run: the write-ahead log, and what long-living processes use."""
+"""The measurements of a run: the write-ahead log, and the resources of long-living processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What one number did in the processes that lived long.
+    """The growth of one number in the processes that lived long.
 
     Attributes:
         processes: how many these were.

@@ -1,4 +1,4 @@
-"""Where a run takes place: a directory of its own, which is removed when all went well."""
+"""The directory of a run, which is removed when all went well."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class Place:
 
     @property
     def histories(self) -> str:
-        """What each process was told."""
+        """The folder of the histories."""
         return os.path.join(self.directory, "histories")
 
     @property
     def errors(self) -> str:
-        """What the processes print."""
+        """The file with the output of the processes."""
         return os.path.join(self.directory, "errors.txt")
 
     @property
     def exported(self) -> str:
-        """The exported files, once they were put aside to be compared with a rebuild."""
+        """The folder of the exported files that are compared with a rebuild."""
         return os.path.join(self.directory, "exported")
 
     def remove(self) -> None:
-        """Remove what the run has made, and nothing else."""
+        """Remove the files of the run, and nothing else."""
         for path in (self.bus, self.histories, self.exported):
             shutil.rmtree(path, ignore_errors=True)
         if os.path.exists(self.errors):
@@ -53,7 +53,7 @@ class Place:
 
 
 def choose_place(directory: str | None) -> Place:
-    """Return where the run takes place; None makes a directory in the working directory.
+    """Return the place of the run; None makes a directory in the working directory.
 
     Raises:
         Refused: something is in it, which might be a bus that is in use.

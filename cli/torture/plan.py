@@ -1,11 +1,11 @@
-"""What a run is to be: how many agents of which kind, for how long, how often one is killed."""
+"""The plan of a run: its agents by role, its length, and the rate of kills."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain, cycle, islice
 
-#: What an agent can be; `roles/` has a module for each.
+#: The roles; `roles/` has a module for each.
 PUBLISHER, READER, WORKER, HOLDER = "publisher", "reader", "worker", "holder"
 EXPORTER, KEEPER = "exporter", "keeper"
 
@@ -29,8 +29,8 @@ class Plan:
     Attributes:
         agents: how many processes, at least `MIN_AGENTS`.
         minutes: for how long they are killed; ending and proving come on top.
-        kill_every_s: how many seconds pass between two kills, on average; 0 kills nobody.
-        seed: what chance is made from. It fixes what everybody chooses, not when they get to it.
+        kill_every_s: the mean time between two kills, in seconds; 0: no kills.
+        seed: the seed of all random choices. It fixes the choices, not their times.
     """
 
     agents: int
@@ -40,7 +40,7 @@ class Plan:
 
 
 def cast_of(agents: int) -> dict[str, str]:
-    """Return the names of the agents, and what each of them is."""
+    """Return the roles of the agents, by name."""
     roles = chain(_FIRST, cycle(_OTHERS))
     return {f"{role}-{number:03}": role for number, role in enumerate(islice(roles, agents), 1)}
 

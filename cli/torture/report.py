@@ -1,4 +1,4 @@
-"""What is printed at the end of a run, for people and as JSON."""
+"""The output at the end of a run, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def print_json(
 def print_report(
     plan: Plan, crew: Crew, measures: Measures, proof: Proof, stays_in: str | None
 ) -> None:
-    """Print what was measured, the proofs, and what speaks against those that fail."""
+    """Print the measurements, the proofs, and the failures."""
     for text in _measured(crew, measures, proof):
         output.line(text)
     output.line("")
@@ -63,7 +63,7 @@ def print_report(
             output.line(f"       - and {verdict.failed - len(verdict.failures):,} more")
     if stays_in is not None:
         output.line("")
-        output.line(f"the bus, and what each process was told, stay in {stays_in}")
+        output.line(f"the bus and the histories stay in {stays_in}")
     output.flush()
 
 

@@ -62,7 +62,7 @@ def _run(plan: Plan, place: Place) -> tuple[Proof, Crew, Measures]:
     os.mkdir(place.histories, mode=0o700)
     _make_bus(plan, place)
     measures = Measures(place.bus)
-    # Nobody has the bus open here meanwhile: its checkpoints are to be those of the agents.
+    # This process has the bus closed meanwhile: only the agents are to checkpoint.
     with (
         Crew(plan, place) as crew,
         progress("torturing", round(plan.minutes * 60)) as move,
@@ -77,9 +77,9 @@ def _run(plan: Plan, place: Place) -> tuple[Proof, Crew, Measures]:
 
 
 def _make_bus(plan: Plan, place: Place) -> None:
-    """Make the bus, with a queue and rotation; everybody is known before the first message.
+    """Make the bus, with a queue and rotation; all agents are known before the first message.
 
-    The queue takes in what is addressed to anybody: each job is also mail of a reader.
+    The queue also takes in messages to any agent: each job is also mail of a reader.
     """
     with Bus.init(place.bus) as bus:
         Queue.create(

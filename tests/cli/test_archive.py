@@ -186,4 +186,4 @@ def test_times_that_cannot_be_hold_no_archive(bus: Bus, bus_dir: Path, run_bus: 
             )
     done = run_bus("archive", "--older-than", "1d", "--json")
     assert json.loads(done.out)["to"] == 3
-    assert "1 of them have times that can't be" in done.err
+    assert "1 of them have impossible times" in done.err

@@ -89,12 +89,12 @@ def test_import_says_what_it_left_out_and_says_the_same_reason_once(
     done = run_bus("import", "-", stdin="".join(foreign % n for n in range(300)))
     assert (done.code, done.out) == (3, "stored 0, duplicates 0, skipped 300\n")
     assert done.err.splitlines() == [
-        "bus: fields that nothing was made of: body, who; --map names what they are, and"
-        " --map 'headers.*=*' keeps them",
+        "bus: ignored fields: body, who; map them with --map, or keep them as headers with"
+        " --map 'headers.*=*'",
         "bus: line 1 and 299 more lines skipped: it has no 'from'; see --map",
     ]
     done = run_bus("import", "-", "--map", "from=who", stdin=foreign % 1)
-    assert (done.code, done.err.count("\n"), "nothing was made of: body;" in done.err) == (
+    assert (done.code, done.err.count("\n"), "ignored fields: body;" in done.err) == (
         0,
         1,
         True,

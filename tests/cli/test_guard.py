@@ -408,7 +408,7 @@ def test_check_says_the_same_by_hand(guarded: Git, run_bus: RunBus) -> None:
     assert_error(run_bus("guard", "check", "--mode", "off"), 2, "block or warn")
     bad = run_bus("guard", "check", env={"BUS_GUARD": "wran", "BUS_AGENT": "bob"})
     assert (bad.code, bad.out) == (3, "")
-    assert "BUS_GUARD is block, warn or off, not 'wran'; the guard does block" in bad.err
+    assert "BUS_GUARD must be block, warn or off, not 'wran'; the mode stays block" in bad.err
 
 
 # The hooks.

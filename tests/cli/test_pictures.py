@@ -140,7 +140,7 @@ def test_a_terminal_gets_no_control_character(on_terminal: Callable[..., str], t
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        (["graph"], 2, ["which conversation?", "--agents"]),
+        (["graph"], 2, ["give the id of a conversation", "--agents"]),
         (["graph", "nothing"], 4, ["'nothing'", "bus read"]),
         (["graph", "99"], 4, ["'99'"]),
         (["graph", "r", "--json", "--svg"], 2, ["--json or --svg"]),

@@ -82,7 +82,7 @@ def test_start_of_a_queue_that_is_there_is_not_passed_over_in_silence(
     assert run_bus("queue", "create", "review", "--start", "now").err == ""
     again = run_bus("queue", "create", "review", "--start", "beginning", "--json")
     assert again.code == 0
-    assert again.err == "bus: queue 'review' was there already; --start beginning changed nothing\n"
+    assert again.err == "bus: queue 'review' exists already; --start beginning changed nothing\n"
     assert json.loads(again.out)["filled_seq"] == 1
     assert run_bus("queue", "create", "review").err == ""
     assert_error(run_bus("queue", "create", "review", "--start", "soon"), 2, "soon")

@@ -213,7 +213,7 @@ def test_bad_wish_gets_one_line_and_stores_nothing(
 
 
 def test_who_edits_has_to_be_said(run_bus: RunBus) -> None:
-    assert_error(run_bus("reserve", "a"), 2, "who edits?", "--agent", "BUS_AGENT")
+    assert_error(run_bus("reserve", "a"), 2, "no agent is named", "--agent", "BUS_AGENT")
     assert_error(run_bus("reservations", "release", env=ALICE), 2, "TOKENs or --all")
     assert_error(run_bus("reservations", "renew", "1", "--all", env=ALICE), 2, "TOKENs or --all")
 

@@ -264,7 +264,7 @@ def test_agents_end_with_the_demo_however_it_ends(
         assert err.decode().splitlines()[-3:] == [
             "bus: interrupted",
             f"bus: the bus stays in {where}",
-            "bus: that directory may be removed when nobody needs it",
+            "bus: that directory may be removed when it is no longer needed",
         ]
     else:
         assert process.returncode == -ending
@@ -287,7 +287,7 @@ def test_demo_goes_on_while_one_worker_is_left(
         out, err = process.communicate(timeout=20)
     assert process.returncode == code
     for worker in living[:more]:
-        assert f"bus: {worker} is lost, and nobody meant it\n" in err.decode()
+        assert f"bus: {worker} ended unexpectedly\n" in err.decode()
     assert (b"10 reported exactly once" in out) == (code == 0)
     assert (b"lost too many of its agents" in err) == (code == 1)
     assert not any(map(is_running, pids.values()))

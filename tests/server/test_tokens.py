@@ -146,7 +146,7 @@ def test_stream_ends_with_its_token(client: httpx.Client, tokens: Tokens, bus: B
             if line == "" or line.startswith("data"):  # one for each that came, until it ends
                 bus.publish("t", from_agent="a")
         assert ": ended: the token is no longer valid" in said
-        with pytest.raises(ConnectionClosedError, match=r"1008.*good no longer"):
+        with pytest.raises(ConnectionClosedError, match=r"1008.*no longer valid"):
             deque(socket, maxlen=0)
 
 
@@ -276,7 +276,7 @@ def test_rotated_token_overlaps_and_then_ends(bus_dir: object) -> None:
         new = tokens.rotate("ci", overlap_s=10)
         assert tokens.holder(old) == tokens.holder(new)
         now[0] += 10_000
-        with pytest.raises(Exception, match="out of date"):
+        with pytest.raises(Exception, match="expired"):
             tokens.holder(old)
         assert tokens.holder(new).agent == "a"
 
@@ -288,7 +288,7 @@ def test_token_expires(bus_dir: object) -> None:
         now[0] += 4_999
         assert Tokens(bus.database).holder(token).name == "ci"
         now[0] += 1
-        with pytest.raises(Exception, match="out of date"):
+        with pytest.raises(Exception, match="expired"):
             Tokens(bus.database).holder(token)
 
 
@@ -313,7 +313,7 @@ def test_what_breaks_a_rule_is_refused(
 
 @pytest.mark.parametrize("text", ["", "bus_", "bus_" + "0" * 16 + "_" + "x" * 43, "é" * 64])
 def test_what_is_no_token_is_nobodys(tokens: Tokens, text: str) -> None:
-    with pytest.raises(Exception, match="nobody"):
+    with pytest.raises(Exception, match="unknown token"):
         tokens.holder(text)
 
 
@@ -332,8 +332,8 @@ def test_commands_make_list_rotate_and_remove_tokens(run_bus: RunBus, tokens: To
     assert run_bus("token", "create", "ci", "--scope", "admin").code == 3
     removed = run_bus("token", "remove", "ci")
     assert (removed.code, removed.out) == (0, "removed 2 tokens ci\n")
-    assert "a server that runs lets in nobody" in removed.err
-    assert "this machine can reach lets in all its programs" in removed.err
+    assert "a running server refuses all requests" in removed.err
+    assert "this machine can reach accepts all of them" in removed.err
     assert run_bus("token", "create", "two", "--scope", "messages:ro", "--scope", "work:ro").out
     record = json.loads(run_bus("token", "list", "--json").out)
     assert record["scopes"] == ["messages:ro", "work:ro"]

@@ -92,7 +92,7 @@ def test_a_message_that_is_there_twice_is_named(copy: Copy) -> None:
 def test_a_message_that_nobody_published_is_named(copy: Copy) -> None:
     copy.bus.publish("note", from_agent="publisher-003", to_agent="reader-004", id="made up")
     assert failure(prove_publishing(copy.evidence())) == (
-        "message made up is in the log, and nobody published it"
+        "message made up is in the log, but was never published"
     )
 
 
@@ -376,7 +376,7 @@ def test_an_end_that_nobody_made_is_named(copy: Copy) -> None:
         return found is not None
 
     copy.change("worker", change)
-    assert "nobody ended job" in failure(prove_jobs(copy.evidence()))
+    assert "no worker ended job" in failure(prove_jobs(copy.evidence()))
 
 
 # Files, and the agents themselves

@@ -1,4 +1,4 @@
-"""The proofs: what the agents were told, held against the log and the files."""
+"""The proofs: the histories of the agents, compared with the log and the files."""
 
 from .checker import Proof, prove
 from .verdict import Verdict

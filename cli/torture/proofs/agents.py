@@ -1,4 +1,4 @@
-"""Proof: nobody met an error that there should not be, a locked database least of all."""
+"""Proof: no process met an unexpected error, a locked database least of all."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from .evidence import Evidence
 
-#: What errors say that come of a lock that was not had.
+#: The words of errors about a lock that was not granted.
 _LOCKED = ("locked", "BusBusy", "another process has held")
 
 
 class Lives(NamedTuple):
-    """How the agents lived.
+    """The result of the proof about the agents.
 
     Attributes:
         verdict: whether they met errors.
@@ -35,7 +35,7 @@ def prove_agents(evidence: Evidence, fell: Sequence[str]) -> Lives:
 
     Args:
         evidence: what is known of the run.
-        fell: how processes ended that nobody had killed.
+        fell: the unexpected ends of processes.
     """
     verdict = Verdict("agents", "no process met an unexpected error, or ended by itself")
     locked = cut_off = 0

@@ -30,7 +30,7 @@ _TELL_EVERY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What came of all proofs.
+    """The results of all proofs.
 
     Attributes:
         verdicts: one for each.
@@ -59,14 +59,14 @@ def prove(
     fell: Sequence[str] = (),
     progress: Callable[[int], object] = lambda done: None,
 ) -> Proof:
-    """Read the log and the histories, and prove what can be proved.
+    """Read the log and the histories, and run all proofs.
 
     Args:
-        bus: the bus, which nobody else uses any more.
-        place: where the run took place.
-        measures: what was measured meanwhile.
-        fell: how processes ended that nobody had killed.
-        progress: told now and then how many messages were read.
+        bus: the bus, which no other process uses any more.
+        place: the directory of the run.
+        measures: the measurements of the run.
+        fell: the unexpected ends of processes.
+        progress: called now and then with the number of messages read.
     """
     evidence = Evidence(
         bus,

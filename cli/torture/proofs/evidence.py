@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """What a proof needs of a message.
+    """The fields of a message that proofs need.
 
     Attributes:
         seq, id, from_agent, to_agent, type, in_reply_to: as in the message.
@@ -78,18 +78,18 @@ class Log:
 
 
 class Evidence:
-    """All that is known of a run after it.
+    """All evidence of a run: the log and the histories.
 
     Args:
-        bus: the bus, which nobody else uses any more.
-        histories: the folder of what each process was told.
+        bus: the bus, which no other process uses any more.
+        histories: the folder of the histories.
         messages: the whole log.
         clock_step_ns: by how much the machine's clock was put forward or back meanwhile.
 
     Attributes:
         bus, clock_step_ns: these.
         log: the messages.
-        agents: everybody who has a history.
+        agents: the agents that have a history.
     """
 
     def __init__(

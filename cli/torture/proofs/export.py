@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def prove_export(bus: Bus, aside: str) -> Verdict:
-    """Put the exported files aside, let them be made anew, and compare.
+    """Put the exported files aside, rebuild them, and compare.
 
     Args:
         bus: the bus.
@@ -47,7 +47,7 @@ def prove_export(bus: Bus, aside: str) -> Verdict:
 
 
 def _names(bus: Bus) -> list[str]:
-    """Return the names of the exported files, and of what says which they are."""
+    """Return the names of the exported files, and of their index."""
     names = [os.path.basename(path) for path in exported_files(bus.layout.jsonl)]
     index = "bus.index.json"
     return [*names, *([index] if os.path.exists(os.path.join(bus.layout.directory, index)) else [])]

@@ -1,8 +1,8 @@
-"""Holdings: who was sure to hold what, and when. Two must never be sure of one thing at once.
+"""Holdings: the times in which a holder was sure of its grant. No two may overlap for one thing.
 
-A holder is sure from the moment that it was told of its grant, until the time that it asked for
-would be over if it had begun when it asked, or until it was about to give the thing back. All
-processes of a machine share the clock by which this is written down.
+A holder is sure from the moment that it learns of its grant, until the requested time would be over
+if it had begun with the request, or until the holder is about to release the thing. All processes
+of a machine share the clock of these records.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..history import Act
     from .verdict import Verdict
 
-#: By how much a lease may end earlier than its holder reckons, in nanoseconds: the bus counts in
-#: whole milliseconds, and the clock that it reads is slowed and sped up by the system.
+#: How much earlier a lease may end than its holder expects, in nanoseconds: the bus counts in
+#: whole milliseconds, and the system slows and speeds up the clock that it reads.
 SLACK_NS = 5_000_000
 
 
@@ -26,11 +26,11 @@ class Holding:
     """One grant.
 
     Attributes:
-        thing: what was granted.
+        thing: the granted thing.
         token: its token.
-        who: to whom, for people.
-        asked_ns, from_ns: when it was asked for, and when its holder was told of it.
-        until_ns: until when its holder was sure to hold it.
+        who: its holder, for people.
+        asked_ns, from_ns: the times of the request, and of its result.
+        until_ns: the time until which the holder was sure of it.
     """
 
     thing: object
@@ -55,7 +55,7 @@ class Holdings:
         self._doubled: list[str] = []
 
     def grant(self, act: Act, thing: object, token: int) -> None:
-        """Note that an act was told of a grant."""
+        """Note the grant that an act returned."""
         assert act.ended_ns is not None
         who = f"life {act.life} of {act.agent}"
         until_ns = act.began_ns + _duration_ns(act)
@@ -66,19 +66,19 @@ class Holdings:
         self._by_token[token] = Holding(thing, token, who, act.began_ns, act.ended_ns, until_ns)
 
     def renew(self, act: Act) -> None:
-        """Note that a holder was told of a renewal."""
+        """Note an extension by its holder."""
         holding = self._by_token.get(act.what["token"])
         if holding is not None:
             holding.until_ns = max(holding.until_ns, act.began_ns + _duration_ns(act))
 
     def give_back(self, act: Act) -> None:
-        """Note that a holder was about to give its grant back."""
+        """Note that a holder was about to release its grant."""
         holding = self._by_token.get(act.what["token"])
         if holding is not None:
             holding.until_ns = min(holding.until_ns, act.began_ns)
 
     def judge(self, verdict: Verdict) -> None:
-        """Note what was held twice, and tokens that did not grow."""
+        """Report overlapping holdings, and tokens that did not grow."""
         for text in self._doubled:
             verdict.fail(text)
         last: dict[object, Holding] = {}

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """What is for one agent.
+    """The mail of one agent.
 
     Attributes:
-        seqs: all of it, in order.
-        archived: all broadcasts that are archived. They need not come to one that never
-            acknowledged anything: a new agent begins with what the log still holds.
+        seqs: its seqs, in order.
+        archived: the archived broadcasts. They need not come to an agent that never
+            acknowledged anything: a new agent begins with the messages still in the file.
     """
 
     seqs: list[int]
@@ -35,9 +35,9 @@ class Mail:
         """Return the first message that a poll should have brought and did not; 0 for none.
 
         Args:
-            cursor: where the agent was.
-            seqs: what the poll brought.
-            limit: how many it could have brought.
+            cursor: the agent's cursor.
+            seqs: the result of the poll.
+            limit: the limit of the poll.
         """
         optional = frozenset() if cursor else self.archived
         brought = iter(seqs)
@@ -108,7 +108,7 @@ def _follow(
 def _after_poll(
     act: Act, mail: Mail, cursors: set[int], known: Known, verdict: Verdict
 ) -> set[int]:
-    """Check what a poll brought, and return where the cursor may have been for it."""
+    """Check the result of a poll, and return the cursors that explain it."""
     assert act.told is not None
     seqs, limit = act.told["seqs"], act.what["limit"]
     visible = max(_last(seqs), known.at(act.began_ns))
@@ -145,7 +145,7 @@ def _few(seqs: list[int]) -> str:
 
 
 def prove_answers(evidence: Evidence) -> Verdict:
-    """Check that an acknowledgement and its answer are one."""
+    """Check that an acknowledgement and its answer were stored together."""
     verdict = Verdict("answers", "every question has one answer, of the one who was asked")
     answers: dict[str, list[str]] = {}
     for entry in evidence.log.of_types(ANSWER):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def prove_claims(evidence: Evidence) -> Verdict:
-    """Lay the times side by side in which each job was claimed."""
+    """Check that the claims of each job do not overlap."""
     verdict = Verdict("claims", "no job had two workers at once, and the tokens of its claims grew")
     holdings = Holdings(evidence.clock_step_ns)
     for act in evidence.acts("claim", "renew claim", "complete", "fail"):
@@ -31,7 +31,7 @@ def prove_claims(evidence: Evidence) -> Verdict:
 
 
 def prove_jobs(evidence: Evidence) -> Verdict:
-    """Hold every job against what came of it in the log and in the queue."""
+    """Compare every job with its answers in the log and its state in the queue."""
     verdict = Verdict(
         "jobs",
         "every job came to one end, with one answer, in one transaction, by the worker that held"
@@ -54,7 +54,7 @@ def prove_jobs(evidence: Evidence) -> Verdict:
 
 
 def _of_job(entry: Entry, job: Job | None, answers: list[Entry]) -> list[str]:
-    """Return what is wrong with the end of a job."""
+    """Return the errors in the end of a job."""
     if job is None:
         return [f"job {entry.seq} is not in the queue"]
     if len(answers) != 1:
@@ -68,7 +68,7 @@ def _of_job(entry: Entry, job: Job | None, answers: list[Entry]) -> list[str]:
 def _judge_ends(
     evidence: Evidence, answers: dict[str, list[Entry]], jobs: dict[int, Entry], verdict: Verdict
 ) -> None:
-    """Hold what workers were told about the ends of their claims against the answers."""
+    """Compare the histories of workers about the ends of their claims with the answers."""
     meant: set[tuple[int, int]] = set()
     for act in evidence.acts("complete", "fail"):
         verdict.checked += 1
@@ -91,4 +91,4 @@ def _judge_ends(
     for job in jobs.values():
         for answer in answers.get(job.id, ()):
             if (job.seq, answer.token) not in meant:
-                verdict.fail(f"nobody ended job {job.seq} as message {answer.seq} says")
+                verdict.fail(f"no worker ended job {job.seq} as message {answer.seq} says")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def prove_leases(evidence: Evidence) -> Verdict:
-    """Lay the times side by side in which each lease was held, and look at what was written."""
+    """Check that holdings of a lease do not overlap, and that late holders wrote nothing."""
     verdict = Verdict(
         "leases",
         "no lease had two holders at once, tokens grew, and nothing was written under a token"

@@ -1,4 +1,4 @@
-"""Order in time: what began after something else was over must have the higher number."""
+"""Order in time: an act that began after another was over must have the higher numbers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Numbered(NamedTuple):
     """An act that gave out numbers.
 
     Attributes:
-        began_ns, ended_ns: when its process was about to do it, and was told the numbers.
-        low, high: the lowest and the highest of them.
-        who: whose act it was, for people.
+        began_ns, ended_ns: the times before it began, and after it returned.
+        low, high: the lowest and the highest of its numbers.
+        who: its agent, for people.
     """
 
     began_ns: int
@@ -28,7 +28,7 @@ class Numbered(NamedTuple):
 
 
 def out_of_order(acts: Iterable[Numbered]) -> Iterator[tuple[Numbered, Numbered]]:
-    """Yield pairs of which the first was over before the second began, and has no lower numbers."""
+    """Yield pairs of which the first ended before the second began, without lower numbers."""
     acts = list(acts)
     over = sorted(acts, key=lambda act: act.ended_ns)
     next_over = 0
@@ -43,10 +43,10 @@ def out_of_order(acts: Iterable[Numbered]) -> Iterator[tuple[Numbered, Numbered]
 
 
 class Known:
-    """Which number was known to have been given out, at any moment.
+    """The highest number that any process knew, at any moment.
 
     Args:
-        acts: what gave numbers out.
+        acts: the acts that gave out numbers.
     """
 
     def __init__(self, acts: Iterable[Numbered]) -> None:
@@ -55,6 +55,6 @@ class Known:
         self._highest = list(accumulate((high for _, high in over), max))
 
     def at(self, moment_ns: int) -> int:
-        """Return the highest number that somebody had been told of before a moment; 0 for none."""
+        """Return the highest number that a process knew before a moment; 0 for none."""
         count = bisect_left(self._ended_ns, moment_ns)
         return self._highest[count - 1] if count else 0

@@ -1,4 +1,4 @@
-"""Proof: what was published is in the log once, as it was meant, and in order."""
+"""Proof: every published message is in the log once, unaltered, and in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def prove_publishing(evidence: Evidence) -> Verdict:
-    """Hold every publish against the log, and the log against every publish."""
+    """Compare every publish with the log, and the log with every publish."""
     verdict = Verdict(
         "publishing",
         "every acknowledged message is in the log once, as it was sent; of what was cut off, all"
@@ -30,7 +30,7 @@ def prove_publishing(evidence: Evidence) -> Verdict:
         _check(act, evidence, verdict)
         unexplained.difference_update(line[0] for line in act.what["messages"])
     for id in sorted(unexplained):
-        verdict.fail(f"message {id} is in the log, and nobody published it")
+        verdict.fail(f"message {id} is in the log, but was never published")
     return verdict
 
 
@@ -80,7 +80,7 @@ def prove_order(evidence: Evidence) -> Verdict:
 
 
 def numbered(evidence: Evidence) -> list[Numbered]:
-    """Return the publishes that stored something: not those that repeated an earlier life's."""
+    """Return the publishes that stored something: repeats of an earlier life's are left out."""
     seen: set[str] = set()
     found = []
     for act in evidence.acts("publish"):

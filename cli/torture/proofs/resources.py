@@ -22,7 +22,7 @@ MAX_GROWN_BYTES, MAX_GROWN_DESCRIPTORS = 24 * _MIB, 8
 
 
 def prove_resources(measures: Measures) -> Verdict:
-    """Judge what was measured. Where no process lived for a minute, that is the log alone."""
+    """Judge the measurements; if no process lived for a minute, only that of the WAL."""
     verdict = Verdict(
         "resources",
         f"the write-ahead log stayed below {MAX_WAL_BYTES // _MIB} MiB; no process that lived for"

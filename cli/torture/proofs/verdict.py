@@ -1,4 +1,4 @@
-"""A verdict: what was to be proved, how often it was looked at, and what speaks against it."""
+"""A verdict: a claim, the number of checks, and the failures."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Verdict:
     """The outcome of one proof.
 
     Attributes:
-        name: what it is about, in a word or two.
-        claim: what is true if it holds.
-        checked: how many things were looked at.
-        failed: how many of them break the claim.
-        failures: the first of these, in words.
+        name: its subject, in a word or two.
+        claim: the claim.
+        checked: the number of checks.
+        failed: the number of failed checks.
+        failures: the first failures, in words.
     """
 
     name: str
@@ -28,17 +28,17 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether no check failed."""
         return not self.failed
 
     def fail(self, text: str) -> None:
-        """Note something that breaks the claim."""
+        """Note a failed check."""
         self.failed += 1
         if len(self.failures) < MAX_TOLD:
             self.failures.append(text)
 
     def expect(self, true: bool, text: str) -> None:
-        """Look at one thing; the text says what is wrong where it is not true."""
+        """Count one check, and note the text as a failure if the condition is false."""
         self.checked += 1
         if not true:
             self.fail(text)

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Me:
-    """What an agent has.
+    """The state of an agent's process.
 
     Attributes:
         bus: the bus, open.
         history: its own history.
-        name: who it is.
+        name: its name.
         lifeline: tells when to end.
-        chance: its own source of chance, another one in each life.
+        chance: its own random numbers, others in each life.
     """
 
     def __init__(self, bus: Bus, history: History, agents: int, seed: int) -> None:
@@ -50,7 +50,7 @@ class Me:
         return self.chance.choices(list(weights), list(weights.values()))[0]
 
     def pause(self, most_s: float) -> None:
-        """Do nothing for a random time, as one that thinks."""
+        """Sleep for a random time."""
         self.lifeline.wait(self.chance.random() * most_s)
 
 
@@ -68,7 +68,7 @@ def main(directory: str, histories: str, agents: str, name: str, life: str, seed
 
 
 def _write_down_troubles(history: History) -> None:
-    """Let warnings, and what the library logs, be read by the proof."""
+    """Record warnings, and the library's log, in the history, for the proof."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -55,7 +55,7 @@ class Holding:
                 return
 
     def _take(self, step: str) -> bool:
-        """Take a step, and say whether the lease was still held."""
+        """Take a step, and return whether the lease was still held."""
         what = {"lease": self._lease.name, "token": self._lease.token, "lease_s": LEASE_S}
         with self._me.history.attempt(step, **what) as attempt:
             try:

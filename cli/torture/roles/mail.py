@@ -1,4 +1,4 @@
-"""How an agent takes its mail: polls, answers what it is asked, and acknowledges in order."""
+"""The mail of an agent: it polls, answers questions, and acknowledges in order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Mail:
         self._inbox = Inbox(me.bus, me.name)
 
     def take(self) -> bool:
-        """Take what waits, up to a random number, and say whether there was something."""
+        """Take unread messages, up to a random number, and return whether there were any."""
         limit = self._me.chance.randint(1, MAX_POLL)
         with self._me.history.attempt("poll", limit=limit) as attempt:
             messages = self._inbox.poll(limit)

@@ -1,4 +1,4 @@
-"""What the agents have agreed on: how long leases last, and how their queue treats jobs."""
+"""The protocol of the agents: the length of leases, and the policy of their queue."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Publisher:
         self._last: str | None = None
 
     def run(self) -> None:
-        """Begin with what the last life may have left undone."""
+        """Publish until the end, first the messages that the last life may have left undone."""
         self._repeat()
         while not self._me.lifeline.ending:
             chance = self._me.chance
@@ -53,7 +53,7 @@ class Publisher:
             self._me.pause(THINK_S)
 
     def _repeat(self) -> None:
-        """Publish again what the last life was killed over, with the same ids; or leave it."""
+        """Publish again the batch of a killed last life, with the same ids; or leave it."""
         act = self._me.history.cut_off()
         if act is not None and act.kind == "publish" and self._me.chance.random() < 0.5:
             self._publish([tuple(line) for line in act.what["messages"]])

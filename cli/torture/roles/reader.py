@@ -1,4 +1,4 @@
-"""A reader: takes its mail as it comes, and all that is left before it ends."""
+"""A reader: takes its mail as it comes, and the rest before it ends."""
 
 from __future__ import annotations
 

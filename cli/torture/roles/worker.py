@@ -23,7 +23,7 @@ FATES = {"completed": 880, "failed": 40, "given up": 30, "renewed": 20, "dropped
 
 
 def play(me: Me) -> None:
-    """Work until it is over and nothing is left to be done by anybody."""
+    """Work until the run is over and no job is left for any worker."""
     worker = Worker(me)
     with me.bus.listen() as listener:
         while True:
@@ -43,7 +43,7 @@ class Worker:
         self._queue = Queue.open(me.bus, QUEUE)
 
     def work(self) -> bool:
-        """Do what can be claimed at once, and say whether there was something."""
+        """Do the jobs that can be claimed at once, and return whether there were any."""
         limit = self._me.chance.randint(1, MAX_CLAIMS)
         with self._me.history.attempt("claim", lease_s=LEASE_S) as attempt:
             claims = self._queue.claim(self._me.name, limit=limit, lease_s=LEASE_S)
