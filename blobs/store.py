@@ -194,7 +194,7 @@ class BlobStore:
             raise BlobAltered(_altered(ref))
 
     def __contains__(self, ref: str) -> bool:
-        """Whether a blob of this name is there; its bytes are not looked at."""
+        """Whether a blob of this name exists; its bytes are not checked."""
         return _REF.fullmatch(ref) is not None and self._folder.has(ref)
 
     def __iter__(self) -> Iterator[str]:
@@ -218,7 +218,7 @@ class BlobStore:
         return found.st_size
 
     def older_than(self, age_s: float) -> list[str]:
-        """Return the names of the blobs that nobody has put or read for `age_s` seconds."""
+        """Return the names of the blobs that were not put or read for `age_s` seconds."""
         return [name for name in self._old_names(age_s) if _REF.fullmatch(name)]
 
     def sweep(self, age_s: float) -> None:
@@ -246,14 +246,14 @@ class BlobStore:
         return found.st_size if found is not None and self._folder.remove(ref) else 0
 
     def _is_stored(self, ref: str, size: int) -> bool:
-        """Whether the blob is there; then it counts as used now, so that the collector waits.
+        """Whether the blob exists; it then counts as used now, so that the collector waits.
 
-        One of another size than it must have does not count, and so is replaced.
+        One of a wrong size does not count, and so is replaced.
         """
         found = self._folder.look(ref)
         if found is None or found.st_size != size or not stat.S_ISREG(found.st_mode):
             return False
-        if found.st_nlink > 1:  # it is somebody else's file, too
+        if found.st_nlink > 1:  # it is another program's file, too
             return False
         try:
             self._folder.set_times(ref, used_ns=time.time_ns(), changed_ns=found.st_mtime_ns)
@@ -286,7 +286,7 @@ def _checked(ref: str) -> str:
 
 
 def _piece(ref: str, file: BinaryIO, size: int) -> bytes:
-    """Read on in a blob: a broken disk may show at any byte of it."""
+    """Read the next piece of a blob: a broken disk may fail at any byte."""
     try:
         return file.read(size)
     except OSError as error:

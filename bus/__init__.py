@@ -1,4 +1,4 @@
-"""The log, what of it is archived, searching it, leases, reservations, heartbeats, the doorbell."""
+"""The log and its archive, search, leases, reservations, heartbeats, the doorbell."""
 
 from .bus import COLLECT_AFTER_S, RECHECK_S, Bus
 from .doorbell import Listener
@@ -135,7 +135,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load what the hot commands don't need (threads, queues) only when it is asked for."""
+    """Load names that the hot commands don't need (threads, queues) on first use."""
     from importlib import import_module
 
     if name == "tracing":

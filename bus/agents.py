@@ -1,4 +1,4 @@
-"""Who the bus knows: telling a mistyped recipient from a real one."""
+"""The agents that the bus knows, to tell a mistyped recipient from a real one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Agents:
         return self.recorded()
 
     def recorded(self) -> list[str]:
-        """Return the names that are known without counting what has come since the last count."""
+        """Return the known names as of the last count; newer messages are not counted."""
         return [name for (name,) in self._database.rows(SQL["known_agents"])]
 
     def knows(self, agent: str) -> bool:
@@ -49,16 +49,16 @@ class Agents:
     def check_recipient(
         self, agent: str, *, strict: bool = False, repeat: bool = True
     ) -> UnknownRecipient | None:
-        """Return what to warn of before a message is sent to an agent, or None.
+        """Return a warning before a message is sent to an unknown agent, or None.
 
         Args:
             agent: the recipient.
             strict: refuse one that the bus has never seen.
-            repeat: whether to say it again when this process has been told before.
+            repeat: whether to repeat a warning that this process has had before.
 
         Raises:
-            UnknownRecipient: the bus has never seen it, and `strict`, or it is a word for everyone:
-                the message would lie in an inbox at which nobody looks.
+            UnknownRecipient: the bus has never seen it, and `strict`, or it is a word for everyone,
+                such as "all": no agent would read that inbox.
         """
         is_refused = strict or agent in EVERYONE
         stranger = self.stranger(agent, repeat=repeat or is_refused)
@@ -71,7 +71,7 @@ class Agents:
 
         Args:
             agent: the recipient.
-            repeat: whether to say it again when this process has been told before.
+            repeat: whether to repeat an error that this process has had before.
         """
         if (agent in self._warned and not repeat) or self.knows(agent):
             return None

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 #: After how long a publisher looks again whether it signs, and the log is chained, in milliseconds.
 _LOOK_AGAIN_MS = 60_000
 
-#: What a process has loaded that makes spans; `tracing` itself is no load for the others.
+#: The module that every process with spans has loaded; others need not load `tracing`.
 _SPANS = "opentelemetry.sdk.trace"
 
 #: Where the type stands among the values of a row.
 _TYPE = 4
 
-#: How many messages at once are worth it that SQLite plans the connection's statements anew.
+#: From this many messages on, skipping the guard outweighs planning the statements again.
 UNGUARDED_FROM = 100
 
 
@@ -67,7 +67,7 @@ class Appender:
         self._find = find
         self._ring = ring
         self._extend_chain = extend_chain
-        # Asked now and then: who neither signs nor chains is not to pay for it with each message.
+        # Looked up now and then: publishers without signatures and chain pay nothing a message.
         self._is_chained = False
         self._signer: Signer | None = None
         self.look_again()
@@ -101,11 +101,11 @@ class Appender:
         return receipts
 
     def look_again(self) -> None:
-        """Find out before the next append whether the log is chained, and who signs."""
+        """Look up the chain and the keys again before the next append."""
         self._looked_ms = -_LOOK_AGAIN_MS - 1
 
     def _look(self, now_ms: int) -> None:
-        """Find out whether the log is chained, and whether this user has keys to sign with."""
+        """Look up whether the log is chained, and whether this user has signing keys."""
         self._looked_ms = now_ms
         self._is_chained = self._database.value(SQL["chain_switch"]) is not None
         self._signer = None
@@ -136,7 +136,7 @@ class Appender:
         return receipts
 
     def _append_rows(self, rows: list[Row], *, as_history: bool) -> list[Receipt]:
-        """Store rows by the shortest way that does."""
+        """Store rows by the cheapest way that is possible."""
         if as_history or all(row.in_reply_to is None for row in rows):
             try:
                 if len(rows) == 1 and rows[0].payload_ref is None:
@@ -154,16 +154,16 @@ class Appender:
                     self._secure_blob(row, row.payload_ref)
             self._insert(connection, [row.values() for row in rows])
             self._database.after_commit(self._ring)
-            next_seq = connection.last_insert_rowid() + 1  # nobody else adds any meanwhile
+            next_seq = connection.last_insert_rowid() + 1  # no other process adds any meanwhile
         first = next_seq - len(rows)
         return [Receipt(seq, row.id) for seq, row in enumerate(rows, first)]
 
     def _insert(self, connection: Connection, rows: list[tuple[object, ...]]) -> None:
-        """Insert rows of many; the guard is left out where it could refuse none of them.
+        """Insert many rows; the guard is skipped where it could refuse none of them.
 
-        So is the look at queues, where none hides messages of their types. It halves the time in
-        SQLite. Under the write lock nobody can give the guard work meanwhile, an id that is in the
-        log is refused by its index, and we give no seq.
+        The trigger for queues is skipped too, if no queue hides messages of these types. That
+        halves the time in SQLite. Under the write lock no other process can change this, an id
+        that is in the log is refused by its index, and we give no seq.
         """
         if len(rows) < UNGUARDED_FROM:
             connection.executemany(SQL["append"], rows)
@@ -200,7 +200,7 @@ class Appender:
             row.correlation_id = conversation
 
     def _secure_blob(self, row: Row, ref: str) -> None:
-        """Make sure, under the write lock, that the collector has not taken the blob meanwhile."""
+        """Check, under the write lock, that the collector has not deleted the blob meanwhile."""
         if ref in self._blobs:
             return
         if row.large_payload is None:

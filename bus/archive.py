@@ -1,8 +1,8 @@
 """The archive: the beginning of the log, in compressed files beside the bus.
 
 A segment is a file of lines as they are in `bus.jsonl`, compressed with zstd a thousand lines at a
-time: so one message costs the reading of one such frame, and `zstd -dc` shows all of them. Where
-each frame is stands in the bus. Messages leave the bus only when their segment is on the disk; from
+time: so one message costs the reading of one such frame, and `zstd -dc` shows all of them. The bus
+has the place of each frame. Messages leave the bus only when their segment is on the disk; from
 then on the log reads them here.
 """
 
@@ -34,7 +34,7 @@ REMOVE_MESSAGES = 2000
 
 
 class SegmentMissing(BusUnusable):
-    """A part of the archive is not where it belongs, or is damaged.
+    """A part of the archive is missing or damaged.
 
     Attributes:
         first_seq, last_seq: the range of the log that can't be read by it: a frame, where the
@@ -56,13 +56,13 @@ class Archive:
         self._database = database
         self._blobs = blobs
         self._folder = database.layout.archive_folder
-        # The frame that was read last, and its lines: who looks at one message looks at others.
+        # The frame that was read last, and its lines: readers of one message often read others.
         self._last: tuple[Frame, list[bytes]] | None = None
 
     # Reading -----------------------------------------------------------------------------------
 
     def upto(self) -> int:
-        """Return the seq up to which messages are here and not in the log; 0 for none."""
+        """Return the seq up to which messages are archived and not in the log; 0 for none."""
         return self._database.one_number(SQL["archived_upto"], "archive_state")
 
     def segments(self) -> list[Segment]:
@@ -72,7 +72,7 @@ class Archive:
         return [Segment(*row) for row in self._database.rows(SQL["archive_segments"])]
 
     def path(self, segment: Segment) -> str:
-        """Return where a segment's file belongs."""
+        """Return the path of a segment's file."""
         return self._path(segment.first_seq)
 
     def _path(self, first_seq: int) -> str:
@@ -145,9 +145,9 @@ class Archive:
         return lines
 
     def _are_own(self, frame: Frame, lines: list[bytes]) -> bool:
-        """Whether these are the lines of a frame, and not of a file from elsewhere.
+        """Whether these are the lines of a frame, and not those of a foreign file.
 
-        The ends tell: their ids were kept, and zstd has checked that what is between is whole.
+        The ids of the ends are known, and zstd has checked the bytes between.
         """
         ends = [message_of_line(line, self._blobs) for line in lines[:1] + lines[-1:]]
         if not ends or frame.first_seq not in (ends[0].seq, frame.segment):
@@ -195,10 +195,10 @@ class Archive:
         return "ok" if digest == segment.sha256 else "altered"
 
     def lacks_entries(self, segment: Segment) -> bool:
-        """Whether messages of a whole segment are not found by their place, or by their id.
+        """Whether some messages of a whole segment can't be found by their seq, or by their id.
 
         Raises:
-            SegmentMissing: a place that is known is none.
+            SegmentMissing: a known place is wrong.
         """
         upto, count = self.upto(), 0  # what is behind that has yet to leave the log
         for frame in self._frames(segment.first_seq - 1, segment.last_seq):
@@ -209,7 +209,7 @@ class Archive:
         return count != segment.messages
 
     def apparent_state_of(self, segment: Segment) -> str:
-        """Return the same, from the name and the size of its file alone; nothing is read."""
+        """Return the state of a segment by the name and the size of its file; nothing is read."""
         name = segment_name(segment.first_seq)
         try:
             found = self._folder.look(name)
@@ -238,10 +238,10 @@ class Archive:
     def note_again(
         self, segment: Segment, frames: Sequence[Frame], messages: Iterable[Message]
     ) -> None:
-        """Note a segment whose file was mended, in the place of what was known of it.
+        """Replace the record of a segment whose file was mended.
 
         Args:
-            segment: it, as it is now.
+            segment: the mended segment.
             frames: all of its frames.
             messages: all of its messages: their ids and blobs must be known.
         """
@@ -257,12 +257,12 @@ class Archive:
                         self._database.rows(SQL["keep_blob"], (message.payload_ref,))
 
     def keep_upto_segments(self) -> None:
-        """Let all be archived that is in a segment, where it is no longer known how much was."""
+        """Remove all messages of segments from the log, when the archived seq was lost."""
         while self.remove_next() is not None:
             pass
 
     def remove_next(self) -> int | None:
-        """Let some messages leave the log that are in a segment; a short transaction.
+        """Remove some messages from the log that are in a segment; a short transaction.
 
         The newest message stays: the next seq follows it.
 
@@ -285,7 +285,7 @@ class Archive:
 
 
 def _seq_of(line: bytes) -> int:
-    """Return the seq of a line, with which it begins; to read all of it takes much longer."""
+    """Return the seq at the beginning of a line; decoding the whole line takes much longer."""
     return int(line[len(_LINE_START) : line.index(b",")])
 
 

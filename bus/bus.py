@@ -1,4 +1,4 @@
-"""`Bus`: one bus as one process sees it; the door to everything in it."""
+"""`Bus`: an open bus in one process, with access to all its parts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RECHECK_S = 2.0
 #: How old a blob that no message names must be before it is collected, in seconds: a day.
 COLLECT_AFTER_S = 86_400.0
 
-#: How many blobs are collected in one transaction, so that publishers hardly notice.
+#: How many blobs are collected in one transaction, to keep it short for publishers.
 _COLLECT_BATCH = 100
 
 
@@ -57,8 +57,8 @@ class Bus:
         log: the messages.
         archive: those of them that have left the file.
         blobs: the blob store.
-        catalog: what stands where in the log.
-        agents: who the bus knows.
+        catalog: the index of types, senders and times by block of the log.
+        agents: the agents that the bus knows.
         database: the file, for the rooms built on this one.
     """
 
@@ -74,7 +74,7 @@ class Bus:
 
     @classmethod
     def init(cls, directory: str | os.PathLike[str], **options: Any) -> Bus:
-        """Make a bus in a directory, unless one is there, and open it. Safe to repeat.
+        """Make a bus in a directory, unless it exists, and open it. Safe to repeat.
 
         Args:
             directory: the bus directory itself; made with mode 0700 when it is missing.
@@ -112,7 +112,7 @@ class Bus:
 
     @property
     def reservations(self) -> Reservations:
-        """Who edits which files."""
+        """The reservations of files."""
         from .reservations import Reservations
 
         return Reservations(self.database)
@@ -133,7 +133,7 @@ class Bus:
 
     @property
     def limits(self) -> WaitingLimits:
-        """How many messages may wait in queues and inboxes."""
+        """The limits of waiting messages in queues and inboxes."""
         from .waiting_limits import WaitingLimits
 
         return WaitingLimits(self.database)
@@ -167,7 +167,7 @@ class Bus:
         strict: bool = False,
         wait_s: float = 0.0,
     ) -> Receipt:
-        """Store one message. When this returns, it is committed, and waiters are awake.
+        """Store one message. When this returns, it is committed, and waiters are woken.
 
         Repeating it with the same `id` and content stores nothing and returns the first seq.
         Blocks while other writers have the bus, for 30 s, or a few more where one of them does
@@ -187,7 +187,7 @@ class Bus:
             BlobMissing: `payload_ref` is not in the blob store.
             UnknownRecipient: the bus has never seen `to_agent`, and `strict`, or the name is a
                 word for everyone.
-            LimitReached: a queue or an inbox that it is for is full; nothing was stored.
+            LimitReached: a queue or an inbox that it goes to is full; nothing was stored.
             BusBusy: other writers kept the bus for too long; nothing was stored.
         """
         draft = Draft(
@@ -234,10 +234,10 @@ class Bus:
         return publish_when_there_is_room(lambda: self.log.append(drafts), wait_s)
 
     def transaction(self) -> AbstractContextManager[object]:
-        """Make one transaction of all that this thread does with the bus inside the block.
+        """Run all calls of this thread inside the block in one transaction.
 
-        It commits at the end, and undoes everything when the block raises. Other writers wait
-        meanwhile: keep it short, and never wait or work inside it.
+        It commits at the end, and rolls back when the block raises. Other writers wait meanwhile:
+        keep it short, and never wait or work inside it.
         """
         return self.database.write()
 
@@ -255,7 +255,7 @@ class Bus:
         from_seq: int = 1,
         to_seq: int | None = None,
     ) -> Iterator[Message]:
-        """Yield the messages that fit every given filter, in order, a page in memory at a time.
+        """Yield the messages that match every given filter, in order, a page in memory at a time.
 
         Args:
             type: a type pattern, such as `task.done`, `task.*`, `task.>`.
@@ -294,11 +294,11 @@ class Bus:
                 listener.wait(RECHECK_S)
 
     def search(self, *words: str, **filters: Any) -> list[Found]:
-        """Find the messages whose payloads have all these words, those that fit best first.
+        """Find the messages whose payloads have all these words, the best matches first.
 
         The first search after many messages indexes them, which takes some 20 s for a million;
-        later ones only what is new. Publishers don't wait for it. Of a word that very many
-        messages have, the newest 1,000 of them are looked at.
+        later ones only new messages. Publishers don't wait for it. For a word of very many
+        messages, the newest 1,000 of them are searched.
 
         Args:
             words: words, as `timeout`; phrases, as `disk full`; beginnings, as `migrat*`.
@@ -315,21 +315,21 @@ class Bus:
         return Search(self).find(words, **filters)
 
     def ring(self) -> None:
-        """Wake every waiter of the bus, for what is no message. Never raises.
+        """Wake every waiter of the bus, for a change that is not a message. Never raises.
 
-        Inside a transaction this is done once it has been committed.
+        Inside a transaction it takes effect after the commit.
         """
         self.database.after_commit(self._doorbell.ring)
 
     def listen(self) -> Listener:
-        """Return a listener, for loops that wait for messages in their own way."""
+        """Return a listener, for callers with their own waiting loop."""
         return Listener(self.layout.doorbell, self.database)
 
     def stats(self) -> Stats:
         """Count the messages by type and by sender.
 
         The first call after many messages counts them, in short transactions; later calls only
-        what is new.
+        new ones.
         """
         from .stats import Stats
 
@@ -343,7 +343,7 @@ class Bus:
         return Stats(sum(by_type.values()), newest, by_type, by_sender)
 
     def collect_blobs(self, *, older_than_s: float = COLLECT_AFTER_S) -> tuple[int, int]:
-        """Delete the blobs that no message names and nobody has used for long. Safe to repeat.
+        """Delete the blobs that no message names and that were not used for long. Safe to repeat.
 
         Returns:
             How many were deleted, and how many bytes they had.

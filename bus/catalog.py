@@ -1,9 +1,9 @@
-"""The catalog: which types, senders and times stand in which block of the log.
+"""The catalog: the types, senders and times of each block of the log.
 
-An index on types and senders would cost every publisher a third of its rate, for the sake of
-people who look back now and then. So the log is cut into blocks, and the catalog says what is in
-each: looking back reads the blocks that can hold an answer. It is brought up to date by those who
-ask, from its own position; what is newer than that is simply read.
+An index on types and senders would cost every publisher a third of its rate, for the sake of rare
+looks at history. So the log is cut into blocks, and the catalog lists the contents of each: a query
+reads only blocks that can hold an answer. Queries bring the catalog up to date from its own
+position; newer messages are simply read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Catalog:
     def catch_up(self, newest_seq: int) -> None:
         """Count the messages up to `newest_seq`, in steps; each is a short transaction.
 
-        In a backup, which is read-only, nothing is: it was done before the copy was made.
+        In a backup, which is read-only, it does nothing: the copy was counted when it was made.
 
         Raises:
             BusBusy: the write lock could not be had in time; the steps before it stay.
@@ -61,7 +61,7 @@ class Catalog:
     def recount(self, log: Log) -> None:
         """Count all messages again, also those in the archive, a block in memory at a time.
 
-        Where a part of the archive is lost, what is in it is not counted.
+        Messages in a lost part of the archive are not counted.
         """
         with self._database.write():
             for statement in ("catalog_empty", "catalog_empty_blocks"):
@@ -96,7 +96,7 @@ class Catalog:
         sender: str | None,
         since_ms: int | None,
     ) -> Iterator[tuple[int, int]]:
-        """Yield the ranges (after, last] of the log that can hold what is looked for, in order."""
+        """Yield the ranges (after, last] of the log that can hold matches, in order."""
         is_filtered = pattern is not None or sender is not None or since_ms is not None
         if not is_filtered or last - after <= BLOCK_SEQS:  # so few are read sooner than looked up
             yield after, last
@@ -116,7 +116,7 @@ class Catalog:
         sender: str | None,
         since_ms: int | None,
     ) -> set[int]:
-        """Return the counted blocks that fit every filter."""
+        """Return the counted blocks that match every filter."""
         within = (after // BLOCK_SEQS, position // BLOCK_SEQS)
         fitting: list[set[int]] = []
         if pattern is not None:

@@ -1,11 +1,11 @@
-"""The hash chain: for each message a digest of it and of all before it, where that is switched on.
+"""The hash chain, if switched on: for each message a digest of it and of all before it.
 
-What is chained is a message's line of `bus.jsonl`, which is the same whether the message is in the
-file, in the archive or in an export: so whoever has the lines can compute the chain, and whoever
-has kept one digest elsewhere can tell whether anything up to it was changed.
+The digests are over the lines of `bus.jsonl`, which are the same whether a message is in the file,
+in the archive or in an export: so the lines are enough to compute the chain, and one digest that
+was kept elsewhere is enough to detect any change up to it.
 
-Like the catalog, it has a position of its own: who appends takes in whatever has come since, by
-whatever program. So what was appended without it is in it a little later.
+Like the catalog, it has a position of its own: an append also chains all messages since the
+position, of any program. So messages that were appended without it are chained a little later.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ..schema import Database
     from .log import Log
 
-#: What stands before the first message.
+#: The digest before the first message.
 GENESIS = bytes(32)
 
-#: How much one transaction takes in, whichever is reached first: a few tens of milliseconds.
+#: The most that one transaction chains, whichever is reached first: a few tens of milliseconds.
 STEP_MESSAGES, STEP_BYTES = 4096, 4 * 1024 * 1024
 
 #: How many links a reader holds at a time.
@@ -62,19 +62,19 @@ class Chain:
         self._log = log
 
     def is_on(self) -> bool:
-        """Whether who appends extends the chain."""
+        """Whether appends extend the chain."""
         return self._database.value(SQL["chain_switch"]) is not None
 
     def switch_on(self) -> None:
-        """Let whoever appends extend the chain from now on; other programs see it in a minute.
+        """Make appends extend the chain from now on; other programs notice it within a minute.
 
-        What is in the log already is not in the chain before `catch_up`.
+        Messages that are in the log already are chained by `catch_up`.
         """
         self._database.change(SQL["switch_chain_on"])
         self._log.look_again()
 
     def switch_off(self) -> None:
-        """Leave the chain as it is; what is in it can still be verified."""
+        """Stop extending the chain; its links can still be verified."""
         self._database.change(SQL["switch_chain_off"])
         self._log.look_again()
 
@@ -89,10 +89,10 @@ class Chain:
         return max(0, self._log.newest_seq() - (head.seq if head else 0))
 
     def extend(self, at_least: int = 0) -> bool:
-        """Take in what came since: a step, or more if so many are asked for; False when nothing is.
+        """Chain new messages, one step or at least so many; return False when there are none.
 
         Raises:
-            SegmentMissing: what is next is archived, and can't be read.
+            SegmentMissing: the next message is archived, and can't be read.
         """
         with self._database.write() as connection:
             head = self.head() or Link(0, GENESIS)
@@ -111,14 +111,14 @@ class Chain:
         return bool(links)
 
     def catch_up(self, on_progress: Callable[[int], object] = lambda seq: None) -> None:
-        """Take in the whole log, in short transactions.
+        """Chain the whole log, in short transactions.
 
         Args:
-            on_progress: told now and then up to which seq the chain is.
+            on_progress: called now and then with the last chained seq.
 
         Raises:
             SegmentMissing: a part of the archive can't be read.
-            BusBusy: the write lock could not be had in time; what was taken in stays.
+            BusBusy: the write lock could not be had in time; finished steps stay.
         """
         check_progress(on_progress)
         while self.extend():

@@ -1,4 +1,4 @@
-"""The doorbell: how a publisher in one process wakes a waiter in another at once.
+"""The doorbell: a publisher in one process wakes a waiter in another at once.
 
 A publisher writes one byte over a small file after its commit; waiters watch that file through
 inotify. It is only a hint: writers with their own SQL never ring it, so every wait is bounded and
@@ -34,7 +34,7 @@ class Doorbell:
         self._file: Descriptor | None = None
 
     def ring(self) -> None:
-        """Wake every waiter of the bus. Never raises: a bell that can't ring delays, no more."""
+        """Wake every waiter of the bus. Never raises: without the bell, waiters only wake later."""
         try:
             file = self._file
             if file is None:
@@ -44,15 +44,15 @@ class Doorbell:
             return
 
     def close(self) -> None:
-        """Give the file descriptor back, as soon as no other thread is ringing."""
+        """Close the file descriptor, as soon as no other thread is ringing."""
         self._file = None
 
 
 class Listener:
-    """Someone who waits for new messages. Use it as: listen, look at the log, wait, look again.
+    """A waiter for new messages. Use it as: listen, look at the log, wait, look again.
 
-    Listening begins when it is made, so that nothing falls between the look and the wait. Waiting
-    is for one thread; `wake` may be called from any.
+    Listening begins when it is made, so that no message is missed between the look and the wait.
+    One thread may wait; `wake` may be called from any.
     """
 
     def __init__(self, path: str, database: Database, *, use_inotify: bool = True) -> None:
@@ -85,7 +85,7 @@ class Listener:
         """End the wait that is on, or the next one, at once."""
         writer = self._wake_writer
         if writer is None:
-            return  # closed: nobody waits
+            return  # closed: no thread waits
         try:
             os.write(writer.fd, b"!")
         except OSError:
@@ -106,7 +106,7 @@ class Listener:
         self.close()
 
     def _listen_again(self) -> None:
-        """Watch the bell anew: the file was removed, and with it the watch."""
+        """Watch the bell again: the file was removed, and with it the watch."""
         if self._watch is not None:
             self._watch.close()
         self._database.place.look()
@@ -160,7 +160,7 @@ class _Watch:
         return bool(ready)
 
     def _is_ignored(self) -> bool:
-        """Take what rang off the queue; say whether the system has given up the watch.
+        """Take the events off the queue; return whether the system has removed the watch.
 
         By hand, since it stands between a message and its handler: events are of 16 bytes, a
         watched file's have no name, and the second number is the mask.
@@ -189,7 +189,7 @@ def _watch(path: str) -> _Watch | None:
 
 
 def _drain(fd: int) -> bool:
-    """Empty a wake pipe; say whether there was anything in it."""
+    """Empty a wake pipe; return whether there was anything in it."""
     try:
         return bool(os.read(fd, 4096))
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Globs within one part of a path: what `*.py` or `test_[0-9]?` matches, and where two meet."""
+"""Globs within one part of a path, such as `*.py`: matching, and whether two share a match."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Glob:
         self._regex: re.Pattern[str] | None = None
 
     def matches(self, text: str) -> bool:
-        """Say whether a part of a path fits."""
+        """Whether a part of a path matches."""
         if len(text) < len(self.head) + len(self.tail):
             return False
         if not (text.startswith(self.head) and text.endswith(self.tail)):
@@ -61,7 +61,7 @@ class Glob:
         return self._regex.fullmatch(text) is not None
 
     def meets(self, other: Glob) -> bool:
-        """Say whether there is a text that fits both.
+        """Whether some text matches both globs.
 
         Few pairs are really tried: plain text at the ends rules most out, and where only stars
         are next to that, any middle of one fits within a star of the other.
@@ -72,7 +72,7 @@ class Glob:
 
 
 def part_of(text: str) -> str | Glob:
-    """Return what a part of a pattern stands for: a text as it is, or a glob.
+    """Return a part of a pattern, parsed: a plain text, or a glob.
 
     Raises:
         InvalidInput: a bracket is never closed, a range runs backwards, a class has no character,
@@ -94,7 +94,7 @@ def _end_alike(one: str, other: str) -> bool:
 
 
 def _share_a_text(ours: Sequence[Token], theirs: Sequence[Token]) -> bool:
-    """Say whether there is a text that fits both.
+    """Whether some text matches both.
 
     Their places are gone through in turn; a bit for each place in ours says whether it can be
     reached so far. So a careless glob costs a few thousand steps, not the product of the lengths.
@@ -147,7 +147,7 @@ def _tokens(text: str) -> Iterator[Token]:
 
 
 def _class(text: str, at: int) -> tuple[Ranges, int]:
-    """Return what a class allows whose bracket has just been read, and where it ends."""
+    """Return the ranges of a class whose bracket has just been read, and its end."""
     negated = text[at : at + 1] in ("!", "^")
     first = at = at + negated
     ranges = []
@@ -214,7 +214,7 @@ def _plain_runs(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 def _as_regex(tokens: Sequence[Token]) -> str:
-    """Return a regular expression that never goes back over a `*` that it has left behind.
+    """Return a regular expression that never backtracks over a `*`.
 
     What stands between two stars may match as early as it can, so no other place need be tried
     (`(?>…)`); only the last star takes what is left. Else `*a*a*a*a*[bc]` would run for minutes.

@@ -44,7 +44,7 @@ _NAMED = 5
 
 
 def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
-    """Return the checks of what this room owns.
+    """Return the checks of this room.
 
     Args:
         bus: an open bus.
@@ -66,9 +66,7 @@ def _messages(bus: Bus, full: bool) -> Finding:
     newest = bus.log.newest_seq()
     if newest > MAX_SEQ - _MANY_NUMBERS:
         text = f"the newest is {newest}, and numbers end at {MAX_SEQ}"
-        return bad(
-            text, "make a new bus, and import bus.jsonl there, before nothing can be published"
-        )
+        return bad(text, "make a new bus, and import bus.jsonl there, while there are numbers left")
     after = 0 if full else newest - _QUICK_MESSAGES
     if wrong := bus.log.wrong_times(after):
         text = f"their times are none, or to come: {ranges(wrong)}; they are archived by place"
@@ -147,7 +145,7 @@ def _keys() -> Finding:
     for agent in agents:
         keyring.of(agent)  # raises where it can't be used
     if not agents:
-        return ok("none; nobody here signs")
+        return ok("none; no agent here signs")
     return ok(f"agents with keys in {keyring.directory}: {len(agents)}")
 
 

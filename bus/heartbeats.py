@@ -37,7 +37,7 @@ _ALIASES = {"busy": "working"}
 
 
 class Liveness(StrEnum):
-    """What an agent's last beat says about it."""
+    """The liveness of an agent, by its last beat."""
 
     ALIVE = "alive"
     WARN = "warn"
@@ -54,11 +54,11 @@ class Heartbeat:
         agent: its name.
         ts_ms: when it beat, in epoch milliseconds.
         status: `idle`, `working`, `blocked`, `stopped`, or a word of its own.
-        task: what it is at, or None.
-        progress: how far it is with that, by its own measure (usually 0 to 1), or None.
+        task: its current task, or None.
+        progress: the progress of its task, by its own measure (usually 0 to 1), or None.
         pid: the process that beat, or None.
         age_s: seconds since the beat when it was read; never negative.
-        liveness: what that age means.
+        liveness: the meaning of that age.
     """
 
     agent: str
@@ -125,7 +125,7 @@ class Heartbeats:
 
 
 class Heart:
-    """Beats for an agent from a thread of its own, so that no work can make the agent look dead.
+    """Beats for an agent from its own thread, so that long work never makes the agent look dead.
 
     The first beat is at once. A beat that can't be written is logged, and the next is tried.
     Use it as a context manager, or call `start` and `stop`.
@@ -150,7 +150,7 @@ class Heart:
     def update(
         self, status: str, *, task: str | None = None, progress: float | None = None
     ) -> None:
-        """Change what the heart says, at once. Never blocks on the bus.
+        """Change the status of the heart, at once. Never blocks on the bus.
 
         Raises:
             InvalidInput: a field breaks a rule.
@@ -159,7 +159,7 @@ class Heart:
         self._commands.put(_Command(status, task, progress))
 
     def stop(self) -> None:
-        """Write a last beat that says `stopped`, and end the thread; returns within a second."""
+        """Write a last beat with `stopped`, and end the thread; returns within a second."""
         self._commands.put(_Command(STOPPED, None, None))
         if self._thread is not None:
             self._thread.join(STOP_TIMEOUT_S)
@@ -209,7 +209,7 @@ class Heart:
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """What the next beat is to say; the status `stopped` ends the heart."""
+    """The content of the next beat; the status `stopped` ends the heart."""
 
     status: str
     task: str | None
@@ -217,7 +217,7 @@ class _Command:
 
 
 def check_status(agent: str, status: str, task: str | None, progress: float | None) -> str:
-    """Check what a beat says, and return the status in this project's words.
+    """Check the fields of a beat, and return the status in this project's words.
 
     Raises:
         InvalidInput: a field breaks a rule.

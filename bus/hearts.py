@@ -1,4 +1,4 @@
-"""The hearts of many agents in one thread, where a program acts for all who ask it to."""
+"""The hearts of many agents in one thread, for a program that acts for many agents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..schema import Database
 
-#: What a beat says: its status, and what the agent is at.
+#: The content of a beat: its status, and the agent's task.
 _Says = tuple[str, "str | None"]
 
 _LAST: _Says = (STOPPED, None)
@@ -29,12 +29,12 @@ class Hearts:
     def __init__(self, database: Database, *, interval_s: float = BEAT_INTERVAL_S) -> None:
         self._database = database
         self._interval_s = interval_s
-        # Who says what from now on; None ends the thread.
+        # The new status of an agent; None ends the thread.
         self._said: SimpleQueue[tuple[str, _Says] | None] = SimpleQueue()
         self._thread = start_thread(self._run, "hearts")
 
     def beat(self, agent: str, status: str = "idle", *, task: str | None = None) -> None:
-        """Let an agent's heart beat, at once and from now on. Never blocks on the bus.
+        """Beat for an agent, at once and from now on. Never blocks on the bus.
 
         Raises:
             InvalidInput: a field breaks a rule.
@@ -42,7 +42,7 @@ class Hearts:
         self._said.put((agent, (check_status(agent, status, task, None), task)))
 
     def rest(self, agent: str) -> None:
-        """Write a last beat of an agent, that says `stopped`."""
+        """Write a last beat of an agent, with the status `stopped`."""
         self._said.put((agent, _LAST))
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
-"""Which messages came by an import, and when: an entry of the table `meta`.
+"""The imported messages and the times of their imports: an entry of the table `meta`.
 
-An imported message keeps the time at which it was sent, on another bus maybe and long ago. How long
-it has waited here is another matter, which retention asks about.
+An imported message keeps the time at which it was sent, perhaps on another bus and long ago.
+Retention needs the time that it has waited here.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     #: First seq, last seq, and the epoch millisecond at which the first of them came.
     Range = tuple[int, int, int]
 
-#: What comes within this counts as come with the first, in milliseconds: an hour. Nobody counts
-#: days by it.
+#: Imports within this time of the first count as one, in milliseconds: an hour. Retention counts
+#: in days.
 _JOIN_MS = 3_600_000
 
-#: How many imports are remembered. What older ones brought counts by when it was sent.
+#: How many imports are remembered. Messages of older ones count by the time they were sent.
 _MAX_RANGES = 1000
 
 
@@ -44,7 +44,7 @@ class Imports:
     def came_ms(self, seq: int) -> int | None:
         """Return when a message came by an import, in epoch milliseconds; None for others.
 
-        What was published here between imports that count as one counts as imported too.
+        A message published between imports that count as one counts as imported too.
         """
         for first_seq, last_seq, at_ms in self._ranges():
             if first_seq <= seq <= last_seq:

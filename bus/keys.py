@@ -1,7 +1,7 @@
-"""Keys of agents, to sign messages with: files of the user, outside of every bus.
+"""Keys of agents, which sign messages: files of the user, outside of every bus.
 
-Who can read an agent's file can sign as that agent. So a sandbox that has only its own agent's file
-can sign for no other; and whoever verifies has them all.
+A program that can read an agent's file can sign as that agent. So a sandbox that has only its own
+agent's file can sign for no other; verification needs all the files.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: How many bytes a secret has: what HMAC-SHA-256 can use of it.
+#: The length of a secret, in bytes: HMAC-SHA-256 can use no more.
 SECRET_BYTES = 32
 
 #: How long the name of a key file may be, in bytes; filesystems take 255.
 _MAX_NAME_BYTES = 240
 
-#: How long to wait for others who change keys, in seconds: it takes them milliseconds.
+#: How long to wait for other processes that change keys, in seconds: that takes milliseconds.
 _LOCK_TIMEOUT_S = 10.0
 
-#: What stands for itself in the name of a key file.
+#: The characters that stand for themselves in the name of a key file.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 
 
@@ -56,7 +56,7 @@ class Key:
     created_at_ms: int
 
     def __repr__(self) -> str:
-        return f"<Key {self.id}>"  # no log and no traceback is to have the secret
+        return f"<Key {self.id}>"  # the secret must not reach a log or a traceback
 
 
 class Keyring:
@@ -74,7 +74,7 @@ class Keyring:
 
         Args:
             agent: whose.
-            rotate: make a newer one than it has, which stays, to verify what it signed.
+            rotate: add a newer key; the older one stays, to verify its signatures.
 
         Raises:
             InvalidInput: the agent's name breaks its rule, or is too long for a file.
@@ -183,7 +183,7 @@ class Keyring:
 
     @contextmanager
     def _locked(self, path: str) -> Iterator[None]:
-        """Keep others from changing keys inside the block; the directory is there then."""
+        """Lock the keys against other processes inside the block; the directory exists then."""
         try:
             os.makedirs(self.directory, mode=0o700, exist_ok=True)
             lock = FileLock(os.path.join(self.directory, ".lock"))

@@ -23,7 +23,7 @@ class Lease:
     """A granted lease.
 
     Attributes:
-        name: what it is about.
+        name: its name.
         holder: the agent that has it.
         token: the fencing token; a later grant of any lease has a larger one.
         acquired_at_ms: when it was granted, in epoch milliseconds.
@@ -40,15 +40,15 @@ class Lease:
 class Leases:
     """The table `task_claims`. At any time a lease has one holder.
 
-    An ended lease can't be renewed, even when nobody has taken it since: the holder can't know
-    what happened meanwhile, so it has to acquire it again, with a new token.
+    An ended lease can't be extended, even when no other holder has taken it since: the holder
+    can't know what happened meanwhile, so it has to acquire it again, with a new token.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def acquire(self, name: str, holder: str, *, ttl_s: float = DEFAULT_LEASE_S) -> Lease | None:
-        """Take a lease if nobody holds it. Checking and granting are one transaction.
+        """Acquire a lease if it is free. Checking and granting are one transaction.
 
         Returns:
             The lease, or None when it is held, by `holder` itself too, or when the bus was
@@ -71,17 +71,17 @@ class Leases:
             return None
 
     def renew(self, lease: Lease, *, ttl_s: float = DEFAULT_LEASE_S) -> Lease:
-        """Let a lease last `ttl_s` from now. Safe to repeat.
+        """Extend a lease to `ttl_s` from now. Safe to repeat.
 
         Raises:
-            LeaseLost: it has ended, was released, or is somebody else's; nothing was changed.
+            LeaseLost: it has ended, was released, or is another holder's; nothing was changed.
         """
         duration_ms = duration_of(ttl_s)
         until_ms = self._change("renew_lease", lease, duration_ms) + duration_ms
         return Lease(lease.name, lease.holder, lease.token, lease.acquired_at_ms, until_ms)
 
     def release(self, lease: Lease) -> None:
-        """Give a lease back.
+        """Release a lease.
 
         Raises:
             LeaseLost: as for `renew`; also when it was released before.
@@ -89,7 +89,7 @@ class Leases:
         self._change("release_lease", lease)
 
     def check(self, lease: Lease) -> None:
-        """Make sure that a lease is still held; inside a transaction this fences its writes.
+        """Check that a lease is still held; inside a transaction this fences its writes.
 
         Raises:
             LeaseLost: it is not.
@@ -137,14 +137,14 @@ class Leases:
 
 
 def duration_of(ttl_s: float) -> int:
-    """Return how many milliseconds a lease lasts.
+    """Return the length of a lease in milliseconds.
 
     Raises:
-        InvalidInput: that is none, or more than a day.
+        InvalidInput: it is not positive, or more than a day.
     """
     if not 0 < ttl_s <= MAX_LEASE_S:
         raise InvalidInput(
             f"a lease or reservation lasts more than 0 s and at most {MAX_LEASE_S:g} s (a day),"
-            f" not {ttl_s:g} s; renew what is to last longer"
+            f" not {ttl_s:g} s; renew it for longer work"
         )
     return max(1, round(ttl_s * 1000))

@@ -1,4 +1,4 @@
-"""The log: every way of reading the table `messages`, and what is archived before it."""
+"""The log: all reading of the table `messages` and of the archived messages before it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from .catalog import Catalog
     from .doorbell import Doorbell
 
-#: How many messages a reader of history holds at a time. More make no reader faster, and whoever
-#: takes a few large ones at a time, like a live stream, would read the rest again and again.
+#: How many messages a reader of history holds at a time. More make no reader faster, and a reader
+#: of a few large ones at a time, like a live stream, would read the rest again and again.
 PAGE_MESSAGES = 100
 
 
@@ -40,7 +40,7 @@ class _HasLeft(Exception):
 
 
 class Log:
-    """The messages of one bus: what is in the file, and before it what is archived."""
+    """The messages of one bus: those in the file, and the archived ones before them."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class Log:
         """Store messages in one transaction, all or none, and wake the waiters after it.
 
         Large payloads are on disk as blobs before their rows are stored. Repeating a call whose
-        drafts have ids is safe: what is there already is not stored again.
+        drafts have ids is safe: stored messages are not stored again.
 
         Args:
             drafts: the messages, in order.
-            as_history: store them as they are: what they answer may be missing, and they join
-                no conversation but the one that they name.
+            as_history: store them as they are: their parents may be missing, and they join no
+                conversation but the one that they name.
 
         Returns:
             One receipt for each draft, in order.
@@ -81,13 +81,13 @@ class Log:
         return self._appender.append(drafts, as_history)
 
     def look_again(self) -> None:
-        """Find out before the next append whether the log is chained, and who signs."""
+        """Look up the chain and the keys again before the next append."""
         self._appender.look_again()
 
     def _extend_chain(self, appended: int) -> None:
         from .chain import Chain  # only where it is switched on
 
-        with suppress(SegmentMissing):  # nobody is to wait for it: 'bus verify' tells
+        with suppress(SegmentMissing):  # publishing goes on without it: 'bus verify' reports it
             # No less than was appended: else it would fall further behind with each large batch.
             Chain(self._database, self).extend(at_least=appended)
 
@@ -120,7 +120,7 @@ class Log:
     def readable(self, seq: int) -> Message | None:
         """Return the message at this place; None, and a warning, when its segment is lost too.
 
-        For what must go on without the message.
+        For callers that can go on without the message.
         """
         try:
             return self.at(seq)
@@ -144,12 +144,12 @@ class Log:
         return seq or 0
 
     def wrong_times(self, after_seq: int) -> list[int]:
-        """Return the seqs, of those in the file, whose times are none or over a day ahead."""
+        """Return the seqs of messages in the file with impossible times, or over a day ahead."""
         values = (after_seq, self._database.now_ms() + _A_DAY_MS)
         return [row[0] for row in self._database.rows(SQL["wrong_times"], values)]
 
     def gaps(self) -> list[tuple[int, int]]:
-        """Return the ranges of numbers, behind what is archived, that no message has."""
+        """Return the ranges of seqs, after the archive, without a message."""
         return self._database.rows(SQL["gaps"], (self._archive.upto(),))
 
     def newest(
@@ -161,7 +161,7 @@ class Log:
         conversation: str | None = None,
         agent: str | None = None,
     ) -> list[Message]:
-        """Return the newest `count` messages that fit every filter, oldest of them first.
+        """Return the newest `count` messages that match every filter, the oldest of them first.
 
         Args:
             count: how many at most.
@@ -253,7 +253,7 @@ class Log:
         agent: str | None = None,
         since_ms: int | None = None,
     ) -> Iterator[Message]:
-        """Yield the messages that fit every filter that is given, in order of seq.
+        """Yield the messages that match every given filter, in order of seq.
 
         A page is held in memory at a time; no transaction is open while the caller works. The
         end is where the log ended when the reading began.
@@ -271,7 +271,7 @@ class Log:
     def find(
         self, wanted: Wanted, *, after_seq: int = 0, upto_seq: int | None = None
     ) -> Iterator[Message]:
-        """Yield the messages that are wanted, as `read` does."""
+        """Yield the wanted messages, as `read` does."""
         last = self.newest_seq() if upto_seq is None else min(upto_seq, self.newest_seq())
         while True:
             try:
@@ -296,7 +296,7 @@ class Log:
                     yield message
 
     def _rows(self, after: int, last: int, wanted: Wanted) -> Iterator[tuple[Any, ...]]:
-        """Yield rows that hold all that is wanted, by the cheapest walk; some may not fit."""
+        """Yield rows with all wanted messages, by the cheapest walk; some may not match."""
         if wanted.conversation is not None:
             yield from self._walk("in_conversation", (wanted.conversation,), after, last)
         elif wanted.agent is not None:
@@ -329,7 +329,7 @@ class Log:
 
 
 def _distinct(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Drop what stands twice in a row: a message from an agent to itself."""
+    """Drop adjacent duplicates: messages from an agent to itself."""
     previous = -1
     for row in rows:
         if row[0] != previous:

@@ -1,4 +1,4 @@
-"""Upkeep of the file: short steps beside everybody else, each of which may be the last."""
+"""Maintenance of the file, in short steps beside other programs; it may stop after any step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .bus import Bus
 
-#: What SQLite says of a file that can give pages back.
+#: The `auto_vacuum` of a file that can give pages back.
 _INCREMENTAL = 2
 
 #: How many pages of 4 KiB are given back in one transaction: a few milliseconds.
@@ -32,7 +32,7 @@ class Maintenance:
         self._database = bus.database
 
     def checkpoint(self) -> tuple[int, int]:
-        """Bring what the write-ahead log holds into the file, and empty it where nobody reads it.
+        """Copy the write-ahead log into the file, and empty it if no reader uses it.
 
         Writers go on meanwhile. A reader in a long transaction keeps the log from being emptied.
 
@@ -54,14 +54,14 @@ class Maintenance:
         return before, self._wal_bytes()
 
     def give_back(self, on_progress: Callable[[int], object] | None = None) -> int | None:
-        """Give pages of the file that are free back to the system, but for 1,024 (4 MiB).
+        """Give free pages of the file back to the system, but for 1,024 (4 MiB).
 
         Args:
-            on_progress: told after each short transaction how many pages were given back.
+            on_progress: called after each short transaction with the number of freed pages.
 
         Returns:
-            How many bytes that are; None where the file was made by a version that did not
-            prepare it for this: its free pages are used again, and it does not shrink.
+            The freed bytes; None where an older version made the file, which can't shrink: its
+            free pages are used again.
         """
         check_progress(on_progress)
         if self._database.value("PRAGMA auto_vacuum") != _INCREMENTAL:
@@ -79,7 +79,7 @@ class Maintenance:
         return fewer * int(self._database.value("PRAGMA page_size"))
 
     def spare_bytes(self) -> int:
-        """Return how much of the file is free, for the messages to come."""
+        """Return the free bytes of the file, for new messages."""
         pages: int = self._database.value("PRAGMA freelist_count")
         return pages * int(self._database.value("PRAGMA page_size"))
 

@@ -1,7 +1,7 @@
-"""Patterns of paths, and an index of many: which of them match a path, which meet a pattern.
+"""Patterns of paths, and an index that finds those that match a path or meet a pattern.
 
 A pattern is a path with wildcards: `*`, `?` and `[…]` within a part, `**` for any number of parts.
-It stands for what it matches, and for all that lies below that.
+It stands for the paths that it matches, and for everything below them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PathPattern:
 
     Attributes:
         text: the pattern as it is written, without empty parts.
-        parts: what its parts stand for; the last is never None.
+        parts: its parsed parts; the last is never None.
     """
 
     text: str
@@ -37,7 +37,7 @@ class PathPattern:
 
 @lru_cache(4096)
 def parse_pattern(text: str) -> PathPattern:
-    """Return the pattern that a text stands for.
+    """Return the pattern of a text.
 
     Args:
         text: a path or a glob from the root of the project, with `/` between its parts. A `/` at
@@ -61,19 +61,19 @@ def parse_pattern(text: str) -> PathPattern:
 
 
 def literal_pattern(path: str) -> PathPattern:
-    """Return the pattern that stands for this very path, whatever characters it has."""
+    """Return the pattern that matches exactly this path, whatever characters it has."""
     return PathPattern(path, tuple(path.split("/")))
 
 
 def escape_path(path: str) -> str:
-    """Return the text of the pattern that stands for this very path."""
+    """Return the text of the pattern that matches exactly this path."""
     return "".join("\\" + char if char in SPECIAL else char for char in path)
 
 
 class PathIndex(Generic[T]):
     """Values under patterns, in a tree by their parts.
 
-    However many patterns there are, a look at them follows only those that fit so far.
+    A lookup follows only the patterns that match so far, however many there are.
     """
 
     def __init__(self) -> None:
@@ -98,8 +98,8 @@ class PathIndex(Generic[T]):
         """Walk the tree and the parts at once: a state is a place in each.
 
         Args:
-            parts: what is looked for.
-            and_below: whether it stands for all below it too.
+            parts: the path or pattern to look for.
+            and_below: whether it stands for everything below it too.
         """
         found: set[_Node[T]] = set()
         seen = set()
@@ -120,7 +120,7 @@ class PathIndex(Generic[T]):
 
 
 class _Node(Generic[T]):
-    """Where patterns are that have the same beginning."""
+    """A node of the tree: the patterns with the same beginning."""
 
     __slots__ = ("_globs", "_plain", "deep", "stays", "values")
 
@@ -133,7 +133,7 @@ class _Node(Generic[T]):
         self._globs: _GlobTable[T] = _GlobTable()
 
     def child(self, part: Part, name: str) -> _Node[T]:
-        """Return the node after one more part; made when it is not there."""
+        """Return the node after one more part; made if it is missing."""
         if part is None:
             if self.deep is None:
                 self.deep = self if self.stays else _Node(stays=True)
@@ -149,7 +149,7 @@ class _Node(Generic[T]):
             yield self.deep
 
     def next_states(self, part: Part, at: int) -> Iterator[tuple[_Node[T], int]]:
-        """Yield where the walk can go from here, when `part` is what is looked for at `at`."""
+        """Yield the next states of the walk, when `part` is looked for at `at`."""
         if self.deep is not None:
             yield self.deep, at  # it may read nothing
         if part is None:
@@ -196,7 +196,7 @@ class _GlobTable(Generic[T]):
         self._lengths: set[tuple[int, int]] = set()
 
     def child(self, glob: Glob, name: str) -> _Node[T]:
-        """Return the node after a glob; made when it is not there."""
+        """Return the node after a glob; made if it is missing."""
         if name not in self._by_name:
             child: _Node[T] = _Node()
             self._by_name[name] = glob, child

@@ -1,4 +1,4 @@
-"""Paths as people give them, as paths from the root of the project."""
+"""The conversion of paths that people type into paths from the root of the project."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from ..schema import InvalidInput
 from .path_patterns import escape_path, parse_pattern
 
-#: What other globs have, and these have not; `!` before a whole one is the other such thing.
+#: The syntax of other globs that these lack; `!` before a whole glob is refused too.
 _ALTERNATIVES = re.compile(r"(?<!\\)\{[^{}]*,[^{}]*\}")
 
 
@@ -31,7 +31,7 @@ def project_root(bus_directory: str) -> str:
 
 
 def paths_from_root(text: str, root: str) -> list[str]:
-    """Return a path or glob that somebody gave, from the root of the project.
+    """Return a given path or glob as one from the root of the project.
 
     It counts from the root already, wherever the command runs, unless it is absolute or begins
     with `./` or `../`, which is from here. A folder or file that is there is meant as it is called,
@@ -73,7 +73,7 @@ def paths_from_root(text: str, root: str) -> list[str]:
 
 
 def note_for(text: str, root: str) -> str | None:
-    """Return what to tell who may have meant a file of this folder, or None.
+    """Return a warning for a path that may have meant a file of this folder, or None.
 
     In a folder below the root, `a.py` is taken for one at the root. Where that is not there, and
     one here is, it was most likely meant; the shell writes it so for `*.py`, too.

@@ -1,7 +1,7 @@
-"""Reservations: which agent edits which files until when, so that two never edit the same.
+"""Reservations: the files that each agent edits, until when, so that no two edit the same.
 
 They are leases on patterns of paths: the same clock, the same length at most, and fencing tokens
-from the same counter. A pattern holds for what it matches and for all below that.
+from the same counter. A pattern holds for the paths that it matches and everything below them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_PATHS = 1000
 #: The most conflicts that are looked for: thousands tell no more, and take long to find.
 MAX_CONFLICTS = 100
 
-#: The modes: nobody else may edit; those may who reserve it as shared too.
+#: The modes: `exclusive`, no other agent may edit; `shared`, others may that reserve it shared.
 EXCLUSIVE, SHARED = "exclusive", "shared"
 
 
@@ -39,7 +39,7 @@ class Reservation:
 
     Attributes:
         path: the pattern, from the root of the project.
-        agent: who edits.
+        agent: the editing agent.
         mode: `exclusive` or `shared`.
         token: the fencing token; a later grant of any lease or reservation has a larger one.
         reserved_at_ms: when it was granted, in epoch milliseconds.
@@ -58,7 +58,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A path that is wanted, and the reservation that stands against it."""
+    """A wanted path, and the reservation that conflicts with it."""
 
     path: str
     held: Reservation
@@ -66,12 +66,12 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class ReserveResult:
-    """What became of a wish to reserve.
+    """The result of reserving.
 
     Attributes:
-        granted: whether all of it was; else nothing was changed.
-        reservations: what the agent has now of what it asked for, one for each path.
-        conflicts: what stands against it, at most `MAX_CONFLICTS`; empty when it was granted.
+        granted: whether all paths were reserved; else nothing was changed.
+        reservations: the agent's reservations of the paths, one for each.
+        conflicts: at most `MAX_CONFLICTS` conflicts; empty when it was granted.
     """
 
     granted: bool
@@ -96,16 +96,16 @@ class Reservations:
     ) -> ReserveResult:
         """Reserve all of these paths, or none.
 
-        Globs are compared before the bus is locked for writing, which would hold all publishers
-        up; under the lock, only with what has been granted since. So nothing slips in between.
+        Globs are compared before the bus is locked for writing, which would delay all publishers;
+        under the lock, only with reservations granted since. So no conflict is missed.
 
-        An agent is never in its own way: what it has already lasts `ttl_s` from now, if that is
-        longer, and keeps its token; in another mode it is a new grant with a new token.
+        An agent never conflicts with itself: its own reservation is extended to `ttl_s` from now,
+        if that is longer, and keeps its token; in another mode it is a new grant with a new token.
 
         Args:
             paths: paths and globs from the root of the project, at most 1,000.
-            agent: who edits.
-            shared: whether others may edit too, who say the same.
+            agent: the editing agent.
+            shared: whether others may reserve the files shared too.
             ttl_s: how long, in seconds; at most a day.
             reason: why, for people.
 
@@ -138,7 +138,7 @@ class Reservations:
         return ReserveResult(True, grants, [])
 
     def renew(self, token: int, agent: str, *, ttl_s: float = DEFAULT_RESERVATION_S) -> Reservation:
-        """Let a reservation last `ttl_s` from now. Safe to repeat.
+        """Extend a reservation to `ttl_s` from now. Safe to repeat.
 
         Raises:
             LeaseLost: it has ended, was released, or is another agent's; nothing was changed.
@@ -152,7 +152,7 @@ class Reservations:
             return Reservation(*self._database.rows(SQL["reservation_of_token"], (token,))[0])
 
     def release(self, token: int, agent: str) -> None:
-        """Give a reservation back.
+        """Release a reservation.
 
         Raises:
             LeaseLost: as for `renew`; also when it was released before.
@@ -163,13 +163,13 @@ class Reservations:
                 raise self._lost(token, agent, now_ms)
 
     def against(self, files: Iterable[str], agent: str | None) -> list[Conflict]:
-        """Return what stands against an agent that has edited files, in the order of the files.
+        """Return the conflicts of files that an agent has edited, in the order of the files.
 
-        A file that others share is in order only for an agent that has reserved it too.
+        A file that others share has no conflict for an agent that has reserved it too.
 
         Args:
             files: their paths from the root of the project; they are no globs.
-            agent: who edited them; None: somebody without a reservation.
+            agent: the agent that edited them; None: one without a reservation.
         """
         live = self._live(self._database.now_ms())
         others = _index(each for each in live if each.agent != agent)
@@ -222,7 +222,7 @@ class Reservations:
 def _conflicts(
     wanted: Sequence[PathPattern], agent: str, mode: str, live: Sequence[Reservation]
 ) -> list[Conflict]:
-    """Return what stands against a wish, up to `MAX_CONFLICTS`."""
+    """Return the conflicts of wanted patterns, up to `MAX_CONFLICTS`."""
     others = _index(each for each in live if each.agent != agent and EXCLUSIVE in (mode, each.mode))
     found: list[Conflict] = []
     for pattern in wanted:
@@ -232,7 +232,7 @@ def _conflicts(
 
 
 def _key(held: Reservation) -> tuple[str, str, str, int]:
-    """Return what a reservation meets others by; a new grant has a new token."""
+    """Return the identity of a reservation for conflicts; a new grant has a new token."""
     return held.path, held.agent, held.mode, held.token
 
 
@@ -244,7 +244,7 @@ def _index(reservations: Iterable[Reservation]) -> PathIndex[Reservation]:
 
 
 def _pattern_of(path: str) -> PathPattern:
-    """Return what a stored path stands for; one that is no pattern of ours stands for itself."""
+    """Return the pattern of a stored path; a path that is no valid pattern matches itself."""
     try:
         return parse_pattern(path)
     except InvalidInput:

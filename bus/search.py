@@ -27,7 +27,7 @@ RATED = 1000
 #: How many messages a search returns unless it is told otherwise.
 SEARCH_LIMIT = 20
 
-#: Who says which files.
+#: The advice about missing files.
 _SEE = "see 'bus doctor'"
 
 _log = logging.getLogger("ackbus.search")
@@ -64,16 +64,16 @@ class Search:
         self._told: set[int] = set()  # the lost segments of which it was told
 
     def behind(self) -> int:
-        """Return how far the index is behind the log, in seqs: what the next search makes up."""
+        """Return how far the index is behind the log, in seqs; the next search catches up."""
         return self._log.newest_seq() - self._index.position()
 
     def damage(self, *, full: bool) -> str:
-        """Return what is wrong with the index, in words; "" when nothing is known to be."""
+        """Return the damage of the index, in words; "" when none is known."""
         return self._index.damage(full=full)
 
-    def begin_anew(self) -> None:
+    def clear(self) -> None:
         """Empty the index: the next search makes a new one."""
-        self._index.begin_anew()
+        self._index.clear()
 
     def find(
         self,
@@ -106,7 +106,7 @@ class Search:
 
     @contextmanager
     def _searched(self) -> Iterator[SearchIndex]:
-        """Give the index; of a backup, where nothing is written, one that goes with the search."""
+        """Yield the index; for a read-only backup, a temporary one."""
         if self._database.backup_made_at_ms is None:
             yield self._index
             return
@@ -120,7 +120,7 @@ class Search:
                 layout.files.close()
 
     def _best(self, index: SearchIndex, words: Words, wanted: Wanted, after: int) -> Iterator[int]:
-        """Yield what fits: the best of the newest first, then the best of those before them."""
+        """Yield the matches: the best of the newest first, then the best of those before them."""
         phrases = [f"text : {phrase}" for phrase in words.as_phrases()]
         filters = _filters(wanted)
         before = self._log.newest_seq() + 1
@@ -150,7 +150,7 @@ class Search:
 
 
 def _filters(wanted: Wanted) -> list[str]:
-    """Return the filters as expressions; what words can't say exactly is checked again later."""
+    """Return the filters as expressions of words; inexact ones are checked again later."""
     type = re.split("[*>]", wanted.pattern.text)[0] if wanted.pattern else None  # up to a wildcard
     filters = {"type": type, "agents": wanted.agent, "conversation": wanted.conversation}
     return [

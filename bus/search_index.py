@@ -1,8 +1,8 @@
-"""The index of words: a file of its own beside the bus, made of the log and nothing else.
+"""The index of words: a file of its own beside the bus, made of the log alone.
 
 It is not in the bus's own file, so building it never holds the lock that publishers need, and
-publishers do nothing for it. Whoever searches brings it up to date first, from its own position.
-Where it is missing, damaged, of another form or of another log, it is built again.
+publishers do nothing for it. A search brings it up to date first, from its own position. A missing
+or damaged index, or one of another form or another log, is built again.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ SELECT rowid, rating(words) FROM words
 
 
 class SearchIndex:
-    """Where words are in the log. Opens its file for each call: threads may share it."""
+    """The index of words in the log. It opens its file for each call: threads may share it."""
 
     def __init__(self, layout: Layout, log: Log, blobs: BlobStore) -> None:
         self._layout = layout
@@ -96,14 +96,14 @@ class SearchIndex:
         self._blobs = blobs
 
     def catch_up(self, on_progress: Callable[[int], object] | None = None) -> int:
-        """Index what the log holds and the index does not. Safe to repeat, and in parallel.
+        """Index the new messages of the log. Safe to repeat, and in parallel.
 
         Args:
-            on_progress: told now and then up to which seq the log is indexed.
+            on_progress: called now and then with the last indexed seq.
 
         Returns:
-            How many messages can't be searched, counted as seqs: the segment of the archive, or the
-            blob, that holds them is missing. They are made up for as soon as it is there.
+            The number of messages that can't be searched, counted as seqs: their segment of the
+            archive, or their blob, is missing. They are indexed as soon as it is restored.
 
         Raises:
             BusUnusable: the file can't be written.
@@ -119,7 +119,7 @@ class SearchIndex:
         before_seq: int,
         limit: int,
     ) -> list[tuple[int, float]]:
-        """Return the newest messages that fit expressions; index what is not yet indexed.
+        """Return the newest messages that match expressions, after indexing new messages.
 
         Args:
             phrases: in the language of FTS5, over the column `text`; all must fit.
@@ -137,7 +137,7 @@ class SearchIndex:
 
         def find(connection: apsw.Connection) -> list[Any]:
             connection.execute("BEGIN")  # how far it is, and what it has, are of one moment
-            # Another process may have begun it anew since it was brought up to date.
+            # Another process may have emptied it since it was brought up to date.
             while (upto := _position(connection)[0]) < before_seq - 1:
                 connection.execute("COMMIT")
                 self._catch_up(connection, None)
@@ -156,7 +156,7 @@ class SearchIndex:
         return 0
 
     def damage(self, *, full: bool) -> str:
-        """Return what is wrong with the file, in SQLite's words; "" when nothing is.
+        """Return the damage of the file, in SQLite's words; "" when there is none.
 
         Args:
             full: read all of it.
@@ -172,7 +172,7 @@ class SearchIndex:
             return str(error)
 
     def _in_index(self, call: Callable[[apsw.Connection], Result]) -> Result:
-        """Do something with the index; if it is damaged, with one that was made anew."""
+        """Call a function with the index; a damaged index is replaced by an empty one first."""
         try:
             try:
                 with closing(self._open()) as connection:
@@ -209,7 +209,7 @@ class SearchIndex:
         return int(count or 0)
 
     def _page(self, after: int, newest: int) -> tuple[list[Message], tuple[int, str | None]]:
-        """Return some messages, and the seq and id up to which they go; none of a lost segment."""
+        """Return some messages, and their last seq and id; lost segments are left out."""
         page: list[Message] = []
         try:
             page.extend(islice(self._log.read(after_seq=after, upto_seq=newest), PAGE_MESSAGES))
@@ -219,7 +219,7 @@ class SearchIndex:
         return page, (page[-1].seq, page[-1].id) if page else (newest, None)
 
     def _make_up(self, connection: apsw.Connection, seq: int, after: int) -> None:
-        """Index what was missing, as far as it is there now."""
+        """Index the messages of a missing segment or blob that is restored now."""
         while after < seq:
             messages = self._log.read(after_seq=after, upto_seq=seq)
             page = list(islice(messages, PAGE_MESSAGES))
@@ -248,7 +248,7 @@ class SearchIndex:
             for message in page
         ]
 
-    def begin_anew(self) -> None:
+    def clear(self) -> None:
         """Empty the index, of which the next search makes a new one.
 
         Raises:
@@ -267,7 +267,7 @@ class SearchIndex:
         return connection
 
     def _connect(self) -> apsw.Connection:
-        """Open the file if it is there, whatever is in it."""
+        """Open the file if it exists, whatever its content."""
         connection = open_file(self._layout.files, _NAME)
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         connection.transaction_mode = "IMMEDIATE"
@@ -282,7 +282,7 @@ class SearchIndex:
             connection.execute("PRAGMA synchronous = NORMAL").fetchall()
             if not self._is_usable(connection):
                 with connection:
-                    if not self._is_usable(connection):  # nobody else has made it meanwhile
+                    if not self._is_usable(connection):  # no other process has made it meanwhile
                         connection.execute(_DDL).fetchall()
         except BaseException:
             connection.close()
@@ -314,7 +314,7 @@ class SearchIndex:
             lock.close()
 
     def _is_usable(self, connection: apsw.Connection) -> bool:
-        """Whether the index has this form and is of this log, which may be one put back.
+        """Whether the index has this form and is of this log, which may be a restored one.
 
         The index has no trigger and no view, so a file that has one counts as damaged.
         """

@@ -1,7 +1,7 @@
-"""How well messages fit what is searched for: bm25, with words as rare as they are of late.
+"""The rating of matches: bm25, with the rarity of words among the newest messages.
 
-The bm25 of SQLite first counts how many messages have each phrase, through all of the index, and
-those of filters too: of a common word that takes nearly all of the time. Here the newest tell.
+The bm25 of SQLite first counts the messages of each phrase in the whole index, those of filters
+too: for a common word that takes nearly all of the time. Here the newest messages are the sample.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SELECT count(*), min(rowid) FROM (
 
 
 def weights(connection: apsw.Connection, phrases: Sequence[str], upto_seq: int) -> list[float]:
-    """Return for each phrase how much it counts: the rarer, the more.
+    """Return the weight of each phrase: the rarer, the heavier.
 
     Args:
         connection: to the index.
@@ -49,7 +49,7 @@ def _weight(connection: apsw.Connection, phrase: str, upto_seq: int) -> float:
 
 
 def rating(weights: Sequence[float]) -> Callable[..., float]:
-    """Return a function for SQLite that rates a message: the smaller, the better it fits.
+    """Return a function for SQLite that rates a message: the smaller, the better the match.
 
     Args:
         weights: of the phrases with which the expression begins; what follows is not rated.

@@ -1,4 +1,4 @@
-"""Text for searching: of payloads, of what is asked for, and of the passage that answers it."""
+"""Text for searching: of payloads, of queries, and of snippets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def text_of(value: object, max_chars: int = MAX_TEXT_CHARS) -> str:
 def payload_text(message: Message, blobs: BlobStore) -> str | None:
     """Return the text of a message's payload, of one that is no JSON as it is stored.
 
-    None when it can't be had now; what is binary, or too large for a payload, has no text.
+    None when it can't be read now; a binary or oversized payload has no text.
     """
     value = message.payload  # first: it finds out whether there is an error
     error = message.payload_error
@@ -62,7 +62,7 @@ def payload_text(message: Message, blobs: BlobStore) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What is searched for: words, phrases and beginnings of words, all of which must be there."""
+    """A query: words, phrases and beginnings of words, all of which must occur."""
 
     terms: tuple[str, ...]
 
@@ -79,13 +79,13 @@ class Words:
         return cls(terms)
 
     def as_phrases(self) -> list[str]:
-        """Return expressions for SQLite's full-text search, all of which must fit."""
+        """Return expressions for SQLite's full-text search, all of which must match."""
         return [
             as_phrase(term.rstrip("*")) + ("*" if term.endswith("*") else "") for term in self.terms
         ]
 
     def snippet(self, text: str) -> tuple[str, list[tuple[int, int]]]:
-        """Return a passage of a text with the words in it, and where in the passage they are."""
+        """Return a passage of a text with the words in it, and their places in the passage."""
         terms = "|".join(map(_as_pattern, self.terms))
         pattern = re.compile(rf"(?<![^\W_])(?:{terms})(?![^\W_])", re.IGNORECASE)
         first = pattern.search(text)
@@ -101,7 +101,7 @@ class Words:
 
 
 def has_words(text: str) -> bool:
-    """Whether there is anything in a text that is indexed: a letter or a digit."""
+    """Whether a text has a character that is indexed: a letter or a digit."""
     return _WORD.search(text) is not None
 
 

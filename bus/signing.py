@@ -1,4 +1,4 @@
-"""Signatures: what exactly of a message is signed, and publishers' signing of it.
+"""Signatures: the signed form of a message, and signing by publishers.
 
 A signature is the header `signature`, so it travels wherever its message goes: an HMAC-SHA-256
 with a key of the sender over the content of the message, its time included, in a form that
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 #: The first element of what is signed, and the first part of a signature: the version of the form.
 FORM, VERSION = "ackbus-signature-1", "v1"
 
-#: Who alone is signed for, where a program publishes for others; None: all whose keys are here.
+#: The agents to sign for, where a program publishes for others; None: all with keys here.
 _only: ContextVar[tuple[str, ...] | None] = ContextVar("ackbus_signs_only_for", default=None)
 
 
 def sign_only_for(agent: str | None) -> None:
-    """Let this task, and the threads that it asks, sign for one agent only, or for nobody.
+    """Restrict signing in this task, and in its threads, to one agent, or to none.
 
-    A server is asked by others: to sign in a name that anybody may give would be to forge.
+    A server acts for its clients: signing under a name that a client merely claims is forgery.
 
     Args:
-        agent: who has shown who it is; None: nobody has.
+        agent: the authenticated agent; None: there is none.
     """
     _only.set(() if agent is None else (agent,))
 

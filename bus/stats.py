@@ -1,4 +1,4 @@
-"""How much is in the log."""
+"""The counts of messages in the log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What the catalog has counted.
+    """The counts of the catalog.
 
     Attributes:
         messages: how many messages the log holds.

@@ -1,7 +1,7 @@
 """Spans of OpenTelemetry, in processes that use it; W3C trace context in the headers of messages.
 
-A process that wants spans has loaded the SDK and told it where they go. So it is looked for among
-what is loaded, and never loaded here: who has no use for it pays for one look.
+A process that wants spans has loaded and configured the SDK. So the SDK is looked up among the
+loaded modules, and never loaded here: other processes pay for one lookup.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def is_used() -> bool:
 
 
 def current_trace() -> dict[str, str]:
-    """Return the headers that name the span that is on in this thread or task; {} for none."""
+    """Return the headers of the current span of this thread or task; {} for none."""
     carrier: dict[str, str] = {}
     if is_used():
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -49,9 +49,9 @@ def current_trace() -> dict[str, str]:
 
 
 def given_trace(headers: Mapping[str, object]) -> dict[str, str]:
-    """Return the trace context among headers, names and all; {} when there is none that is valid.
+    """Return the trace context headers among headers; {} when there is no valid context.
 
-    Whoever publishes may write anything into a header.
+    Publishers may write anything into a header.
     """
     parent, state = headers.get(TRACE_PARENT), headers.get(TRACE_STATE)
     if not (isinstance(parent, str) and _PARENT.fullmatch(parent)):
@@ -108,11 +108,11 @@ def traced(drafts: Iterable[Draft], trace: Mapping[str, str]) -> list[Draft]:
 
 
 def handling(message: Message, agent: str) -> AbstractContextManager[object]:
-    """Return a span for what is done about a message: a part of the trace that it belongs to.
+    """Return a span for handling a message, in the message's trace.
 
     Args:
-        message: which is handled.
-        agent: by whom: the agent of an inbox, or a worker group.
+        message: the message.
+        agent: the handler: the agent of an inbox, or a worker group.
     """
     if not is_used():
         return _NOTHING
@@ -154,7 +154,7 @@ def _context_of(message: Message) -> Context:
 
 
 def _attributes(message: Message, operation: str, group: str) -> dict[str, Any]:
-    """Return what a span says of the message that it is about, by OpenTelemetry's names."""
+    """Return the attributes of a span about a message, by OpenTelemetry's names."""
     return {
         "messaging.system": "ackbus",
         "messaging.operation.type": operation,
@@ -168,7 +168,7 @@ def _attributes(message: Message, operation: str, group: str) -> dict[str, Any]:
 
 
 def mark_failed(why: str) -> None:
-    """Say of the span that is on that what it is about failed."""
+    """Mark the current span as failed."""
     if is_used():
         from opentelemetry.trace import Status, StatusCode, get_current_span
 

@@ -1,7 +1,7 @@
-"""Verifying a log: whether its messages are what their senders signed, and what was chained.
+"""The verification of a log against the signatures of its messages, and against its chain.
 
-One walk over the log, archived messages included, answers both. It says in words what is wrong
-with which message; what it can't judge (a signature whose key is not here) it counts.
+One walk over the log, archived messages included, checks both. It reports a problem for each wrong
+message; messages that it can't judge (signed with a key that is not here) are counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .bus import Bus
     from .keys import Keyring
 
-#: After how many messages whoever waits is told how far the walk is.
+#: The number of messages between two reports of progress.
 _PROGRESS_MESSAGES = 1000
 
 #: What a row that no program of ours stored can make of its decoding.
@@ -45,7 +45,7 @@ class Verification:
         expected: links that were kept elsewhere; the chain must have them.
 
     Attributes:
-        counts: what the walk has come by.
+        counts: the counts of the walk so far.
         head: the last link, when the walk began; None where nothing is chained.
     """
 
@@ -76,10 +76,10 @@ class Verification:
     def problems(
         self, on_progress: Callable[[int], object] = lambda seq: None
     ) -> Iterator[Problem]:
-        """Yield what is wrong, in the order of the log; reads it in bounded memory.
+        """Yield the problems, in the order of the log; reads it in bounded memory.
 
         Args:
-            on_progress: told now and then up to which seq the walk is.
+            on_progress: called now and then with the last checked seq.
 
         Raises:
             BusUnusable: a key can't be read.
@@ -122,7 +122,7 @@ class Verification:
         return (message for message in sent if message.from_agent == agent)
 
     def _messages(self) -> Iterator[Message | SegmentMissing]:
-        """Yield the messages, and in place of those that can't be read, why."""
+        """Yield the messages, and errors in place of those that can't be read."""
         after = self._from_seq - 1
         while after < self.newest_seq:
             try:

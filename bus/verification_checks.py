@@ -1,4 +1,4 @@
-"""What verifying asks of one message after the other: is it signed, is it what was chained."""
+"""The checks of verification, message by message: the signature, and the chain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a message, or with a range of the log.
+    """A problem with a message, or with a range of the log.
 
     Attributes:
         kind: `altered`: it is not what was signed, or chained. `forged`: its sender has a key, and
@@ -41,7 +41,7 @@ class Problem:
 
 @dataclass(slots=True)
 class Counts:
-    """What a verification has come by.
+    """The counts of a verification.
 
     Attributes:
         messages: how many messages were read.
@@ -91,7 +91,7 @@ class SignatureCheck:
         self._has_signed: set[str] = set()
 
     def of(self, message: Message) -> Problem | None:
-        """Return what is wrong with the signature of a message, or None."""
+        """Return the problem with the signature of a message, or None."""
         agent = message.from_agent
         keys = self._keys_of(agent)
         signature = message.headers.get(SIGNATURE_HEADER)
@@ -153,7 +153,7 @@ class ChainCheck:
         self._digest = before
 
     def of(self, message: Message) -> Iterator[Problem]:
-        """Yield what is wrong with a message, and what is missing before it."""
+        """Yield the problems with a message, and messages that are missing before it."""
         yield from self.missing_below(message.seq)
         link = self._next
         if link is None:
@@ -170,7 +170,7 @@ class ChainCheck:
         self._go_on(link)
 
     def missing_below(self, seq: int) -> Iterator[Problem]:
-        """Yield what the chain has below a seq, and was not given."""
+        """Yield a problem for messages below a seq that are in the chain but were not given."""
         first = last = self._next
         while self._next is not None and self._next.seq < seq:
             last = self._next
@@ -180,7 +180,7 @@ class ChainCheck:
             yield Problem("missing", first.seq, f"{gone} gone: the chain was there")
 
     def skip_to(self, seq: int) -> None:
-        """Pass over what can't be read, up to and with a seq."""
+        """Skip messages that can't be read, up to and with a seq."""
         while self._next is not None and self._next.seq <= seq:
             self._go_on(self._next)
 
@@ -190,7 +190,7 @@ class ChainCheck:
 
 
 def problem_with(kind: str, message: Message, what: str) -> Problem:
-    """Return what is wrong with a message, in words that begin with it."""
+    """Return a problem whose text begins with the message."""
     text = f"message {message.seq} from {message.from_agent} {what}"
     return Problem(kind, message.seq, text, message.id, message.from_agent)
 

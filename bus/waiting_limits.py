@@ -1,4 +1,4 @@
-"""Backpressure: how many messages may wait in a queue or an inbox before publishers feel it.
+"""Backpressure: limits of the messages that wait in a queue or an inbox.
 
 The limits are kept by triggers, so that they hold for programs with their own SQL too; with no
 limit set they cost a publisher next to nothing.
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 #: The kinds of places that may have a limit.
 QUEUE, INBOX = "queue", "inbox"
 
-#: How often a publisher that waits for room looks whether there is some, in seconds. Those who
-#: make room ring no bell.
+#: How often a publisher that waits for room tries again, in seconds. Making room rings no bell.
 _LOOK_EVERY_S = 0.02
 
 
@@ -32,7 +31,7 @@ class WaitingLimit:
 
     Attributes:
         kind: `queue` or `inbox`.
-        name: which one.
+        name: the queue or the agent.
         max_waiting: how many messages may wait there.
         waiting: how many do now.
     """
@@ -50,11 +49,11 @@ class WaitingLimits:
         self._database = database
 
     def set_for_inbox(self, agent: str, max_waiting: int) -> None:
-        """Let at most so many messages to an agent wait for its acknowledgement.
+        """Limit the messages to an agent that wait for its acknowledgement.
 
-        What would be one more is refused. Broadcasts are not: one slow agent must not silence
-        everybody. Nor are answers (`in_reply_to`): whoever asked wants them, and no worker must
-        wait for one agent that does not read.
+        Further messages are refused. Broadcasts are not: one slow agent must not silence all
+        senders. Nor are answers (`in_reply_to`): the asker wants them, and no worker must wait
+        for one agent that does not read.
 
         Raises:
             InvalidInput: an argument breaks a rule.
@@ -63,7 +62,7 @@ class WaitingLimits:
         self._set(INBOX, agent, max_waiting, 0, None, None)
 
     def set_for_queue(self, name: str, pattern: str, max_waiting: int, waiting: int) -> None:
-        """Let at most so many messages wait in a queue; `Queue.limit` knows the rest.
+        """Limit the messages that wait in a queue; called by `Queue.limit`.
 
         Args:
             name: the queue.
@@ -120,7 +119,7 @@ class WaitingLimits:
 def publish_when_there_is_room(
     publish: Callable[[], list[Receipt]], wait_s: float
 ) -> list[Receipt]:
-    """Publish as soon as no limit stands against it; blocks for at most `wait_s`.
+    """Publish as soon as the limits allow it; blocks for at most `wait_s`.
 
     Raises:
         LimitReached: one still did at the end; nothing was stored.

@@ -1,4 +1,4 @@
-"""What a reader of the log looks for."""
+"""The filters of a reader of the log."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Wanted:
 
     Args:
         type: a type pattern.
-        conversation: the one to which they belong.
-        agent: who sent or received them.
+        conversation: their conversation.
+        agent: their sender or recipient.
         since_ms: their least time, in epoch milliseconds.
 
     Attributes:
-        pattern: which types.
+        pattern: the pattern of their types.
         conversation, agent, since_ms: as given.
 
     Raises:

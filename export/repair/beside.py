@@ -120,5 +120,5 @@ def mend_search(bus: Bus, dry_run: bool) -> Iterator[Mended]:
     search = Search(bus)
     if search.damage(full=True):
         if not dry_run:
-            search.begin_anew()
+            search.clear()
         yield Mended("search.db", "is made again of the log at the next search")
