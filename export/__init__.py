@@ -66,7 +66,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load what is asked for: the guard's hooks need nothing but `git`."""
+    """Load a name on first use: the guard's hooks need nothing but `git`."""
     from importlib import import_module
 
     if name in ("git", "pictures"):

@@ -1,8 +1,8 @@
-"""The archiver: moves the beginning of the log into compressed files, without a stall or a loss.
+"""The archiver, which moves the beginning of the log into compressed files, without loss.
 
 A segment is written beside its place, synced and renamed; then it is noted in the bus; then its
-messages leave the log, some at a time. A process that dies on the way leaves a file that nobody
-knows, which the next run replaces, or messages that are in both, which the next run removes.
+messages leave the log, some at a time. A process that dies on the way leaves a file that is not in
+the bus, which the next run replaces, or messages that are in both, which the next run removes.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class ArchiverRunning(Refused):
 class Archiver:
     """Moves messages into the archive: `with Archiver(bus) as archiver: …`.
 
-    For each bus, one works at a time; what may be moved is to be found out within the block.
+    For each bus, one works at a time; find out within the block which messages may be moved.
 
     Raises:
-        ArchiverRunning: another process is at it.
+        ArchiverRunning: another process is archiving.
         Refused: it is a backup.
         BusUnusable: the lock can't be had.
     """
@@ -76,14 +76,14 @@ class Archiver:
     def archive(
         self, upto_seq: int, *, on_progress: Callable[[int], object] | None = None
     ) -> list[Segment]:
-        """Move the messages up to a seq, which everybody who is to have them has had.
+        """Move the messages up to a seq, which all their readers have had.
 
-        Safe to repeat after a crash, and while publishers and readers are at work: each step that
-        they wait for is a few tens of milliseconds at the most.
+        Safe to repeat after a crash, and while publishers and readers work: each step that they
+        wait for takes a few tens of milliseconds at most.
 
         Args:
             upto_seq: the last one to move; the newest message of the log never does.
-            on_progress: told now and then up to which seq messages have moved.
+            on_progress: called now and then with the last moved seq.
 
         Returns:
             The segments that were made; none when there was nothing to move.
@@ -104,7 +104,7 @@ class Archiver:
         return made
 
     def _segments(self, upto_seq: int) -> Iterator[tuple[Segment, list[Frame]]]:
-        """Write one segment after the other."""
+        """Write segments one after the other, and yield them with their frames."""
         while (after := self._archive.upto()) < upto_seq:
             last = self._bus.log.last_of(after, SEGMENT_MESSAGES, upto_seq)
             if last is None:
@@ -159,7 +159,7 @@ class Archiver:
 def write_frames(
     file: BinaryIO, messages: Iterable[Message], segment: int
 ) -> tuple[list[Frame], int]:
-    """Write lines, and return where each frame is, and how many lines there are."""
+    """Write lines, and return the places of the frames, and the number of lines."""
     import zstandard
 
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)

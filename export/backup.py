@@ -1,11 +1,11 @@
-"""A backup: another bus directory, whole, that is opened with --dir as any other.
+"""Backups: complete bus directories, opened with --dir as any other.
 
-First the file, as it is at one moment; then the archive and the blobs that this copy names. So
-nothing is missing that the copy needs: a blob is on the disk before the message that names it, a
-segment before the bus knows it, and neither is ever removed or changed while it is named.
+The file is copied first, as it is at one moment; then the archive and the blobs that this copy
+names. So the copy is complete: a blob is on the disk before the message that names it, a segment
+before the bus knows it, and neither is ever removed or changed while it is named.
 
-All is made in a directory beside the place, which gets its name when everything in it is on the
-disk. What a process leaves behind that dies on the way never has the name of a backup.
+It is made in a directory beside the place, which gets its name when everything in it is on the
+disk. The remains of a process that died on the way never have the name of a backup.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ UNFINISHED, REPLACED = ".unfinished", ".replaced"
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What a backup holds.
+    """The result of a backup.
 
     Attributes:
         directory: where it is.
@@ -79,13 +79,13 @@ def back_up(
 
     Args:
         bus: an open bus.
-        directory: where to; its parent must be there.
-        replace: put it in the place of an earlier backup.
-        on_progress: told now and then how many bytes are copied.
+        directory: the directory to make; its parent must exist.
+        replace: replace an earlier backup.
+        on_progress: called now and then with the number of bytes copied.
 
     Raises:
-        InvalidInput: the place is within the bus, or its parent is not there.
-        Refused: something is there that is not to be replaced, or another backup is being made.
+        InvalidInput: the place is within the bus, or its parent does not exist.
+        Refused: the place is taken, or another backup is being made.
         BusUnusable: the bus is damaged, or the copy can't be written; nothing is left at the place.
     """
     check_progress(on_progress)
@@ -111,7 +111,7 @@ def back_up(
 
 
 def bytes_to_copy(bus: Bus) -> int:
-    """Return about how much a backup copies: what the files and blobs of a bus take."""
+    """Return about how many bytes a backup copies: the size of the bus's files and blobs."""
     layout = bus.layout
     segments = sum(segment.bytes for segment in bus.archive.segments())
     blobs = sum(_size(bus, ref) for ref in bus.blobs)
@@ -136,12 +136,12 @@ def _check_place(layout: Layout, target: str, replace: bool) -> None:
         raise InvalidInput(f"{target} is within the bus, or holds it; choose another place")
     if not os.path.isdir(os.path.dirname(target)):
         raise InvalidInput(f"there is no directory {os.path.dirname(target)}")
-    # Both are cleared on the way: they must be what their names say, not somebody's folder.
+    # Both are cleared on the way: they must be remains of backups, not a person's folders.
     for path, has in ((target + UNFINISHED, Layout(target).write_lock), (target + REPLACED, MARK)):
         inside = os.path.join(path, os.path.basename(has))
         if os.path.lexists(path) and os.listdir(path) and not os.path.exists(inside):
             raise Refused(
-                f"{path} is in the way, and of no backup; move it, or choose another place"
+                f"{path} is in the way, and is not of a backup; move it, or choose another place"
             )
     if not os.path.lexists(target):
         return
@@ -167,9 +167,9 @@ def _clear(folder: str, but_for: str) -> None:
 
 
 def _remove(folder: str, sign: str) -> None:
-    """Remove a folder of ours; the file by which the next one knows it goes last.
+    """Remove a folder of ours; the file that identifies it goes last.
 
-    Else what a process leaves that dies on the way would be somebody's folder, and in the way.
+    Otherwise the remains of a process that died on the way would look like a foreign folder.
     """
     _clear(folder, but_for=sign)
     Folder(folder).remove(os.path.basename(sign))
@@ -206,7 +206,7 @@ class _Copier:
         self._made_at_ms = 0
 
     def run(self, target: str) -> Backup:
-        """Copy everything, and leave it on the disk."""
+        """Copy everything, and sync it to the disk."""
         # A backup of a backup has messages no newer than the first one.
         self._made_at_ms = self._bus.database.backup_made_at_ms or self._bus.database.now_ms()
         self._bus.catalog.try_to_catch_up(self._bus.log.newest_seq())  # the copy's can't any more

@@ -1,4 +1,4 @@
-"""Whether a copy of a bus is whole, by its own files: a disk may store what it was not told."""
+"""The check of a copy of a bus, by its own files: a disk may store wrong bytes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def verify_copy(copy: Bus, lacking: Collection[str]) -> None:
-    """Read the file of a copy from end to end, its segments, and every blob that it names.
+    """Check the file of a copy from end to end, its segments, and every blob that it names.
 
     Args:
-        copy: an open bus, which nobody writes to.
+        copy: an open bus, without writers.
         lacking: the names of blobs and segments that the bus itself has not.
 
     Raises:
-        BusUnusable: something is not as it was written.
+        BusUnusable: something differs from the bytes that were written.
     """
     for finding in examine(checks_of_file(copy.database, full=True)):
         if finding.state == "bad":

@@ -1,4 +1,4 @@
-"""The lines that git puts around a conflict which it left in a file for people to resolve."""
+"""The markers that git puts around a conflict that people are to resolve."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: What each marker begins with. No line of JSON begins so.
+#: The beginnings of markers. No line of JSON begins so.
 _MARKERS = (b"<<<<<<<", b"|||||||", b"=======", b">>>>>>>")
 
-#: What to do about markers.
+#: The advice about markers.
 CURE = (
     "after 'bus setup git', 'git checkout --merge -- FILE' leaves only those around two contents"
     " of one id: keep one of the two lines, without the markers, and 'git add' the file"
@@ -19,7 +19,7 @@ CURE = (
 
 
 class ConflictMarkers(Refused):
-    """The lines are in conflict: git could not merge them, and nobody has done it since.
+    """The lines are in conflict: git could not merge them, and nothing has since.
 
     Attributes:
         number: the line of the first marker.
@@ -36,7 +36,7 @@ def is_marker(line: bytes) -> bool:
 
 
 def refuse_markers(lines: Iterable[bytes]) -> None:
-    """Make sure that no line is a marker.
+    """Raise if a line is a marker.
 
     Raises:
         ConflictMarkers: one is.

@@ -44,7 +44,7 @@ STILL_S = 0.25
 MIN_ROTATE_BYTES = 4096
 
 
-#: What doesn't pass by waiting; of what is refused, an import may still come.
+#: Errors that waiting can't cure; after other refusals, an import may still come.
 _FOR_GOOD = (Refused, BusMoved, WrongProcess)
 
 
@@ -74,9 +74,9 @@ class Exporter:
         return Position(self._bus.database).get()
 
     def export_once(self, *, progress: Callable[[int], object] | None = None) -> int:
-        """Write what the file lacks now; leave it untouched when that is nothing.
+        """Append the missing messages; a file that has them all is left untouched.
 
-        When another exporter is at work, wait until that one has written it or has ended.
+        If another exporter is running, wait until that one has written them or has ended.
 
         Args:
             progress: called now and then with the number of messages written so far.
@@ -102,7 +102,7 @@ class Exporter:
             lock.close()
 
     def rebuild(self, *, progress: Callable[[int], object] | None = None) -> int:
-        """Write the file anew from the whole log, and put it in place of the old one at once.
+        """Write the file again from the whole log, and replace the old one atomically.
 
         Args:
             progress: called now and then with the number of messages written so far.
@@ -127,8 +127,8 @@ class Exporter:
     def rotate(self, limit_bytes: int, *, progress: Callable[[int], object] | None = None) -> int:
         """Cut `bus.jsonl` where it would outgrow a size, now and in every later export.
 
-        What was cut off is in `bus-000001.jsonl` and so on; `bus.index.json` says what is where.
-        The files are written anew: where they are cut depends on the log and the limit only.
+        The older lines are in `bus-000001.jsonl` and so on; `bus.index.json` lists these files.
+        All files are written again: the cuts depend on the log and the limit alone.
 
         Args:
             limit_bytes: the size, at least 4,096; 0 makes one file of all again.
@@ -157,8 +157,8 @@ class Exporter:
     def follow(self) -> None:
         """Export every message soon after it is published; blocks until `stop` is called.
 
-        A full disk or a locked bus is waited out, and so is a `bus.jsonl` that git has put there
-        and `bus import` has not yet read.
+        It retries after a full disk or a locked bus, and waits for `bus import` when git has
+        replaced `bus.jsonl`.
 
         Raises:
             ExporterRunning: another exporter is at work.
@@ -232,7 +232,7 @@ class Exporter:
             self._bus.database.close_thread()
 
     def _catch_up_patiently(self, writer: Writer) -> None:
-        """Export; what may pass is logged, and tried again at the next look."""
+        """Export; errors that may pass are logged, and retried at the next look."""
         try:
             writer.catch_up()
             self._trouble = ""
@@ -260,9 +260,9 @@ class Exporter:
         return None
 
     def _lock_unless_exported(self) -> FileLock | None:
-        """Return the export lock, or None when another exporter has written all there is now.
+        """Return the export lock, or None when another exporter has written all present messages.
 
-        It may end before it gets as far: then it is our turn.
+        If it ends before that, the lock is taken here.
         """
         newest = self._bus.log.newest_seq()
         position = Position(self._bus.database)

@@ -1,4 +1,4 @@
-"""Reading other programs' JSONL: which of their fields becomes which of ours."""
+"""Reading other programs' JSONL: the mapping of their fields to ours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-#: The names of a line of `bus.jsonl` that an import reads; `seq` is given anew.
+#: The names of a line of `bus.jsonl` that an import reads; the bus gives a new `seq`.
 FIELDS = (
     *("id", "ts", "from", "to", "type", "correlation_id", "in_reply_to", "priority"),
     *("headers", "payload", "payload_ref"),
@@ -19,7 +19,7 @@ _HEADER = "headers."
 
 
 class FieldMap:
-    """Where each field of a message is read from.
+    """The source of each field of a message.
 
     Without entries it reads lines of `bus.jsonl`. An entry `ours=theirs` reads our field from
     their field; `ours=theirs|text` takes the text where theirs is absent. `headers.NAME=theirs`
@@ -29,7 +29,7 @@ class FieldMap:
         entries: texts of one or more entries, separated by commas.
 
     Attributes:
-        unread: the names of the fields, of all records so far, of which nothing was made.
+        unread: the names of the ignored fields of all records so far.
 
     Raises:
         InvalidInput: an entry has another form, or names a field that messages do not have.
@@ -66,7 +66,7 @@ class FieldMap:
             )
 
     def draft(self, record: Mapping[str, Any]) -> Draft:
-        """Return the message that one record stands for.
+        """Return the message of one record.
 
         Raises:
             InvalidInput: a field is missing or has no meaning for a message.

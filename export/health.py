@@ -29,7 +29,7 @@ _NAMED = 5
 
 
 def checks(bus: Bus, *, full: bool) -> dict[str, Callable[[], Finding]]:
-    """Return the checks of what this room owns; the full ones read every line that was exported."""
+    """Return the checks of this room; the full ones read every exported line."""
     return {
         "export": lambda: _export(bus),
         "bus.jsonl": lambda: _lines(bus, full),
@@ -78,7 +78,7 @@ def _behind(bus: Bus, position: int) -> int:
 
 
 def _lines(bus: Bus, full: bool) -> Finding:
-    """Find what the next export would stumble over, as that finds it."""
+    """Look for errors of the next export."""
     files = exported_files(bus.layout.jsonl)
     if not files:
         return ok("none")
@@ -96,7 +96,7 @@ def _lines(bus: Bus, full: bool) -> Finding:
     except ConflictMarkers as error:
         return bad(f"git conflict marker on line {error.number}", CURE)
     return warn(
-        "not as the last export left it: that was stopped, or git or somebody else wrote it",
+        "not as the last export left it: that was stopped, or git or another program wrote it",
         "'bus export' goes on with it, or says what is in the way; so does --full",
     )
 
@@ -117,7 +117,7 @@ def _compared(bus: Bus, files: list[str]) -> Finding:
 
 
 def _differing(bus: Bus) -> Finding:
-    """Say which of the two is damaged, where that is known: messages never change."""
+    """Return whether the log or the export is damaged, where that is known."""
     from .repair import differences  # it asks for these checks
 
     found = differences(bus)
@@ -127,7 +127,7 @@ def _differing(bus: Bus) -> Finding:
     if found.unclear:
         text = f"its lines of messages {ranges(found.unclear)} are not those of the log"
         return bad(text, "'bus doctor --repair' looks for which of the two is right")
-    return warn("its lines are not those of the log", "'bus export --rebuild' writes it anew")
+    return warn("its lines are not those of the log", "'bus export --rebuild' writes it again")
 
 
 def _gets_on(bus: Bus, position: int) -> bool:

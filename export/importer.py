@@ -1,4 +1,4 @@
-"""The importer: brings lines of `bus.jsonl`, or of other programs, into a log. It goes by id."""
+"""The importer, which publishes lines of `bus.jsonl`, or of other programs, by their ids."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_REASONS = 1000
 
 @dataclass(slots=True)
 class ImportReport:
-    """What became of the lines of an import.
+    """The result of an import.
 
     Attributes:
         lines: how many lines were read, blank ones left out.
@@ -72,18 +72,18 @@ def import_jsonl(
     Messages get new places in the log, in the order of the lines. Repeating an import, also after
     a crash, stores nothing twice. A line that can't be a message is skipped and reported; the
     others are stored, at most 1,000 lines or some 8 MiB in a transaction. Lines may come twice,
-    and in any order. Where git left conflict markers nothing is stored; of a pipe, what stands
-    before them.
+    and in any order. If git left conflict markers nothing is stored; of a pipe, the lines before
+    them are.
 
     Args:
-        bus: where to.
+        bus: the bus.
         stream: open for reading bytes; read in bounded memory.
-        field_map: where fields are read from; None for lines of `bus.jsonl`.
+        field_map: the mapping of fields; None for lines of `bus.jsonl`.
         progress: called after each transaction with the number of bytes read so far.
 
     Raises:
         ConflictMarkers: git left a conflict in the lines.
-        BusBusy, BusUnusable: the bus can't be written; what was stored before stays.
+        BusBusy, BusUnusable: the bus can't be written; messages stored before stay.
     """
     if stream.seekable():
         _refuse_markers_ahead(stream)
@@ -101,7 +101,7 @@ def import_jsonl(
         try:
             batch.append((number, _draft(line, fields)))
         except InvalidInput as error:
-            # Only the last line of a file can lack its end: whoever wrote it was cut short.
+            # Only the last line of a file can lack its end: its writer was cut short.
             whole = line.endswith(b"\n") or len(line) == MAX_LINE_BYTES
             report.skip(number, error if whole else f"the file ends within the line: {error}")
         if len(batch) >= BATCH_LINES or done - stored >= BATCH_BYTES:
@@ -124,7 +124,7 @@ def _refuse_markers_ahead(stream: BinaryIO) -> None:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield lines; of one that is too long, only a piece that no parser takes for a whole."""
+    """Yield lines; of one that is too long, only a piece, which no parser accepts."""
     while line := stream.readline(MAX_LINE_BYTES):
         yield line
         while len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from io import BufferedReader
 
-    #: What changes when somebody replaces a file or writes into it: inode, size in bytes, time of
-    #: the last change in epoch nanoseconds.
+    #: The stamp of a file, which changes when it is replaced or written: inode, size in bytes,
+    #: time of the last change in epoch nanoseconds.
     Stamp = tuple[int, int, int]
 
 #: How much of the file's end is read at a time in search of its last line, in bytes.
@@ -27,7 +27,7 @@ _MAX_LINE_BYTES = 64 * 1024**2
 
 
 def stamp_of(path: str) -> Stamp | None:
-    """Return the stamp of the file that has a name now; None when there is none."""
+    """Return the present stamp of a path; None when there is no file."""
     folder, name = locate(path)
     there = folder.look(name)
     return None if there is None else (there.st_ino, there.st_size, there.st_mtime_ns)
@@ -80,8 +80,8 @@ def crc_of(pieces: Iterable[bytes]) -> int:
 class JsonlFile:
     """`bus.jsonl`, open for appending. Only the holder of the export lock may have one.
 
-    Its size is what it had when it was opened, and what was written here since: bytes that somebody
-    else has added meanwhile don't count, and so its stamp is not that of the file with them.
+    Its size is that at its opening plus the bytes written here since: bytes that another program
+    adds don't count, so the file's stamp then differs from this one.
     """
 
     def __init__(self, path: str) -> None:
@@ -130,36 +130,36 @@ class JsonlFile:
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """The size in bytes."""
         return self._size
 
     @property
     def crc(self) -> int:
-        """The CRC-32 of all that it has, which tells damage from what was written."""
+        """The CRC-32 of its bytes, which detects damage."""
         if self._crc is None:
             self._crc = crc_of(self.lines())
         return self._crc
 
     def go_on_from(self, crc: int | None) -> None:
-        """Take the CRC-32 that it had when it was left, if that is known; it need not be read."""
+        """Set the known CRC-32 of an unchanged file, so that it need not be read."""
         self._crc = crc
 
     @property
     def stamp(self) -> Stamp:
-        """The stamp of it as it was written here, also when another file has its name by now."""
+        """The stamp of the file as written here, also when another file has its name by now."""
         there = os.fstat(self._fd)
         return there.st_ino, self._size, there.st_mtime_ns
 
     def sync(self) -> None:
-        """Wait until what was written is on the disk."""
+        """Wait until the written bytes are on the disk."""
         os.fsync(self._fd)
 
     def close(self) -> None:
-        """Give the file descriptor back."""
+        """Close the file descriptor."""
         os.close(self._fd)
 
     def _line_end(self, before: int) -> int:
-        """Return where the last line that ends before an offset ends; 0 when there is none."""
+        """Return the end of the last line that ends before an offset; 0 when there is none."""
         least = max(0, before - _MAX_LINE_BYTES)
         while before > least:
             start = max(least, before - _STEP_BYTES)

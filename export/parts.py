@@ -1,7 +1,7 @@
-"""The parts that were cut off `bus.jsonl`, and `bus.index.json`, which says what is in which.
+"""The parts that were cut off `bus.jsonl`, and `bus.index.json`, which lists them.
 
-The index is derived from the parts, and it is the sign that they are complete: whoever writes all
-files anew removes it first and writes it last.
+The index is derived from the parts, and it is the sign that they are complete: a rewrite of all
+files removes it first and writes it last.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _CHUNK_BYTES = 1024 * 1024
 #: The largest index that is read, in bytes: an index of some 300,000 parts.
 _MAX_INDEX_BYTES = 64 * 1024**2
 
-#: The names of parts as git and `glob` spell a pattern; of as many as anybody will have.
+#: The pattern of the names of parts, for git and `glob`.
 PART_GLOB = f"bus-{'[0-9]' * 6}.jsonl"
 
-#: What the names of files end with that are being written anew.
+#: The ending of the names of files that are being rewritten.
 STAGED = ".new"
 
-#: The file that says what is in which part.
+#: The name of the index.
 _INDEX = "bus.index.json"
 
 
@@ -70,10 +70,10 @@ def part_files(jsonl: str) -> list[str]:
 
 
 def parts_among(names: Iterable[str], recorded: int = 0) -> list[str]:
-    """Return which of some names are those of parts, oldest first.
+    """Return the names of parts among some names, oldest first.
 
     People give their copies such names too (`bus-202611.jsonl`), so numbers count from 1 on, and
-    what comes after a gap is no part.
+    a name after a gap is not that of a part.
 
     Args:
         names: of files of one directory.
@@ -96,7 +96,7 @@ def part_name(number: int) -> str:
 
 
 def split(lines: Iterable[bytes], size: int, limit: int) -> list[list[bytes]]:
-    """Split lines where the file that they are for would outgrow a limit.
+    """Split lines where their file would outgrow a limit.
 
     Every list but the first begins a new file; the first is empty when the file is full already.
 
@@ -136,17 +136,17 @@ class Parts:
 
     @property
     def next_path(self) -> str:
-        """Where `cut` puts the next part; nothing may be there."""
+        """The path of the next part that `cut` makes; it must not exist."""
         return self.path(len(self._parts) + 1)
 
     def path(self, number: int) -> str:
-        """Return where the part of a number is."""
+        """Return the path of the part of a number."""
         return os.path.join(self._directory, part_name(number))
 
     def lacking(self) -> list[str]:
-        """Return the names of the files that are not there, or not of their size; change nothing.
+        """Return the names of missing files, and of those of a wrong size; change nothing.
 
-        One more part than the index says may be there: it was cut this moment, or before a crash.
+        One more part than in the index may exist: it was cut this moment, or before a crash.
         """
         if not self._limit:
             return []
@@ -160,7 +160,7 @@ class Parts:
         return self._read() or []
 
     def are_whole(self, *, after_crash: bool = False) -> bool:
-        """Read the index, and say whether the files are what it says.
+        """Read the index, and return whether the files are as it describes them.
 
         Args:
             after_crash: one part more may have been cut just before; it goes into the index now,
@@ -193,21 +193,21 @@ class Parts:
         self._store([*self._parts, _describe(path)])
 
     def remove_staged(self) -> None:
-        """Remove what an exporter left that was killed."""
+        """Remove the temporary files of a killed exporter."""
         for name in self._folder.names():
             if re.fullmatch(r"bus((-\d{6,})?\.jsonl|\.index\.json)\.new", name):
                 self._folder.remove(name)
 
     def replace(self, staged: list[str], jsonl: str, fresh: str) -> None:
-        """Put files that were written anew in the place of all that are there.
+        """Replace all files by rewritten ones.
 
         A crash on the way leaves no index beside parts, or an index where there is no limit:
-        either way the next exporter writes them all anew.
+        either way the next exporter rewrites them all.
 
         Args:
             staged: the files that become the parts, in order.
             jsonl: `bus.jsonl`.
-            fresh: what becomes it.
+            fresh: the file that becomes it.
         """
         before = part_names(self._directory)  # without the index none is known behind a gap
         if self._limit:
@@ -234,7 +234,7 @@ class Parts:
         self._folder.rename(os.path.basename(path), os.path.basename(to))
 
     def _read(self) -> list[Part] | None:
-        """Return what the index says; None when it is not there, or not for this limit."""
+        """Return the parts of the index; None when it is missing, or of another limit."""
         try:
             index = _read_index(self._directory)
             if index["rotate_bytes"] != self._limit:

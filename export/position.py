@@ -1,4 +1,4 @@
-"""What every exporter of a bus must know: how far the log was exported, and where files are cut."""
+"""The state that all exporters of a bus share: the export position, and the limit of rotation."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class Position:
         self._database = database
 
     def get(self) -> int:
-        """Return it; 0 before the first export."""
+        """Return the seq; 0 before the first export."""
         return self._database.one_number(_SQL["position"], "export_state")
 
     def is_of(self, path: str) -> bool:
-        """Whether a file is the one that the exporter left there, as it left it."""
+        """Whether a file is the exporter's own, unchanged since the last export."""
         stamp = stamp_of(path)
         if stamp is None:
             return False
         return self._mark()[:_STAMPED] == _words(self.get(), stamp)
 
     def crc(self) -> int | None:
-        """Return the CRC-32 of the file as the exporter left it; None where that is not known."""
+        """Return the CRC-32 of the file as the exporter left it; None if unknown."""
         return crc_in_mark(self._mark())
 
     def set(self, seq: int, stamp: Stamp, crc: int) -> None:
-        """Store it, and what tells the file from any other; only the one exporter does."""
+        """Store the seq and the identity of the file; only the running exporter calls it."""
         mark = " ".join([*_words(seq, stamp), str(crc)])
         with self._database.write():
             self._database.change(_SQL["advance"], (seq,))
@@ -56,7 +56,7 @@ def _words(seq: int, stamp: Stamp) -> list[str]:
 
 
 def crc_in_mark(mark: list[str]) -> int | None:
-    """Return what the mark of an export has as the checksum of its file."""
+    """Return the checksum of the file in the mark of an export."""
     has_one = len(mark) > _STAMPED and mark[_STAMPED].isdecimal()
     return int(mark[_STAMPED]) if has_one else None
 
@@ -68,9 +68,9 @@ class Rotation:
         self._database = database
 
     def get(self) -> int:
-        """Return it, in bytes; 0 when the file is never cut."""
+        """Return the size in bytes; 0 when the file is never cut."""
         return int(self._database.value(_SQL["rotation"]) or 0)
 
     def set(self, limit: int) -> None:
-        """Store it; the files must then be written anew, under the same export lock."""
+        """Store the size; the files must then be rewritten, under the same export lock."""
         self._database.change(_SQL["set_rotation"], (str(limit),))

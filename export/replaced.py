@@ -1,6 +1,6 @@
-"""What to do with a `bus.jsonl` that somebody else put there: git, in a merge or a checkout.
+"""A `bus.jsonl` that another program has replaced, such as git in a merge or a checkout.
 
-The file is derived, so it may be written anew; but not before the log has all that is in it.
+The file is derived, so it may be rewritten; but not before the log has all its messages.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class NotImported(Refused):
-    """The files hold lines that the log lacks: messages, for an import, or what is no message."""
+    """The files hold lines that the log lacks: messages to import, or lines that are none."""
 
 
 def exported_files(jsonl: str) -> list[str]:
-    """Return the rotated parts beside a `bus.jsonl`, oldest first, and at the end itself."""
+    """Return the rotated parts beside a `bus.jsonl`, oldest first, then the file itself."""
     parts = part_files(jsonl)
     return parts if stamp_of(jsonl) is None else [*parts, jsonl]
 
@@ -53,7 +53,7 @@ def last_in_log(bus: Bus, lines: Iterable[bytes]) -> tuple[int, int] | None:
 
 
 def refuse_unknown(bus: Bus) -> None:
-    """Make sure that writing the files anew loses nothing.
+    """Check that rewriting the files loses nothing.
 
     Raises:
         NotImported: a line is a message that the log lacks, or no message at all.
@@ -68,14 +68,14 @@ def refuse_unknown(bus: Bus) -> None:
 
 
 def refuse_unjudged(targets: Iterable[str], judged: Container[str] = ()) -> None:
-    """Make sure that no file is overwritten that is no part, and that nobody looked into.
+    """Check that no foreign file is overwritten that was not compared with the log.
 
     Args:
-        targets: where files are to be put.
-        judged: the files of which it is known that the log has all that is in them.
+        targets: the paths of the new files.
+        judged: the files whose messages are known to be in the log.
 
     Raises:
-        Refused: there is one, which people must move away.
+        Refused: there is such a file, which people must move away.
     """
     for path in targets:
         if path not in judged and stamp_of(path) is not None:

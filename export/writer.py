@@ -1,8 +1,8 @@
-"""Writing `bus.jsonl`: what is lacking is appended, in whole lines and in order.
+"""The writer of `bus.jsonl`, which appends missing messages, in whole lines and in order.
 
 The database is the truth and the file is derived. Lines are written first and the position after
-them, so a crash leaves the file ahead of the position, or with a torn last line, and nothing
-else. Opening the file mends both, from what the file itself says.
+them, so a crash leaves the file ahead of the position, or with a torn last line, and nothing else.
+Opening the file mends both, from the file's own lines.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class Writer:
         self._last_seq = 0
 
     def catch_up(self, progress: Callable[[int], object] | None = None) -> int:
-        """Append what the files lack, and return how many messages that were.
+        """Append the missing messages to the files, and return their number.
 
-        Files that have everything are left untouched. One that was removed or replaced is gone on
-        with, or all are written anew, if the log has all that is in them.
+        Complete files are left untouched. A removed or replaced file is continued, or all are
+        rewritten, if the log has all their messages.
 
         Raises:
             NotImported: a file that was replaced has lines that the log lacks.
             Refused: a file that is no part is where one must go.
-            BusUnusable: a file can't be written; the next call mends what was left half done.
+            BusUnusable: a file can't be written; the next call mends unfinished work.
         """
         try:
             count = self._open(progress)
@@ -76,7 +76,7 @@ class Writer:
         return count
 
     def rebuild(self, progress: Callable[[int], object] | None = None) -> int:
-        """Write all files anew, if the log has all that is in them, and count the lines.
+        """Rewrite all files, if the log has all their messages, and return the number of lines.
 
         Raises:
             NotImported: it has not; the files are left alone.
@@ -86,13 +86,13 @@ class Writer:
         return self._write_anew(self._judge(), progress)
 
     def rotate(self, limit: int, progress: Callable[[int], object] | None = None) -> int:
-        """Do the same with another limit of size, which is stored before."""
+        """Store another limit of size, then rewrite all files as `rebuild` does."""
         judged = self._judge()
         Rotation(self._bus.database).set(limit)
         return self._write_anew(judged, progress)
 
     def _write_anew(self, judged: Stamps, progress: Callable[[int], object] | None) -> int:
-        """Write all files beside the old ones, and put them in their place.
+        """Write all files beside the old ones, and replace them.
 
         That takes seconds, in which git may put others there: these must be judged first.
         """
@@ -123,7 +123,7 @@ class Writer:
         """Write the whole log into `fresh`, cut like the files that it will replace.
 
         Returns:
-            The parts that were cut off it, and how many messages all have.
+            The parts that were cut off it, and the number of messages of all files.
         """
         staged: list[str] = []
         count = self._last_seq = 0
@@ -147,7 +147,7 @@ class Writer:
         return staged, count
 
     def close(self) -> None:
-        """Give the file back; more than once does nothing."""
+        """Close the file; more than once does nothing."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -159,7 +159,7 @@ class Writer:
         self._file.append(first)
         for piece in others:
             self._file.sync()  # the index promises its checksum
-            if stamp_of(self._path) != self._file.stamp:  # no part may be what nobody looked at
+            if stamp_of(self._path) != self._file.stamp:  # a part must have been checked
                 raise BusUnusable(f"{self._path} was changed meanwhile; export again")
             refuse_unjudged([self._parts.next_path])
             self.close()
@@ -171,7 +171,7 @@ class Writer:
         """Open the file at the end of its last whole line.
 
         Returns:
-            How many messages it had to write anew before.
+            The number of messages that had to be rewritten before.
         """
         as_left = self._position.is_of(self._path)
         if self._file is not None and as_left:
@@ -198,20 +198,20 @@ class Writer:
         self._position.set(self._last_seq, self._file.stamp, self._file.crc)
 
     def _lines(self) -> Iterator[bytes]:
-        """Yield the lines of all files; of the open one, those of the file that is open."""
+        """Yield the lines of all files; those of the open one from its descriptor."""
         assert self._file is not None
         for path in part_files(self._path):
             yield from lines_of(path)
         yield from self._file.lines()
 
     def _judge(self) -> Stamps:
-        """Make sure that writing the files anew loses nothing; what was left as it is can't.
+        """Check that rewriting the files loses nothing; unchanged files need no check.
 
         Returns:
-            What the files were that this is true of.
+            The stamps of the checked files.
 
         Raises:
-            NotImported: it would.
+            NotImported: it would lose messages.
         """
         self._read_rotation()
         stamps = self._stamps()

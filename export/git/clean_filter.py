@@ -1,9 +1,9 @@
-"""The clean filter: what `git add` puts into git for a `bus.jsonl`.
+"""The clean filter: the lines that `git add` puts into git for a `bus.jsonl`.
 
-It gives the union of what git has and what is in the folder, so that no bus takes out what another
-has put in. Of a message that git has, git's line stays: buses that know it with another time, or in
-another spelling, would else replace each other's line for ever. Where a merge left two contents of
-a message, the one that somebody kept in the folder wins.
+It gives the union of the lines in git and in the folder, so that no bus removes a message that
+another has added. Of a message that git has, git's line stays: otherwise buses that know it with
+another time, or in another spelling, would replace each other's line for ever. If a merge left two
+contents of a message, the one that a person kept in the folder wins.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def clean(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
 
     Args:
         path: of the file, relative to the root of the repository, which is the working directory.
-        lines: what the file has now.
+        lines: the present lines of the file.
 
     Raises:
         InvalidInput: a line is no message, such as a conflict marker; a message has two contents.
-        GitFailed: git can't tell what it has.
+        GitFailed: git's content can't be read.
     """
     found = messages_in(lines, path)
     for part in part_files(os.path.abspath(path)):
@@ -45,7 +45,7 @@ def clean(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _by_id(contents: Iterable[bytes]) -> dict[str, list[Line]]:
-    """Return the lines that git has of each message: several, where a merge is in conflict."""
+    """Return git's lines of each message: several, where a merge is in conflict."""
     in_git: dict[str, list[Line]] = {}
     for content in contents:
         for line in known_lines(content):
@@ -64,7 +64,7 @@ def _chosen(in_git: list[Line], in_folder: Line | None) -> Line:
 
 
 def _staged(path: str) -> Iterator[bytes]:
-    """Yield what the index has of a file: one content, or those of both sides of a conflict."""
+    """Yield a file's contents in the index: one, or those of both sides of a conflict."""
     repository = Repository(os.getcwd())
     listed = repository.run("ls-files", "--stage", "-z", "--", f":(top,literal){path}")
     for entry in listed.split(b"\0")[:-1]:

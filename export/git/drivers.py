@@ -1,4 +1,4 @@
-"""What git must be told once in every clone, and what it finds in the repository itself."""
+"""Git's drivers for a bus: the configuration of a clone, and the lines in the repository."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ATTRIBUTES = (
     "blobs/** -text -diff",
 )
 
-#: How a bus cuts its file is its own affair: what is in the parts is in git's bus.jsonl.
+#: The parts are not in git: their lines are in git's bus.jsonl.
 _IGNORED = (PART_GLOB, "bus.index.json")
 
 _NAME = "messages by id"
@@ -61,7 +61,7 @@ class Drivers:
         }
 
     def missing(self) -> list[str]:
-        """Return what is not as it should be, a line each; nothing when all is set up."""
+        """Return the missing settings, a line each; empty when all is set up."""
         found = [
             f"{path}: {line}"
             for path, wanted in self._files.items()
@@ -71,10 +71,10 @@ class Drivers:
         return found + [f"{_UNTRACKED} {name}" for name in self._tracked_parts()]
 
     def install(self) -> list[str]:
-        """Add what is missing, and keep what is there.
+        """Add the missing settings, and keep others.
 
         Returns:
-            What was done, a line each; nothing when it was all there.
+            The changes, a line each; empty when nothing was missing.
         """
         done = self.missing()
         for path, wanted in self._files.items():
@@ -87,10 +87,10 @@ class Drivers:
         return [line if line.startswith(_UNTRACKED) else f"added {line}" for line in done]
 
     def remove(self) -> list[str]:
-        """Take out what `install` adds, and leave the rest as it is.
+        """Remove the settings that `install` adds, and leave others as they are.
 
         Returns:
-            What was done, a line each.
+            The changes, a line each.
         """
         done = []
         for path, wanted in self._files.items():

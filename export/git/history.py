@@ -1,4 +1,4 @@
-"""What commits added to `bus.jsonl`, read from git's history."""
+"""The messages that commits added to `bus.jsonl`, read from git's history."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which messages to show; None for all.
+    """Filters of messages; None for all.
 
     Attributes:
         conversation: only of this conversation.
@@ -79,8 +79,8 @@ def traffic(
 ) -> Iterator[Commit]:
     """Yield the commits of a range that added messages, newest first, and only those messages.
 
-    Of a merge, what none of its parents had: the rest is shown where it was first committed. A
-    line that only moved into another file, or changed its form, is not new.
+    A merge adds the messages that none of its parents had: the others are shown where they were
+    first committed. A line that only moved into another file, or changed its form, is not new.
 
     Args:
         folder: a folder in the repository.

@@ -1,4 +1,4 @@
-"""The guard's hooks in a git repository: put in beside what is there, and taken out again.
+"""The guard's hooks in a git repository: installed beside earlier hooks, and removed again.
 
 A hook that was there before keeps working: it is renamed, and the guard's runs it first, with the
 same arguments and input; where it fails, its exit code is the hook's.
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 #: The hooks.
 HOOKS = ("pre-commit", "pre-push")
 
-#: What the name of a hook that was there before gets; git runs nothing of such a name.
+#: The ending of the name of an earlier hook; git runs no file of such a name.
 FORMER = ".before-guard"
 
-#: The second line of a hook of ours: this is how it is known again.
+#: The second line of a hook of ours, which identifies it.
 _MARK = "# The guard of ackbus: 'bus guard remove' takes it out and puts back what was here before."
 
 #: Where a hook of ours says what it does about a conflict.
@@ -110,7 +110,7 @@ class GuardHooks:
         return bool(self._setting) and not os.path.isabs(self._setting or "")
 
     def mode(self) -> str | None:
-        """Return what the hooks that are installed do, `block` or `warn`; None without any."""
+        """Return the mode of the installed hooks, `block` or `warn`; None without any."""
         for hook in self.installed():
             with open(hook.path, encoding="utf-8", errors="replace") as file:
                 found = _MODE.search(file.read())
@@ -119,7 +119,7 @@ class GuardHooks:
         return None
 
     def install(self, mode: str, bus_dir: str | None = None) -> list[GuardHook]:
-        """Put the hooks in, or bring those that are there up to date. Safe to repeat.
+        """Install the hooks, or bring installed ones up to date. Safe to repeat.
 
         Args:
             mode: `block` or `warn`.
@@ -145,7 +145,7 @@ class GuardHooks:
                 )
         os.makedirs(self._folder, exist_ok=True)
         paths = [self._hook(name).path for name in HOOKS]
-        # What can fail comes before the first rename: that takes a hook of somebody's out.
+        # All that can fail comes before the first rename, which disables an earlier hook.
         scripts = [
             write_beside(path, _script(name, mode, bus_dir), 0o755)
             for name, path in zip(HOOKS, paths, strict=True)
@@ -157,13 +157,13 @@ class GuardHooks:
         return self.installed()
 
     def remove(self) -> list[GuardHook]:
-        """Take the hooks out, and put back what was there before.
+        """Remove the hooks, and put back earlier ones.
 
-        An `install` that was killed may have left that without a hook beside it: it is put back,
+        An `install` that was killed may have left a renamed hook without ours: it is put back,
         too.
 
         Returns:
-            The hooks that were taken out, or whose former ones were put back.
+            The removed hooks, and those whose former ones were put back.
         """
         hooks = [self._hook(name) for name in HOOKS]
         found = [
@@ -182,7 +182,7 @@ class GuardHooks:
         return found
 
     def installed(self) -> list[GuardHook]:
-        """Return the hooks of ours that are there."""
+        """Return the installed hooks of ours."""
         return [hook for hook in map(self._hook, HOOKS) if _is_ours(hook.path)]
 
     def _refuse_renamed(self) -> None:

@@ -23,10 +23,10 @@ _SEQ = b'{"seq":'
 
 
 def messages_in(lines: Iterable[bytes], name: str) -> dict[str, Line]:
-    """Return the lines of messages by id, each in the common form.
+    """Return the lines of messages by id, each in git's form.
 
-    A torn last line is left out: whoever writes the file is about to end it. Of an id that comes
-    twice the earlier time stays.
+    A torn last line is left out: its writer is about to complete it. Of an id that comes twice
+    the earlier time stays.
 
     Args:
         lines: the lines of a file, with their newlines.
@@ -51,7 +51,7 @@ def messages_in(lines: Iterable[bytes], name: str) -> dict[str, Line]:
 
 
 def known_lines(data: bytes) -> Iterator[Line]:
-    """Yield the same of what git has already, as it stands; what is no message is left out."""
+    """Yield the messages in git's content, unchanged; other lines are left out."""
     for line in data.splitlines():
         record = _record(line)
         if record is not None:
@@ -59,7 +59,7 @@ def known_lines(data: bytes) -> Iterator[Line]:
 
 
 def add(found: dict[str, Line], line: Line) -> None:
-    """Add a line; where its id is there already, the one that sorts first stays.
+    """Add a line; of two with the same id, the one that sorts first stays.
 
     Raises:
         InvalidInput: it is there with another content.
@@ -94,7 +94,7 @@ def records(lines: Iterable[bytes]) -> Iterator[tuple[bytes, dict[str, Any] | No
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """Return the fields of a message, or None; what could not be shown again is no message.
+    """Return the fields of a message, or None for a line that is no message.
 
     The line itself is kept, so a number that is rounded here is not in git.
     """
@@ -109,7 +109,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 
 def _common(line: bytes, record: dict[str, Any]) -> Line:
-    """Return the line without `seq`, which is the place in one bus only; the rest as it stands."""
+    """Return the line without `seq`, which is of one bus only; the rest is unchanged."""
     line = line.strip()
     if line.startswith(_SEQ):
         line = b"{" + line[line.index(b",") + 1 :]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What became of a merge.
+    """The result of a merge.
 
     Attributes:
         lines: the merged file.
@@ -26,9 +26,9 @@ class Merged:
 
 
 def merge(ours: Iterable[bytes], theirs: Iterable[bytes]) -> Merged:
-    """Merge two files. It makes no difference which is which, nor what both began from.
+    """Merge two files, by the union of their messages. Their order and base make no difference.
 
-    Messages never change, so what a side lacks is what it has not got yet.
+    Messages never change, so a message that a side lacks has not reached it yet.
 
     Raises:
         InvalidInput: a line is no message, or one side has two contents of a message.

@@ -1,6 +1,6 @@
-"""Git, as a process with fixed arguments. Nothing on the way of a message runs it.
+"""Git, as a process with fixed arguments. Publishing and reading never run it.
 
-No setting of a user, and no language, changes what is read of it here.
+Its output here depends on no setting of a user, and on no language.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENVIRONMENT = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
 
 
 class GitFailed(AckbusError):
-    """Git is not there, has no repository here, or could not do what it was asked."""
+    """Git is not installed, has no repository here, or failed."""
 
 
 class CommandFailed(GitFailed):
@@ -53,7 +53,7 @@ class Repository:
         self.folder = folder
 
     def run(self, *arguments: str, stdin: bytes = b"") -> bytes:
-        """Run git and return what it printed.
+        """Run git and return its output.
 
         Raises:
             GitFailed: git is not installed.
@@ -66,7 +66,7 @@ class Repository:
         return out
 
     def lines(self, *arguments: str) -> Iterator[bytes]:
-        """Run git and yield what it prints line by line; it ends when the caller stops reading.
+        """Run git and yield its output line by line; git ends when the caller stops reading.
 
         Raises:
             GitFailed: git is not installed.
@@ -74,7 +74,7 @@ class Repository:
         """
         import tempfile
 
-        # A file for what git complains of: a pipe that nobody reads meanwhile would stop it.
+        # A file for git's errors: an unread pipe would block it.
         with (
             tempfile.TemporaryFile() as err,
             self._start(arguments, subprocess.DEVNULL, err) as process,
@@ -90,7 +90,7 @@ class Repository:
                 raise CommandFailed(arguments[0], err.read())
 
     def describe(self, *questions: str) -> list[str]:
-        """Return what git says of the repository, a line for each question to `rev-parse`.
+        """Return git's answers about the repository, a line for each question to `rev-parse`.
 
         Raises:
             GitFailed: git is not installed, there is no repository, or git refuses to use it.

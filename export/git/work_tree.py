@@ -1,6 +1,6 @@
-"""The files of a repository, as the guard asks for them: the root, the hooks, which files changed.
+"""A work tree, as the guard needs it: its root, its hooks, and the changed files.
 
-Only git's plumbing is asked.
+Only git's plumbing commands are used.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class WorkTree:
 
     @property
     def hooks_setting(self) -> str | None:
-        """What `core.hooksPath` says, or None where nothing is set."""
+        """The value of `core.hooksPath`, or None where it is not set."""
         try:
             answer = self._repository.run("config", "--type=path", "--get", "core.hooksPath")
         except CommandFailed:
@@ -76,10 +76,10 @@ class WorkTree:
         return os.fsdecode(answer).removesuffix("\n")
 
     def staged(self) -> list[str]:
-        """Return the files that the next commit would change: new, changed, gone, both of a rename.
+        """Return the files that the next commit would change, both names of a rename included.
 
-        Where it concludes a merge, only those that it would have otherwise than every parent: what
-        the other side had changed is no edit of ours. Submodules are left out.
+        If it concludes a merge, only those that would differ from every parent: changes of the
+        other side are no edits of ours. Submodules are left out.
         """
         head = self._repository.commit("HEAD")
         changed = self._staged_since(head or self._empty_tree())
@@ -89,11 +89,11 @@ class WorkTree:
         return changed
 
     def pushed(self, refs: bytes) -> dict[str, int]:
-        """Return the files that a push brings changes of, and the end of the latest one's second.
+        """Return the files that a push changes, and the end of the second of the latest change.
 
-        That is in epoch milliseconds. What some remote has is left out, as far as this repository
-        knows. Only the pusher's own line is looked at, the first parents: what a merge brought in
-        was made by others, and of the merge counts what differs from every parent.
+        That is in epoch milliseconds. Commits that some remote has are left out, as far as this
+        repository knows. Only the pusher's own line is followed, the first parents: merged
+        commits are of others, and of the merge itself, differences from every parent count.
 
         Args:
             refs: what git gives a pre-push hook to read.

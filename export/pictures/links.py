@@ -1,4 +1,4 @@
-"""Who talks to whom, and how much."""
+"""The links of a graph: pairs of agents, with the number of messages between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How many messages one agent sent to another; `recipient` None is everybody."""
+    """The number of messages from one agent to another; `recipient` None stands for all."""
 
     sender: str
     recipient: str | None
@@ -31,7 +31,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Who talks to whom.
+    """The links between agents.
 
     Attributes:
         links: the pairs, in order of appearance; of too many the busiest.
@@ -57,7 +57,7 @@ class Links:
 
     @property
     def lanes(self) -> list[str | None]:
-        """The agents in order of appearance, and None at the end where everybody was written to."""
+        """The agents in order of appearance, and None at the end if there are broadcasts."""
         names = (name for link in self.links for name in (link.sender, link.recipient))
         agents = [name for name in dict.fromkeys(names) if name is not None]
         return lanes(agents, any(link.recipient is None for link in self.links))
@@ -67,7 +67,7 @@ class Links:
         return sum(link.count for link in self.links if link.sender == name)
 
     def received(self, name: str | None) -> int:
-        """Return how many messages were for an agent by name, or for everybody."""
+        """Return the number of messages to an agent by name, or of broadcasts for None."""
         return sum(link.count for link in self.links if link.recipient == name)
 
     @property
@@ -77,7 +77,7 @@ class Links:
 
     @property
     def extent(self) -> str:
-        """How many messages are counted, and how many pairs are shown of how many."""
+        """The number of messages counted, and of pairs shown if some are left out."""
         text = counted(self.messages, "message")
         if self.is_cut:
             text += f", the {len(self.links):,} busiest of {self.total:,} pairs"

@@ -1,4 +1,4 @@
-"""Who talks to whom, as a ring of agents in SVG: the more was said, the stronger the line."""
+"""The links between agents as a ring in SVG: the more messages, the stronger the line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STEPS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Ring:
-    """Where everything is: the middle of the ring, and the place and size of each box."""
+    """The layout: the middle of the ring, and the place and size of each box."""
 
     middle: Point
     places: dict[str | None, Point]
@@ -153,7 +153,7 @@ def _has_loop(links: Links) -> bool:
 
 
 def _loop(link: Link, ring: _Ring) -> list[Point]:
-    """Return the points of what an agent sends to itself, on the outside of the ring."""
+    """Return the points of an agent's line to itself, on the outside of the ring."""
     x, y = ring.places[link.sender]
     out = -1 if y <= ring.middle[1] else 1
     edge, far = y + out * (_HIGH / 2 + 3), y + out * (_HIGH / 2 + _LOOP * 4 / 3)

@@ -32,8 +32,8 @@ _NEW_LINE = "<br/>"
 def sequence_diagram(traffic: Traffic) -> str:
     """Return a sequence diagram: an arrow for each message, a dashed one for a reply.
 
-    Broadcasts go to a last participant, everybody. A note tells the date where it changes, and
-    how many messages are shown where that is not all.
+    Broadcasts go to a last participant, everybody. A note gives the date where it changes, and
+    the number of messages where some are left out.
     """
     ids = {name: f"p{number}" for number, name in enumerate(traffic.lanes, 1)}
     lines = ["sequenceDiagram"]
@@ -83,5 +83,5 @@ def _name(name: str | None) -> str:
 
 
 def _node(name: str | None) -> str:
-    """Return an agent's box, or everybody's, which is round."""
+    """Return an agent's box, or the round one of broadcasts."""
     return f'(["{_name(name)}"])' if name is None else f'["{_name(name)}"]'

@@ -53,7 +53,7 @@ class _Row:
 
     @property
     def top(self) -> float:
-        """Where it begins."""
+        """The upper edge of the row."""
         return self.y - _ROW - _LINE * len(self.lines)
 
 
@@ -84,7 +84,7 @@ def sequence_svg(traffic: Traffic, title: str) -> str:
 
 
 def _positions(arrows: tuple[Arrow, ...], lanes: list[str | None]) -> dict[str | None, float]:
-    """Return where the lanes stand: as far apart as what neighbours say needs."""
+    """Return the places of the lanes: as far apart as their messages need."""
     gaps = [0.0] * len(lanes)  # what each needs to its right, above what all have
     for arrow in arrows:
         left, right = sorted((lanes.index(arrow.sender), lanes.index(arrow.recipient)))
@@ -118,7 +118,7 @@ def _label_width(arrow: Arrow) -> float:
 def _rows(
     arrows: tuple[Arrow, ...], xs: dict[str | None, float], top: float
 ) -> tuple[list[_Row], float]:
-    """Return the messages with their heights, and where the last one ends."""
+    """Return the messages with their heights, and the end of the last one."""
     rows: list[_Row] = []
     y, today = top + 8, None
     for arrow in arrows:
@@ -131,7 +131,7 @@ def _rows(
 
 
 def _room(arrow: Arrow, xs: dict[str | None, float]) -> float:
-    """Return how wide the text at an arrow may be."""
+    """Return the room for the text at an arrow."""
     across = abs(xs[arrow.recipient] - xs[arrow.sender])
     return min(across, _MAX_GAP) - 24 if across else _LOOP_ROOM
 
@@ -192,7 +192,7 @@ def _message(row: _Row, lanes: list[str | None], xs: dict[str | None, float]) ->
 
 
 def _loop(x: float, y: float, style: str, shade: str) -> list[str]:
-    """Return the arrow of what an agent sends to itself."""
+    """Return the arrow of a message to the agent itself."""
     path = f"M{x:.1f} {y - 18:.1f} h{_LOOP - 8} q8 0 8 8 v2 q0 8 -8 8 H{x + 8:.1f}"
     return [
         svg.element("path", d=path, class_=style),
@@ -201,7 +201,7 @@ def _loop(x: float, y: float, style: str, shade: str) -> list[str]:
 
 
 def _label(row: _Row, x: float, y: float, room: float, shade: str, style: str) -> list[str]:
-    """Return the type and seq of a message, and below its first words, which end at y."""
+    """Return the type and seq of a message, and below them its first words, which end at y."""
     arrow, seq = row.arrow, f"#{row.arrow.seq}"
     kind = fitted(arrow.type, room - width(f"  {seq}", svg.SMALL), svg.TEXT, bold=True)
     head = escape(kind) + svg.element("tspan", seq, class_="small light quiet", dx=6)
@@ -213,7 +213,7 @@ def _label(row: _Row, x: float, y: float, room: float, shade: str, style: str) -
 
 
 def _legend(y: float) -> list[str]:
-    """Return what the two kinds of lines mean."""
+    """Return the legend of the two kinds of lines."""
     parts = []
     for x, style, meaning in ((_EDGE, "arrow cn", "message"), (120, "arrow cn reply", "reply")):
         parts.append(svg.line((x, y), (x + 24, y), style))

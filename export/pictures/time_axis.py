@@ -1,4 +1,4 @@
-"""Where a moment stands on a time axis that leaves pauses out, and which moments it names."""
+"""A time axis that leaves pauses out: the places of moments, and its labels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A moment that the axis names; `date` only where it is another than at the label before."""
+    """A label of the axis; `date` only where it differs from that of the label before."""
 
     x: float
     clock: str
@@ -41,9 +41,9 @@ class TimeAxis:
     """A scale from epoch milliseconds to pixels. Between pauses it is even.
 
     Args:
-        first_ms, last_ms: where it begins and ends.
-        pauses: what it leaves out, from and to, in order.
-        left, right: where that is drawn.
+        first_ms, last_ms: its first and last moment.
+        pauses: the pauses to leave out, from and to, in order.
+        left, right: its place in the picture.
     """
 
     def __init__(
@@ -69,18 +69,18 @@ class TimeAxis:
             x += (end - start) * self._px_per_ms + PAUSE_WIDTH
 
     def x(self, ts_ms: int) -> float:
-        """Return where a moment stands; one within a pause at its beginning."""
+        """Return the place of a moment; one within a pause has that of its beginning."""
         for start, end, x in reversed(self._stretches):
             if ts_ms >= start:
                 return x + (min(ts_ms, end) - start) * self._px_per_ms
         return self._left
 
     def pauses(self) -> list[tuple[float, str]]:
-        """Return where each pause is drawn, and how long it is in truth."""
+        """Return the place of each pause, and its true length."""
         return [(self.x(start), length(end - start)) for start, end in self._pauses]
 
     def labels(self) -> list[Label]:
-        """Return the moments to name: where work began again, and even ones between."""
+        """Return the labels: at the end of pauses, and even ones between."""
         taken: list[int] = []
         for start, _, _ in self._stretches:
             self._take(taken, start)

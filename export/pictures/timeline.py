@@ -1,4 +1,4 @@
-"""The time axis of a picture: who was there from when to when, and where nothing happened."""
+"""The data of a time line: the presence of agents, and pauses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PART_OF_AXIS, _MAX_PAUSES = 1 / 15, 12
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """From when to when an agent left traces: messages that it sent, and its last heartbeat.
+    """The time in which an agent left traces: messages that it sent, and its last heartbeat.
 
     Attributes:
         agent: its name.
@@ -50,8 +50,8 @@ class Timeline:
 
     Attributes:
         traffic: the messages, at least one.
-        presences: who was there, in order of appearance. Who was only sent messages was not.
-        pauses: what the axis leaves out: when nothing happened, from and to, in order.
+        presences: the present agents, in order of appearance; mere recipients are left out.
+        pauses: the pauses that the axis leaves out, from and to, in order.
     """
 
     traffic: Traffic
@@ -79,7 +79,7 @@ class Timeline:
 
     @property
     def lanes(self) -> list[str | None]:
-        """The agents in order of appearance, and None at the end for what is for everybody."""
+        """The agents in order of appearance, and None at the end for broadcasts."""
         there = [presence.agent for presence in self.presences]
         agents = list(dict.fromkeys([*self.traffic.agents, *there]))
         return lanes(agents, None in self.traffic.lanes)

@@ -82,7 +82,7 @@ def _presence(
 def _message(
     arrow: Arrow, lanes: list[str | None], ys: dict[str | None, float], axis: TimeAxis
 ) -> str:
-    """Return an arrow from lane to lane; what an agent sends to itself is a ring."""
+    """Return an arrow from lane to lane; a message to the agent itself is a ring."""
     shade, x = svg.colour(lanes, arrow.sender), axis.x(arrow.ts_ms)
     start, end = ys[arrow.sender], ys[arrow.recipient]
     if arrow.sender == arrow.recipient:
@@ -101,7 +101,7 @@ def _message(
 
 
 def _pauses(axis: TimeAxis, foot: float) -> list[str]:
-    """Return a grey band for each pause, with how long it was in truth."""
+    """Return a grey band for each pause, with its true length."""
     parts = []
     for x, length in axis.pauses():
         band = svg.element(

@@ -1,4 +1,4 @@
-"""What pictures are drawn from: messages as arrows, in order, the newest of them."""
+"""The data of pictures: the newest messages as arrows, in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...blobs import BlobStore
     from ...schema import Message
 
-#: How much of a payload an arrow carries, in characters: what shows on hovering.
+#: How much of a payload an arrow carries, in characters: the text shown on hovering.
 TEXT_CHARS = 400
 
 #: Payloads in larger blobs, in bytes, are not read for a picture, which shows their size.
@@ -30,8 +30,8 @@ class Arrow:
 
     Attributes:
         seq, id, ts_ms, type: the message's.
-        sender: who sent it.
-        recipient: who it is for; None is everybody.
+        sender: its sender.
+        recipient: its recipient; None stands for all.
         text: the first words of the payload, as one line; empty when there is none.
         is_reply: whether it answers another message.
     """
@@ -61,7 +61,7 @@ class Arrow:
 
     @property
     def route(self) -> str:
-        """Who sent it to whom."""
+        """The sender and the recipient."""
         return f"{self.sender} → {self.recipient or EVERYBODY}"
 
     @property
@@ -108,13 +108,13 @@ class Traffic:
 
     @property
     def agents(self) -> list[str]:
-        """Everyone who sent or was sent something, in order of appearance."""
+        """All senders and recipients, in order of appearance."""
         names = (name for arrow in self.arrows for name in (arrow.sender, arrow.recipient))
         return list(dict.fromkeys(name for name in names if name is not None))
 
     @property
     def lanes(self) -> list[str | None]:
-        """The agents, and None at the end where something was for everybody."""
+        """The agents, and None at the end if there are broadcasts."""
         return lanes(self.agents, any(arrow.recipient is None for arrow in self.arrows))
 
     @property
@@ -124,7 +124,7 @@ class Traffic:
 
     @property
     def extent(self) -> str:
-        """How many messages the picture shows, and of how many."""
+        """The number of messages shown, and of all if some are left out."""
         if not self.is_cut:
             return counted(self.total, "message")
         return f"the newest {len(self.arrows):,} of {counted(self.total, 'message')}"
@@ -136,12 +136,12 @@ class Traffic:
 
 
 def lanes(agents: list[str], everybody: bool) -> list[str | None]:
-    """Return the lanes of a picture: agents, and None for everybody."""
+    """Return the lanes of a picture: agents, and None for broadcasts."""
     return [*agents, None] if everybody else [*agents]
 
 
 def _text(message: Message, blobs: BlobStore) -> str:
-    """Return the first words of a payload, or why there are none."""
+    """Return the first words of a payload, or a note in their place."""
     size = _blob_size(message.payload_ref, blobs)
     if size > MAX_BLOB_BYTES:
         return f"[blob, {counted(size, 'byte')}]"

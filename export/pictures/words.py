@@ -6,7 +6,7 @@ import unicodedata
 
 from ...schema import format_ts
 
-#: What the lane of broadcasts is called.
+#: The name of the lane of broadcasts.
 EVERYBODY = "everybody"
 
 #: The width of a character as a part of the font's size, for the sans-serif fonts that people
@@ -50,7 +50,7 @@ def cut(text: str, chars: int) -> str:
 
 
 def cut_name(name: str | None, chars: int) -> str:
-    """Return an agent's name, or everybody's, in at most so many characters.
+    """Return the name of a lane in at most so many characters.
 
     It is cut in the middle: names that begin alike often end in a number that tells them apart.
     """
@@ -66,14 +66,14 @@ def width(text: str, size: float, *, bold: bool = False) -> float:
 
 
 def fitted(text: str, room: float, size: float, *, bold: bool = False) -> str:
-    """Return as much of a text as has room, the last character an ellipsis where it was cut."""
+    """Return the beginning of a text that has room, with an ellipsis at its end if it was cut."""
     if width(text, size, bold=bold) <= room:
         return text
     return text[: _fitting(text, room - width("…", size, bold=bold), size, bold)].rstrip() + "…"
 
 
 def fitted_name(name: str | None, room: float, size: float) -> str:
-    """Return an agent's name, or everybody's, in bold letters, cut in the middle to have room."""
+    """Return the name of a lane, cut in the middle to fit in bold letters."""
     shown = name or EVERYBODY
     chars = len(shown)
     while width(shown, size, bold=True) > room:
@@ -117,7 +117,7 @@ def clock(ts_ms: int) -> str:
 
 
 def span(first_ms: int, last_ms: int) -> str:
-    """Return from when to when, in UTC, to the minute."""
+    """Return a period as text, in UTC, to the minute."""
     first, last = f"{day(first_ms)} {clock(first_ms)[:5]}", f"{day(last_ms)} {clock(last_ms)[:5]}"
     if first == last:
         return f"{first} UTC"

@@ -31,10 +31,10 @@ _LOG, _INDEX_OF_LOG = "-wal", "-shm"
 
 @contextmanager
 def alone(layout: Layout) -> Iterator[None]:
-    """Keep all others from writing, exporting and archiving.
+    """Hold the locks of writing, exporting and archiving inside the block.
 
     Raises:
-        Refused: somebody uses the bus.
+        Refused: another program uses the bus.
     """
     locks: list[FileLock] = []
     try:
@@ -55,14 +55,14 @@ def alone(layout: Layout) -> Iterator[None]:
 def put_in_place(layout: Layout, fresh: str, stamp: str) -> str | None:
     """Set the damaged file aside, with its log, and put the new one in its place.
 
-    The file goes first: from then on nobody can open the bus until it is whole again. The new one
+    The file goes first: from then on no program can open the bus until it is whole. The new one
     is beside it then under a name with the same time, so that the next repair can go on from here.
 
     Returns:
         Where the damaged file is; None when there was none.
 
     Raises:
-        Refused: somebody opened the bus meanwhile; all is as it was.
+        Refused: another program opened the bus meanwhile; nothing has changed.
     """
     files, name = layout.files, os.path.basename(layout.database)
     workshop = files.folder(os.path.basename(os.path.dirname(fresh)))

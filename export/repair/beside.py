@@ -1,4 +1,4 @@
-"""What stands beside the bus file: blobs, the export, the index of words."""
+"""The repair of the files beside the bus file: blobs, the export, the index of words."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _names(refs: list[str]) -> str:
 
 
 def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
-    """Write the export anew where it is not what the log gives."""
+    """Rewrite the export if it differs from the log."""
     files = exported_files(bus.layout.jsonl)
     was_exported = bool(files) or Position(bus.database).get() > 0
     if not was_exported or (files and _is_as_the_log(bus)):
@@ -82,7 +82,7 @@ def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
         yield Mended("bus.jsonl", f"is left to you: {error}", "")
         return
     if dry_run:
-        yield Mended("bus.jsonl", "is to be written anew")
+        yield Mended("bus.jsonl", "is to be rewritten")
         return
     wrong = (*files, *index_file(bus.layout.directory))
     aside = [set_aside(bus.layout.files, os.path.basename(path), stamp) for path in wrong]
@@ -93,7 +93,7 @@ def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
         yield Mended("bus.jsonl", kept, f"a new one can't be written: {error}")
         return
     kept = f"; what was there is in *{ASIDE}{stamp}, with {_strange(bus, aside)}" if aside else ""
-    yield Mended("bus.jsonl", f"was written anew, {count:,} lines{kept}")
+    yield Mended("bus.jsonl", f"was rewritten, {count:,} lines{kept}")
 
 
 def _is_as_the_log(bus: Bus) -> bool:

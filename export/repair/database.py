@@ -114,7 +114,7 @@ class DatabaseMaker:
         return filled
 
     def _take_archived_ids(self, new: NewFile) -> None:
-        """Let whole segments say which ids are in them: no index could tell of an altered one."""
+        """Take the ids of archived messages from whole segments: a stored id may be altered."""
         for path in segment_files(self._layout):
             found = read_segment(path)
             if found.is_whole and found.lines:

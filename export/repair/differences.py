@@ -1,4 +1,4 @@
-"""Where the log and its export differ: messages never change, so one of them is damaged."""
+"""Differences of the log and its export: messages never change, so one of them is damaged."""
 
 from __future__ import annotations
 

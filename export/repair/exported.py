@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Exported:
-    """What was exported, as far as it can be read.
+    """The readable lines of the export.
 
     Args:
         layout: where the bus is.

@@ -27,7 +27,7 @@ UPDATE messages SET work = 1
 
 @dataclass(slots=True)
 class Merged:
-    """What became of the messages.
+    """The result of merging messages from other copies.
 
     Attributes:
         from_export, from_backup: the seqs of those that the file had lost.

@@ -224,7 +224,7 @@ def _with_new_file(
 
 
 def _chain(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
-    """Leave a chain off that has lost links: made anew, it would vouch for what it never saw."""
+    """Disable a chain with missing links; recomputing it would certify unverified messages."""
     if "chain" in lossy and bus.chain.is_on():
         bus.chain.switch_off()
         yield Mended(
@@ -273,7 +273,7 @@ def _new_bus(workshop: Layout, layout: Layout) -> Bus:
 
 
 def _tell_the_log(bus: Bus, told: list[Mended]) -> None:
-    """Let a message to all say what was lost; so the newest seq is also that of a message."""
+    """Publish a message to all about the losses, so that the newest seq has a message."""
     parts = [
         {"part": each.part, "done": each.text} | ({"lost": each.lost} if each.lost else {})
         for each in told

@@ -31,7 +31,7 @@ _MAX_BYTES = 2 * 1024**3
 
 @dataclass(slots=True)
 class SegmentFile:
-    """What a segment holds.
+    """The readable content of a segment.
 
     Attributes:
         lines: the lines that can be read, by seq.

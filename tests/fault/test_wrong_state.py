@@ -179,7 +179,7 @@ def test_numbers_without_a_message_and_times_that_are_none_are_told(filled: Path
 
 
 def test_numbers_that_are_about_to_end_are_told(filled: Path) -> None:
-    """With the last number while there are numbers left any more."""
+    """With the last number nothing can be published any more."""
     insert = "INSERT INTO messages (seq, id, ts_ms, from_agent, type) VALUES ({}, 'x', 1, 'a', 'b')"
     force(filled, insert.format(2**53 - 1))
     assert "numbers end at" in doctor(filled).bad["messages"]
