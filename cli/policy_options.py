@@ -143,7 +143,7 @@ Addressed = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class NewQueueOptions:
-    """What can be said of a queue that a worker makes."""
+    """The policy options of a queue that a worker makes."""
 
     retry: Retry = None
     max_attempts: MaxAttempts = None
