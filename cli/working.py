@@ -47,7 +47,7 @@ def run(
     those too. On Linux, CMD and all its children end as well when the worker is killed.
 
     A missing CMD is refused with exit code 2, before anything is claimed. On a terminal, or with
-    -v, the worker prints each job on stderr.
+    -v, the worker prints its queue and its command on stderr.
     """
     from ..workers import Supervisors
 

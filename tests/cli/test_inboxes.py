@@ -69,7 +69,7 @@ def test_ack_by_a_name_like_a_known_one_is_done_and_warned_of(run_bus: RunBus, b
     ("command", "words"),
     [
         ("poll", "To look, not to work: ack covers what the filter hid."),
-        ("ack", "That includes messages which poll --type left out."),
+        ("ack", "That includes messages that poll --type left out."),
         ("listen", "Run one listener for each agent"),
     ],
 )

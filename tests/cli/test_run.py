@@ -373,7 +373,7 @@ def test_help_states_the_contract(run_bus: RunBus) -> None:
         "every 250 ms",
         "--once",
         "--drain",
-        "until nothing is left, then waits again",
+        "until none is left, then waits again",
         "SIGTERM, 5 s, SIGKILL",
         "10 MiB",
         "64 KiB",
