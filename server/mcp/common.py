@@ -10,7 +10,7 @@ from anyio.from_thread import check_cancelled
 from pydantic import BaseModel, Field
 
 from ...bus import Bus
-from ...schema import MailArchived, Message, NotFound
+from ...schema import Message, NotFound
 from ...subscribers import Inbox, Pace, find_message
 from .frames import NOTICE, FramedMessage, shown
 from .pages import MAX_PAGE, next_line
@@ -110,11 +110,8 @@ def conversation_of(bus: Bus, key: str) -> str:
 
 
 def unread_of(bus: Bus, agent: str) -> int:
-    """Return the number of unread messages of an agent, up to `MAX_COUNTED`, without its own."""
-    try:
-        return Inbox(bus, agent, own_broadcasts=False).unread(MAX_COUNTED)
-    except MailArchived:  # bus_inbox tells of it
-        return Inbox(bus, agent).unread(MAX_COUNTED)
+    """Return the number of unread messages of an agent, up to `MAX_COUNTED`."""
+    return Inbox(bus, agent).unread(MAX_COUNTED)
 
 
 def counted(unread: int) -> str:

@@ -33,6 +33,12 @@ class Join(Arguments):
 
     name: Annotated[str | None, Field(description="Yours, like reviewer-1.")] = None
     task: Annotated[str | None, Field(description="What you are at, for others.")] = None
+    wants: Annotated[
+        list[str] | None,
+        Field(
+            description="Types of broadcasts you want, like review.>; [] for all.", max_length=100
+        ),
+    ] = None
 
 
 class Nothing(Arguments):
@@ -68,6 +74,8 @@ def _join(session: Session, given: Join) -> Reply:
     bus = session.bus
     name = session.join(given.name)
     session.home.beat(name, task=given.task)
+    if given.wants is not None:
+        Inbox(bus, name).want(*given.wants)
     standing = _standing(bus, name, _held_elsewhere(session.home.beat_before(name)))
     return Reply(standing, standing.text())
 

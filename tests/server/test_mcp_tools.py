@@ -7,6 +7,7 @@ import re
 import threading
 import time
 import unicodedata
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -670,3 +671,23 @@ def test_work_is_shown_over_mcp_where_it_is_asked_for(bus: Bus, bus_dir: Path) -
     shown = in_process(bus_dir, lambda me: me.read("bus_inbox", with_work=True))
     assert "[1] job from lead to all" in shown
     assert "[2]" not in shown
+
+
+def test_agent_says_which_broadcasts_it_wants_as_it_joins(bus: Bus, bus_dir: Path) -> None:
+    """What is addressed to it waits anyway; an empty list is all again, and none leaves it."""
+    bus.publish("chatter", from_agent="bob")
+    bus.publish("review.x", from_agent="bob")
+
+    async def act(me: Agent) -> list[int]:
+        wishes: list[dict[str, Any]] = [{"wants": ["review.>"]}, {}, {"wants": []}]
+        return [(await me.call("bus_join", **given))["unread"] for given in wishes]
+
+    assert in_process(bus_dir, act) == [1, 1, 2]
+
+
+def test_request_that_nobody_serves_is_told_of_once(bus: Bus, bus_dir: Path) -> None:
+    """In the result, and not on the server's stderr too."""
+    given = {"type": "t.request", "wait_s": 0}
+    with warnings.catch_warnings(action="error"):
+        asked = in_process(bus_dir, lambda me: me.call("bus_request", **given))
+    assert "no live worker serves 't.request'" in asked["warning"]
