@@ -360,7 +360,8 @@ def test_off_is_as_if_there_were_no_chain(bus: Bus) -> None:
     seen: list[str] = []
 
     def note(_cursor: object, sql: str, _bindings: object) -> bool:
-        seen.append(sql)
+        if sql != "PRAGMA schema_version":  # a look every 10 ms, whatever is done
+            seen.append(sql)
         return True
 
     bus.database.connection.exec_trace = note

@@ -176,10 +176,13 @@ def steps(bus: Bus) -> Iterator[Steps]:
 def test_poll_costs_the_same_in_a_log_of_any_length(bus: Bus, steps: Steps) -> None:
     """M-16, M-48: a hundred times the messages around it, before and after, change no step."""
 
-    def cost_of_a_poll() -> int:
+    def steps_of_a_poll() -> int:
         steps.count = 0
         assert len(Inbox(bus, "alice").poll(limit=10)) == 10
         return steps.count
+
+    def cost_of_a_poll() -> int:
+        return min(steps_of_a_poll() for _ in range(3))  # every 10 ms one looks at the tables, too
 
     fill(bus, 100)
     fill(bus, 20, to_agent="alice")

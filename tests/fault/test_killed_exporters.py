@@ -5,6 +5,8 @@ import os
 import random
 from pathlib import Path
 
+import pytest
+
 from ackbus import Bus, Exporter
 
 from ..concurrency.actors import StartActor
@@ -13,6 +15,7 @@ from .evidence import raw_rows
 KILLS = 100
 
 
+@pytest.mark.timeout(600)
 def test_bus_jsonl_is_exact_after_100_kills(start: StartActor, bus: Bus, bus_dir: Path) -> None:
     """M-80, M-85, M-86, X-40, promise 8."""
     chance = random.Random(7)
