@@ -29,6 +29,10 @@ DYING_S = 5.0
 _MAX_ROUNDS = 100
 
 
+#: Where Linux says which number it gave out last, in the namespace of who asks.
+_NEWEST_NUMBER = "/proc/sys/kernel/ns_last_pid"
+
+
 class ProcessSession:
     """The session that a command leads: signals go to all of it, and to no other session.
 
@@ -57,8 +61,14 @@ class ProcessSession:
         """Whether the command is not reaped yet, or something else in its session can be ended."""
         if self._leader.returncode is None:
             return True
-        # The second look is for what was started during the first.
-        return self._has_living() or self._has_living()
+        newest = _newest_number()
+        if newest == self._leader.pid:
+            return False  # nothing on the machine was started after it
+        if self._has_living():
+            return True
+        # A second look is for what was started during the first.
+        was_quiet = newest is not None and newest == _newest_number()
+        return not was_quiet and self._has_living()
 
     def _has_living(self) -> bool:
         return any(_may_end(pid) and not _is_dead(pid) for pid in self._members())
@@ -75,6 +85,18 @@ def _everybody() -> Iterator[int]:
         listed = subprocess.run(["ps", "-A", "-o", "pid="], stdout=subprocess.PIPE, check=False)
         return map(int, listed.stdout.split())
     return map(int, filter(str.isdigit, os.listdir("/proc")))
+
+
+def _newest_number() -> int | None:
+    """Return the number that a process or thread got last; None where the kernel does not say.
+
+    Numbers go up until they begin again at the lowest, and a new one is none that a session has.
+    """
+    try:
+        with open(_NEWEST_NUMBER, "rb", buffering=0) as file:
+            return int(file.read(32))
+    except (OSError, ValueError):
+        return None
 
 
 def _session_of(pid: int) -> int | None:

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from ackbus.schema import start_thread
-from ackbus.workers import birth, pipes, running
+from ackbus.workers import birth, pipes, process_session, running
 from ackbus.workers.own_child import OwnChild
 from ackbus.workers.pipes import Catch
 from ackbus.workers.process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
@@ -319,6 +319,33 @@ def test_children_in_process_groups_of_their_own_end_with_the_command(ending: st
     assert (end.exit_code, end.timed_out) == ((0, False) if ending == "echo done" else (None, True))
     assert len(read_pids()) == 2
     assert living() == []
+
+
+@pytest.mark.parametrize("numbers", ["/gone", os.devnull])
+def test_session_is_ended_where_the_kernel_does_not_say_which_number_is_the_newest(
+    numbers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P-90: all processes are looked at then."""
+    monkeypatch.setattr(process_session, "_NEWEST_NUMBER", numbers)
+    end = run("timeout 100 sleep 60 & echo $! >pids; echo done")
+    assert (end.exit_code, living()) == (0, [])
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/sys/kernel/ns_last_pid"), reason="the kernel does not say"
+)
+def test_command_that_starts_nothing_costs_no_look_at_the_processes_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As long as nobody else starts anything, which is the case once in a while."""
+    everybody, looks = process_session._everybody, []
+    monkeypatch.setattr(process_session, "_everybody", lambda: [looks.append(1), *everybody()][1:])
+
+    def costs_no_look() -> bool:
+        looks.clear()
+        return run("exit 0").exit_code == 0 and not looks
+
+    wait_until(costs_no_look, LONG_S)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="adoption is asked for through prctl")
