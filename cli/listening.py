@@ -8,7 +8,7 @@ import signal
 from contextlib import nullcontext
 
 from ..schema import InvalidInput
-from ..subscribers import Inbox, Session
+from ..subscribers import SESSION_NEWS, Inbox, Session
 from ..workers import StopSwitch, Supervisors, environment_of, run_process
 from . import output
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from ..schema import Message
-
-#: The messages of a session about itself, which the agent need not handle.
-_OWN_NEWS = ("agent_started", "agent_stopped")
 
 #: The signals that end it after the current message; a second one ends it at once.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -104,7 +101,7 @@ class Listening:
         os.kill(os.getpid(), self._fatal_signal)
 
     def _handle(self, message: Message) -> None:
-        if message.from_agent == self._inbox.agent and message.type in _OWN_NEWS:
+        if message.from_agent == self._inbox.agent and message.type in SESSION_NEWS:
             return
         self._say("working", message.type)
         try:

@@ -2,7 +2,8 @@
 
 It reads the bus once when there is no mail, and acknowledges nothing. With a new session the agent
 joins, so that broadcasts wait for it. Shown messages are noted, here and by `bus_inbox`, so that
-each message is shown once after a tool.
+each message is shown once after a tool. `agent_started` and `agent_stopped` need not be handled: they
+stay in the inbox, and are not shown here.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..bus import Bus
     from ..schema import Message
+    from ..subscribers import Inbox
 
 #: How many messages are shown at once, and how many characters of each body.
 SHOWN_MESSAGES, SHOWN_CHARS = 5, 1000
@@ -53,16 +55,29 @@ def waiting_mail(
 
     with Bus.open(directory, write_timeout_s=_PATIENCE_S) as bus:
         inbox, newest = Inbox(bus, agent), bus.log.newest_seq()
-        waiting = inbox.poll(_COUNTED)
+        waiting = _to_handle(inbox, 0)
         shown = Shown(bus, agent)
         upto = newest if afresh else shown.upto()
         chosen = waiting
         if only_new:
-            chosen = inbox.poll_after(upto, _COUNTED)
+            chosen = _to_handle(inbox, upto)
         if not chosen:
             return None
         shown.note(max(upto, chosen[:SHOWN_MESSAGES][-1].seq))
         return _framed(bus, agent, chosen, len(waiting))
+
+
+def _to_handle(inbox: Inbox, after_seq: int) -> list[Message]:
+    """Return what waits behind a message, without the news of sessions: those ask for nothing."""
+    from ..subscribers import SESSION_NEWS
+
+    found: list[Message] = []
+    page = inbox.poll_after(after_seq, _COUNTED) if after_seq else inbox.poll(_COUNTED)
+    while True:
+        found += [each for each in page if each.to_agent or each.type not in SESSION_NEWS]
+        if len(page) < _COUNTED or len(found) >= _COUNTED:
+            return found[:_COUNTED]
+        page = inbox.poll_after(page[-1].seq, _COUNTED)
 
 
 def _join(agent: str, database: Database) -> None:

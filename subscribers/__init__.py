@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from .retention import Plan as Plan
     from .retention import Retention as Retention
     from .rules import Rules as Rules
+    from .session import SESSION_NEWS as SESSION_NEWS
     from .session import Session as Session
     from .shown import Shown as Shown
     from .trace import Step as Step
@@ -95,6 +96,7 @@ __all__ = [
     "Pace",
     "Parked",
     "Rules",
+    "SESSION_NEWS",
     "Session",
     "Shown",
     "count_unread",
@@ -228,6 +230,7 @@ _HOMES = {
     "RetryLater": "errors",
     "Rules": "rules",
     "STATES": "jobs",
+    "SESSION_NEWS": "session",
     "Session": "session",
     "Shown": "shown",
     "Spread": "queue_stats",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: The types of the messages that a session publishes at its beginning and end.
 STARTED, STOPPED = "agent_started", "agent_stopped"
+#: Both: news that is there to be known, and asks nobody for anything.
+SESSION_NEWS = (STARTED, STOPPED)
 
 
 class Session:

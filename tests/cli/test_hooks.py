@@ -100,6 +100,21 @@ def test_agent_hears_of_its_mail_without_asking(program: str, bus: Bus, run_bus:
     assert agent.hears("stop", first) == ""
 
 
+def test_who_came_and_went_is_nothing_to_be_handled(bus: Bus, run_bus: RunBus) -> None:
+    """`bus listen --drain` of another agent stops nobody; however often it ran, mail is shown."""
+    agent = Agent(run_bus)
+    agent.hears("start")
+    assert run_bus("listen", "other", "--drain", "--", "true").code == 0
+    assert agent.hears("stop") == agent.hears("tool") == ""
+    assert "Nothing waits for you now." in agent.hears("start")
+    bus.publish_many([Draft("agent_stopped", from_agent="other")] * 250)
+    receipt = bus.publish("note", "Please look", from_agent="lead")
+    for event in ("tool", "stop"):
+        assert "1 unread on the bus for me" in (told := agent.hears(event))
+        assert (receipt.id in told, "agent_stopped" in told) == (True, False)
+    assert Inbox(bus, "me").unread() == 253
+
+
 def test_answers_have_the_form_that_the_program_wants(bus: Bus, run_bus: RunBus) -> None:
     bus.publish("t", "hi", from_agent="lead", to_agent="me")
 
