@@ -339,7 +339,12 @@ def test_command_that_starts_nothing_costs_no_look_at_the_processes_of_the_machi
 ) -> None:
     """As long as nobody else starts anything, which is the case once in a while."""
     everybody, looks = process_session._everybody, []
-    monkeypatch.setattr(process_session, "_everybody", lambda: [looks.append(1), *everybody()][1:])
+
+    def looked_at() -> Iterator[int]:
+        looks.append(1)
+        return everybody()
+
+    monkeypatch.setattr(process_session, "_everybody", looked_at)
 
     def costs_no_look() -> bool:
         looks.clear()
