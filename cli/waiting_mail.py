@@ -2,8 +2,8 @@
 
 It reads the bus once when there is no mail, and acknowledges nothing. With a new session the agent
 joins, so that broadcasts wait for it. Shown messages are noted, here and by `bus_inbox`, so that
-each message is shown once after a tool. `agent_started` and `agent_stopped` need not be handled: they
-stay in the inbox, and are not shown here.
+each message is shown once after a tool. `agent_started` and `agent_stopped` need not be handled:
+they stay in the inbox, and are not shown here.
 """
 
 from __future__ import annotations
