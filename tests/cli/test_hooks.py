@@ -241,7 +241,7 @@ def test_event_may_say_nothing(stdin: str, bus: Bus, run_bus: RunBus) -> None:
 def test_event_that_is_no_json_is_told_on_stderr(bus: Bus, run_bus: RunBus) -> None:
     done = run_bus("hook", "stop", "claude", "--agent", "me", stdin="{nonsense")
     assert (done.code, done.out) == (0, "")
-    assert "no JSON" in done.err
+    assert "not JSON" in done.err
 
 
 def test_note_of_what_was_shown_is_private_and_no_matter_of_git(
