@@ -1,4 +1,4 @@
-"""Reading with acknowledgement: inboxes, what failed in them, queues of work, conversations."""
+"""Reading with acknowledgement: inboxes, parked messages, queues of work, conversations."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

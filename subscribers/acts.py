@@ -23,7 +23,7 @@ SHOWN_ACTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Something that was done by hand.
+    """An act of a person.
 
     Attributes:
         at_ms: when, in epoch milliseconds.
@@ -57,7 +57,7 @@ class Acts:
 
     Args:
         database: of the bus.
-        by: who acts; None: nobody said, and the account of this process stands for it.
+        by: the actor; None: the account of this process.
     """
 
     def __init__(self, database: Database, by: str | None = None) -> None:
@@ -69,23 +69,23 @@ class Acts:
     def note(
         self, info: QueueInfo, act: str, *, seq: int | None = None, detail: str | None = None
     ) -> None:
-        """Keep what is done, in the caller's transaction: the one that does it."""
+        """Record an act, in the transaction that does it."""
         who = self._by or account()
         values = (self._database.now_ms(), who, act, info.id, seq, detail)
         self._database.rows(SQL["note_act"], values)
 
     def of_job(self, info: QueueInfo, seq: int) -> list[Act]:
-        """Return what was done to a job, in order."""
+        """Return the acts on a job, in order."""
         return [Act(*row) for row in self._database.rows(VIEWS["acts_of_job"], (info.id, seq))]
 
     def of_queue(self, info: QueueInfo, limit: int = SHOWN_ACTS) -> list[Act]:
-        """Return the newest that was done to a queue as a whole, in order."""
+        """Return the newest acts on a queue as a whole, in order."""
         rows = self._database.rows(VIEWS["acts_of_queue"], (info.id, limit))
         return [Act(*row) for row in reversed(rows)]
 
 
 def account() -> str:
-    """Return who runs this process, as the system knows it: `user@host`."""
+    """Return the account of this process: `user@host`."""
     import os
     import pwd  # only those who act by hand need it
 

@@ -1,4 +1,4 @@
-"""What there is to do in a queue, as one look at its tables tells. Looking takes no write lock."""
+"""The work at hand in a queue, found by one look at its tables. Looking takes no write lock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AtHand:
-    """What a claim would find without filling.
+    """The jobs that a claim would find without filling the queue.
 
     Attributes:
         ready: how many jobs may be claimed, counted up to a limit.

@@ -105,12 +105,12 @@ class ClaimRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How an attempt ended.
+    """The outcome of an attempt.
 
     Attributes:
         status: `completed`, `failed` or `timed_out`.
         error: why it failed, in one line.
-        result: what came of it: text is kept as it is, other values as JSON.
+        result: the result: text is kept as it is, other values as JSON.
         exit_code: of the command.
         stderr: what it printed there.
         logs: what it reported, a list of JSON objects.
@@ -131,7 +131,7 @@ class Outcome:
     retry_after_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no end: a claim must not come back to life, or be lost by its owner."""
+        """Refuse other statuses: a claim can't become active again, or be lost by its owner."""
         if self.status not in ENDS:
             raise InvalidInput(f"a claim ends as {', '.join(ENDS)}, not {self.status!r}")
 
@@ -182,7 +182,7 @@ class Claims:
         return self._database.connection.changes() > 0
 
     def status(self, token: int) -> str | None:
-        """Return the status of a claim, as far as anybody has noted, or None without one."""
+        """Return the stored status of a claim, or None without one."""
         status: str | None = self._database.value(SQL["claim_status"], (token,))
         return status
 

@@ -28,7 +28,7 @@ FIRST, LAST = "first", "last"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a conversation stands.
+    """The state of a conversation.
 
     Attributes:
         state: `pending`, `success`, `failure` or `timed_out`.
@@ -55,7 +55,7 @@ def check(
     which: str = LAST,
     reader: str | None = None,
 ) -> Answer:
-    """Say how a conversation stands, without waiting. One that the log does not know is pending.
+    """Return the state of a conversation, without waiting. An unknown conversation is pending.
 
     Its request is its first message of a type that ends in `.request`, or else its first one;
     what stands before the request is no answer to it.

@@ -1,4 +1,4 @@
-"""Cursors: who reads, how far each has acknowledged, and which mail of whom was archived unread."""
+"""Cursors of readers: how far each has acknowledged, and mail that was archived unread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cursors:
         return seq or 0
 
     def standing(self, agent: str) -> tuple[int, bool, bool, bool]:
-        """Return how an agent stands.
+        """Return the state of an agent's inbox.
 
         To be called after its mail was read: that some of it leaves the log unread is noted
         before it leaves.

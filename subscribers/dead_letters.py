@@ -62,7 +62,7 @@ class DeadLetters:
         return self._each(found, self._control.retry)
 
     def drop(self, found: Iterable[Job]) -> Iterator[Job]:
-        """Give jobs up, and yield them as they are then; they end as cancelled.
+        """Cancel jobs, and yield them as they are then.
 
         Some hundreds a transaction. What is no longer as it was found is passed over.
         """

@@ -1,4 +1,4 @@
-"""Deliveries that failed: how often, why, and where those are that failed too often."""
+"""Failed deliveries: their counts and errors, and parked messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_ERROR_CHARS = 2000
 
 
 class Parked:
-    """A message that an agent failed to handle too often, and that waits for a person.
+    """A message set aside after too many failed deliveries, for a person to decide.
 
     Attributes:
         agent: whose inbox it was in.
@@ -41,7 +41,7 @@ _FORGET_BATCH = 500
 
 
 class Deliveries:
-    """The tables `deliveries`, `loops` and `finished`: what became of what was delivered."""
+    """The tables `deliveries`, `loops` and `finished`: the results of deliveries."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -98,7 +98,7 @@ class Deliveries:
         self._unpark("requeue", self._database.now_ms(), agent, seq)
 
     def drop(self, agent: str, seq: int) -> None:
-        """Give a parked message up for this agent; it stays in the log.
+        """Drop a parked message for this agent; it stays in the log.
 
         Raises:
             NotFound: it is not parked.
@@ -115,7 +115,7 @@ class Deliveries:
         return dict(self._database.rows(SQL["loops"]))
 
     def begin_loop(self, agent: str) -> int | None:
-        """Note that this process delivers to an agent now.
+        """Record that this process delivers to an agent now.
 
         Returns:
             The id of another process that did so before and has not ended it in good order.

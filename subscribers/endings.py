@@ -1,4 +1,4 @@
-"""What the end of a claim means for its job. All of it belongs into the caller's transaction."""
+"""The effects of a claim's end on its job. All calls belong into the caller's transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .jobs import Job, Jobs
     from .queues import QueueInfo
 
-#: Why a claim is lost that nobody gave up.
+#: Why a claim is lost whose job was not cancelled.
 RAN_OUT = "the lease ran out"
 
 _log = logging.getLogger("ackbus.queue")
@@ -131,7 +131,7 @@ class Endings:
             self._bus.log.append(words(message, state, RAN_OUT))
 
     def release(self, info: QueueInfo, claim: Claim, why: str) -> None:
-        """Hand the job of a live claim back: it is claimed again at once, as the same attempt."""
+        """Release a live claim: its job can be claimed again at once, as the same attempt."""
         _check_queue(info, claim)
         now_ms = self._bus.database.now_ms()
         if not self._claims.hand_back(claim.token, why, now_ms):

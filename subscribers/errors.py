@@ -1,4 +1,4 @@
-"""What can go wrong with queues."""
+"""The errors of queues."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class ClaimLost(Refused):
 
 
 class TooManyHops(Refused):
-    """What ended a job was not published: its conversation is a loop of jobs that feed each other.
+    """The replies of a job were refused: its conversation is a loop of jobs that feed each other.
 
     The job is over all the same, as one that failed for good.
 
     Attributes:
         seq: the message.
-        hops: how many hops what would have followed from it had come.
+        hops: the hops of the refused replies.
     """
 
     def __init__(self, seq: int, hops: int, max_hops: int) -> None:
@@ -44,7 +44,7 @@ class TooManyHops(Refused):
 
 
 class HopsWarning(UserWarning):
-    """What workers publish has come far, from one job to the next: it may be a loop."""
+    """A conversation of jobs has many hops: it may be a loop."""
 
 
 class UnservedRequestWarning(UserWarning):

@@ -1,7 +1,7 @@
-"""Filling a queue: the messages that it takes in become jobs, when somebody asks for work.
+"""Filling a queue: messages of its types become jobs, when a worker asks for work.
 
-Publishers pay nothing for queues. Whoever claims looks at the log after the place that the queue
-has reached, and notes what fits. Looking is reading; only a find, or a long way, is written down.
+Publishers pay nothing for queues. A claim reads the log from the queue's position on, and makes
+jobs of matching messages. Only a match, or a long way without one, is written down.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 #: How many messages become jobs in one transaction: a few milliseconds.
 PAGE_JOBS = 500
 
-#: How far a filler looks in vain before it stores how far it is, in messages, so that the next
-#: process need not look there again.
+#: How many messages without a match a filler reads before it stores its position, so that the next
+#: process need not read them again.
 STORE_AFTER = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a look at the log found.
+    """The matches of one look at the log.
 
     Attributes:
         base: the stored position when it began.
         upto: the seq up to which it looked.
-        messages: what fits, in order.
+        messages: the matching messages, in order.
     """
 
     base: int
@@ -108,12 +108,12 @@ class Filler:
         return self._pattern.matches(message.type) and self.policy.takes(message.to_agent)
 
     def store(self, page: Page, info: QueueInfo) -> None:
-        """Make jobs of a page, unless another filler has; in the transaction that is open.
+        """Make jobs of a page, unless another filler has; in the open transaction.
 
-        A request that is a duplicate is answered: nobody will work on it.
+        A request that is a duplicate is answered: no worker will get it.
 
         Args:
-            page: what `look` has found.
+            page: the result of `look`.
             info: the queue, as it was read in this transaction.
         """
         if info.filled_seq != page.base:

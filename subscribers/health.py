@@ -42,7 +42,7 @@ def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
 
 
 def _work(bus: Bus, full: bool) -> Finding:
-    """Look for jobs and messages that nobody would ever get, and claims that hold nothing."""
+    """Look for jobs and messages that no worker or reader would get, and claims without jobs."""
     if not full:
         return ok("--full compares messages, jobs and claims")
     found = [

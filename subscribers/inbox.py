@@ -40,10 +40,10 @@ POLL_LIMIT = 100
 
 
 class Inbox:
-    """What is for one agent: messages to it, and broadcasts, after its cursor.
+    """The inbox of one agent: messages to it, and broadcasts, after its cursor.
 
-    Delivery is at least once: what was not acknowledged comes again, in order. Of one agent's
-    inbox only one loop should run at a time.
+    Delivery is at least once: unacknowledged messages are redelivered, in order. Run only one
+    delivery loop of an agent's inbox at a time.
 
     Args:
         bus: an open bus.
@@ -53,7 +53,7 @@ class Inbox:
         max_deliveries: how many deliveries of a message may fail before it is parked.
         retry_pause_s: how long a message that failed waits before it is delivered again, in
             seconds; each further failure doubles it, up to a minute.
-        pace: how long to sleep between looks when nobody rings.
+        pace: the sleep between looks without a ring of the doorbell.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Inbox:
         return self._mail.look(limit, wanted).messages
 
     def look(self, limit: int = POLL_LIMIT, wanted: TypePattern | None = None) -> Look:
-        """Return what `poll` returns, and how the agent stands.
+        """Return the messages that `poll` returns, and the state of the inbox.
 
         Raises:
             MailArchived: as for `poll`.
@@ -185,7 +185,7 @@ class Inbox:
             return self._cursors.advance(self.agent, seq)
 
     def complete(self, message: Message, *replies: Draft) -> list[Receipt] | None:
-        """Acknowledge a message and publish what came of it, in one transaction, once.
+        """Acknowledge a message and publish the replies to it, in one transaction, once.
 
         All before it is acknowledged too, as by `ack`: complete messages in order. However often
         the message is delivered, the replies are published one time.
@@ -209,7 +209,7 @@ class Inbox:
         return self._deliveries.is_finished(self.agent, message.id)
 
     def fail(self, message: Message, error: str) -> bool:
-        """Note that handling a message failed; after `max_deliveries` failures it is parked.
+        """Record a failed delivery (nack); after `max_deliveries` failures the message is parked.
 
         What the agent has acknowledged counts as done, whatever came after that. A message is
         parked when none waits before it, as the cursor can't pass one and not the other: who
@@ -253,7 +253,7 @@ class Inbox:
         self._deliveries.requeue(self.agent, seq)
 
     def drop(self, seq: int) -> None:
-        """Give a parked message up. Raises `NotFound` when it is not parked."""
+        """Drop a parked message. Raises `NotFound` when it is not parked."""
         self._deliveries.drop(self.agent, seq)
 
     def run(
@@ -317,7 +317,7 @@ class Inbox:
         return iterate_async(self.rules())
 
     def begin(self) -> None:
-        """Begin to deliver: a message that the last process died over counts as a failure.
+        """Begin to deliver; a message on which the last process died counts as a failure.
 
         Which message that was is not written down, since that would cost a write for each one:
         it is the first that waits.

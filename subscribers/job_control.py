@@ -38,7 +38,7 @@ class JobControl:
         self._endings = Endings(queue.bus, self._jobs, Claims(queue.bus.database))
 
     def retry(self, seq: int) -> Job:
-        """Try a job again, from its first attempt, that is over and did not succeed.
+        """Retry a job that ended without success, from its first attempt.
 
         A queued job that waits for its time need not wait any longer.
 
@@ -60,7 +60,7 @@ class JobControl:
             return self._jobs.get(info, seq)
 
     def cancel(self, seq: int, why: str = "cancelled by hand") -> Job:
-        """Give a job up. A worker that is at it learns that it has lost its claim.
+        """Cancel a job. A worker that has claimed it learns that the claim is lost.
 
         Raises:
             JobNotFound: the queue has no such job.
@@ -77,7 +77,7 @@ class JobControl:
             return self._jobs.get(info, seq)
 
     def purge(self) -> int:
-        """Cancel all that waits in the queue, and return how much that was.
+        """Cancel the waiting jobs of the queue, and return their number.
 
         What runs goes on. A few hundred jobs a transaction: what is published meanwhile may stay.
         """

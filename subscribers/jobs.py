@@ -1,4 +1,4 @@
-"""Jobs: what became of each message in each queue that took it in."""
+"""Jobs: the messages of each queue, and their states."""
 
 from __future__ import annotations
 

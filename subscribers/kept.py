@@ -1,4 +1,4 @@
-"""How much is kept of the texts of others: why work failed, what a command printed."""
+"""The limits of stored texts from workers: errors, and the output of commands."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MAX_KEPT_CHARS = 65_536
 
 
 def kept_error(text: str | None) -> str | None:
-    """Return as much of an error as is kept."""
+    """Return an error, cut to the length that is stored."""
     return _kept(text, MAX_ERROR_CHARS)
 
 
 def kept_text(text: str | None) -> str | None:
-    """Return as much of a result or of stderr as is kept."""
+    """Return a result or stderr, cut to the length that is stored."""
     return _kept(text, MAX_KEPT_CHARS)
 
 

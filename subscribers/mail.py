@@ -1,4 +1,4 @@
-"""Mail: which messages wait for one agent, and how it stands."""
+"""Mail: the unread messages of one agent."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NOBODY = ""
 
 
 class Look:
-    """What an inbox had when it was looked into.
+    """The result of a look into an inbox.
 
     Attributes:
-        messages: what waits, in order of seq.
+        messages: the unread messages, in order of seq.
         cursor: the last seq that the agent had acknowledged.
         has_failures: whether any messages of the agent are to be delivered again.
     """
@@ -38,11 +38,11 @@ class Look:
 
 
 class Mail:
-    """What waits for one agent. Looking changes nothing.
+    """The unread messages of one agent. Looking changes nothing.
 
     Args:
         bus: an open bus.
-        agent: for whom.
+        agent: the agent.
         cursors, deliveries: of the bus.
         own_broadcasts, with_work: as for `Inbox`.
     """

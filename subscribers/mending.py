@@ -32,10 +32,10 @@ MENDING |= {
 
 
 def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
-    """Put right what does not fit together, in one transaction.
+    """Mend rows that contradict each other, in one transaction.
 
     Args:
-        bus: nobody else may have it.
+        bus: the bus, which no other process may use.
         lossy: the tables that have lost rows.
     """
     with bus.database.write() as connection:

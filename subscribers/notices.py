@@ -1,4 +1,4 @@
-"""Notices: which answers a person has been told of. Derived from the log, and never in its way."""
+"""Notices: the answers that people were notified of. Derived from the log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Notices:
         return seq
 
     def news(self, *, first_since_ms: int) -> Iterator[Message]:
-        """Yield the first new answer in each conversation of which nobody has been told yet.
+        """Yield the first new answer in each conversation without a notice.
 
         An answer is noted as told, in a transaction of its own, before it is yielded: at most
         once. A process that dies in between leaves one notice untold, which is better than many

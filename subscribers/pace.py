@@ -1,4 +1,4 @@
-"""How long a waiter sleeps between looks when nobody rings the doorbell."""
+"""The pace of a waiter: its sleep between looks without a ring of the doorbell."""
 
 from __future__ import annotations
 

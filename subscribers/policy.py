@@ -1,4 +1,4 @@
-"""How a queue treats its jobs: in which order, how many at once, how often."""
+"""The policy of a queue: the order, concurrency and retries of its jobs."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Policy:
                 raise InvalidInput(f"{name} must be {least_s:g} s or more, not {seconds!r}")
 
     def takes(self, to_agent: str | None) -> bool:
-        """Whether a queue takes in what is addressed to somebody; None is a broadcast."""
+        """Whether a queue takes in messages to a recipient; None is a broadcast."""
         return to_agent is None or self.addressed in (ANYBODY, to_agent)
 
     def rank_ms(self, turn_ms: int, priority: int) -> int:

@@ -44,10 +44,10 @@ MAX_PAGES = 20
 class Queue:
     """A queue as one process sees it. Make one with `Queue.create` or `Queue.open`.
 
-    Every message whose type fits the queue's pattern becomes one job in it. A job is handed out
-    under a claim: a lease with a token. As long as the claim is renewed, nobody else gets the
-    job; what ends it is checked against the token in the same transaction, so a worker whose
-    lease ran out changes nothing, and learns it (`ClaimLost`).
+    Every message whose type matches the queue's pattern becomes one job in it. A job is handed out
+    under a claim: a lease with a token. As long as the claim is extended, no other worker gets the
+    job; its end is checked against the token in the same transaction, so a worker whose lease ran
+    out changes nothing, and gets `ClaimLost`.
 
     A queue may be shared by threads; after a fork, open it again in the child.
 
@@ -80,7 +80,7 @@ class Queue:
         group: str | None = None,
         **rules: Any,
     ) -> Queue:
-        """Make a queue, unless it is there, and open it. Safe to repeat.
+        """Create a queue, unless it exists, and open it. Safe to repeat.
 
         Args:
             bus: an open bus.
@@ -100,7 +100,7 @@ class Queue:
 
     @classmethod
     def open(cls, bus: Bus, name: str) -> Queue:
-        """Open a queue that is there.
+        """Open an existing queue.
 
         Raises:
             QueueNotFound: there is none of this name.
@@ -194,7 +194,7 @@ class Queue:
                 raise self._endings.lost(claim)
 
     def complete(self, claim: Claim, *replies: Draft, result: object = None) -> list[Receipt]:
-        """End a claim with success, and publish what came of it, in one transaction.
+        """Complete a claim, and publish its replies, in one transaction.
 
         Returns:
             The receipts of the replies.
@@ -212,7 +212,7 @@ class Queue:
         retry: bool | None = None,
         after_s: float | None = None,
     ) -> list[Receipt]:
-        """End a claim with a failure: the job waits for another attempt, or is over.
+        """Fail a claim: the job is retried after its pause, or is over.
 
         Args:
             claim: the claim.
@@ -279,7 +279,7 @@ class Queue:
         return [([*islice(receipts, len(replies))], error) for replies, error in ended]
 
     def release(self, claim: Claim, why: str = "handed back by its worker") -> None:
-        """Hand a job back: it can be claimed again at once, and the attempt does not count.
+        """Release a claim: its job can be claimed again at once, and the attempt does not count.
 
         Raises:
             ClaimLost: the lease has run out, or the job was cancelled; nothing was changed.
@@ -300,7 +300,7 @@ class Queue:
             self._endings.cancel(self._refresh(), claim, why)
 
     def status(self, claim: Claim) -> str | None:
-        """Return how a claim stands: `active` until somebody has noted its end, then how it ended.
+        """Return the stored status of a claim: `active`, then that of its end.
 
         None when there is no such claim. One row is read; a lease that has run out makes no
         difference before a claim, a renewal or an end finds it.

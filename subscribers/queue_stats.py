@@ -1,4 +1,4 @@
-"""How a queue is doing: what waits, how long, how fast and how well its work is done.
+"""The statistics of a queue: waiting jobs, durations, rates and failures.
 
 Everything is computed from the times that jobs and claims store; nothing is counted on the side.
 The statements are those of `views.sql`, which only read.
@@ -42,7 +42,7 @@ SATURATED_AFTER_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How long something took, in milliseconds; each None when there is no sample.
+    """The distribution of durations, in milliseconds; each None when there is no sample.
 
     Attributes:
         p50_ms, p95_ms: the time within which half, and 95 of 100, were through: the nearest rank.
@@ -133,7 +133,7 @@ class QueueStats:
 
     @classmethod
     def of(cls, queue: Queue, *, window_s: float = DEFAULT_WINDOW_S) -> QueueStats:
-        """Take stock of a queue. It is filled first, so that the counts are complete.
+        """Return the statistics of a queue. It is filled first, so that the counts are complete.
 
         Args:
             queue: the queue.

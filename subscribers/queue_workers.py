@@ -1,4 +1,4 @@
-"""Which groups of workers serve which queues, and whether anybody serves a type of requests."""
+"""The worker groups of each queue, and whether a type of requests is served."""
 
 from __future__ import annotations
 

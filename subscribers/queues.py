@@ -1,4 +1,4 @@
-"""The queues of a bus: what each is called, what it takes in, and by which policy."""
+"""The queues of a bus: their names, patterns and policies."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Queues:
         group: str | None = None,
         **rules: Any,
     ) -> QueueInfo:
-        """Make a queue, unless it is there. Safe to repeat, and from several processes at once.
+        """Create a queue, unless it exists. Safe to repeat, and from several processes at once.
 
         Args:
             name: its name.

@@ -33,9 +33,9 @@ class ReplyTypes:
     ) -> ReplyTypes:
         """Return the types of the answers to messages of a type.
 
-        What is not given follows the convention: `review.request` is answered by `review.done`
-        or `review.failed`. A type that does not end so has no answers but those given. Whoever
-        answers a failure answers a timeout too, by the request's type and `.timed_out`.
+        Types that are not given follow the convention: `review.request` is answered by
+        `review.done` or `review.failed`. A type without that ending has only the given answers.
+        With a failure type, timeouts are answered too, by the request's type and `.timed_out`.
         """
         if request_type.endswith(REQUEST):
             subject = request_type.removesuffix(REQUEST)

@@ -1,4 +1,4 @@
-"""Retention: who still needs which part of the log, and who is passed over."""
+"""Retention: the parts of the log that agents and queues still need, and agents passed over."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What may be archived.
+    """A plan for archiving.
 
     Attributes:
         upto_seq: the last message.
-        held_by: who keeps something that was to be archived.
-        passed_over: who is waited for no longer, and needs something of what may be archived.
+        held_by: the agents and queues that hold messages back.
+        passed_over: the agents whose unread messages are archived.
     """
 
     upto_seq: int
@@ -66,13 +66,13 @@ class Plan:
 
     @property
     def idle(self) -> list[Hold]:
-        """Those without whom more could be archived, though nobody has seen them for long."""
+        """The idle agents that alone keep more from being archived."""
         by_seq = sorted(self.held_by, key=lambda hold: (hold.seq, not hold.is_living))
         return list(takewhile(lambda hold: not hold.is_living, by_seq))
 
 
 class Retention:
-    """Says what of the log is still needed.
+    """Finds the part of the log that is still needed.
 
     An inbox needs its first message that is not acknowledged; broadcasts of others count for
     readers: agents that have acknowledged, run a loop or joined (`Inbox.join`). A heart makes no
@@ -90,7 +90,7 @@ class Retention:
 
     def __init__(self, bus: Bus, *, idle_after_s: float = IDLE_AFTER_S) -> None:
         if idle_after_s < 0:
-            raise InvalidInput(f"nobody can be idle for {idle_after_s} s")
+            raise InvalidInput(f"idle_after_s must be 0 or more, not {idle_after_s}")
         self._bus = bus
         self._idle_ms = round(idle_after_s * 1000)
         self._cursors = Cursors(bus.database)
@@ -101,7 +101,7 @@ class Retention:
     def plan(
         self, wanted_seq: int, *, pass_over: Collection[str] = (), pass_over_idle: bool = False
     ) -> Plan:
-        """Return up to where the log may be archived, if nothing above `wanted_seq` is to be.
+        """Return a plan to archive the log, at most up to `wanted_seq`.
 
         No agent's unread mail may be, idle or not, unless it is asked for here, or was before and
         the agent has not come back since. Idle queues hold nothing: they read the archive.
@@ -134,7 +134,7 @@ class Retention:
                     self._cursors.pass_over(hold.name, plan.upto_seq)
 
     def holds(self) -> list[Hold]:
-        """Return who needs what, the first message first."""
+        """Return all holds, in the order of their messages."""
         found = [*self._inboxes(), *self._queues()]
         return sorted(found, key=lambda hold: (hold.seq, hold.kind, hold.name))
 

@@ -110,9 +110,9 @@ class Rules:
                 inbox.end()
 
     def _await_commit(self, listener: Listener) -> Generator[Wait, Exception | None, None]:
-        """Wait until somebody rings, or anything was committed by who does not ring.
+        """Wait for a ring of the doorbell, or a commit of a program that does not ring it.
 
-        Asking for that is cheaper than looking into the inbox, and idle inboxes are many.
+        That check is cheaper than a look into the inbox, and idle inboxes are many.
         """
         while not self.stopped:
             wait = Wait(self, listener, self.inbox.pace.next())

@@ -82,7 +82,7 @@ class Session:
         return self.publish(type, payload, **fields)
 
     def run(self, handler: Callable[[Message], None], *, drain: bool = False) -> None:
-        """Deliver messages as `Inbox.run` does, with the heart saying what the agent is at.
+        """Deliver messages as `Inbox.run` does, with the current message in the heartbeat.
 
         Raises:
             InvalidInput: as for `Inbox.run`.

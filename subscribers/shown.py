@@ -1,4 +1,4 @@
-"""What mail an agent has seen, noted: so a hook that runs after each tool shows a message once."""
+"""Notes of the mail that an agent has seen: hooks after each tool show a message once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces: all that led to a message, and all that came of it."""
+"""Traces: the causes and the consequences of a message."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _MAX_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What became of a message in one queue.
+    """A message's job in one queue, with its claims.
 
     Attributes:
         job: its state there.
         claims: every attempt, the first first.
-        acts: what was done to it by hand, in order.
+        acts: the acts of people on it, in order.
     """
 
     job: Job

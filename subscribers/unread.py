@@ -1,4 +1,4 @@
-"""How much waits in an inbox, for those who ask often: no message is read for it."""
+"""The number of unread messages of an inbox, for frequent callers: no message is read for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sender may ask of queues, in a message's headers. Inboxes don't look at it."""
+"""Work headers, by which a sender asks queues for a delay or a key. Inboxes ignore them."""
 
 from __future__ import annotations
 

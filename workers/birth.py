@@ -1,4 +1,4 @@
-"""The start of a command, in which no signal handler cuts in."""
+"""The start of a command, which no signal handler can interrupt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class NoSupervisor(OSError):
-    """What would run a command can't be started, or does not answer; the command is not to blame.
+    """A supervisor can't be started, or does not answer; the command itself is not at fault.
 
     Its `strerror` is for people.
     """

@@ -1,7 +1,7 @@
-"""Work that is done by a command, in the raw contract: body on stdin, result on stdout.
+"""Work by a command in the raw contract: body on stdin, result on stdout.
 
-What both contracts share is here too: what a command is told in its environment, how it is run
-and ended, and what its exit status means.
+The parts that both contracts share are here too: the environment of a command, its run and end,
+and the meaning of its exit status.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _log = logging.getLogger("ackbus.worker")
 
 
 class Command:
-    """What the contracts share: running a command for a claim.
+    """The base of both contracts: running a command for a claim.
 
     Args:
         bus: the bus that the claims are from.
         argv: the command and its arguments.
         group: the worker group, which the command finds as its own agent name.
-        timeout_s: how long it may take; None: as long as it likes.
-        supervisors: of a host that is a program of its own: they end all that it starts.
+        timeout_s: how long it may take, in seconds; None: no limit.
+        supervisors: for a host that is a program of its own: they end everything it starts.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Command:
         return end
 
     def _environment(self, claim: Claim) -> dict[str, str]:
-        """Return what a command is told about its job, besides what it reads."""
+        """Return the environment variables of a command about its job."""
         return environment_of(claim.message, self._bus, self._group) | {
             "BUS_QUEUE": claim.queue,
             "BUS_ATTEMPT": str(claim.attempt),
@@ -113,7 +113,7 @@ class Command:
         }
 
     def _ended_badly(self, end: ProcessEnd) -> Result | None:
-        """Return the result of a command that did not end by itself; None for one that did."""
+        """Return the result of a command that was ended by the host, or None."""
         stderr = _text(end.stderr)
         if end.stopped:
             return Result(None)  # by us: the job is handed back
@@ -145,7 +145,7 @@ class Command:
         return Result(outcome, payload=payload or error, headers=self._headers(outcome))
 
     def _headers(self, outcome: Outcome) -> dict[str, object]:
-        """Return what an answer tells about how it came about."""
+        """Return the headers of an answer about its attempt."""
         name = os.fsencode(os.path.basename(self._argv[0])).decode(errors="replace")
         told: dict[str, object] = {"command": name[:255]}
         told["status"] = outcome.status
@@ -196,7 +196,7 @@ class RawCommand(Command):
 
 
 def body_of(message: Message, bus: Bus) -> bytes:
-    """Return what a command reads: a payload that is text as it is, any other as JSON.
+    """Return the stdin of a command: a text payload as it is, any other as JSON.
 
     A blob that is no JSON is read as it is; no payload is nothing.
 
@@ -217,14 +217,14 @@ def body_of(message: Message, bus: Bus) -> bytes:
 
 
 def how_it_exited(end: ProcessEnd) -> str:
-    """Return how a command exited that did not succeed."""
+    """Return the failure of a command as text."""
     if end.signal is not None:
         return f"command was killed by signal {end.signal}"
     return f"command exited with code {end.exit_code}"
 
 
 def with_its_words(said: str, end: ProcessEnd) -> str:
-    """Add to how a command ended the first line of its stderr, if there is any."""
+    """Return a failure with the first line of the command's stderr, if there is any."""
     lines = _text(end.stderr).splitlines()
     first = next((line.strip() for line in lines if line.strip()), "")
     return f"{said}: {first}" if first else said

@@ -1,4 +1,4 @@
-"""What a command finds in its environment about the message that it is run for."""
+"""The environment variables of a command about its message."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from ..bus import Bus
     from ..schema import Message
 
-#: The header whose entries a command finds in its environment, and how their names begin there.
+#: The header whose entries become environment variables, and the prefix of their names.
 META, META_PREFIX = "meta", "BUS_META_"
 
 
 def environment_of(message: Message, bus: Bus, agent: str) -> dict[str, str]:
     """Return the environment of a command that is run for a message.
 
-    It is this process's own, without what would read as if the message had told it.
+    It is this process's own, without variables that would look as if they came from the message.
 
     Args:
         message: what the command is run for.

@@ -1,7 +1,7 @@
-"""Where work is done: in the worker's own thread, in several, or in an event loop.
+"""Executors, which do work in the worker's own thread, in several threads, or in an event loop.
 
-An executor starts work on claims, and collects what came of it. The worker alone writes to the
-bus, in its own thread, so that what ends at about the same time is written in one transaction.
+An executor starts work on claims, and collects the results. The worker alone writes to the bus, in
+its own thread, so that results of about the same time are written in one transaction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Ended = tuple[Claim, Result]
 
     class Executor(Protocol):
-        """How a worker gets its work done."""
+        """Does the work of a worker's claims."""
 
         def room(self) -> int:
             """Return how many claims may be started now."""
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
             """Start work on claims."""
 
         def ended(self) -> list[Ended]:
-            """Return what has ended since the last call."""
+            """Return the results since the last call."""
 
         def stop(self, claim: Claim, grace_s: float) -> None:
-            """End the work on a claim early, where that can be done."""
+            """End the work on a claim early, where that is possible."""
 
         def close(self) -> None:
-            """Give everything back; nothing runs any more."""
+            """Release all resources; no work runs any more."""
 
 
 #: For how long ends wait for others before they are written together, in seconds; and so much
@@ -59,7 +59,7 @@ MAX_BATCH = 32
 #: back, for other workers to take, in seconds.
 SHARE_AFTER_S = 0.1
 
-#: What `Inline` makes of claims that it did not get to.
+#: The result of claims that `Inline` did not get to.
 _NOT_BEGUN = Result(None)
 
 

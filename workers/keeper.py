@@ -1,4 +1,4 @@
-"""Keeping claims: a thread that renews their leases, and tells the heart what is being done."""
+"""The keeper of claims: a thread that extends their leases, and updates the heartbeat."""
 
 from __future__ import annotations
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Child(Protocol):
-        """A command that runs, whoever is its parent."""
+        """A running command, a child of this process or of a supervisor."""
 
         pipes: Pipes
         fd: int | None
 
         @property
         def returncode(self) -> int | None:
-            """How it exited, minus the number of the signal that ended it; None until then."""
+            """Its exit status, or minus the number of the signal that ended it; None until then."""
 
         def hear(self) -> bool:
             """Take in what the descriptor `fd` tells; return whether it has more to tell later."""
@@ -84,7 +84,7 @@ class OwnChild:
 
     @property
     def returncode(self) -> int | None:
-        """How it exited; None as long as it is not reaped."""
+        """Its exit status; None as long as it is not reaped."""
         return self._process.returncode
 
     def hear(self) -> bool:

@@ -47,7 +47,7 @@ class Pipes:
 
 
 class Feed:
-    """What a command may read: it goes into the pipe as the command takes it out."""
+    """The stdin of a command: written to the pipe as the command reads it."""
 
     def __init__(self, pipe: FileIO, data: bytes) -> None:
         self.pipe = _not_blocking(pipe)
@@ -64,7 +64,7 @@ class Feed:
 
 
 class Catch:
-    """What a command prints: the first bytes are kept, the others are read and thrown away."""
+    """The output of a command: the first bytes are kept, the others are read and discarded."""
 
     def __init__(self, pipe: FileIO, max_bytes: int) -> None:
         self.pipe = _not_blocking(pipe)

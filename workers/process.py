@@ -36,7 +36,7 @@ _SCARCITY = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a command ended, and what it printed.
+    """The end of a command, and its output.
 
     Attributes:
         exit_code: its exit status, or -1 when a signal ended it; None when it did not end by

@@ -1,4 +1,4 @@
-"""What a worker tells people: how attempts failed, and which conversations look like loops."""
+"""The log messages of a worker: failed attempts, and conversations that look like loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command that runs: it is fed, its output is taken, and it is ended when that is due."""
+"""A running command: feeding it, taking its output, and ending it when that is due."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Running:
         return is_left
 
     def _wait_s(self, left_s: float) -> float:
-        """How long to wait for the descriptors."""
+        """Return the time to wait for the descriptors, in seconds."""
         if self._child.fd is not None and self._kill_at == math.inf:
             return min(left_s, _LONGEST_WAIT_S)
         # On some systems no descriptor tells that a command has exited; and none that its session

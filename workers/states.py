@@ -1,4 +1,4 @@
-"""What the commands of a worker group keep from one run to the next."""
+"""The state that the commands of a worker group keep from one run to the next."""
 
 from __future__ import annotations
 

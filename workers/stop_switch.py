@@ -15,7 +15,7 @@ class StopSwitch:
     """Ends the commands that run with it, from any thread or from a signal handler.
 
     It stays thrown: a command that would start with it later does not start. Its two descriptors
-    are closed with the last reference to it, so that nobody throws a switch into a stranger's file.
+    are closed with the last reference to it, so that no late throw writes into another file.
     """
 
     def __init__(self) -> None:

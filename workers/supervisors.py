@@ -1,6 +1,6 @@
 """Commands under supervisors: processes that end all that a command starts, and outlive the host.
 
-For hosts that are programs of their own: a library starts no process that nobody asked for.
+For hosts that are programs of their own: a library starts no process unasked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a worker does with a claim: the result of an attempt, and attempts by Python functions."""
+"""The work on a claim: the result of an attempt, and attempts by Python functions."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
         """Something that a worker can do with claims; called from several threads at once."""
 
         def do(self, claim: Claim) -> Result:
-            """Do what the message of a claim asks for, and say how it ended."""
+            """Do the work of a claim's message, and return the result."""
 
         def stop(self, claim: Claim, grace_s: float) -> None:
-            """End what is done for a claim early, where that can be done."""
+            """End the work on a claim early, where that is possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How an attempt ended, and what the bus is to hear of it.
+    """The result of an attempt, with the messages to publish.
 
     Attributes:
         outcome: how it ended; None when it was broken off, and the job is to be handed back.
-        payload: what the answer says; ABSENT for an answer without a payload.
-        headers: what else the answer says about how it came about.
+        payload: the payload of the answer; ABSENT for an answer without one.
+        headers: the headers of the answer about its attempt.
         drafts: further messages, published if the job is over by this.
-        state_updates: what the worker group is to remember.
+        state_updates: updates of the worker group's state.
     """
 
     outcome: Outcome | None

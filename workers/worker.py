@@ -1,4 +1,4 @@
-"""The worker host: claims jobs from a queue, has them done, and writes down how they ended."""
+"""The worker host: claims jobs from a queue, runs their work, and records the results."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ class Worker:
     # Ends --------------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        """Write down what has ended."""
+        """Record the results of ended work."""
         assert self._executor is not None
         ended = self._executor.ended()
         self._running -= len(ended)
@@ -367,9 +367,9 @@ class Worker:
             _log.warning("%s", error)
 
     def _wind_up(self, listener: Listener) -> None:
-        """Let what runs come to its end, write that down, and hand back what is left.
+        """Wait for running work, record its results, and release the other claims.
 
-        Also after an error: what runs can't be called back, and its leases are kept meanwhile.
+        Also after an error: running work can't be stopped, and its leases are kept meanwhile.
         """
         try:
             while self._running:

@@ -272,7 +272,7 @@ def test_queue_from_which_nobody_claims_is_not_living(bus: Bus, clock: Clock) ->
 
 
 def test_negative_patience_is_refused(bus: Bus) -> None:
-    with pytest.raises(InvalidInput, match="nobody can be idle for -1"):
+    with pytest.raises(InvalidInput, match="idle_after_s must be 0 or more, not -1"):
         Retention(bus, idle_after_s=-1)
 
 
