@@ -1,4 +1,4 @@
-"""What a message is and how it is stored. Imports no other room."""
+"""The message, and its storage in SQLite. Imports no other room."""
 
 from .create import create, keep_out_of_git
 from .database import (
@@ -384,7 +384,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load what is about messages, and what only few commands need, when it is asked for."""
+    """Load the names about messages, and those of few commands, on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,8 +1,8 @@
 """Reading text that is not UTF-8, as a careless program may store it.
 
-One such row must not block everybody who reads past it. Bytes without a meaning become escapes
-with a backslash and an x, which no JSON text may contain: so a broken payload is known for
-broken, and a broken name can be shown.
+One such row must not block readers of the rows after it. Invalid bytes become escapes with a
+backslash and an x, which no JSON text may contain: so a broken payload is recognized, and a broken
+name can be shown.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def refuse_unrun(value: object, callback: object) -> None:
 
     Raises:
         InvalidInput: it is a coroutine, another awaitable, a generator, an iterator that calls
-            functions as it goes, or the future of a pool, in which nobody sees how it ended.
+            functions as it goes, or the future of a pool, whose end would go unnoticed.
     """
     if value is None:
         return

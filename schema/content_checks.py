@@ -1,4 +1,4 @@
-"""What a damaged file still has, in words: which tables, and of messages which seqs."""
+"""The readable and the lost content of a damaged file, in words: tables, and seqs of messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_contents(layout: Layout) -> Finding:
-    """Read a file page by page, whatever SQLite says of it, and tell what of it is lost."""
+    """Read a file page by page, without SQLite, and report the losses."""
     from .recovery import damage_in
 
     found = damage_in(layout)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def create(directory: str | os.PathLike[str]) -> bool:
-    """Make a bus in `directory`; one that is there already is left as it is.
+    """Make a bus in `directory`; an existing one is left as it is.
 
     Safe to call from several processes at once, and again after a crash.
 
@@ -99,7 +99,7 @@ def _unmakeable(layout: Layout, error: OSError) -> BusUnusable:
 
 
 def _create_tables(layout: Layout) -> bool:
-    """Make the file beside its place and rename it, so that nobody ever opens half a bus."""
+    """Make the file beside its place and rename it: no program ever opens an unfinished bus."""
     layout.files.check("bus.db")
     found = layout.files.look("bus.db")
     if found is not None and found.st_size > 0:

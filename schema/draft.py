@@ -1,4 +1,4 @@
-"""What a publisher hands in: `Draft`, and the checked and encoded `Row` made from it."""
+"""The message of a publisher: `Draft`, and the checked and encoded `Row` made from it."""
 
 from __future__ import annotations
 

@@ -41,13 +41,13 @@ class Refused(AckbusError):
 
 
 class NotFound(AckbusError):
-    """What was asked for by name is not there."""
+    """The named thing does not exist."""
 
     exit_code = 4
 
 
 class TimedOut(AckbusError):
-    """A wait ended before what was waited for came."""
+    """A wait reached its timeout."""
 
     exit_code = 5
 
@@ -63,8 +63,8 @@ class BusUnusable(AckbusError):
 class BusMoved(BusUnusable):
     """The directory was moved, deleted or replaced under a process that has the bus open.
 
-    An act that had begun may be stored in the old one; what comes after it is not. Moved back, the
-    bus is as before; else open it anew, and repeat the act: with the same id nothing is doubled.
+    A call in progress may be stored in the old one; later calls are not. Moved back, the bus is as
+    before; else open it again, and repeat the call: with the same id nothing is doubled.
 
     Attributes:
         directory: where the bus was.

@@ -1,7 +1,7 @@
 """The one way to the files of a bus directory: only here are they opened, made, renamed, removed.
 
 A clone of git, a checkout, or any program of the user's may put anything there, at any time and
-under any name that a bus uses: a link that leads out, a second name of somebody's file, a pipe on
+under any name that a bus uses: a link that leads out, a second name of a foreign file, a pipe on
 which an opening waits for ever. So each name is looked up in a directory that is open already, no
 link is followed, nothing is waited for, and only an ordinary file is taken for one.
 

@@ -1,7 +1,7 @@
-"""What a fork must not do to SQLite, in the parent and in the child.
+"""Forks beside SQLite: waiting in the parent, and closing inherited files in the child.
 
-A thread that is inside SQLite when another one forks holds locks of SQLite's memory that nobody in
-the child would ever open: the child would hang. So a fork waits until nobody is inside.
+A thread that is inside SQLite when another one forks holds locks of SQLite's memory that no thread
+of the child would ever open: the child would hang. So a fork waits until no thread is inside.
 
 SQLite keeps account of its locks on a file for each process. In the child that account still has
 the parent's: a connection that the child opened itself would take none of its own, and others would

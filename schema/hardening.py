@@ -32,7 +32,7 @@ _ours: frozenset[bytes] = frozenset()
 
 
 class Bound:
-    """How long a connection has worked without a word from us.
+    """A bound on the work of a connection since it was last reset.
 
     Attributes:
         asked: how often SQLite has asked since `asked` was set to 0.

@@ -1,4 +1,4 @@
-"""What an examination of a bus finds: one finding for each thing that was looked at."""
+"""The findings of an examination of a bus: one for each check."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ OK, WARN, BAD = "ok", "warn", "bad"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found about one thing.
+    """The finding of one check.
 
     Attributes:
         state: `ok`, `warn` or `bad`.
-        text: what was found.
+        text: the finding, in words.
         advice: what to do about it; empty where it is ok.
-        check: the name of what was looked at; `examine` fills it in.
+        check: the name of the check; `examine` fills it in.
     """
 
     state: str

@@ -1,4 +1,4 @@
-"""Who holds a lock on a file, as the kernel tells it; no lock is taken for that."""
+"""The holders of a lock on a file, as the kernel reports them; no lock is taken for that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the write-ahead log: whether it is whole, and whether somebody keeps it growing."""
+"""Checks of the write-ahead log: whether it is whole, and whether a reader keeps it growing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a repair reports of each part of a bus."""
+"""The report of a repair about each part of a bus."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """What became of one part.
+    """The repair of one part.
 
     Attributes:
         part: its name.

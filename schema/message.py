@@ -1,4 +1,4 @@
-"""What a message is once it is stored, and its JSON form.
+"""A message as it is stored, and its JSON form.
 
 `Message` is read far more often than anything else here, so it holds the stored text and decodes
 headers and payload only when they are asked for.
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     class PayloadSource(Protocol):
-        """Where payloads that are not in the row come from: the blob store."""
+        """The source of payloads that are not in the row: the blob store."""
 
         def read_up_to(self, ref: str, max_bytes: int) -> bytes | None:
             """Return a blob's bytes, checked against its name; None when there are more."""
 
 
 class Priority(IntEnum):
-    """How urgent a message is; queues may hand out lower numbers first."""
+    """The urgency of a message; queues may hand out lower numbers first."""
 
     INTERACTIVE = 0
     NORMAL = 1
@@ -35,7 +35,7 @@ class Priority(IntEnum):
 
 
 class Receipt:
-    """What publishing returns.
+    """The result of publishing.
 
     Attributes:
         seq: the message's place in the log.

@@ -43,7 +43,7 @@ _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """What `upgrade` found and did.
+    """The result of `upgrade`.
 
     Attributes:
         directory: the bus directory.

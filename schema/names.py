@@ -1,4 +1,4 @@
-"""What names may look like: agents, types, ids. One rule each, one clear line when it is broken."""
+"""The rules of names: agents, types, ids. One rule each, and one clear line when it is broken."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class TypePattern:
 
 
 def check_pattern(text: str) -> None:
-    """Refuse what no message type of ours fits, so that nobody waits for it in vain.
+    """Refuse a pattern that no valid message type can match.
 
     Only what is new is checked: other programs can store other types, and patterns for them.
     """

@@ -1,4 +1,4 @@
-"""What SQLite says, in words that help: its errors, and its version."""
+"""SQLite's errors, translated into advice, and its version."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _TOKENS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Strangers:
-    """How a file differs from a new bus.
+    """The differences of a file from a new bus.
 
     Attributes:
         refused: the parts that could do something, or no longer do what they should, in words.
@@ -98,7 +98,7 @@ def our_tables() -> set[str]:
 
 
 def _rules(connection: apsw.Connection) -> Iterator[str]:
-    """Yield the indexes of somebody else on our tables that refuse rows, or compute something."""
+    """Yield the foreign indexes on our tables that refuse rows, or compute something."""
     ours = {name for _, name in map(_name, our_texts())}
     for table in sorted(our_tables()):
         for (name,) in connection.execute(_INDEXES, (table,)).fetchall():
@@ -107,7 +107,7 @@ def _rules(connection: apsw.Connection) -> Iterator[str]:
 
 
 def _told(*words: str) -> str:
-    """Return the name of a part, fit to be shown: anybody can have chosen it."""
+    """Return the name of a part, escaped: any program can have chosen it."""
     return " ".join(word if word.isidentifier() else shown(word) for word in words)
 
 

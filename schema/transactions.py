@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class WriteTransaction:
-    """What `Database.write` returns: a transaction, or a savepoint in the one that is open."""
+    """The result of `Database.write`: a transaction, or a savepoint in the open one."""
 
     __slots__ = ("_database", "_thread")
 
@@ -70,9 +70,9 @@ class WriteTransaction:
 
 @contextmanager
 def without_triggers(connection: apsw.Connection) -> Iterator[None]:
-    """Let no trigger fire for what this connection does in the block; others have theirs.
+    """Disable triggers for this connection in the block; other connections keep theirs.
 
-    SQLite plans each statement of the connection anew after it, and those in the block too.
+    SQLite plans each statement of the connection again after it, and those in the block too.
     """
     try:
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)

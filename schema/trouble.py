@@ -1,4 +1,4 @@
-"""What the system refuses, in one line that says what to do: no room, no right, no descriptor."""
+"""Errors of the system, in one line with advice: no room, no right, no descriptor."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_only(directory: str) -> BusUnusable | None:
 
 
 def is_mounted_read_only(directory: str) -> bool:
-    """Whether nobody can write in a directory, whatever its rights are."""
+    """Whether a directory is on a read-only filesystem."""
     return bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
 
 

@@ -1,8 +1,8 @@
 """The search for the bus of a program that names none: the nearest upwards, as git finds `.git`.
 
-Anyone can put a bus into a folder that all may write, above a project of somebody else. So a bus
-that is found is used only if this user or root made it, or if this user's list names it. A bus that
---dir or BUS_DIR names needs no such check: the user has chosen it.
+Any user can put a bus into a folder that all may write, above another user's project. So a found
+bus is used only if this user or root made it, or if this user's list names it. A bus that --dir or
+BUS_DIR names needs no such check: the user has chosen it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def find_bus(start: str | os.PathLike[str] | None = None) -> str:
 
     Raises:
         BusNotFound: there is none.
-        BusUnusable: the nearest belongs to somebody else, and no list of this user's names it.
+        BusUnusable: the nearest belongs to another user, and no list of this user's names it.
     """
     named = os.environ.get(BUS_DIR_VARIABLE)
     if named:
@@ -50,7 +50,7 @@ def find_bus(start: str | os.PathLike[str] | None = None) -> str:
 
 
 def refuse_foreign(directory: str, links: Iterable[str] = ()) -> None:
-    """Raise where somebody else owns a bus directory that was found, or what leads to it.
+    """Raise where another user owns a found bus directory, or a link to it.
 
     Args:
         directory: the bus directory; its file need not be there.

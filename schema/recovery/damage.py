@@ -1,4 +1,4 @@
-"""What of a bus file can be read, and what can't, table by table."""
+"""The readable and the lost parts of a bus file, table by table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _IDS = "sqlite_autoindex_messages_1"
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What was found in a table that can't be read to its end.
+    """The damage of a table that can't be read to its end.
 
     Attributes:
         table: its name.

@@ -218,7 +218,7 @@ class NewFile:
         return found
 
     def set_archived_ids(self, ids: Mapping[int, str]) -> None:
-        """Let the ids of archived messages be those that their segment has, by seq."""
+        """Set the ids of archived messages to those in their segment, by seq."""
         run = self._connection.execute
         run("DELETE FROM archived_ids WHERE seq BETWEEN ? AND ?", (min(ids), max(ids)))
         for seq, id in ids.items():

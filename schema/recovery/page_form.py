@@ -1,4 +1,4 @@
-"""How large the pages of a file are, and how many bytes of each SQLite uses."""
+"""The size of a file's pages, and the number of bytes of each that SQLite uses."""
 
 from __future__ import annotations
 

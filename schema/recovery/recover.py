@@ -27,7 +27,7 @@ _NEWEST_TABLE = "access_tokens"
 
 @dataclass(frozen=True, slots=True)
 class TableFound:
-    """What became of the rows of a table.
+    """The recovered rows of a table.
 
     Attributes:
         rows: how many are in the new file.
@@ -42,7 +42,7 @@ class TableFound:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What was read of a damaged file.
+    """The recovered content of a damaged file.
 
     Attributes:
         tables: each table, by name.

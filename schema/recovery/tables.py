@@ -1,4 +1,4 @@
-"""What a bus is made of: its tables, as their rows are stored, and all that stands around them."""
+"""The parts of a bus file: its tables, the form of their rows, and the objects around them."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Frame:
 
 
 class WriteAheadLog:
-    """The frames of a log since it last began anew.
+    """The frames of a log since its last restart.
 
     Attributes:
         is_header_whole: whether SQLite can read the log at all; so is one that is empty.
@@ -77,7 +77,7 @@ class WriteAheadLog:
 
     @property
     def break_at(self) -> int:
-        """How many frames SQLite can read: those before the first that is damaged."""
+        """The number of frames that SQLite can read: those before the first damaged one."""
         return next(
             (n for n, each in enumerate(self.frames) if not each.is_whole), len(self.frames)
         )

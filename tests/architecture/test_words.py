@@ -1,0 +1,76 @@
+"""Docstrings are English that is read once: their first word, and words that they do without."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from .rooms import Module, read_modules
+
+ROOT = Path(__file__).parents[2]
+
+#: A docstring names its thing, or begins with the verb of what happens: it is no riddle, and no
+#: command to let something be.
+FIRST_WORDS = re.compile(r"(Let|What|Who|Whoever|Whatever|How|Where)\b")
+#: Words that have a plain equivalent: again, without success, the thing that is meant.
+ODD_WORDS = re.compile(r"\b(anew|in vain|so that nobody)\b", re.IGNORECASE)
+
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def odd_docstrings(modules: list[Module]) -> list[str]:
+    """List the docstrings that break a rule, as `bus/log.py:12: docstring begins with 'What'`."""
+    broken = []
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if not isinstance(node, _Documented):
+                continue
+            text = ast.get_docstring(node) or ""
+            if first := FIRST_WORDS.match(text):
+                broken.append(module.at(node.body[0], f"docstring begins with {first[0]!r}"))
+            if odd := ODD_WORDS.search(text):
+                broken.append(module.at(node.body[0], f"docstring has {odd[0]!r}"))
+    return broken
+
+
+def test_docstrings_of_the_product_name_things_and_acts() -> None:
+    assert odd_docstrings(read_modules(ROOT)) == []
+
+
+def _module(source: str) -> Module:
+    return Module(Path("bus/log.py"), source, ast.parse(source))
+
+
+@pytest.mark.parametrize(
+    ("docstring", "complaint"),
+    [
+        ("Let a lease last longer.", "begins with 'Let'"),
+        ("What publishing returns.", "begins with 'What'"),
+        ("Who may publish.", "begins with 'Who'"),
+        ("Whoever asks.", "begins with 'Whoever'"),
+        ("How long it takes.", "begins with 'How'"),
+        ("Where a page begins.", "begins with 'Where'"),
+        ("Write the file anew.", "has 'anew'"),
+        ("Lock it, so that nobody writes.", "has 'so that nobody'"),
+        ("A wait in vain.", "has 'in vain'"),
+    ],
+)
+@pytest.mark.parametrize(
+    "form",
+    ['"""{}"""\n', 'class Log:\n    """{}"""\n', 'async def read():\n    """{}"""\n'],
+    ids=["module", "class", "function"],
+)
+def test_an_odd_docstring_is_found_wherever_it_stands(
+    form: str, docstring: str, complaint: str
+) -> None:
+    line = form.count("\n")
+    found = odd_docstrings([_module(form.format(docstring))])
+    assert found == [f"bus/log.py:{line}: docstring {complaint}"]
+
+
+@pytest.mark.parametrize(
+    "docstring", ["Extend a lease.", "Whether it is held.", "Letters of an id.", "However long."]
+)
+def test_other_docstrings_are_not_complained_of(docstring: str) -> None:
+    assert odd_docstrings([_module(f'"""{docstring}"""\n')]) == []
