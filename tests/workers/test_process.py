@@ -262,7 +262,7 @@ def test_child_that_ignores_sigterm_is_killed_when_its_parent_does_not() -> None
 @pytest.mark.usefixtures("exits_seen")
 def test_command_may_use_its_grace_to_clean_up() -> None:
     """D-66: what it prints then is kept; that it exits with 0 does not make it a success."""
-    end = run("trap 'echo cleaned; exit 0' TERM; sleep 60 & wait", timeout_s=SHORT_TIMEOUT_S)
+    end = run("trap 'echo cleaned; exit 0' TERM; sleep 60 & wait", timeout_s=4 * SHORT_TIMEOUT_S)
     assert (end.timed_out, end.exit_code, end.stdout) == (True, None, b"cleaned\n")
 
 
