@@ -162,7 +162,7 @@ class Archive:
                 try:
                     data = os.pread(file.fileno(), frame.bytes, frame.start)
                     return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
-                except (OSError, zstandard.ZstdError) as error:
+                except (OSError, OverflowError, ValueError, zstandard.ZstdError) as error:
                     raise self._damaged(frame, f"it is damaged ({error})") from error
         except OSError as error:
             raise self._missing(frame.segment, error.strerror) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from ..schema import InvalidInput, LimitReached, NotFound, TypePattern, check_agent
+from ..schema import MAX_COUNT, InvalidInput, LimitReached, NotFound, TypePattern, check_agent
 from .statements import SQL
 
 TYPE_CHECKING = False
@@ -111,7 +111,7 @@ class WaitingLimits:
         glob: str | None,
         dots: int | None,
     ) -> None:
-        if type(max_waiting) is not int or not 1 <= max_waiting < 2**31:
+        if type(max_waiting) is not int or not 1 <= max_waiting <= MAX_COUNT:
             raise InvalidInput(f"a limit is a whole number of at least 1, not {max_waiting!r}")
         self._database.change(SQL["set_limit"], (kind, name, max_waiting, waiting, glob, dots))
 

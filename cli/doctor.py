@@ -157,7 +157,7 @@ def _of_file(database: Database, full: bool) -> Iterator[Finding]:
     opened = Bus(database)
     yield from examine(
         {
-            "state": lambda: check_state(database),
+            "state": lambda: check_state(database, full=full),
             **bus.checks(opened, full=full),
             **subscribers.checks(opened, full=full),
             **export.checks(opened, full=full),

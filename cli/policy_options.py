@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .. import subscribers  # loads what a command needs of it when it runs
-from ..schema import InvalidInput
+from ..schema import MAX_COUNT, InvalidInput
 from . import actions
 
 TYPE_CHECKING = False
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 #: The word for no limit.
 ANY = "any"
-
-#: The largest number that a rule may be.
-_MOST = 2**31 - 1
 
 
 class OrderingName(StrEnum):
@@ -97,7 +94,7 @@ Retry = Annotated[
 ]
 MaxAttempts = Annotated[
     int | None,
-    _option("N", "How many attempts a job has, lost ones included. Default: 4.", _MOST),
+    _option("N", "How many attempts a job has, lost ones included. Default: 4.", MAX_COUNT),
 ]
 Backoff = Annotated[
     str | None,
@@ -115,7 +112,7 @@ MaxRunning = Annotated[
 ]
 MaxRunningPerKey = Annotated[
     int | None,
-    _option("N", "How many jobs with the same dedupe key may run at once. Default: 1.", _MOST),
+    _option("N", "How many jobs with the same dedupe key may run at once. Default: 1.", MAX_COUNT),
 ]
 DedupeWindow = Annotated[
     str | None,

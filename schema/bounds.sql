@@ -93,7 +93,13 @@ SELECT 1, ifnull((SELECT max(seq) FROM messages), 0);
 -- name: catalog_state.find
 SELECT 'its row' WHERE NOT EXISTS (
   SELECT 1 FROM catalog_state
-   WHERE last_seq BETWEEN 0 AND {newest});
+   WHERE last_seq BETWEEN 0 AND {newest})
+UNION ALL
+SELECT 'its counts' WHERE EXISTS (
+  SELECT 1 FROM catalog WHERE block NOT BETWEEN 0 AND {newest} OR messages NOT BETWEEN 1 AND {newest})
+    OR EXISTS (SELECT 1 FROM catalog_blocks WHERE block NOT BETWEEN 0 AND {newest} OR max_ts_ms < 0)
+    OR (SELECT total(messages) FROM catalog WHERE kind = 'type')
+    <> (SELECT total(messages) FROM catalog WHERE kind = 'from');
 
 -- name: catalog_state.mend
 -- It is counted again when it is asked.
@@ -103,56 +109,43 @@ INSERT OR REPLACE INTO catalog_state (id, last_seq) VALUES (1, 0);
 
 -- name: meta.find
 SELECT key FROM meta
- WHERE (key = 'imports'
-        AND NOT iif(json_valid(value), json_type(value) = 'array', 0))
-    OR (key = 'export_rotate_bytes' AND (value GLOB '*[^0-9]*' OR length(value) NOT BETWEEN 1 AND 18));
+ WHERE CASE key
+       WHEN 'imports' THEN NOT are_imports(value)
+       WHEN 'export_rotate_bytes' THEN value GLOB '*[^0-9]*' OR length(value) NOT BETWEEN 1 AND 18
+       WHEN 'durability' THEN value NOT IN ('normal', 'full')
+       END;
 
 -- name: meta.mend
+-- A durability that is none is taken for the greater one.
+UPDATE meta SET value = 'full'
+ WHERE key = 'durability' AND value NOT IN ('normal', 'full');
 DELETE FROM meta
- WHERE (key = 'imports'
-        AND NOT iif(json_valid(value), json_type(value) = 'array', 0))
-    OR (key = 'export_rotate_bytes' AND (value GLOB '*[^0-9]*' OR length(value) NOT BETWEEN 1 AND 18));
+ WHERE CASE key
+       WHEN 'imports' THEN NOT are_imports(value)
+       WHEN 'export_rotate_bytes' THEN value GLOB '*[^0-9]*' OR length(value) NOT BETWEEN 1 AND 18
+       END;
 
--- name: heartbeat times.find
-SELECT agent_id FROM heartbeats WHERE ts_ms NOT BETWEEN 0 AND {soon};
+-- name: jobs.find
+SELECT seq FROM jobs WHERE ended_at_ms IS NULL AND {misfit};
 
--- name: heartbeat times.mend
-UPDATE heartbeats SET ts_ms = ?1 WHERE ts_ms NOT BETWEEN 0 AND {soon};
+-- name: jobs.mend
+UPDATE jobs SET state = 'cancelled', ended_at_ms = ?1, error = 'its message is of another type'
+ WHERE ended_at_ms IS NULL AND {misfit};
 
--- name: lease times.find
-SELECT task_id FROM task_claims
- WHERE claimed_at_ms NOT BETWEEN 0 AND {soon}
-    OR lease_until_ms NOT BETWEEN 0 AND {far};
+-- name: claims.find
+SELECT token FROM claims WHERE {nowhere};
 
--- name: lease times.mend
-UPDATE task_claims SET claimed_at_ms = min(max(claimed_at_ms, 0), ?1),
-       lease_until_ms = iif(lease_until_ms BETWEEN 0 AND {far}, lease_until_ms, ?1)
- WHERE claimed_at_ms NOT BETWEEN 0 AND {soon}
-    OR lease_until_ms NOT BETWEEN 0 AND {far};
+-- name: claims.mend
+DELETE FROM claims WHERE {nowhere};
 
--- name: reservation times.find
-SELECT path FROM reservations
- WHERE reserved_at_ms NOT BETWEEN 0 AND {soon}
-    OR until_ms NOT BETWEEN 0 AND {far};
+-- name: work_acts.find
+SELECT id FROM work_acts WHERE {queueless};
 
--- name: reservation times.mend
-UPDATE reservations SET reserved_at_ms = min(max(reserved_at_ms, 0), ?1),
-       until_ms = iif(until_ms BETWEEN 0 AND {far}, until_ms, ?1)
- WHERE reserved_at_ms NOT BETWEEN 0 AND {soon}
-    OR until_ms NOT BETWEEN 0 AND {far};
+-- name: work_acts.mend
+DELETE FROM work_acts WHERE {queueless};
 
--- name: claim times.find
-SELECT token FROM claims
- WHERE status = 'active' AND lease_until_ms NOT BETWEEN 0 AND {far};
+-- name: queue_workers.find
+SELECT worker_group FROM queue_workers WHERE {queueless};
 
--- name: claim times.mend
-UPDATE claims SET lease_until_ms = ?1
- WHERE status = 'active' AND lease_until_ms NOT BETWEEN 0 AND {far};
-
--- name: job times.find
-SELECT seq FROM jobs
- WHERE state = 'queued' AND gate = 'time' AND available_at_ms NOT BETWEEN 0 AND {last_time};
-
--- name: job times.mend
-UPDATE jobs SET available_at_ms = ?1
- WHERE state = 'queued' AND gate = 'time' AND available_at_ms NOT BETWEEN 0 AND {last_time};
+-- name: queue_workers.mend
+DELETE FROM queue_workers WHERE {queueless};

@@ -33,3 +33,9 @@ MAX_REASON_CHARS = 255
 #: The largest seq that a message can have, by a CHECK of the file, and the largest token too: every
 #: reader of JSON knows it.
 MAX_SEQ = 2**53 - 1
+
+#: The longest duration in the policy of a queue, in seconds: ten years. More is a slip.
+MAX_POLICY_S = 315_360_000
+
+#: The largest count: of attempts, of jobs that run at once, of what may wait.
+MAX_COUNT = 2**31 - 1

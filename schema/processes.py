@@ -46,7 +46,7 @@ def is_running(pid: int) -> bool:
     """Whether there is a process with this id; one that is only hidden from us counts."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except OSError:
         return True  # another user's

@@ -6,13 +6,12 @@ import logging
 import random
 from dataclasses import replace
 
-from ..schema import InvalidInput, LimitReached
+from ..schema import MAX_POLICY_S, InvalidInput, LimitReached
 from . import jobs as states
 from .answers import last_words, tell_cancelled
 from .claims import COMPLETED, Outcome
 from .errors import ClaimLost, TooManyHops
 from .hops import one_hop_on, refusal
-from .policy import MAX_POLICY_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

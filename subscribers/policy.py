@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from ..schema import InvalidInput, check_agent
+from ..schema import MAX_COUNT, MAX_POLICY_S, InvalidInput, check_agent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ CHOICES = {
 
 #: For `addressed`: whoever it is.
 ANYBODY = "*"
-
-#: The longest duration in a policy, in seconds: ten years. More is a slip.
-MAX_POLICY_S = 315_360_000.0
 
 #: More doublings than lead from any sensible first pause to the longest one.
 _MAX_DOUBLINGS = 40
@@ -83,7 +80,7 @@ class Policy:
             count = getattr(self, name)
             if count is None and name == "max_running":
                 continue
-            if type(count) is not int or not 1 <= count < 2**31:
+            if type(count) is not int or not 1 <= count <= MAX_COUNT:
                 raise InvalidInput(f"{name} must be a whole number of at least 1, not {count!r}")
         for name, least_s in (("ageing_s", 0.001), ("backoff_s", 0), ("dedupe_window_s", 0)):
             seconds = getattr(self, name)

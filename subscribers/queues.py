@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ..schema import InvalidInput, TypePattern, check_agent, check_pattern, check_queue_name
+from ..schema import (
+    MAX_TS_MS,
+    BusUnusable,
+    InvalidInput,
+    TypePattern,
+    check_agent,
+    check_pattern,
+    check_queue_name,
+    shown,
+)
 from .acts import PAUSE, RESUME, SET, Acts
 from .errors import QueueMismatch, QueueNotFound
 from .jobs import BATCH, Jobs
@@ -273,8 +282,21 @@ def _check_same(info: QueueInfo, pattern: str, rules: dict[str, Any], wanted: Po
 
 def _info(row: tuple[Any, ...]) -> QueueInfo:
     count = len(POLICY_FIELDS)
-    values = (*row[:-count], _policy_of(row[-count:]))
-    return QueueInfo(*values)
+    try:
+        values = (*row[:-count], _policy_of(row[-count:]))
+    except InvalidInput as error:
+        raise _unusable(row[1], str(error)) from error
+    info = QueueInfo(*values)
+    if not 0 <= info.rank_clock_ms <= MAX_TS_MS or abs(info.rank_offset_ms) > MAX_TS_MS:
+        raise _unusable(info.name, "its clock is at a time that is none")
+    return info
+
+
+def _unusable(name: str, why: str) -> BusUnusable:
+    """Return the error for a queue of which another program has stored what can't be."""
+    return BusUnusable(
+        f"queue {shown(name)} can't be used: {why}; 'bus doctor --repair' puts it right"
+    )
 
 
 @lru_cache(maxsize=64)

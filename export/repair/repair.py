@@ -202,7 +202,9 @@ def _with_new_file(
         except apsw.Error as error:
             where = workshop.directory
             raise BusUnusable(f"no new file can be made in {where}: {error}") from error
+        _compare(layout, workshop, maker, only_messages=maker.is_later)
         with closing(_new_bus(workshop, layout)) as bus:
+            told += put_right(bus.database)  # what is known of segments, before they are read by it
             told += _beside(bus, saved, stamp, dry_run)
             if maker.lacks_catalog:
                 bus.catalog.recount(bus.log)
@@ -213,7 +215,7 @@ def _with_new_file(
                 _tell_the_log(bus, told)
             bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
             _check(bus)
-        _compare(layout, workshop, maker)
+        _compare(layout, workshop, maker, only_messages=True)  # rules may have removed other rows
         if dry_run:
             yield from told
             return
@@ -290,11 +292,12 @@ def _check(bus: Bus) -> None:
             )
 
 
-def _compare(layout: Layout, workshop: Layout, maker: DatabaseMaker) -> None:
+def _compare(
+    layout: Layout, workshop: Layout, maker: DatabaseMaker, *, only_messages: bool
+) -> None:
     """Raise unless the new file has every row that SQLite reads of the damaged one."""
-    excused = {"chain"} if "chain" in maker.lossy else set()
-    comparison = Comparison(layout.database, workshop.database, maker.corrected, excused)
-    if lacks := comparison.lacking(only_messages=maker.is_later):
+    comparison = Comparison(layout.database, workshop.database, maker.corrected)
+    if lacks := comparison.lacking(only_messages=only_messages):
         raise BusUnusable(
             f"the repair would lose what SQLite still reads: {lacks}; nothing was changed: put a"
             " backup in its place, or read the rows with the sqlite3 program"

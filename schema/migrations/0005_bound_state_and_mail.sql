@@ -297,6 +297,35 @@ CREATE TRIGGER queues_are_never_deleted BEFORE DELETE ON queues BEGIN
   SELECT RAISE(ABORT, 'queues are never deleted, since what they take is in no inbox: pause it');
 END;
 
+CREATE TRIGGER cursors_begin_with_patterns AFTER INSERT ON cursors
+WHEN NEW.wants IS NOT NULL AND EXISTS (SELECT 1 FROM json_each(NEW.wants) WHERE type <> 'text')
+BEGIN
+  SELECT RAISE(ABORT, 'wants is a list of patterns of types, in JSON');
+END;
+
+CREATE TRIGGER cursors_stay_with_patterns AFTER UPDATE OF wants ON cursors
+WHEN NEW.wants IS NOT NULL AND EXISTS (SELECT 1 FROM json_each(NEW.wants) WHERE type <> 'text')
+BEGIN
+  SELECT RAISE(ABORT, 'wants is a list of patterns of types, in JSON');
+END;
+
+CREATE TRIGGER queues_begin_within_bounds AFTER INSERT ON queues
+WHEN NEW.ageing_ms > 315360000000 OR NEW.backoff_ms > 315360000000 OR NEW.dedupe_window_ms > 315360000000
+  OR NEW.max_attempts > 2147483647 OR NEW.max_running > 2147483647 OR NEW.max_running_per_key > 2147483647
+  OR NEW.paused_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.created_at_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'a rule of a queue is over ten years, or 2147483647, or a time is none');
+END;
+
+CREATE TRIGGER queues_stay_within_bounds AFTER UPDATE OF ageing_ms, max_attempts, backoff_ms, max_running,
+  max_running_per_key, dedupe_window_ms, paused_at_ms, created_at_ms ON queues
+WHEN NEW.ageing_ms > 315360000000 OR NEW.backoff_ms > 315360000000 OR NEW.dedupe_window_ms > 315360000000
+  OR NEW.max_attempts > 2147483647 OR NEW.max_running > 2147483647 OR NEW.max_running_per_key > 2147483647
+  OR NEW.paused_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.created_at_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'a rule of a queue is over ten years, or 2147483647, or a time is none');
+END;
+
 CREATE TRIGGER notice_state_is_one_row BEFORE INSERT ON notice_state BEGIN
   SELECT RAISE(ABORT, 'notice_state has one row');
 END;

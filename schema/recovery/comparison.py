@@ -36,16 +36,12 @@ class Comparison:
     Args:
         damaged, new: the files; nobody writes either.
         corrected: the seqs of messages that another copy has put right.
-        excused: the keys of rows that are left out on purpose, by table.
     """
 
-    def __init__(
-        self, damaged: str, new: str, corrected: Collection[int], excused: Collection[str] = ()
-    ) -> None:
+    def __init__(self, damaged: str, new: str, corrected: Collection[int]) -> None:
         self._damaged = damaged
         self._new = new
         self._corrected = corrected
-        self._excused = excused
 
     def lacking(self, *, only_messages: bool) -> str:
         """Return in words what the new file lacks; "" where it has every row.
@@ -58,6 +54,7 @@ class Comparison:
             closing(open_file(*locate(self._new))) as new,
             without_triggers(new),
         ):
+            new.execute("PRAGMA foreign_keys = ON")  # a row of what is nowhere is none
             new.execute("BEGIN")
             compared = (
                 table
@@ -74,7 +71,7 @@ class Comparison:
         find = f"SELECT {columns} FROM {quoted(table.name)} WHERE {where}"
         for row in old.rows(table.name, table.columns):
             key = tuple(row[place] for place in places)
-            if any(isinstance(each, BrokenText) for each in key) or self._is_excused(table, key):
+            if any(isinstance(each, BrokenText) for each in key):
                 continue
             found = _row(new, find, key)
             if found is None and self._belongs(table, row, new):
@@ -90,9 +87,6 @@ class Comparison:
         ours = [place for place, name in enumerate(table.columns) if name != "work"]
         is_same = [_readable(row)[place] for place in ours] == [found[place] for place in ours]
         return not is_same and row[table.columns.index("seq")] not in self._corrected
-
-    def _is_excused(self, table: Table, key: tuple[Value, ...]) -> bool:
-        return table.name == "meta" and key[0] in self._excused
 
     def _belongs(self, table: Table, row: Sequence[Value], new: apsw.Connection) -> bool:
         """Whether a row is one of its table, and no remains of damage."""
