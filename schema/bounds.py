@@ -70,6 +70,7 @@ _STATE: tuple[tuple[str, ...], ...] = (
         "is missing, or past the newest message: new senders stay unknown",
         "is 0: the catalog is counted again",
     ),
+    ("catalog", "can't be right", "is counted again"),
     ("meta", "are not what these entries can be", "are removed", "what they said"),
     (
         "jobs",
@@ -87,7 +88,7 @@ _STATE: tuple[tuple[str, ...], ...] = (
 )
 
 #: Of these, those that look at rows which grow with the log.
-_SLOW = {"jobs", "claims", "work_acts"}
+_SLOW = {"catalog", "jobs", "claims", "work_acts", "queue_workers"}
 
 _WORDS = {
     "{archived}": "ifnull((SELECT max(last_seq) FROM archive_state), 0)",

@@ -93,13 +93,7 @@ SELECT 1, ifnull((SELECT max(seq) FROM messages), 0);
 -- name: catalog_state.find
 SELECT 'its row' WHERE NOT EXISTS (
   SELECT 1 FROM catalog_state
-   WHERE last_seq BETWEEN 0 AND {newest})
-UNION ALL
-SELECT 'its counts' WHERE EXISTS (
-  SELECT 1 FROM catalog WHERE block NOT BETWEEN 0 AND {newest} OR messages NOT BETWEEN 1 AND {newest})
-    OR EXISTS (SELECT 1 FROM catalog_blocks WHERE block NOT BETWEEN 0 AND {newest} OR max_ts_ms < 0)
-    OR (SELECT total(messages) FROM catalog WHERE kind = 'type')
-    <> (SELECT total(messages) FROM catalog WHERE kind = 'from');
+   WHERE last_seq BETWEEN 0 AND {newest});
 
 -- name: catalog_state.mend
 -- It is counted again when it is asked.
@@ -149,3 +143,15 @@ SELECT worker_group FROM queue_workers WHERE {queueless};
 
 -- name: queue_workers.mend
 DELETE FROM queue_workers WHERE {queueless};
+
+-- name: catalog.find
+SELECT 'its counts' WHERE EXISTS (
+  SELECT 1 FROM catalog WHERE block NOT BETWEEN 0 AND {newest} OR messages NOT BETWEEN 1 AND {newest})
+    OR EXISTS (SELECT 1 FROM catalog_blocks WHERE block NOT BETWEEN 0 AND {newest} OR max_ts_ms < 0)
+    OR (SELECT total(messages) FROM catalog WHERE kind = 'type')
+    <> (SELECT total(messages) FROM catalog WHERE kind = 'from');
+
+-- name: catalog.mend
+DELETE FROM catalog;
+DELETE FROM catalog_blocks;
+UPDATE catalog_state SET last_seq = 0;

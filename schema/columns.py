@@ -230,7 +230,10 @@ _COLUMNS: dict[str, tuple[str, list[tuple[str, _Shape] | tuple[str, _Shape, str]
 _GROWING = {
     "jobs": "state = 'queued' AND gate = 'time'",
     "claims": "status = 'active'",
+    "deliveries": "",
+    "received": "",
     "finished": "",
+    "archive_segments": "",
     "archived_ids": "",
     "archived_blobs": "",
     "notices": "",

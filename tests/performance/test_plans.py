@@ -14,6 +14,7 @@ import pytest
 from ackbus import Bus
 from ackbus.bus.search_rating import rating
 from ackbus.schema import Database
+from ackbus.schema.columns import add_functions
 
 from .statements import NAMED, OF_SEARCH, Seen, name_of, plan, watching
 from .workload import use_all
@@ -83,6 +84,16 @@ READS_ALL = (
     "bus.wrong_times",
     "SELECT token FROM claims",
     "SELECT seq FROM jobs",
+    "SELECT 'its counts' ",
+    "SELECT agent_id FROM deliveries",
+    "SELECT agent_id FROM finished",
+    "SELECT agent_id FROM received",
+    "SELECT first_seq FROM archive_segments",
+    "SELECT worker_group FROM queue_workers",
+    "SELECT conversation FROM notices",
+    "SELECT id FROM archived_ids",
+    "SELECT id FROM work_acts",
+    "SELECT payload_ref FROM archived_blobs",
 )
 
 #: Each index of the schema, and a statement that needs it, with what it looks for in it.
@@ -171,7 +182,9 @@ def connect(directory: Path, file: str) -> apsw.Connection:
     """Open a file as the product does: its settings and functions decide plans too."""
     if file == "bus.db":
         with closing(Database(directory)) as database:
-            return database.connect()
+            connection = database.connect()
+            add_functions(connection)  # the rules of columns ask them
+            return connection
     connection = apsw.Connection(str(directory / file))
     connection.register_fts5_function("rating", rating([1.0]))
     return connection
