@@ -1,4 +1,4 @@
-"""What each column can hold beyond its type and its CHECK: one line for each, and what mends it.
+"""The bounds of each column beyond its type and its CHECK: one line for each, and what mends it.
 
 The file refuses some of it by triggers (schema.sql); the doctor finds all, and a repair and an
 upgrade put it right, by the rules that are made here of the lines.
@@ -50,7 +50,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What a column can hold; NULL, where it may be NULL.
+    """The bounds of one column, in which NULL is right where the column may be NULL.
 
     Attributes:
         holds: whether a value, `{}`, is right, in SQL.
@@ -279,7 +279,7 @@ def _rule(
 
 
 def add_functions(connection: apsw.Connection) -> None:
-    """Let SQL ask by `is_agent(name)` and others whether our code would take a text."""
+    """Add `is_agent(name)` and others to SQL: whether our code would take a text."""
     for name, check in _CHECKS.items():
         connection.create_scalar_function(name, _whether(check), 1, deterministic=True)
 
