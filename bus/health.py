@@ -70,7 +70,7 @@ def _messages(bus: Bus, full: bool) -> Finding:
     after = 0 if full else newest - _QUICK_MESSAGES
     if wrong := bus.log.wrong_times(after):
         text = f"their times are none, or to come: {ranges(wrong)}; they are archived by place"
-        return warn(text, "see who sends them: ts_ms is in milliseconds since 1970")
+        return warn(text, "look for their sender: ts_ms is in milliseconds since 1970")
     if not full:
         return ok(f"the newest is {newest:,}; --full looks for numbers without a message")
     if gaps := bus.log.gaps():

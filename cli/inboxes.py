@@ -184,7 +184,7 @@ def inbox(
 def list_parked(
     agent: Annotated[
         str | None,
-        typer.Argument(metavar="AGENT", help="Whose. Default: everybody's.", show_default=False),
+        typer.Argument(metavar="AGENT", help="The agent. Default: all agents.", show_default=False),
     ] = None,
     json: Json = False,
     place: Place = HERE,

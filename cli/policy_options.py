@@ -132,7 +132,7 @@ Addressed = Annotated[
     str | None,
     _option(
         "NAME",
-        "Also take in what is addressed to this worker group or agent; any: to anybody; none: "
+        "Also take in messages to this worker group or agent; any: to every agent; none: "
         "only broadcasts. Default: none; of a queue that bus run makes, its group.",
     ),
 ]
@@ -197,7 +197,7 @@ def make_queue(
             given = subscribers.Policy(**{rule: wanted})
             if getattr(there.policy, rule) != wanted:
                 raise subscribers.QueueMismatch(
-                    f"queue {name!r} is there with --{option_of(rule)} {there.policy.said(rule)},"
+                    f"queue {name!r} exists with --{option_of(rule)} {there.policy.said(rule)},"
                     f" not {given.said(rule)}; change it with 'bus queue set'"
                 ) from error
         raise

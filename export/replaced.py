@@ -79,7 +79,7 @@ def refuse_unjudged(targets: Iterable[str], judged: Container[str] = ()) -> None
     """
     for path in targets:
         if path not in judged and stamp_of(path) is not None:
-            raise Refused(f"{path} is none of the parts, and is where one must go; move it away")
+            raise Refused(f"{path} is not a part, and is where one must go; move it away")
 
 
 def _ids(path: str) -> Iterator[tuple[int, str]]:

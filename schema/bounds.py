@@ -62,7 +62,7 @@ _STATE: tuple[tuple[str, ...], ...] = (
     ),
     (
         "notice_state",
-        "is missing, or past the newest message: nobody is told of answers",
+        "is missing, or past the newest message: no notices of answers",
         "is at the newest message",
     ),
     (

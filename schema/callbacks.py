@@ -103,10 +103,10 @@ def _lack_of(value: object) -> str | None:
     is_lazy = isinstance(value, _LAZY) or type(value).__module__ == "itertools"
     is_awaitable = inspect.isawaitable(value) or inspect.isasyncgen(value)
     if is_lazy or is_awaitable or inspect.isgenerator(value):
-        return "which nobody runs: its work was not done"
+        return "which is never run: its work was not done"
     futures = sys.modules.get("concurrent.futures")  # where it is not loaded, there is none
     if futures is not None and isinstance(value, futures.Future):
-        return "which nobody waits for: return when its work is done"
+        return "which is never awaited: return when its work is done"
     return None
 
 

@@ -52,9 +52,9 @@ class MessageGiven(Given):
 
     type: Type = Field(description="Its routing word.", examples=["task.done"])
     from_agent: Name | None = Field(
-        None, alias="from", description=f"Who sends; {OR_BOUND}.", examples=["lead"]
+        None, alias="from", description=f"The sender; {OR_BOUND}.", examples=["lead"]
     )
-    to_agent: Name | None = Field(None, alias="to", description="Who is to receive; none: all.")
+    to_agent: Name | None = Field(None, alias="to", description="The recipient; none: all.")
     payload: Any = Field(None, description="Any JSON value; left out: a message without one.")
     payload_ref: str | None = Field(None, description="The name of a blob, instead of `payload`.")
     id: Id | None = Field(None, description="Publishing it again then stores nothing.")

@@ -62,7 +62,7 @@ class Acts:
 
     def __init__(self, database: Database, by: str | None = None) -> None:
         if by is not None:
-            check_agent(by, "name of who acts")
+            check_agent(by, "name of the actor")
         self._database = database
         self._by = by
 

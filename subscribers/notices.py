@@ -70,7 +70,7 @@ class Notices:
                 yield from self._bus.read(from_seq=after + 1, to_seq=newest, since_ms=since_ms)
                 return
             except SegmentMissing as lost:
-                _log.warning("nobody is told of answers there: %s", lost)
+                _log.warning("no notices of answers there: %s", lost)
                 after = lost.last_seq
 
     def _is_news(self, message: Message) -> bool:

@@ -269,13 +269,13 @@ def _policy(base: Policy, rules: dict[str, Any]) -> Policy:
 def _check_same(info: QueueInfo, pattern: str, rules: dict[str, Any], wanted: Policy) -> None:
     if info.pattern != pattern:
         raise QueueMismatch(
-            f"queue {info.name!r} is there and takes in {info.pattern}, not {pattern}; use"
+            f"queue {info.name!r} exists and takes in {info.pattern}, not {pattern}; use"
             " another queue name"
         )
     for rule in rules:
         if getattr(info.policy, rule) != getattr(wanted, rule):
             raise QueueMismatch(
-                f"queue {info.name!r} is there with {rule} {info.policy.said(rule)}, not"
+                f"queue {info.name!r} exists with {rule} {info.policy.said(rule)}, not"
                 f" {wanted.said(rule)}; change it with 'bus queue set'"
             )
 

@@ -66,7 +66,7 @@ def add(found: dict[str, Line], line: Line) -> None:
     """
     there = found.get(line[1])
     if there is not None and not are_same(there, line):
-        raise InvalidInput(f"message {line[1]!a} is there with two contents; keep one of its lines")
+        raise InvalidInput(f"message {line[1]!a} has two contents; keep one of its lines")
     if there is None or line < there:
         found[line[1]] = line
 

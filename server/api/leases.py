@@ -19,8 +19,8 @@ router = new_router("leases")
 LeaseName = Annotated[str, Field(min_length=1, max_length=512)]
 TtlS = Annotated[float, Field(gt=0, le=86_400, description="How long it lasts, in seconds.")]
 FilePath = Annotated[str, Field(min_length=1, max_length=1024)]
-Holder = Annotated[Name | None, Field(description=f"Who holds it; {OR_BOUND}.")]
-Editor = Annotated[Name | None, Field(description=f"Who edits; {OR_BOUND}.")]
+Holder = Annotated[Name | None, Field(description=f"The holder; {OR_BOUND}.")]
+Editor = Annotated[Name | None, Field(description=f"The editing agent; {OR_BOUND}.")]
 ReservationTokens = Annotated[list[Token], Field(min_length=1, max_length=MAX_NAMED)]
 
 
@@ -116,7 +116,7 @@ class ReservationsWanted(Given):
         description="Paths and globs from the root of the project.",
     )
     agent: Editor = None
-    shared: bool = Field(False, description="Others may edit them too, who say the same.")
+    shared: bool = Field(False, description="Others may reserve them shared, too.")
     ttl_s: TtlS = DEFAULT_RESERVATION_S
     reason: str | None = Field(None, min_length=1, max_length=255, description="For people.")
 

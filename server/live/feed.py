@@ -3,7 +3,7 @@
 Messages are stored first and sent second: a thread reads what was committed, and hands it to the
 event loop, which keeps the last of it. A client is a cursor. It takes what comes after its cursor
 from here, or, where it is further back, from the log, together with those who are as far. So
-nobody has a queue of their own, and a slow client costs no memory but what it is being sent.
+no client has a queue of its own, and a slow client costs only the memory of its current batch.
 """
 
 from __future__ import annotations

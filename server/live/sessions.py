@@ -30,9 +30,9 @@ class Said(Given):
     text: str = Field(description="The words.")
     intent: Any = Field(None, description="What is wanted, for agents; any JSON value.")
     from_agent: Name | None = Field(
-        None, alias="from", description=f"Who says it; {OR_BOUND}, or else {_SPEAKER!r}."
+        None, alias="from", description=f"The speaker; {OR_BOUND}, or else {_SPEAKER!r}."
     )
-    to_agent: Name | None = Field(None, alias="to", description="Who is to hear it; none: all.")
+    to_agent: Name | None = Field(None, alias="to", description="The recipient; none: all.")
     id: Id | None = Field(None, description="Saying it again then stores nothing.")
 
 

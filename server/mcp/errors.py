@@ -35,11 +35,11 @@ _NEXT: tuple[tuple[type[AckbusError], str], ...] = (
     (ClaimLost, "Stop this work: the job is no longer yours. bus_claim gives another."),
     (ClaimNotFound, "Give the token that bus_claim gave."),
     (LeaseLost, "Stop editing, and call bus_reserve again."),
-    (QueueNotFound, "Ask who runs this project which queue is meant."),
+    (QueueNotFound, "Ask the owner of this project which queue is meant."),
     (BusBusy, "Nothing was changed. Call again in a few seconds."),
-    (BusNotFound, "Ask who runs this project to make one, or to name it with --dir."),
-    (BusUnusable, "Ask who runs this project to look at it with 'bus doctor'."),
-    (Forbidden, "Ask who runs this project for a token that may."),
+    (BusNotFound, "Ask the owner of this project to make one, or to name it with --dir."),
+    (BusUnusable, "Ask the owner of this project to look at it with 'bus doctor'."),
+    (Forbidden, "Ask the owner of this project for a token that may."),
     (InvalidInput, "Nothing was changed. Correct the arguments and call again."),
 )
 

@@ -182,7 +182,7 @@ class Reserve(Arguments):
     ]
     mode: Literal["exclusive", "shared", "release"] = "exclusive"
     minutes: Annotated[float, Field(gt=0, le=1440)] = DEFAULT_RESERVATION_S / 60
-    reason: Annotated[str | None, Field(description="For those who want them too.")] = None
+    reason: Annotated[str | None, Field(description="For agents that want them too.")] = None
 
 
 class ReservedFile(BaseModel):
@@ -277,7 +277,7 @@ TOOLS = (
     ),
     Tool(
         "bus_status",
-        "Where you stand: unread, reserved, who is alive.",
+        "Your status: unread, reserved, who is alive.",
         Nothing,
         Standing,
         _status,
@@ -285,7 +285,7 @@ TOOLS = (
     ),
     Tool(
         "bus_agents",
-        "Who is there, and at what.",
+        "List the agents and their tasks.",
         Who,
         Agents,
         _agents,

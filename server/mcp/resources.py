@@ -55,7 +55,7 @@ def _conversation(session: Session, key: str) -> BaseModel:
 
 
 KINDS = (
-    Kind("bus://agents", "agents", "Who is there.", lambda session, _: agents(session.bus)),
+    Kind("bus://agents", "agents", "The agents.", lambda session, _: agents(session.bus)),
     Kind(
         "bus://inbox/{agent}", "inbox", "What waits for an agent. Reading changes nothing.", _inbox
     ),

@@ -1,4 +1,4 @@
-"""What people do to jobs and queues by hand leaves a trace: what, who, when."""
+"""Acts of people on jobs and queues are recorded: the act, its actor and its time."""
 
 import json
 import os
@@ -142,6 +142,6 @@ def test_what_is_on_record_is_changed_by_nobody(queue: Queue, bus: Bus, bus_dir:
 
 
 def test_a_name_that_is_none_is_refused(queue: Queue, run_bus: RunBus) -> None:
-    with pytest.raises(InvalidInput, match="name of who acts"):
+    with pytest.raises(InvalidInput, match="name of the actor"):
         DeadLetters(queue, by="x" * 200)
     assert run_bus("queue", "pause", "tasks", "--by", " ").code == 2

@@ -104,7 +104,7 @@ def test_one_id_with_two_contents_is_a_conflict(chosen: str, two_clones: Clones)
     assert [line[:7] for line in lines[3:] if line[0] != "{"] == ["<<<<<<<", "=======", ">>>>>>>"]
     second.jsonl.write_text("".join(lines[:3] + lines[4:5] + lines[6:7]))
     refused = second.try_git("add", ".worker-state/bus.jsonl")
-    assert "message 'build-1' is there with two contents" in refused.err
+    assert "message 'build-1' has two contents" in refused.err
     second.jsonl.write_text("".join(lines[:3]))
     refused = second.try_git("add", ".worker-state/bus.jsonl")
     assert "message 'build-1' has two contents in git" in refused.err
@@ -215,7 +215,7 @@ def test_an_exporter_waits_for_a_conflict_to_be_resolved(
 
 
 def test_a_checkout_of_an_older_commit_loses_nothing(two_clones: Clones) -> None:
-    """The database is the truth: the file is written anew, and git's set only grows."""
+    """The database is the truth: the file is rewritten, and git's set only grows."""
     first, _ = two_clones
     first.publish("newer")
     first.commit()

@@ -45,7 +45,7 @@ def test_lists_show_healthy_queues_and_say_which_one_is_stuck(run_bus: RunBus, l
         assert ended.code == 1, ended
         (line,) = ended.err.splitlines()
         assert line.startswith(why)
-        assert line.endswith("put it back, or let it go on without them: 'bus queue skip late'")
+        assert line.endswith("put it back, or skip them: 'bus queue skip late'")
     early, late = map(json.loads, run_bus("queue", "list", "--json").out.splitlines())
     assert (early["state"], early["waiting"], early["stuck"]) == ("open", 10, None)
     assert (late["state"], late["waiting"]) == ("stuck", 0)
@@ -110,5 +110,5 @@ def test_jobs_whose_messages_are_lost_can_be_given_up(run_bus: RunBus, lost: Pat
 
 def test_notices_go_on_after_it(run_bus: RunBus, lost: Path) -> None:
     told = run_bus("notify", "--once")
-    assert (told.code, told.err.count("nobody is told of answers there: messages 1 to 5")) == (0, 1)
+    assert (told.code, told.err.count("no notices of answers there: messages 1 to 5")) == (0, 1)
     assert run_bus("notify", "--once").err == ""

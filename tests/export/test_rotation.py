@@ -83,7 +83,7 @@ def test_index_says_what_is_where(bus: Bus, bus_dir: Path) -> None:
 
 
 def test_cuts_depend_on_the_content_alone(bus: Bus, bus_dir: Path) -> None:
-    """M-86: one by one, in bulk, or all anew after deleting everything: the same bytes."""
+    """M-86: one by one, in bulk, or all again after deleting everything: the same bytes."""
     Exporter(bus).rotate(LIMIT)
     for count in (1, 2, 30, 1, 66):
         publish_some(bus, count)
@@ -327,7 +327,7 @@ def test_file_in_the_place_of_a_part_is_not_overwritten(
     if number == 7:  # some parts fit in before it
         Exporter(bus).rotate(LIMIT)
         publish_some(bus, 100)
-    with pytest.raises(Refused, match=rf"^{mine} is none of the parts, .* move it away$"):
+    with pytest.raises(Refused, match=rf"^{mine} is not a part, .* move it away$"):
         Exporter(bus).rotate(LIMIT)
     assert mine.read_bytes() == FOREIGN
     assert not list(bus_dir.glob("*.new"))
@@ -372,7 +372,7 @@ def test_lost_part_and_index_leave_the_parts_behind_them_alone(bus: Bus, bus_dir
     with (bus_dir / "bus-000003.jsonl").open("ab") as file:
         file.write(FOREIGN)
     for export in (Exporter.export_once, Exporter.rebuild):
-        with pytest.raises(Refused, match=r"bus-000003\.jsonl is none of the parts"):
+        with pytest.raises(Refused, match=r"bus-000003\.jsonl is not a part"):
             export(Exporter(bus))
     assert (bus_dir / "bus-000003.jsonl").read_bytes().endswith(FOREIGN)
 

@@ -1,4 +1,4 @@
-"""What runs when it is called, and what only makes something that would run."""
+"""Functions that run when they are called, and functions that only make something to run."""
 
 import itertools
 import sqlite3
@@ -131,12 +131,12 @@ def test_what_was_returned_and_never_ran_is_refused_and_closed(
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(InvalidInput, match=f"returned {what}, which nobody runs"):
+        with pytest.raises(InvalidInput, match=f"returned {what}, which is never run"):
             call_plain(callback)
 
 
 def test_future_of_a_pool_is_refused_since_nobody_sees_how_it_ends() -> None:
-    with pytest.raises(InvalidInput, match="returned a Future, which nobody waits for"):
+    with pytest.raises(InvalidInput, match="returned a Future, which is never awaited"):
         call_plain(Future)
 
 

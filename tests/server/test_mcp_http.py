@@ -1,4 +1,4 @@
-"""Who an agent is over HTTP: by its token, its address, or its session."""
+"""The identity of an agent over HTTP: by its token, its address, or its session."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
@@ -160,7 +160,7 @@ def test_token_is_good_for_its_scopes_only(bus: Bus) -> None:
         assert (await caller.call("bus_agents", path=full, headers=token("reader")))[0]
         for tool, given in (("bus_claim", {"queue": "q"}), ("bus_reserve", {"paths": ["a.py"]})):
             done, why = await caller.call(tool, path=full, headers=token("of-a"), **given)
-            assert "has no scope 'work:rw'. Ask who runs this project" in why
+            assert "has no scope 'work:rw'. Ask the owner of this project" in why
 
     served(bus, act)
     assert bus.log.newest_seq() == 1

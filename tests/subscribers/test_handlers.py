@@ -91,7 +91,7 @@ def test_delivery_whose_work_was_not_done_has_failed(
     run(bus, handler)
     first, second, *_ = Inbox(bus, "worker").parked()
     assert (first.seq, second.seq, handled) == (1, 2, [])
-    assert f"returned {what}, which nobody runs: its work was not done" in first.error
+    assert f"returned {what}, which is never run: its work was not done" in first.error
 
 
 def test_coroutine_that_returns_another_has_failed(bus: Bus) -> None:

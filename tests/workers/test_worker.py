@@ -347,7 +347,7 @@ def test_attempt_whose_work_was_not_done_has_failed(bus: Bus) -> None:
     for handler in handlers:
         (seq,) = ask(bus, "go")
         assert drain(bus, handler) == 1
-        told = "returned a coroutine, which nobody runs: its work was not done"
+        told = "returned a coroutine, which is never run: its work was not done"
         assert told in str(attempt(bus, seq).error)
         assert answer(bus, seq).type == "job.failed"
 

@@ -146,7 +146,7 @@ def _few(seqs: list[int]) -> str:
 
 def prove_answers(evidence: Evidence) -> Verdict:
     """Check that an acknowledgement and its answer were stored together."""
-    verdict = Verdict("answers", "every question has one answer, of the one who was asked")
+    verdict = Verdict("answers", "every question has one answer, from the agent that was asked")
     answers: dict[str, list[str]] = {}
     for entry in evidence.log.of_types(ANSWER):
         answers.setdefault(entry.in_reply_to or "", []).append(entry.from_agent)
