@@ -1,4 +1,4 @@
-"""What tests of every room share: a bus, the installed command, waiting for a condition."""
+"""Fixtures of every room: a bus, the installed command, waiting for a condition."""
 
 import os
 import signal
@@ -76,7 +76,7 @@ def bus(bus_dir: Path) -> Iterator[Bus]:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code and what it printed."""
+    """The end of a command: its exit code and its output."""
 
     code: int
     out: str

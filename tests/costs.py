@@ -1,4 +1,4 @@
-"""What an act costs SQLite, counted: the same on every machine."""
+"""The cost of an act in SQLite, counted: the same on every machine."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from ackbus import Bus
 
 @dataclass
 class Cost:
-    """What an act cost SQLite.
+    """The cost of an act in SQLite.
 
     Attributes:
         statements: how many it ran.

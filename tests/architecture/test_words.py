@@ -38,6 +38,10 @@ def test_docstrings_of_the_product_name_things_and_acts() -> None:
     assert odd_docstrings(read_modules(ROOT)) == []
 
 
+def test_docstrings_of_the_tests_name_things_and_acts() -> None:
+    assert odd_docstrings(read_modules(ROOT / "tests")) == []
+
+
 def _module(source: str) -> Module:
     return Module(Path("bus/log.py"), source, ast.parse(source))
 

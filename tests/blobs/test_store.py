@@ -238,7 +238,7 @@ def test_blob_is_whole_or_absent_when_its_writer_is_killed(bus: Bus) -> None:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the store asks of the disk, in order."""
+    """The steps that the store asks of the disk, in order."""
     steps: list[str] = []
     real_fsync, real_rename = os.fsync, os.rename
 

@@ -1,4 +1,4 @@
-"""What the tests of signing and verifying share: keys that publishers in this process use."""
+"""Fixtures of signing and verifying: keys that publishers in this process use."""
 
 from pathlib import Path
 

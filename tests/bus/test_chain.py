@@ -16,7 +16,7 @@ from ..programs import raw_sql, run_program
 
 
 def chain_of_lines(lines: list[bytes]) -> bytes:
-    """What docs/protocol.md says, from the lines of bus.jsonl alone."""
+    """The chain by docs/protocol.md, from the lines of bus.jsonl alone."""
     digest = bytes(32)
     for line in lines:
         digest = hashlib.sha256(digest + line.rstrip(b"\n")).digest()
@@ -46,7 +46,7 @@ def tamper(bus: Bus, *statements: str) -> None:
 
 
 def test_chain_is_that_of_the_lines_of_bus_jsonl(chained: Bus) -> None:
-    """Whoever has the export can compute it, without the bus."""
+    """The export is enough to compute it, without the bus."""
     Exporter(chained).export_once()
     lines = Path(chained.layout.jsonl).read_bytes().splitlines()
     assert chained.chain.head() == Link(10, chain_of_lines(lines))
@@ -234,13 +234,13 @@ def test_change_is_found_where_it_is(name: str, chained: Bus) -> None:
 
 
 def rewritten(bus: Bus) -> None:
-    """What somebody does who knows the chain: alters a message and computes all again."""
+    """An attack with knowledge of the chain: alter a message and compute all again."""
     tamper(bus, "UPDATE messages SET payload = '9' WHERE seq = 5", "DELETE FROM chain")
     bus.chain.catch_up()
 
 
 def test_chain_that_was_computed_again_is_shown_by_a_kept_head(chained: Bus) -> None:
-    """Who can write the file can write the chain; so its head is kept elsewhere."""
+    """A writer of the file can write the chain; so its head is kept elsewhere."""
     kept = chained.chain.head()
     assert kept is not None
     chained.publish("t", from_agent="a")

@@ -49,7 +49,7 @@ def row_of(vector: dict[str, Any]) -> dict[str, Any]:
 
 
 def store(bus: Bus, row: dict[str, Any], signature: str) -> None:
-    """What a program with SQL of its own does."""
+    """Store a message as a program with SQL of its own does."""
     headers = json.loads(row["headers"]) | {"signature": signature}
     values = row | {"headers": json.dumps(headers)}
     places = ", ".join(f":{name}" for name in values)

@@ -27,7 +27,7 @@ def beat_of(bus: Bus, agent: str = "alice") -> Heartbeat:
 
 
 def status_of(bus: Bus) -> str | None:
-    """What alice's last beat says, or None before the first."""
+    """The status of alice's last beat, or None before the first."""
     beat = bus.heartbeats.get("alice")
     return None if beat is None else beat.status
 

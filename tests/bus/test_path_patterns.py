@@ -1,4 +1,4 @@
-"""What a path or a glob of a reservation stands for, and what is none."""
+"""The paths that a path or a glob of a reservation matches, and invalid ones."""
 
 import time
 

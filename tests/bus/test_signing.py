@@ -24,7 +24,7 @@ def verified(bus: Bus, keyring: Keyring, *, strict: bool = False) -> list[str]:
 
 
 def signature_by_stdlib(message: Message, key: Key) -> str:
-    """What docs/protocol.md says, without a line of ours."""
+    """The signature by docs/protocol.md, without a line of ours."""
 
     def canonical(value: object) -> bytes:
         form = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -280,7 +280,7 @@ def test_key_that_is_not_here_is_counted_and_not_judged(
 
 
 def test_altered_and_missing_payloads_are_found(bus: Bus, keyring: Keyring) -> None:
-    """What a signature says of a blob is its name; the blob itself is read."""
+    """A signature has only the name of a blob; the blob itself is read."""
     for letter in "ab":
         bus.publish("t", letter * 5000, from_agent="bob")
     first, second = (message.payload_ref for message in bus.read())
@@ -321,7 +321,7 @@ def test_keys_that_this_user_can_not_reach_keep_nobody_from_publishing(
 
 
 def test_import_signs_nothing(bus: Bus, alice: Key, keyring: Keyring) -> None:
-    """Whoever imports is not who sent it: else any line could be made alice's."""
+    """An importer is not the sender: else any line could be made alice's."""
     line = b'{"id":"m","ts":"2020-01-01T00:00:00.000Z","from":"alice","type":"t"}\n'
     assert import_jsonl(bus, io.BytesIO(line)).stored == 1
     assert next(bus.read()).headers == {}

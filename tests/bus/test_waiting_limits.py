@@ -38,7 +38,7 @@ PATTERNS = (
 
 
 def waiting(bus: Bus) -> int:
-    """What counts for the one limit that is set."""
+    """The messages that count for the one limit that is set."""
     (limit,) = bus.limits.list()
     return limit.waiting
 

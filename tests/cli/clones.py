@@ -57,9 +57,9 @@ class Clone:
             self.git("commit", "-qm", subject)
 
     def pull(self, *args: str) -> None:
-        """Merge what others pushed, and bring it into the bus.
+        """Merge the commits of others, and import them into the bus.
 
-        Git takes a file that was written anew for changed until it is added, and merges nothing
+        Git takes a rewritten file for changed until it is added, and merges nothing
         over it; what is added then is nothing.
         """
         self.commit()

@@ -1,4 +1,4 @@
-"""What the tests of the command share: a terminal, and processes that run beside the test."""
+"""Fixtures of the command: a terminal, and processes that run beside the test."""
 
 import os
 import pty

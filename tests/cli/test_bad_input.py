@@ -238,7 +238,7 @@ def test_file_that_is_no_bus(run_bus: RunBus, project: Path) -> None:
 
 
 def held_to_file_modes() -> tuple[str, ...]:
-    """What goes before a command so that file modes hold for it, as they do not for root."""
+    """The prefix of a command so that file modes hold for it, as they do not for root."""
     if os.geteuid() != 0:
         return ()
     if shutil.which("setpriv") is None:
@@ -333,7 +333,7 @@ def test_verbose_errors_show_what_led_to_them(run_bus: RunBus, log: Bus) -> None
 def test_hints_repeat_how_the_bus_was_named(
     line: str, code: int, hint: str, run_bus: RunBus, tmp_path: Path
 ) -> None:
-    """What an error says to run next works as it stands, also for another bus than is found."""
+    """A command in an error works as it stands, also for another bus than is found."""
     there = tmp_path / "other"
     words = line.split()
     assert_error(run_bus("show", "9", "--dir", there), 1, f"'bus init --dir {there}'")

@@ -30,7 +30,7 @@ _SHELLS = {
 
 @pytest.fixture
 def offered(run_bus: RunBus) -> Callable[[str], list[str]]:
-    """What is offered for the last word of a line."""
+    """The completions of the last word of a line."""
 
     def words(line: str) -> list[str]:
         done = run_bus("completion", "words", "--", line)

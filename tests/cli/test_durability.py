@@ -1,4 +1,4 @@
-"""How durable a bus is, is a setting of the bus: it holds for every program that opens it."""
+"""Durability is a setting of the bus: it holds for every program that opens it."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

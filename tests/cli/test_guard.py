@@ -117,7 +117,7 @@ def test_strange_names_are_compared_as_they_are(guarded: Git, run_bus: RunBus) -
 
 
 def test_merge_counts_what_it_changes_itself(guarded: Git) -> None:
-    """What the other side of a merge had changed is no edit of who merges."""
+    """Changes of the other side of a merge are no edits of the merger."""
     assert guarded.commit("src/a.py", "both", "README", agent="alice").code == 0
     guarded.ok("switch", "--quiet", "-c", "side")
     assert guarded.commit("src/a.py", "both", text="side\n", agent="alice").code == 0
@@ -132,7 +132,7 @@ def test_merge_counts_what_it_changes_itself(guarded: Git) -> None:
 
 
 def test_merge_of_several_branches_counts_as_one_of_two(guarded: Git) -> None:
-    """What any of the others had changed is no edit of who merges."""
+    """Changes of any other side are no edits of the merger."""
     assert guarded.commit("README", agent="bob").code == 0
     for side in ("one", "two"):
         guarded.ok("switch", "--quiet", "-c", side, "main")

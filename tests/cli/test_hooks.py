@@ -46,7 +46,7 @@ STOPS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
 
 
 def text_of(answer: dict[str, Any]) -> str:
-    """What an answer tells the agent, in whichever form."""
+    """The text of an answer for the agent, in whichever form."""
     texts = [
         answer.get(key) for key in ("text", "reason", "additional_context", "followup_message")
     ]

@@ -160,7 +160,7 @@ LIKE_OTHERS = {
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], int, str]]:
-    """What each command line exits with, and what its terminal was sent."""
+    """The exit code of each command line, and the bytes sent to its terminal."""
     project = tmp_path_factory.mktemp("project") / "a\x1b]0;owned\x07\u202e\x9b"
     bus_dir = project / ".worker-state"
     project.mkdir()

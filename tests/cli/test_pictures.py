@@ -102,7 +102,7 @@ def test_timeline_is_an_svg_of_what_the_options_leave(run_bus: RunBus, talk: str
 
 
 def test_timeline_goes_on_to_the_last_heartbeat(run_bus: RunBus, bus: Bus, talk: str) -> None:
-    """Where it is not about a range of the past, or about somebody else."""
+    """Unless it is about a range of the past, or about another agent."""
     bus.heartbeats.beat("ann", "stopped")
     bus.heartbeats.beat("silent")
 

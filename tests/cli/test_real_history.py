@@ -1,4 +1,4 @@
-"""What two coding agents said to each other in a month, shown by each command that looks back."""
+"""A month of messages of two coding agents, shown by each command that looks back."""
 
 import json
 import re

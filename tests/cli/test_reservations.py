@@ -167,7 +167,7 @@ def test_file_has_one_name_whatever_links_lead_to_it(
 def test_link_that_is_named_is_reserved_as_well_as_where_it_leads(
     run_bus: RunBus, project: Path, bus: Bus
 ) -> None:
-    """Whoever commits another link in its place changes what was reserved."""
+    """A commit of another link in its place changes a reserved file."""
     (project / "lib").mkdir()
     (project / "src").symlink_to("lib")
     for link, target in (("CLAUDE.md", "AGENTS.md"), ("lib/out", "/usr"), ("lib/gone", "../new")):

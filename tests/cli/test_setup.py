@@ -152,7 +152,7 @@ def test_mistakes_are_told(project: Path, run_bus: RunBus) -> None:
 
 
 def test_installed_hooks_run_from_a_shell(bus: Bus, project: Path, run_bus: RunBus) -> None:
-    """What stands in the file is what a shell can run, whatever the names."""
+    """The command in the file is one that a shell can run, whatever the names."""
     run_bus("setup", "claude", "--agent", "it's $me; `x`")
     hooks = json.loads((project / ".claude" / "settings.json").read_text())["hooks"]
     command = hooks["SessionStart"][0]["hooks"][0]["command"]

@@ -295,7 +295,7 @@ def test_older_table_is_renewed_in_its_place(root: Path) -> None:
 
 @pytest.mark.parametrize("before", [None, "", "# Rules\r\n"])
 def test_older_pointer_is_given_back_too(before: str | None, root: Path) -> None:
-    """Whatever a setup of another version said in it."""
+    """The text of another version's setup may be any."""
     setup, path = installation("claude", root), root / "AGENTS.md"
     if before is not None:
         path.write_bytes(before.encode())

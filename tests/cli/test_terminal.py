@@ -1,4 +1,4 @@
-"""What reaches a reader's terminal: colours and tables, and no control character of a message."""
+"""Output on a reader's terminal: colours and tables, and no control character of a message."""
 
 import json
 import re

@@ -46,12 +46,12 @@ class Actor:
             )
 
     def told(self) -> list[Any]:
-        """What it has told so far, in whole lines."""
+        """The lines that it has printed so far, in whole lines."""
         *whole, _torn = self._output.read_bytes().split(b"\n")
         return [json.loads(line) for line in whole]
 
     def wait_told(self, number: int) -> list[Any]:
-        """What it has told, as soon as that is `number` things; fails if it ends before."""
+        """Its lines, as soon as there are `number` of them; fails if it ends before."""
         wait_until(lambda: len(self.told()) >= number or self.process.poll() is not None, 30)
         told = self.told()
         assert len(told) >= number, f"told {told}, then ended: {self._errors.read_text()}"

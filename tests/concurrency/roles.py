@@ -1,4 +1,4 @@
-"""What the actors of these tests do: `python roles.py ROLE ARGUMENT…`. Knows nothing of pytest."""
+"""The actors of these tests: `python roles.py ROLE ARGUMENT…`. Knows nothing of pytest."""
 
 import fcntl
 import json

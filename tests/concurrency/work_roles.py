@@ -1,4 +1,4 @@
-"""What the workers of these tests do: `python work_roles.py ROLE ARGUMENT…`."""
+"""The workers of these tests: `python work_roles.py ROLE ARGUMENT…`."""
 
 import json
 import os

@@ -104,7 +104,7 @@ def _is_run(info: list[str], above: str, where: str) -> bool:
 
 
 def read_steps(block: Block, name: str, programs: Path) -> list[Step]:
-    """What to run for a block; a ``python`` block becomes a file in ``programs``."""
+    """The command of a block; a ``python`` block becomes a file in ``programs``."""
     first = block.line + 1
     if block.language == "sh":
         return [Step(first, "\n".join(block.body), None)]
@@ -153,7 +153,7 @@ def run_document(text: str, name: str, env: Mapping[str, str]) -> None:
 
 
 def _run(steps: list[Step], env: Mapping[str, str], scratch: Path) -> list[tuple[str, str]]:
-    """How each step ended, and its output, up to the first that did not end well."""
+    """The exit and the output of each step, up to the first that failed."""
     script, output, project = (scratch / name for name in ("script", "output", "project"))
     script.write_text("".join(map(_as_script, steps)))
     project.mkdir()

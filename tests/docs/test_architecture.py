@@ -110,7 +110,7 @@ def test_acts_cost_what_the_table_says(bus: Bus, monkeypatch: pytest.MonkeyPatch
 
 
 def acts_of_work(bus: Bus) -> dict[str, Callable[[], object]]:
-    """What workers do, on a queue in which one job waits while another message came since."""
+    """The acts of workers, on a queue in which one job waits while another message came since."""
     queue = Queue.create(bus, "x.request")
     for _ in range(4):
         request = bus.publish("x.request", from_agent="a")

@@ -1,4 +1,4 @@
-"""What the documents point to is there."""
+"""The targets of links in the documents exist."""
 
 import ast
 import re

@@ -13,7 +13,7 @@ PIPELINE = Path(__file__).parents[2] / "examples" / "review-pipeline"
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Path:
-    """Where the example makes its bus."""
+    """The directory of the example's bus."""
     path = tmp_path / "scratch"
     path.mkdir()
     return path

@@ -78,7 +78,7 @@ def fill(bus: Bus) -> None:
 
 
 def beat(directory: Path) -> None:
-    """Let the agents beat for the last time."""
+    """Beat for the agents for the last time."""
     for agent, seconds in LAST_BEATS.items():
         with Bus.open(directory, clock=lambda: START_MS + seconds * 1000) as bus:  # noqa: B023
             bus.heartbeats.beat(agent, "stopped", pid=1)

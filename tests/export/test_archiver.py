@@ -201,7 +201,7 @@ def test_queue_that_is_near_the_archive_takes_it_in(filled: Bus) -> None:
 
 
 def test_place_beyond_the_end_is_the_end(filled: Bus) -> None:
-    """What comes meanwhile is counted later, as it stays in the log."""
+    """New messages are counted later, as they stay in the log."""
     archive(filled, 10**9)
     filled.publish("rare.type", from_agent="planner")
     assert [message.seq for message in filled.read(type="rare.type")] == [31]

@@ -196,7 +196,7 @@ back_up(bus, sys.argv[2], replace=True)
 def test_a_killed_backup_leaves_nothing_that_looks_like_one(
     full_bus: Bus, bus_dir: Path, tmp_path: Path
 ) -> None:
-    """Issue 4, item 6: at any step; the next one begins anew, and an earlier one is not lost."""
+    """Issue 4, item 6: at any step; the next one begins again, and an earlier one is not lost."""
     target = tmp_path / "copy"
     for with_earlier in (False, True):
         for step in range(1, 100):

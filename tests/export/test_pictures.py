@@ -50,7 +50,7 @@ def traffic(*arrows: Arrow, total: int | None = None) -> Traffic:
 
 
 def titles(svg: str) -> list[str]:
-    """What shows on hovering, in order of drawing; the first is the picture's own."""
+    """The texts shown on hovering, in order of drawing; the first is the picture's own."""
     return [title.text or "" for title in ElementTree.fromstring(svg).iter(f"{SVG}title")]
 
 

@@ -75,7 +75,7 @@ def _drafts(count: int, after: int = 0) -> list[Draft]:
 
 @dataclass(frozen=True)
 class Found:
-    """How the doctor ended, and what it called bad."""
+    """The end of the doctor, and its bad findings."""
 
     code: int
     bad: dict[str, str]
@@ -208,7 +208,7 @@ def remove(path: Path, chance: random.Random) -> None:
 
 
 def page_of_table(directory: Path, name: str) -> int:
-    """Where in the file the first page of a table or index begins."""
+    """The offset of the first page of a table or index in the file."""
     with closing(apsw.Connection(str(directory / "bus.db"))) as connection:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         root = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)).get

@@ -1,4 +1,4 @@
-"""What is looked at after the harm was done."""
+"""The evidence that is looked at after the harm was done."""
 
 from pathlib import Path
 from typing import Any

@@ -261,7 +261,7 @@ while not done:
 
 
 def test_a_log_that_begins_anew_while_it_is_read_is_no_damage(bus: Bus, bus_dir: Path) -> None:
-    """Who examines a bus in use sees a log of two ages."""
+    """An examination of a bus in use sees a log of two ages."""
     with running_program(PUBLISH, bus_dir) as process:
         assert process.stdout is not None
         process.stdout.readline()

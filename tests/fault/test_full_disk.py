@@ -230,7 +230,7 @@ def assert_says_what_to_do(error: BusUnusable) -> None:
 def test_an_import_that_finds_the_disk_full_at_any_write_goes_on_later(
     small_disk: SmallDisk,
 ) -> None:
-    """What was stored before stays, and is known when it comes again."""
+    """Messages stored before stay, and are known when they come again."""
     scene = Scene.on(small_disk)
     lines = [message_line(number) for number in range(2000)]
     with Bus.open(scene.bus_dir) as bus:

@@ -47,7 +47,7 @@ def test_bus_jsonl_is_exact_after_100_kills(start: StartActor, bus: Bus, bus_dir
 
 
 def assert_prefix(jsonl: Path, bus: Bus) -> None:
-    """What a killed exporter left: the lines of the log from the first on, the last maybe torn."""
+    """Check a killed export: the lines of the log from the first on, the last maybe torn."""
     *whole, _torn = jsonl.read_bytes().split(b"\n")
     expected = [message.to_line() for message in bus.read(to_seq=len(whole))]
     assert whole == expected

@@ -74,7 +74,7 @@ def test_bus_with_a_link_in_it_is_not_opened(
 
 
 def test_bus_is_not_made_through_a_dangling_link(project: Path) -> None:
-    """What it leads to is not made, either."""
+    """Its target is not made, either."""
     directory = project / ".worker-state"
     directory.mkdir()
     (directory / ".gitignore").symlink_to(project / "new-file")
@@ -250,7 +250,7 @@ def test_names_of_agents_queues_and_leases_are_no_paths(
 
 
 def test_segments_of_a_tampered_table_are_files_of_the_archive(bus: Bus, victim: Path) -> None:
-    """A table that somebody made anew may have text where a number was."""
+    """A table that another program made again may have text where a number was."""
     bus.publish("t", from_agent="a")
     with Archiver(bus) as archiver:
         archiver.archive(1)

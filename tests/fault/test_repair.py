@@ -1,4 +1,4 @@
-"""What a repair must leave alone, and several damages at once: nothing is lost that a file has."""
+"""Parts that a repair leaves alone, and several damages at once: nothing in a file is lost."""
 
 import os
 import shutil
@@ -116,7 +116,7 @@ def test_an_export_that_is_behind_is_no_damage(bus: Bus, bus_dir: Path) -> None:
 def test_no_message_comes_from_a_backup_of_another_bus(
     bus: Bus, bus_dir: Path, found_by: str
 ) -> None:
-    """The directory was made anew since: what is beside it is a backup of what was there before."""
+    """The directory was made again since: the backup beside it is of the former bus."""
     publish(bus, 500, "old")
     copy = bus_dir.parent / "copy"
     back_up(bus, copy)
@@ -196,7 +196,7 @@ def test_who_held_something_at_a_backup_does_not_hold_it_again(
 def test_tables_of_other_programs_are_taken_over_or_named_as_lost(
     bus: Bus, bus_dir: Path, is_readable: bool
 ) -> None:
-    """What SQLite reads of them is in the new file, with their indexes."""
+    """Their rows that SQLite reads are in the new file, with their indexes."""
     bus.database.rows('CREATE TABLE "the\nirs" (x TEXT PRIMARY KEY, y)')
     bus.database.rows('CREATE INDEX own ON "the\nirs" (y)')
     bus.database.connection.executemany(
@@ -323,7 +323,7 @@ def test_pages_that_tell_of_two_holders_of_a_job(bus: Bus, bus_dir: Path, tmp_pa
 
 
 def starts_of_claim(directory: Path, token: int) -> list[int]:
-    """Where in the write-ahead log the pages begin that a claim stands in."""
+    """The offsets in the write-ahead log of the pages with a claim."""
     with closing(Pages(str(directory / "bus.db"), str(directory / "bus.db-wal"))) as pages:
         root = page_of_table(directory, "claims") // 4096 + 1
         leaf = page_of(root, pages.read(root))

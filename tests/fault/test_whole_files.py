@@ -1,4 +1,4 @@
-"""What SQLite finds whole, the doctor calls whole, and a repair leaves alone, in whatever form."""
+"""A file that SQLite finds whole, the doctor calls whole, and a repair leaves alone."""
 
 import ctypes
 import os
@@ -159,7 +159,7 @@ def test_the_header_decides_where_pages_of_another_size_would_fit_as_well(tmp_pa
 def test_a_repair_that_would_lose_what_sqlite_reads_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever reads pages may be wrong: what it wrote is compared before it takes its place."""
+    """The reader of pages may be wrong: its new file is compared before it takes its place."""
     directory = tmp_path / "bus"
     make_bus(directory, 4096)
     with closing(apsw.Connection(str(directory / "bus.db"))) as connection:
@@ -187,7 +187,7 @@ def corruption_of_add() -> object:
 
 
 def test_every_number_that_has_no_message_is_told_as_lost(tmp_path: Path) -> None:
-    """Where the index has lost entries too, the numbers between those that are left tell of it."""
+    """If the index has lost entries too, the numbers between those that are left tell of it."""
     directory = tmp_path / "bus"
     with closing(Bus.init(directory)) as bus:
         bus.publish_many(drafts(10_000))
@@ -210,6 +210,6 @@ def test_every_number_that_has_no_message_is_told_as_lost(tmp_path: Path) -> Non
 
 
 def numbers_told(lost: str) -> int:
-    """How many messages a report tells of: those whose ids are known, and those that are not."""
+    """The numbers of messages in a report: those with known ids, and the others."""
     parts = [part for part in lost.split("; ") if "message" in part or "possibly" in part]
     return sum(int(part.removeprefix("possibly ").split()[0].replace(",", "")) for part in parts)

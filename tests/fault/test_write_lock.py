@@ -46,7 +46,7 @@ def settle() -> Callable[[], None]:
 
 
 def descriptors_of(path: Path) -> int:
-    """How many descriptors of this process are of a file."""
+    """The number of descriptors of this process that are of a file."""
     status = path.stat()
     return sum(
         os.path.samestat(os.fstat(int(name)), status)

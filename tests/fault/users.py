@@ -55,7 +55,7 @@ def thread_publisher(bus: Bus) -> None:
 
 
 def poller(bus: Bus) -> None:
-    """Looks in vain."""
+    """Looks, and finds nothing."""
     inbox = Inbox(bus, "poller")
     while True:
         tell(len(inbox.poll(1, type="never")))

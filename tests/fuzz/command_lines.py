@@ -121,7 +121,7 @@ _COMMANDS = list(_commands())
 
 
 def _values(parameter: Any) -> st.SearchStrategy[str]:
-    """What may be given for a parameter."""
+    """The values of a parameter."""
     names = set(parameter.opts)
     for option, words in _WAITS.items():
         if option in names:

@@ -76,7 +76,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended; `code` None did not in time."""
+    """The end of a command; `code` is None if it did not end in time."""
 
     code: int | None
     out: bytes
@@ -88,7 +88,7 @@ OF_USER = {"key": ".config", "trust": ".config", "windsurf": ".codeium"}
 
 
 class Commands:
-    """Runs commands on a copy of the project, which is made anew where one has changed it."""
+    """Runs commands on a copy of the project, which is made again after one has changed it."""
 
     def __init__(self, folder: Path, runner: Callable[[Path, Line, Path], int | None]) -> None:
         self.folder = folder
@@ -126,7 +126,7 @@ class Commands:
         return self._run(self.project, line)
 
     def stamp(self) -> Stamp:
-        """What is in the copy of the project and around it, and when it was changed."""
+        """The files in the copy of the project and around it, and their times."""
         return {
             os.path.join(folder, name): (there.st_ino, there.st_size, there.st_mtime_ns)
             for folder, folders, names in os.walk(self.folder / "copy")
@@ -146,7 +146,7 @@ class Commands:
 
 
 def environment(project: Path) -> dict[str, str]:
-    """What a command finds in its environment: nothing of this machine's."""
+    """The environment of a command: nothing of this machine's."""
     home = project.parents[1]
     return {
         "HOME": str(home),

@@ -36,7 +36,7 @@ def a_scene(folder: Path) -> Iterator[Scene]:
 
 
 def planted_traps(case: tuple[list[tuple[str, Kind]], list[str]], scene: Scene) -> None:
-    """Whatever stands where: a clear line, no harm, no loss."""
+    """With any thing in any place: a clear line, no harm, no loss."""
     rows, acts = case
     # A trap in a folder that is a trap itself would be planted in the victim.
     folders = {name for name, _ in rows}

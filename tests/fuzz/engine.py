@@ -49,7 +49,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of the cases of one target.
+    """The result of the cases of one target.
 
     Attributes:
         cases: how many were tried.

@@ -23,7 +23,7 @@ _READERS = [
 
 @dataclass(frozen=True)
 class Damage:
-    """What becomes of a file, whatever it holds: pieces in place of others.
+    """The damage of a file, whatever it holds: pieces in place of others.
 
     Attributes:
         name: which files, as a glob.
@@ -77,7 +77,7 @@ def damaged_files(case: tuple[Damage, str], commands: Commands) -> None:
 
 
 def git_clean(content: bytes, commands: Commands) -> None:
-    """What git is to hold has every message of the file, or the file is refused."""
+    """The content for git has every message of the file, or the file is refused."""
     commands.fresh()
     before = commands.stamp()
     line = Line(("git-clean", _BUS), content)
@@ -89,7 +89,7 @@ def git_clean(content: bytes, commands: Commands) -> None:
 
 
 def git_log(case: tuple[bytes, str, str], commands: Commands) -> None:
-    """Whatever was committed as bus.jsonl, the history can be read."""
+    """The history can be read, whatever was committed as bus.jsonl."""
     content, subject, text = case
     project = commands.fresh()
     title = subject.encode("utf-8", "surrogateescape" if subject.isascii() else "replace")

@@ -1,4 +1,4 @@
-"""What the library parses, tried in this process: a case is undone, so that none meets another."""
+"""The parsers of the library, in this process: a case is undone, so that none meets another."""
 
 import io
 import json
@@ -85,7 +85,7 @@ def refused(error: AckbusError) -> None:
 
 
 def json_text(data: bytes, _place: None) -> None:
-    """What is read as JSON is written as the same again, or refused."""
+    """JSON that is read is written as the same again, or refused."""
     try:
         text = encode(decode(data))
     except InvalidInput as error:
@@ -280,7 +280,7 @@ def git_merge(case: tuple[bytes, bytes], _place: None) -> None:
 
 
 def worker_response(printed: bytes, _place: None) -> None:
-    """What a command of the json contract prints is a response, or one line says why not."""
+    """The output of a command of the json contract is a response, or one line says why not."""
     try:
         response = parse_response(printed)
     except InvalidInput as error:

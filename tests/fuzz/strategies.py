@@ -1,4 +1,4 @@
-"""What cases are drawn from: hostile text and JSON, and valid samples with something wrong."""
+"""The sources of cases: hostile text and JSON, and valid samples with something wrong."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What may stand in a bus directory under each name that a bus uses, and what is done to the bus.
+"""Things that may stand in a bus directory under each name that a bus uses, and acts on the bus.
 
 Rows are names, kinds and moments; each is tried with every act. A victim beside the bus must be as
 it was afterwards, and so must all that was published.

@@ -1,4 +1,4 @@
-"""Whatever stands under any name of a bus directory: a clear line, no harm, no loss and no hang."""
+"""With any thing under any name of a bus directory: a clear line, no harm, loss or hang."""
 
 import os
 import tempfile

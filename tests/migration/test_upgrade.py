@@ -96,7 +96,7 @@ def test_copy_stays_out_of_git(old_dir: Path) -> None:
 
 
 def test_new_bus_keeps_copies_out_of_git(bus_dir: Path) -> None:
-    """Whatever `.gitignore` a bus has, git sees no copy of the file."""
+    """With any `.gitignore` of a bus, git sees no copy of the file."""
     assert "bus.db.v*" in (bus_dir / ".gitignore").read_text().splitlines()
 
 

@@ -61,7 +61,7 @@ class _CountingVFS(apsw.VFS):
 
 
 def make_repeatable() -> None:
-    """Let ids and times be the same in every run, so that the same pages of the file change.
+    """Make ids and times the same in every run, so that the same pages of the file change.
 
     Each look at the clock finds a later millisecond.
     """
@@ -81,7 +81,7 @@ class Counters:
         os.fsync = self._count_fsync
 
     def of(self, bus: Bus, operation: Operation) -> dict[str, float]:
-        """What one of an operation costs, on average."""
+        """The mean cost of one operation."""
         act = operation.prepare(bus)
         act()  # what is done once for each process is no cost of the operation
         bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -129,14 +129,14 @@ class Counters:
 
 
 def _written() -> dict[str, int]:
-    """How often this process has written, and how many bytes, by whatever way."""
+    """The number of writes of this process, and of their bytes, by whatever way."""
     with open("/proc/self/io", encoding="ascii") as lines:
         numbers = dict(line.split(": ") for line in lines.read().splitlines())
     return {"writes": int(numbers["syscw"]), "bytes_written": int(numbers["wchar"])}
 
 
 def _peak(act: Callable[[], object]) -> int:
-    """How much Python allocates for one act at the most: the least of several."""
+    """The peak of Python's allocation for one act: the least of several."""
     tracemalloc.start()
     peaks = []
     for _ in range(5):

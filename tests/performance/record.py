@@ -25,7 +25,7 @@ Counts = dict[str, dict[str, float]]
 
 
 def counts() -> Counts:
-    """What every operation costs, for each time that it is done."""
+    """The cost of every operation, for each time that it is done."""
     make_repeatable()
     counters = Counters()
     found = {}

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def allowed(unit: str, count: float, now: dict[str, Any], record: dict[str, Any]) -> float:
-    """How much an operation may cost, given what it cost when it was recorded."""
+    """The allowed cost of an operation, given its recorded cost."""
     if unit in MEMORY:
         part = MEMORY_NOISE if now["python"] == record["python"] else OTHER_PYTHON
         return count * (1 + part) + SLACK[unit]
@@ -51,7 +51,7 @@ def grown(now: dict[str, Any], record: dict[str, Any], operation: str) -> dict[s
 
 @pytest.fixture(scope="module")
 def now() -> dict[str, Any]:
-    """What every operation costs now."""
+    """The present cost of every operation."""
     command = [sys.executable, "-W", "ignore", str(HERE / "record.py"), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr

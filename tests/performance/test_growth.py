@@ -1,4 +1,4 @@
-"""What an act costs does not depend on how long the log is: counted in steps of SQLite."""
+"""The cost of an act does not depend on the length of the log: counted in steps of SQLite."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

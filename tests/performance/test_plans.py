@@ -217,7 +217,7 @@ def test_nothing_scans_or_sorts_what_grows_with_the_log(statements: list[Stateme
 
 
 def test_every_exception_is_one(statements: list[Statement]) -> None:
-    """What no longer walks or sorts must not be excused any more."""
+    """A statement that no longer walks or sorts must not be excused any more."""
     assert sorted(set(ALLOWED) - {each.name for each in statements if each.dear}) == []
 
 

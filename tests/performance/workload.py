@@ -302,7 +302,7 @@ def use_doctor(bus: Bus) -> None:
 
 
 def use_repair(bus: Bus) -> None:
-    """What a repair does in a new file, once that is made."""
+    """The acts of a repair in a new file, once that is made."""
     (segment,) = bus.archive.segments()
     frames = read_segment(bus.archive.path(segment)).frames(segment.first_seq)
     bus.archive.note_again(segment, frames, bus.log.read(upto_seq=segment.last_seq))

@@ -80,7 +80,7 @@ def write(state: State, root: str, inodes: dict[int, int]) -> dict[int, int]:
 
 
 class _Stat:
-    """What `os.stat` returns, with another inode number."""
+    """The result of `os.stat`, with another inode number."""
 
     def __init__(self, found: os.stat_result, inode: int) -> None:
         self._found = found
@@ -92,7 +92,7 @@ class _Stat:
 
 @contextmanager
 def inodes_kept(before: dict[int, int]) -> Iterator[None]:
-    """Let files have the inode numbers that they had: those of a real disk survive."""
+    """Give files their former inode numbers: those of a real disk survive."""
     stat, fstat = os.stat, os.fstat
 
     def as_before(found: os.stat_result) -> Any:

@@ -1,4 +1,4 @@
-"""What the database has been: its tables at each moment of a record, as a power loss may find them.
+"""The states of the database: its tables at each moment of a record, as a power loss finds them.
 
 A power loss takes a bus back to an earlier moment, and to nothing that it never was.
 """

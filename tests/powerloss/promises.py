@@ -1,4 +1,4 @@
-"""What a bus has promised to those who were told something, and whether a bus keeps it."""
+"""The promises of a bus by the results that it returned, and whether it keeps them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def before_the_power_loss() -> None:
-    """Let the system say that it was started at another time than it was."""
+    """Give the system another boot time."""
     opened = builtins.open
 
     def open_(file: Any, *args: Any, **options: Any) -> Any:
@@ -38,7 +38,7 @@ def before_the_power_loss() -> None:
 
 
 def make_everything_small() -> None:
-    """Let a log of a few pages be long, so that what happens to long ones happens here."""
+    """Make a log of a few pages count as long, so that it is treated as one."""
     transactions.LOOK_AFTER_CHANGES = 1
     checkpoints.CHECKPOINT_PAGES, checkpoints.LONG_PAGES, checkpoints.LEFT_PAGES = 20, 60, 15
     maintenance.SPARE_PAGES = 1

@@ -40,7 +40,7 @@ ENOUGH = 20
 
 @dataclass(frozen=True)
 class Task:
-    """What to cut: a workload, with which durability, and how."""
+    """A workload to cut, with its durability, and the way to cut it."""
 
     workload: str
     durability: str
@@ -52,7 +52,7 @@ class Task:
 
 @dataclass
 class Report:
-    """What was found; `bad` has where the power failed, how, and what was wrong then.
+    """The result; `bad` has the moment and kind of each power loss, and the errors after it.
 
     No run is like another, so the record of a bad one is kept: `--record` looks at it again.
     """

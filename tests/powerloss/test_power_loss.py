@@ -49,7 +49,7 @@ def test_power_loss_takes_a_bus_back_to_an_earlier_moment_at_most(durability: st
     ],
 )
 def test_disk_whose_syncs_are_lies_is_found_out(lie: str, workload: str, durability: str) -> None:
-    """What is examined can be found bad: else the tests above would show nothing."""
+    """The examination can find errors: else the tests above would show nothing."""
     code, reports = run(
         "--durability", durability, "--workload", workload, "--sample", 20, "--unsynced", lie
     )

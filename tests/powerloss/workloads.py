@@ -1,4 +1,4 @@
-"""What a bus is used for while it is recorded, by the public interface.
+"""The uses of a bus while it is recorded, by the public interface.
 
 Whenever a call has returned, the record says what the caller was told by that.
 """
@@ -254,7 +254,7 @@ def make_harmed(scene: Scene) -> None:
 
 
 def go_on(scene: Scene) -> None:
-    """What brings a bus back to order after a power loss is cut off by the next one."""
+    """The recovery of a bus after a power loss is cut off by the next one."""
     with scene.open() as bus:
         newest = bus.log.newest_seq()
         scene.publish(bus, "after", "y" * 500)

@@ -1,4 +1,4 @@
-"""What the bus promises, in plain Python: a list of messages, cursors, and leases by name."""
+"""The promises of the bus, in plain Python: a list of messages, cursors, and leases by name."""
 
 import json
 from dataclasses import dataclass, field
@@ -64,7 +64,7 @@ class Log:
         return next((message for message in self.messages if message.id == id), None)
 
     def row(self, draft: Draft, id: str) -> Stored:
-        """What publishing a draft whose parent is in the log would store."""
+        """The row that publishing a draft whose parent is in the log would store."""
         parent = draft.in_reply_to and self.by_id(draft.in_reply_to)
         conversation = draft.correlation_id
         if parent and conversation is None:

@@ -1,4 +1,4 @@
-"""What happens to two queues, done to the bus and told to the model: the rules of a machine."""
+"""The rules of a machine: acts on two queues, done to the bus and told to the model."""
 
 import contextlib
 import shutil
@@ -331,7 +331,7 @@ class Work(RuleBasedStateMachine):
 
     @contextlib.contextmanager
     def _refused_if(self, kind: type[Exception], is_refused: bool) -> Iterator[None]:
-        """What is done inside is refused with this error if the model says so, and only then."""
+        """The act inside is refused with this error if the model says so, and only then."""
         try:
             yield
         except kind:

@@ -1,4 +1,4 @@
-"""What a queue promises, in plain Python: messages become jobs, and jobs are worked on in claims.
+"""The promises of a queue, in plain Python: messages become jobs, which are worked on in claims.
 
 The model is told when things happen, and never looks at the bus. Times are epoch milliseconds.
 """
@@ -89,7 +89,7 @@ class QueueModel:
         return [claim for claim in self.claims.values() if claim.status == "active"]
 
     def waiting(self) -> int:
-        """What counts for the limit."""
+        """The jobs that count for the limit."""
         return len(self.unfilled) + len(self.queued())
 
     def next_change_ms(self) -> int | None:
@@ -122,7 +122,7 @@ class QueueModel:
         self.unfilled.clear()
 
     def _originals(self, sent: Sent, now_ms: int) -> list[int]:
-        """What a message may be called a duplicate of."""
+        """The jobs of which a message may be called a duplicate."""
         own_window = sent.window_ms is not None
         window_ms = sent.window_ms if own_window else round(self.policy.dedupe_window_s * 1000)
         assert window_ms is not None

@@ -1,4 +1,4 @@
-"""Whatever agents call themselves and write, a picture stays a picture."""
+"""A picture stays a picture, whatever the names and texts of agents."""
 
 import json
 import re

@@ -23,7 +23,7 @@ wishes = st.tuples(
 
 
 class Model:
-    """What is held: agent and pattern give files, mode and end."""
+    """The held reservations: agent and pattern give files, mode and end."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000

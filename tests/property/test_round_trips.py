@@ -1,4 +1,4 @@
-"""Whatever goes in comes out: values through the bus and its JSONL, text through its checks."""
+"""Values come out as they went in, through the bus and its JSONL; so does text through checks."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def exactly(value: object) -> str:
 
 
 def published(bus: Bus, type: str = "note", **fields: Any) -> Message:
-    """What is in the log after publishing these fields."""
+    """The message in the log after publishing these fields."""
     fields.setdefault("from_agent", "ann")
     message = bus.get(bus.publish(type, **fields).seq)
     assert message is not None

@@ -1,4 +1,4 @@
-"""Whatever JSON people keep, in whatever layout: ours goes in once, and comes out to the byte."""
+"""In any JSON, in any layout: our entry goes in once, and comes out to the byte."""
 
 import json
 from typing import Any

@@ -30,7 +30,7 @@ PROMPT = "look into your inbox"
 
 @dataclass(frozen=True)
 class Driven:
-    """How a program is driven; `{model}` and `{server}` stand for URLs, `{project}` for the folder.
+    """The driver of a program; `{model}` and `{server}` stand for URLs, `{project}` for the folder.
 
     Attributes:
         turn: the command for one turn of an agent.

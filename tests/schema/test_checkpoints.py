@@ -35,7 +35,7 @@ def publish(bus: Bus, count: int) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_log_stays_short_under_constant_writing(bus_dir: Path) -> None:
-    """Issue 5, item 2: it begins anew, though something always comes."""
+    """Issue 5, item 2: it restarts, though something always comes."""
     with Bus.open(bus_dir) as bus:
         publish(bus, 6000)
         bus.database.checkpointer.wait()
@@ -56,7 +56,7 @@ def test_writers_that_each_write_once_look_too(bus: Bus, bus_dir: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_reader_that_stays_stops_no_publisher(bus: Bus, bus_dir: Path) -> None:
-    """The log grows meanwhile, and begins anew once the reader has gone."""
+    """The log grows meanwhile, and restarts once the reader has gone."""
     with closing(connect(bus_dir)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM messages").fetchall()

@@ -32,7 +32,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def troubles_of(page: Page) -> list[str]:
-    """What goes wrong on a page from now on: errors, what the policy refused, and dialogs."""
+    """The troubles of a page from now on: errors, refusals of the policy, and dialogs."""
     troubles: list[str] = []
 
     def hear(told: ConsoleMessage) -> None:

@@ -50,14 +50,14 @@ class Agent:
 
 
 def text_of(result: CallToolResult) -> str:
-    """What an agent reads of a result."""
+    """The text of a result for an agent."""
     (block,) = result.content
     assert block.type == "text"
     return block.text
 
 
 def started_by(bus_dir: Path, env: dict[str, str], *options: str) -> StdioServerParameters:
-    """How an agent's program starts the server."""
+    """The start of the server by an agent's program."""
     arguments = ["mcp", "--dir", str(bus_dir), *options]
     return StdioServerParameters(command=BUS, args=arguments, env=env, cwd=bus_dir.parent)
 
@@ -88,6 +88,6 @@ def in_process(
 
 
 def listeners(pid: int) -> int:
-    """How many wait for the bell in a process."""
+    """The number of waiters for the bell in a process."""
     links = Path(f"/proc/{pid}/fd").iterdir()
     return sum("inotify" in str(link.readlink()) for link in links if link.is_symlink())

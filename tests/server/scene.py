@@ -22,7 +22,7 @@ CONVERSATION = (
 
 
 def fill(bus: Bus) -> str:
-    """Let the project work for a while; returns the id of its conversation."""
+    """Fill the bus with a while of work; returns the id of the conversation."""
     _chatter(bus)
     conversation = _converse(bus)
     _work(bus)

@@ -76,7 +76,7 @@ def opened(browser: Browser, address: str, viewport: ViewportSize, scheme: str) 
 
 
 def work(bus: Bus, page: Page) -> None:
-    """Let reviews come in waves, and be done."""
+    """Publish reviews in waves, and do them."""
     queue = Queue.open(bus, "review")
     end = time.monotonic() + WORK_S
     while (left := end - time.monotonic()) > 0:

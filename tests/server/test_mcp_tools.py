@@ -1,4 +1,4 @@
-"""What tools say: framed bodies, pages, refusals; and how little it takes to list them."""
+"""The output of tools: framed bodies, pages, refusals; and how short their list is."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ def test_no_name_that_plain_sql_stored_can_leave_its_line(bus: Bus, bus_dir: Pat
 
 
 def test_message_tells_when_it_was_sent(bus: Bus, bus_dir: Path) -> None:
-    """Whoever joins late sees all that was ever sent to all, and most of it is over."""
+    """A late agent sees all broadcasts ever sent, and most of them are outdated."""
     bus.database.change(
         "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES ('i', 1, 'a', 't', '1')"
     )
@@ -532,7 +532,7 @@ def test_heart_rests_when_its_agent_makes_no_call(bus: Bus, bus_dir: Path) -> No
 
 
 def test_name_that_is_none_has_no_heart(bus_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What looks for idle hearts would come upon it."""
+    """The search for idle hearts would come upon it."""
     home = Home(lambda: Bus.open(bus_dir))
     try:
         with pytest.raises(InvalidInput):
@@ -564,7 +564,7 @@ MAX_TOKENS = 2500
 
 
 def estimated_tokens(text: str) -> int:
-    """How many tokens a text may have: a word of up to ten letters is one, so are up to four signs.
+    """Estimate the tokens of a text: a word of up to ten letters is one, so are up to four signs.
 
     Tokenizers of today's models know the words of schemas, and signs that often stand together.
     """
@@ -674,7 +674,7 @@ def test_work_is_shown_over_mcp_where_it_is_asked_for(bus: Bus, bus_dir: Path) -
 
 
 def test_agent_says_which_broadcasts_it_wants_as_it_joins(bus: Bus, bus_dir: Path) -> None:
-    """What is addressed to it waits anyway; an empty list is all again, and none leaves it."""
+    """Messages to it wait anyway; an empty list is all again, and none leaves it."""
     bus.publish("chatter", from_agent="bob")
     bus.publish("review.x", from_agent="bob")
 

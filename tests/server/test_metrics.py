@@ -1,4 +1,4 @@
-"""What Prometheus is told, who is, and what a health check finds."""
+"""The metrics for Prometheus, access to them, and the health check."""
 
 import asyncio
 import os
@@ -167,7 +167,7 @@ def test_claims_are_counted_once_whoever_asks_at_the_same_time(bus: Bus) -> None
 
 
 def test_defects_are_counted_too(bus: Bus) -> None:
-    """What answers for them stands outside of all else."""
+    """The handler of defects stands outside of all else."""
     app = create_app(bus, Access(bus))
 
     @app.get("/v1/defect")

@@ -58,7 +58,7 @@ def conversation(shared: Bus) -> str:
 
 @pytest.fixture(scope="module")
 def url(shared: Bus, conversation: str) -> Iterator[str]:
-    """Where the shared bus is served."""
+    """The address of the shared bus."""
     with serving(Path(shared.layout.directory)) as url:
         yield url
 

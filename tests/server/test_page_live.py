@@ -1,4 +1,4 @@
-"""How the page keeps up: nothing is missed, whatever happens to it and to its connection."""
+"""Live updates of the page: nothing is missed, whatever happens to it and to its connection."""
 
 import time
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ HIDE = """(isHidden) => {
 
 @pytest.fixture(scope="module")
 def url(one_bus: Bus) -> Iterator[str]:
-    """Where the bus of this module is served."""
+    """The address of this module's bus."""
     with serving(Path(one_bus.layout.directory)) as url:
         yield url
 
@@ -179,7 +179,7 @@ def test_views_that_were_left_leave_nothing_behind(visit: Visit, url: str) -> No
 
 
 def listeners_of_stream(page: Page, devtools: CDPSession) -> int:
-    """How many listeners the one stream of a page has."""
+    """The number of listeners of a page's one stream."""
     made = devtools.send(
         "Runtime.evaluate",
         {

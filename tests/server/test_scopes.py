@@ -1,4 +1,4 @@
-"""What each operation asks of a token: its scope, and as whom it acts."""
+"""The scope that each operation needs of a token, and the agent that it acts as."""
 
 import socket
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def test_every_operation_lets_in_those_with_its_scopes(
 
 
 def test_who_asks_is_asked_before_the_request_is_read(guarded: tuple[Bus, httpx.Client]) -> None:
-    """Who has no token can't make the server decode 17 MiB of JSON."""
+    """A client without a token can't make the server decode 17 MiB of JSON."""
     _, client = guarded
     headers = {"Content-Type": "application/json"}
     problem(client.post("/v1/messages", content=b"{", headers=headers), 401, "unauthorized")
@@ -110,7 +110,7 @@ def test_bound_token_acts_for_no_other_agent(
 
 
 def test_bound_token_says_who_acts(guarded: tuple[Bus, httpx.Client]) -> None:
-    """Where the body says nothing."""
+    """The body names no agent."""
     bus, client = guarded
     Queue.create(bus, "bound", "bound")
     bus.publish("bound", from_agent="lead")

@@ -193,7 +193,7 @@ def test_quiet_stream_says_that_it_is_alive(server: Server) -> None:
 
 
 def test_stream_that_wants_none_of_what_comes_says_that_it_is_alive(server: Server) -> None:
-    """What others publish keeps nobody's connection open but theirs."""
+    """Unwanted messages don't count as a sign of life of the stream."""
     is_over = threading.Event()
 
     def publish() -> None:

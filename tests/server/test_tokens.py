@@ -72,7 +72,7 @@ def test_sender_cannot_be_forged(client: httpx.Client, tokens: Tokens, bus: Bus)
 def test_server_signs_only_for_whom_a_token_is_bound_to(
     client: httpx.Client, tokens: Tokens, bus: Bus, bus_env: dict[str, str]
 ) -> None:
-    """Whoever is let in may give any name; to sign in it would make a forgery of that."""
+    """A client may give any name; signing under that name would be forgery."""
     Keyring(f"{bus_env['HOME']}/.config/ackbus/keys").create("lead")
     Queue.create(bus, "work")
 

@@ -149,7 +149,7 @@ def test_worker_that_waits_gets_what_comes(one_client: httpx.Client, one_bus: Bu
 def test_worker_that_waits_looks_for_itself_on_a_busy_bus_too(
     one_client: httpx.Client, one_bus: Bus
 ) -> None:
-    """What is published meanwhile doesn't concern it."""
+    """Messages published meanwhile don't concern it."""
     queue = made(one_client, "q12", backoff_s=0)
     one_bus.publish("q12.request", from_agent="lead")
     (claim,) = claimed(one_client, queue)

@@ -1,4 +1,4 @@
-"""What the tests of queues share: a clock that stands still until it is told."""
+"""Fixtures of queues: a clock that stands still until it is told."""
 
 from collections.abc import Iterator
 from pathlib import Path

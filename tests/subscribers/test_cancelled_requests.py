@@ -1,4 +1,4 @@
-"""A request whose job is over without a worker is answered, so that nobody waits for ever."""
+"""A request whose job is over without a worker is answered: its asker does not wait for ever."""
 
 import contextlib
 from collections.abc import Callable

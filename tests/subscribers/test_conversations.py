@@ -200,7 +200,7 @@ def test_answer_is_seen_when_the_bell_was_taken_away(
 
 
 class AnsweredAfterTheLook(Bus):
-    """A bus in which the answer is published when the waiter has just looked in vain."""
+    """A bus in which the answer is published when the waiter has just found none."""
 
     def read(self, **filters: Any) -> Iterator[Message]:
         yield from super().read(**filters)
@@ -247,7 +247,7 @@ def test_request_to_a_worker_is_answered_fast(bus: Bus, bus_dir: Path) -> None:
 
 
 def steps(bus: Bus, sent: Request) -> int:
-    """How much work SQLite has with one look for an answer."""
+    """The work of SQLite for one look for an answer."""
     count = 0
 
     def step() -> bool:

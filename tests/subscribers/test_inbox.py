@@ -105,7 +105,7 @@ def test_own_broadcasts_are_no_mail_unless_they_are_wanted(bus: Bus) -> None:
 
 
 def test_work_is_no_mail_unless_it_is_asked_for(bus: Bus) -> None:
-    """What a queue of an exact type takes in is for its workers, from when it was made."""
+    """Messages of a queue with an exact type are for its workers, from when it was made."""
     fill(bus, 1, type="job", from_agent="bob")
     Queue.create(bus, "job")
     fill(bus, 2, type="job", from_agent="bob")

@@ -1,4 +1,4 @@
-"""What people do with jobs: try again, give up, empty a queue, look at what ended badly."""
+"""Acts of people on jobs: retry, cancel, purge a queue, list dead letters."""
 
 import pytest
 

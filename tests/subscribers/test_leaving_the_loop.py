@@ -1,4 +1,4 @@
-"""What leaving a `for message in inbox` loop means for the message that was at hand."""
+"""The effect of leaving a `for message in inbox` loop on the current message."""
 
 import asyncio
 import contextlib

@@ -52,7 +52,7 @@ def answer(bus: Bus, conversation: str, type: str = "t.done") -> None:
 
 
 def steps(bus: Bus, notices: Notices) -> int:
-    """How much work SQLite has with one look that finds nothing."""
+    """The work of SQLite for one look that finds nothing."""
     count = 0
 
     def step() -> bool:

@@ -49,7 +49,7 @@ def test_beginning_that_is_none_is_refused(bus: Bus, start: object) -> None:
 
 
 def test_a_queue_does_not_start_after_the_next_message(bus: Bus) -> None:
-    """What comes before its start would be kept out of inboxes by its type, and in no queue."""
+    """Messages before its start would be kept out of inboxes by its type, and in no queue."""
     publish(bus)
     with pytest.raises(InvalidInput, match="a queue starts at the next message, 2, at the latest"):
         Queue.create(bus, "job", start=3)
@@ -87,7 +87,7 @@ def test_queue_takes_in_what_fits_its_pattern(bus: Bus, pattern: str, expected: 
 
 
 def test_queue_of_everything_takes_in_its_own_replies(bus: Bus) -> None:
-    """What a worker publishes is a message as any other."""
+    """A worker's message is a message as any other."""
     queue = Queue.create(bus, "all", ">")
     publish(bus)
     queue.complete(take(queue), Draft("job.done", from_agent="worker"))

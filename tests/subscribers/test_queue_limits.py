@@ -1,4 +1,4 @@
-"""How many run at once, and queues that are paused."""
+"""Limits of concurrency, and paused queues."""
 
 import pytest
 
@@ -93,7 +93,7 @@ def test_limit_may_be_lifted(bus: Bus) -> None:
 
 
 def test_paused_queue_hands_nothing_out_and_loses_nothing(bus: Bus, clock: Clock) -> None:
-    """What runs may end, what is lost is looked after, what comes waits."""
+    """Running jobs may end, lost ones are looked after, new ones wait."""
     queue = Queue.create(bus, "job")
     publish(bus, 3)
     alive, lost = queue.claim("worker", limit=2, lease_s=1)

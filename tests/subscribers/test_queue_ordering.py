@@ -266,7 +266,7 @@ def test_ranking_that_was_cut_short_is_done_by_the_same_call(bus: Bus, clock: Cl
 
 
 class Interrupted(BaseException):
-    """What ends a process in the midst of its work."""
+    """An error that ends a process in the midst of its work."""
 
 
 def interrupted_after(commits: int, bus: Bus, act: Callable[[], object]) -> None:

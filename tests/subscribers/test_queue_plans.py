@@ -1,4 +1,4 @@
-"""What work costs: the same whatever else the bus holds. Plans: `tests/performance`."""
+"""The cost of work: the same whatever else the bus holds. Plans: `tests/performance`."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ from .work import publish, take
 
 
 def cost_of_a_job(bus: Bus, queue: Queue) -> Cost:
-    """What it costs to claim and complete a job that has just been published."""
+    """The cost to claim and complete a job that has just been published."""
     publish(bus)
     with counting(bus) as cost:
         queue.complete(take(queue), result="ok")
@@ -178,7 +178,7 @@ def test_worker_that_may_begin_nothing_asks_for_no_write_lock(bus: Bus, why: str
 
 
 def test_acknowledging_costs_the_same_however_much_is_parked(bus: Bus) -> None:
-    """What is parked stays until a person looks at it, and must not slow the agent."""
+    """Parked messages stay until a person looks at them, and must not slow the agent."""
     bus.heartbeats.beat("bob")  # so that he is known
     inbox = Inbox(bus, "bob", max_deliveries=1)
     costs = []

@@ -1,4 +1,4 @@
-"""What a claim costs does not depend on how much there was, is delayed, or is in other queues."""
+"""The cost of a claim does not depend on finished and delayed jobs, or on other queues."""
 
 import statistics
 import time

@@ -99,7 +99,7 @@ class Overtaken(Queue):
 
 
 def test_skip_never_moves_a_queue_back(bus: Bus) -> None:
-    """What was taken in behind the loss meanwhile would be taken in again, or keep all waiting."""
+    """Messages taken in behind the loss meanwhile would be taken in again, or keep all waiting."""
     publish(bus, 12)
     archive(bus, 6)
     damage(bus, 4)

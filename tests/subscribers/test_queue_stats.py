@@ -107,7 +107,7 @@ def test_backdated_rows_change_the_numbers(bus: Bus, bus_dir: Path, clock: Clock
 def test_lost_attempts_have_no_run_time_and_no_part_in_the_success_rate(
     bus: Bus, clock: Clock
 ) -> None:
-    """What was handed back or died says nothing about the work; it is counted apart."""
+    """Released and lost attempts say nothing about the work; they are counted apart."""
     queue = Queue.create(bus, "job")
     publish(bus, 2)
     queue.release(take(queue))
@@ -215,7 +215,7 @@ def test_newest_ten_thousand_attempts_count(bus: Bus, bus_dir: Path, clock: Cloc
 
 
 def steps_of(bus: Bus, queue: Queue) -> int:
-    """How many steps SQLite's machine makes for the statistics of a queue, in tens."""
+    """The steps of SQLite's machine for the statistics of a queue, in tens."""
     steps = 0
 
     def count() -> bool:

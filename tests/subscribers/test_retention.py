@@ -456,7 +456,7 @@ def test_queue_that_is_passed_over_gets_all_its_work(bus: Bus, clock: Clock) -> 
 
 
 def test_parked_message_can_be_requeued_out_of_the_archive(bus: Bus) -> None:
-    """What is parked stays for people, wherever its message is."""
+    """A parked message stays for people, in the log or in the archive."""
     publish(bus, 2)
     inbox = Inbox(bus, "works", max_deliveries=1)
 

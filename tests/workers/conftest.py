@@ -1,4 +1,4 @@
-"""What the tests of workers share: `bus run` as a process beside the test."""
+"""Fixtures of workers: `bus run` as a process beside the test."""
 
 import itertools
 import sysconfig

@@ -42,7 +42,7 @@ def answer(bus: Bus, seq: int = 1) -> Message:
 
 
 def done(bus: Bus) -> int:
-    """How many requests have been answered with success."""
+    """The number of requests that were answered with success."""
     return len(list(bus.read(type="job.done")))
 
 
@@ -97,7 +97,7 @@ class Host:
 
     @property
     def log(self) -> str:
-        """What it has printed so far."""
+        """Its output so far."""
         return self._log.read_text()
 
     def tell(self, number: signal.Signals) -> None:

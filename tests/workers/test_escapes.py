@@ -1,4 +1,4 @@
-"""What escapes from a command of `bus run`, and ends all the same: with it, or with its host."""
+"""Processes that escape from a command of `bus run` end all the same: with it, or with its host."""
 
 import fcntl
 import os
@@ -59,7 +59,7 @@ while time.monotonic() < until:
 
 @pytest.fixture
 def marker() -> str:
-    """How many seconds the processes of a test sleep: a number by which they are found."""
+    """The seconds that the processes of a test sleep: a number by which they are found."""
     return f"86400.{uuid.uuid4().int}"
 
 
@@ -154,7 +154,7 @@ def test_chain_of_forks_is_caught(bus: Bus, queue: Queue, run_bus: RunBus, proje
 def test_command_that_kills_its_supervisor_has_failed_and_the_host_goes_on(
     bus: Bus, queue: Queue, run_bus: RunBus, marker: str
 ) -> None:
-    """What is in its session can be ended still."""
+    """The processes in its session can be ended still."""
     ask(bus, "timeout 100 sleep $M & kill -9 $PPID; sleep $M", "echo fine")
     command = ("sh", "-c", 'eval "$(cat)"')
     ended = run_bus("run", "--type", REQUEST, "--drain", "--", *command, env={"M": marker})

@@ -22,7 +22,7 @@ print(json.dumps({{"status": "ok", "result": "more", "events": [event]}}))
 
 
 def hops(bus: Bus) -> list[int]:
-    """How many hops each request has come, in order."""
+    """The hops of each request, in order."""
     return [hops_of(message) for message in bus.read(type=REQUEST)]
 
 
@@ -103,7 +103,7 @@ def test_header_that_is_no_count_is_none(bus: Bus, claimed: object) -> None:
 
 
 def test_end_of_a_claim_by_hand_is_refused_too_and_the_job_is_over(bus: Bus) -> None:
-    """Whoever ends a claim with an answer is a worker: over HTTP, or with the library."""
+    """A client that ends a claim with an answer is a worker: over HTTP, or with the library."""
     queue = Queue.create(bus, REQUEST)
     ask(bus, "go", headers={"hops": MAX_HOPS - 1})
     claim = take(queue)

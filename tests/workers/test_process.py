@@ -106,7 +106,7 @@ def descriptors() -> int:
 
 
 def read_pids() -> list[int]:
-    """What commands wrote into the file `pids`; nothing yet, perhaps."""
+    """The process ids that commands wrote into the file `pids`; perhaps none yet."""
     path = Path("pids")
     return [int(line) for line in path.read_text().splitlines()] if path.exists() else []
 

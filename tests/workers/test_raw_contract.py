@@ -366,7 +366,7 @@ def test_trace_goes_through_every_hop(bus: Bus) -> None:
 
 
 def test_trace_state_that_is_none_is_not_told_to_the_command(bus: Bus) -> None:
-    """What somebody wrote into a header must not keep the command from starting."""
+    """A malformed header must not keep the command from starting."""
     ask(bus, "go", headers={"traceparent": TRACE, "tracestate": "a\0b"})
     work(bus, 'printf "%s %s" "${TRACEPARENT%-*-*}" "[$TRACESTATE]"')
     assert answer(bus).payload == f"{TRACE[:35]} []"
