@@ -81,7 +81,7 @@ def _name(function: str) -> _Shape:
     return _Shape(f"{function}({{}})", "what is no name there")
 
 
-_TIMES = "times that are none"
+_TIMES = "impossible times"
 _TIME = _Shape("{} BETWEEN 0 AND {last_time}", _TIMES, "?1", "are of now")
 _BEGIN = _Shape("{} BETWEEN 0 AND {last_time}", _TIMES, "?1", "may begin now")
 _PAST = _Shape("{} BETWEEN 0 AND {soon}", f"{_TIMES}, or to come", "?1", "are of now")
@@ -148,7 +148,7 @@ _COLUMNS: dict[str, tuple[str, list[tuple[str, _Shape] | tuple[str, _Shape, str]
             ("task_id", _name("is_lease")),
             ("claimed_by", _AGENT),
             ("claimed_at_ms", _PAST),
-            ("lease_until_ms", _LEASE, ": nobody else gets the lease"),
+            ("lease_until_ms", _LEASE, ": no other holder gets the lease"),
         ],
     ),
     "reservations": (
@@ -196,7 +196,7 @@ _COLUMNS: dict[str, tuple[str, list[tuple[str, _Shape] | tuple[str, _Shape, str]
     "claims": (
         "token",
         [
-            ("lease_until_ms", _LEASE, ": nobody else gets the job"),
+            ("lease_until_ms", _LEASE, ": no other worker gets the job"),
             ("attempt", _count(1, "1")),
             ("available_at_ms", _TIME),
             ("claimed_at_ms", _TIME),
