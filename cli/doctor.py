@@ -23,6 +23,7 @@ from ..schema import (
     Finding,
     InvalidInput,
     Layout,
+    Unfinished,
     bad,
     check_contents,
     check_sqlite_version,
@@ -130,7 +131,7 @@ def _findings(place: Place, full: bool) -> Iterator[Finding]:
 def _why_not_opened(error: AckbusError, layout: Layout) -> Finding:
     """Name the repair, unless the error itself ends with what to do about the place."""
     text, _, advice = str(error).rpartition("; ")
-    if text and (_is_refused(layout) or without_file(layout)):
+    if text and (isinstance(error, Unfinished) or _is_refused(layout) or without_file(layout)):
         return bad(text, advice)
     if isinstance(error.__cause__, (apsw.CorruptError, apsw.NotADBError)):
         return bad(str(error), _REPAIR)

@@ -60,6 +60,10 @@ class BusUnusable(AckbusError):
     """A bus is there, but this process can't use it (rights, version, filesystem, damage)."""
 
 
+class Unfinished(BusUnusable):
+    """A killed program left a change half made, which SQLite undoes at the next ordinary use."""
+
+
 class BusMoved(BusUnusable):
     """The directory was moved, deleted or replaced under a process that has the bus open.
 

@@ -6,7 +6,7 @@ import os
 
 import apsw
 
-from .errors import AckbusError, BusBusy, BusUnusable, RowRefused
+from .errors import AckbusError, BusBusy, BusUnusable, RowRefused, Unfinished
 from .folder import Folder
 from .hardening import harden
 from .layout import Layout
@@ -73,6 +73,11 @@ def translate(error: apsw.Error, layout: Layout) -> AckbusError:
         )
     if means_full(error, where):
         return disk_full(where)
+    if getattr(error, "extendedresult", 0) == apsw.SQLITE_READONLY_ROLLBACK:
+        return Unfinished(
+            f"a program was killed while it changed the bus in {where}, in another journal mode;"
+            " run 'bus stats': any use of the bus undoes what was not committed"
+        )
     if isinstance(error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)):
         text = f"the bus in {where} can't be written by this user: {error}"
         return why_not_opened(where) or BusUnusable(text)

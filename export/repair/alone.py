@@ -25,8 +25,8 @@ READY = ".repaired-"
 #: The step that is possible once no program has the file open, as the refusal tells it.
 THEN = "repair it"
 
-#: What SQLite keeps beside a file.
-_LOG, _INDEX_OF_LOG = "-wal", "-shm"
+#: What SQLite keeps beside a file, and would take for that of the new one.
+_LOG, _JOURNAL, _INDEX_OF_LOG = "-wal", "-journal", "-shm"
 
 
 @contextmanager
@@ -96,8 +96,9 @@ def finish(layout: Layout, stamp: str) -> str | None:
     """Do the rest of `put_in_place`, once the damaged file is set aside; return where that is."""
     files, name = layout.files, os.path.basename(layout.database)
     aside = name + ASIDE + stamp
-    if files.look(name + _LOG) is not None:
-        files.rename(name + _LOG, aside + _LOG)
+    for ending in (_LOG, _JOURNAL):
+        if files.look(name + ending) is not None:
+            files.rename(name + ending, aside + ending)
     files.remove(name + _INDEX_OF_LOG)
     files.rename(name + READY + stamp, name)
     files.sync()

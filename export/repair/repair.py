@@ -17,6 +17,7 @@ from ...schema import (
     Draft,
     Layout,
     Mended,
+    Unfinished,
     checks_of_file,
     examine,
     has_export,
@@ -91,6 +92,12 @@ def repair_bus(
         yield from _with_file_of(layout, died, dry_run)
         if dry_run:
             return
+    if _is_unfinished(layout):
+        yield Mended("file", "holds half a change of a program that was killed: SQLite undoes it")
+        if dry_run:
+            return
+        with suppress(BusUnusable), closing(Database(layout.directory, any_version=True)):
+            pass  # SQLite has undone it by now, unless the file is damaged as well
     is_damaged = _is_damaged(layout)
     if not is_damaged:
         told = list(_with_state(layout, dry_run, mend))
@@ -152,6 +159,17 @@ def _is_damaged(layout: Layout) -> bool:
     except (BusUnusable, BusNotFound):
         return True
     raise other_version(layout, version)
+
+
+def _is_unfinished(layout: Layout) -> bool:
+    """Whether a change that was never committed stands in the file, with a journal to undo it."""
+    try:
+        Database(layout.directory, read_only=True, any_version=True).close()
+    except Unfinished:
+        return True
+    except (BusUnusable, BusNotFound):
+        pass
+    return False
 
 
 def _differs(layout: Layout) -> bool:

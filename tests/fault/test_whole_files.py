@@ -17,6 +17,7 @@ from ackbus.export import repair_bus
 from ackbus.schema import BusUnusable
 from ackbus.schema.recovery import Pages
 
+from ..programs import run_program_to_sigkill
 from . import corruption
 from .corruption import content, doctor, flip, lines_of, use
 
@@ -65,6 +66,57 @@ def drafts(count: int) -> list[Draft]:
     return [
         Draft("note", {"n": n, "text": "é" * (n % 400)}, from_agent="ann") for n in range(count)
     ]
+
+
+_KILLED_IN_A_CHANGE = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+assert connection.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",)
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("BEGIN IMMEDIATE")
+for n in range(3000):
+    connection.execute("INSERT INTO messages (id, ts_ms, from_agent, type, payload)"
+                       " VALUES (?, 1, 'eve', 'note', ?)", (f"never-{n}", "x" * 900))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("way", ["use", "repair"])
+def test_what_a_killed_program_had_not_committed_is_undone(
+    way: str, bus: Bus, bus_dir: Path
+) -> None:
+    """Its pages are in the file, and a journal that belongs to no other file beside it."""
+    bus.publish_many(drafts(50))
+    bus.close()
+    lines = lines_of(bus_dir)
+    run_program_to_sigkill(_KILLED_IN_A_CHANGE, bus_dir / "bus.db")
+    assert (bus_dir / "bus.db-journal").stat().st_size
+    found = doctor(bus_dir, "--full")
+    assert "a program was killed while it changed the bus" in found.bad["file"]
+    assert "can't be written by this user" not in str(found.bad)
+    if way == "repair":
+        told = doctor(bus_dir, "--repair", "--dry-run").records
+        assert ["SQLite undoes it" in each["text"] for each in told] == [True]
+        assert (bus_dir / "bus.db-journal").stat().st_size, "a dry run wrote"
+        assert doctor(bus_dir, "--repair").code == 0
+    assert lines_of(bus_dir) == lines
+    assert doctor(bus_dir, "--full").bad == {}
+    assert not (bus_dir / "bus.db-journal").exists()
+    assert not list(bus_dir.glob("bus.db.damaged*"))
+    use(bus_dir)
+
+
+def test_the_journal_of_a_damaged_file_is_set_aside_with_it(bus: Bus, bus_dir: Path) -> None:
+    """SQLite would take it for that of the new file, and write pages of the old one into it."""
+    bus.publish_many(drafts(50))
+    bus.close()
+    run_program_to_sigkill(_KILLED_IN_A_CHANGE, bus_dir / "bus.db")
+    data = (bus_dir / "bus.db").read_bytes()
+    (bus_dir / "bus.db").write_bytes(bytes(100) + data[100:])
+    doctor(bus_dir, "--repair")
+    assert doctor(bus_dir, "--full").bad == {}
+    assert list(bus_dir.glob("bus.db.damaged-*-journal")) or not list(bus_dir.glob("*-journal"))
+    use(bus_dir)
 
 
 def assert_left_alone(directory: Path) -> None:
