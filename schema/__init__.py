@@ -1,6 +1,5 @@
 """The message, and its storage in SQLite. Imports no other room."""
 
-from .create import create, keep_out_of_git
 from .database import (
     BUSY_TIMEOUT_MS,
     SCHEMA_VERSION,
@@ -98,6 +97,8 @@ if TYPE_CHECKING:
     from .callbacks import refuse_unrun as refuse_unrun
     from .content_checks import check_contents as check_contents
     from .copying import copy_database as copy_database
+    from .creation import create as create
+    from .creation import keep_out_of_git as keep_out_of_git
     from .draft import ABSENT as ABSENT
     from .draft import SIGNATURE_HEADER as SIGNATURE_HEADER
     from .draft import TRACE_PARENT as TRACE_PARENT
@@ -353,6 +354,7 @@ _HOMES = {
     "checks_of_file": "file_checks",
     "checks_of_place": "place_checks",
     "copy_database": "copying",
+    "create": "creation",
     "damage_in": "recovery",
     "damage_of_log": "log_checks",
     "decode": "json",
@@ -362,6 +364,7 @@ _HOMES = {
     "holder": "lock_holders",
     "holders": "lock_holders",
     "in_words": "recovery",
+    "keep_out_of_git": "creation",
     "is_of_other_version": "file_checks",
     "message_of_line": "lines",
     "new_id": "ids",

@@ -16,7 +16,7 @@ import apsw
 from .alone import refuse_openers
 from .bounds import put_right
 from .copying import copy_database
-from .create import keep_out_of_git
+from .creation import keep_out_of_git
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, other_version
 from .errors import BusUnusable
 from .file_lock import FileLock

@@ -29,7 +29,7 @@ BESIDE = {"bench", "build", "dist", "docs", "examples", "tests"}
 #: in a bus directory goes through `schema/folder.py`.
 OPENING: dict[str, str] = {
     "schema/folder.py": "the one way to what is in a bus directory",
-    "schema/create.py": "the package's own statements; the bus directory itself",
+    "schema/creation.py": "the package's own statements; the bus directory itself",
     "schema/migrate.py": "the package's own migrations",
     "schema/queries.py": "the package's own statements",
     "schema/hardening.py": "the package's own statements",

@@ -49,8 +49,8 @@ def check(rule: Rule, files: dict[str, str], root: Path) -> list[str]:
 
 
 SCHEMA = {
-    "schema/__init__.py": "from .create import create\n__all__ = ['create']\n",
-    "schema/create.py": "def create(): pass\n",
+    "schema/__init__.py": "from .creation import create\n__all__ = ['create']\n",
+    "schema/creation.py": "def create(): pass\n",
     "schema/message.py": "",
 }
 
@@ -68,7 +68,7 @@ ALLOWED: list[tuple[Rule, dict[str, str]]] = [
     (rooms.opened_paths, {"schema/folder.py": "os.open(name, 0)", "cli/setup/x.py": "open(p)"}),
     (rooms.opened_paths, {"bus/log.py": "files.rename(a, b)\nBus.open(d)\nos.fdopen(fd)"}),
     (rooms.opened_paths, {"bus/log.py": "apsw.Connection(':memory:')"}),
-    (rooms.unused_openings, {"schema/create.py": "def create(): open(path)"}),
+    (rooms.unused_openings, {"schema/creation.py": "def create(): open(path)"}),
     (rooms.opened_databases, {"bus/log.py": "open(layout.jsonl)\nos.stat(layout.database)"}),
     (rooms.opened_databases, {"bus/log.py": "apsw.Connection(layout.database)"}),
 ]
@@ -82,7 +82,7 @@ FOUND: list[tuple[Rule, dict[str, str], str]] = [
     (rooms.forbidden_arrows, {"__init__.py": "from .cli import main"}, "import cli"),
     (rooms.imported_submodules, {"bus/x.py": "from ..schema.message import M"}, "schema.message"),
     (rooms.imported_submodules, {"bus/x.py": "from ..schema import message"}, "schema.message"),
-    (rooms.imported_submodules, {"__init__.py": "from .schema.create import create"}, "create"),
+    (rooms.imported_submodules, {"__init__.py": "from .schema.creation import create"}, "creation"),
     (rooms.absolute_imports, {"bus/x.py": "import ackbus.schema"}, "ackbus.schema relatively"),
     (rooms.absolute_imports, {"bus/x.py": "from ackbus import Bus"}, "ackbus relatively"),
     (rooms.absolute_imports, {"bus/x.py": "from schema import M"}, "schema relatively"),
@@ -99,7 +99,7 @@ FOUND: list[tuple[Rule, dict[str, str], str]] = [
     (rooms.opened_paths, {"cli/x.py": "shutil.rmtree(folder)"}, "rmtree"),
     (rooms.opened_paths, {"server/x.py": "Path(p).write_text('')"}, "write_text"),
     (rooms.opened_paths, {"bus/x.py": "apsw.Connection(layout.search)"}, "apsw.Connection"),
-    (rooms.unused_openings, {}, "schema/create.py: opens nothing"),
+    (rooms.unused_openings, {}, "schema/creation.py: opens nothing"),
     (rooms.opened_databases, {"bus/x.py": "Path(layout.database).read_bytes()"}, "read_bytes"),
 ]
 
