@@ -51,6 +51,7 @@ from .layout import (
     user_bus,
     without_file,
 )
+from .lazy import on_first_use
 from .limits import (
     INLINE_PAYLOAD_BYTES,
     MAX_AGENT_CHARS,
@@ -85,80 +86,59 @@ from .upwards import find_bus, refuse_foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .alone import refuse_openers as refuse_openers
-    from .bounds import broken_state as broken_state
-    from .bounds import check_state as check_state
-    from .bounds import put_right as put_right
-    from .callbacks import call_plain as call_plain
-    from .callbacks import check_coroutine_function as check_coroutine_function
-    from .callbacks import check_plain as check_plain
-    from .callbacks import check_progress as check_progress
-    from .callbacks import is_coroutine_function as is_coroutine_function
-    from .callbacks import refuse_unrun as refuse_unrun
-    from .content_checks import check_contents as check_contents
-    from .copying import copy_database as copy_database
-    from .creation import create as create
-    from .creation import keep_out_of_git as keep_out_of_git
-    from .draft import ABSENT as ABSENT
-    from .draft import SIGNATURE_HEADER as SIGNATURE_HEADER
-    from .draft import TRACE_PARENT as TRACE_PARENT
-    from .draft import TRACE_STATE as TRACE_STATE
-    from .draft import Draft as Draft
-    from .draft import NotJson as NotJson
-    from .draft import Row as Row
-    from .file_checks import checks_of_file as checks_of_file
-    from .file_checks import is_of_other_version as is_of_other_version
-    from .health import Finding as Finding
-    from .health import bad as bad
-    from .health import examine as examine
-    from .health import ok as ok
-    from .health import warn as warn
-    from .ids import new_id as new_id
-    from .json import decode as decode
-    from .json import decode_stored as decode_stored
-    from .json import encode as encode
-    from .lines import message_of_line as message_of_line
-    from .lines import payload_as_stored as payload_as_stored
-    from .lock_holders import holder as holder
-    from .lock_holders import holders as holders
-    from .lock_holders import openers as openers
-    from .log_checks import damage_of_log as damage_of_log
-    from .mended import Mended as Mended
-    from .message import PRIORITY_NAMES as PRIORITY_NAMES
-    from .message import Message as Message
-    from .message import Priority as Priority
-    from .message import Receipt as Receipt
-    from .message import parse_priority as parse_priority
-    from .migrate import Upgrade as Upgrade
-    from .migrate import upgrade as upgrade
-    from .ownership import EVERY as EVERY
-    from .ownership import SAFE_VARIABLE as SAFE_VARIABLE
-    from .ownership import add_safe_directory as add_safe_directory
-    from .ownership import remove_safe_directory as remove_safe_directory
-    from .ownership import safe_directories as safe_directories
-    from .ownership import safe_list as safe_list
-    from .patterns import TypePattern as TypePattern
-    from .patterns import check_pattern as check_pattern
-    from .place_checks import checks_of_place as checks_of_place
-    from .recovery import Comparison as Comparison
-    from .recovery import NewFile as NewFile
-    from .recovery import Recovered as Recovered
-    from .recovery import damage_in as damage_in
-    from .recovery import in_words as in_words
-    from .recovery import parts_of_a_bus as parts_of_a_bus
-    from .recovery import ranges as ranges
-    from .recovery import ranges_without as ranges_without
-    from .recovery import read_into as read_into
-    from .settings import DURABILITIES as DURABILITIES
-    from .settings import Settings as Settings
-    from .settings import age_of_backup as age_of_backup
+    from .alone import refuse_openers
+    from .bounds import broken_state, check_state, put_right
+    from .callbacks import (
+        call_plain,
+        check_coroutine_function,
+        check_plain,
+        check_progress,
+        is_coroutine_function,
+        refuse_unrun,
+    )
+    from .content_checks import check_contents
+    from .copying import copy_database
+    from .creation import create, keep_out_of_git
+    from .draft import ABSENT, SIGNATURE_HEADER, TRACE_PARENT, TRACE_STATE, Draft, NotJson, Row
+    from .file_checks import checks_of_file, is_of_other_version
+    from .health import Finding, bad, examine, ok, warn
+    from .ids import new_id
+    from .json import decode, decode_stored, encode
+    from .lines import message_of_line, payload_as_stored
+    from .lock_holders import holder, holders, openers
+    from .log_checks import damage_of_log
+    from .mended import Mended
+    from .message import PRIORITY_NAMES, Message, Priority, Receipt, parse_priority
+    from .migrate import Upgrade, upgrade
+    from .ownership import (
+        EVERY,
+        SAFE_VARIABLE,
+        add_safe_directory,
+        remove_safe_directory,
+        safe_directories,
+        safe_list,
+    )
+    from .patterns import TypePattern, check_pattern
+    from .place_checks import checks_of_place
+    from .recovery import (
+        Comparison,
+        NewFile,
+        Recovered,
+        damage_in,
+        in_words,
+        parts_of_a_bus,
+        ranges,
+        ranges_without,
+        read_into,
+    )
+    from .settings import DURABILITIES, Settings, age_of_backup
 
 __all__ = [
     "ABSENT",
     "BUSY_TIMEOUT_MS",
-    "COLUMNS",
     "BUS_DIRECTORY",
     "BUS_DIR_VARIABLE",
+    "COLUMNS",
     "DURABILITIES",
     "ENDINGS",
     "EVERY",
@@ -223,10 +203,10 @@ __all__ = [
     "Settings",
     "TimedOut",
     "TypePattern",
+    "Unfinished",
     "UnknownParent",
     "UnknownRecipient",
     "UnknownRecipientWarning",
-    "Unfinished",
     "Upgrade",
     "WrongProcess",
     "add_safe_directory",
@@ -283,6 +263,7 @@ __all__ = [
     "new_id",
     "now_ms",
     "ok",
+    "on_first_use",
     "open_file",
     "openers",
     "other_version",
@@ -320,84 +301,38 @@ __all__ = [
 ]
 
 
-#: Where the names are that reading one number from a bus doesn't need.
-_HOMES = {
-    "broken_state": "bounds",
-    "check_contents": "content_checks",
-    "check_state": "bounds",
-    "put_right": "bounds",
-    "Mended": "mended",
-    "ABSENT": "draft",
-    "Comparison": "recovery",
-    "DURABILITIES": "settings",
-    "Draft": "draft",
-    "EVERY": "ownership",
-    "Finding": "health",
-    "Message": "message",
-    "NewFile": "recovery",
-    "NotJson": "draft",
-    "PRIORITY_NAMES": "message",
-    "Priority": "message",
-    "Receipt": "message",
-    "Recovered": "recovery",
-    "Row": "draft",
-    "SAFE_VARIABLE": "ownership",
-    "Settings": "settings",
-    "SIGNATURE_HEADER": "draft",
-    "TRACE_PARENT": "draft",
-    "TRACE_STATE": "draft",
-    "TypePattern": "patterns",
-    "Upgrade": "migrate",
-    "age_of_backup": "settings",
-    "bad": "health",
-    "check_pattern": "patterns",
-    "checks_of_file": "file_checks",
-    "checks_of_place": "place_checks",
-    "copy_database": "copying",
-    "create": "creation",
-    "damage_in": "recovery",
-    "damage_of_log": "log_checks",
-    "decode": "json",
-    "decode_stored": "json",
-    "encode": "json",
-    "examine": "health",
-    "holder": "lock_holders",
-    "holders": "lock_holders",
-    "in_words": "recovery",
-    "keep_out_of_git": "creation",
-    "is_of_other_version": "file_checks",
-    "message_of_line": "lines",
-    "new_id": "ids",
-    "ok": "health",
-    "openers": "lock_holders",
-    "parse_priority": "message",
-    "parts_of_a_bus": "recovery",
-    "payload_as_stored": "lines",
-    "ranges": "recovery",
-    "ranges_without": "recovery",
-    "read_into": "recovery",
-    "add_safe_directory": "ownership",
-    "remove_safe_directory": "ownership",
-    "safe_directories": "ownership",
-    "safe_list": "ownership",
-    "refuse_openers": "alone",
-    "upgrade": "migrate",
-    "warn": "health",
-    "call_plain": "callbacks",
-    "check_coroutine_function": "callbacks",
-    "check_plain": "callbacks",
-    "check_progress": "callbacks",
-    "is_coroutine_function": "callbacks",
-    "refuse_unrun": "callbacks",
+#: The names that are loaded on first use, by module.
+_NAMES = {
+    "alone": "refuse_openers",
+    "bounds": "broken_state check_state put_right",
+    "callbacks": (
+        "call_plain check_coroutine_function check_plain check_progress is_coroutine_function "
+        "refuse_unrun"
+    ),
+    "content_checks": "check_contents",
+    "copying": "copy_database",
+    "creation": "create keep_out_of_git",
+    "draft": "ABSENT SIGNATURE_HEADER TRACE_PARENT TRACE_STATE Draft NotJson Row",
+    "file_checks": "checks_of_file is_of_other_version",
+    "health": "Finding bad examine ok warn",
+    "ids": "new_id",
+    "json": "decode decode_stored encode",
+    "lines": "message_of_line payload_as_stored",
+    "lock_holders": "holder holders openers",
+    "log_checks": "damage_of_log",
+    "mended": "Mended",
+    "message": "PRIORITY_NAMES Message Priority Receipt parse_priority",
+    "migrate": "Upgrade upgrade",
+    "ownership": (
+        "EVERY SAFE_VARIABLE add_safe_directory remove_safe_directory safe_directories safe_list"
+    ),
+    "patterns": "TypePattern check_pattern",
+    "place_checks": "checks_of_place",
+    "recovery": (
+        "Comparison NewFile Recovered damage_in in_words parts_of_a_bus ranges ranges_without "
+        "read_into"
+    ),
+    "settings": "DURABILITIES Settings age_of_backup",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Load the names about messages, and those of few commands, on first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = on_first_use(__name__, _NAMES)

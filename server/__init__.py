@@ -5,63 +5,47 @@ Each name is loaded when it is first used: a door needs only its own extra to be
 
 from __future__ import annotations
 
+from ..schema import on_first_use
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .access import Access as Access
-    from .app import create_app as create_app
-    from .mcp import PROFILES as PROFILES
-    from .mcp import serve_stdio as serve_stdio
-    from .page import is_served_at as is_served_at
-    from .patience import Patience as Patience
-    from .principals import Principal as Principal
-    from .principals import Scope as Scope
-    from .running import Options as Options
-    from .running import serve as serve
-    from .threads import WRITE_TIMEOUT_S as WRITE_TIMEOUT_S
-    from .tokens import Token as Token
-    from .tokens import Tokens as Tokens
+    from .access import Access
+    from .app import create_app
+    from .mcp import PROFILES, serve_stdio
+    from .page import is_served_at
+    from .patience import Patience
+    from .principals import Principal, Scope
+    from .running import Options, serve
+    from .threads import WRITE_TIMEOUT_S
+    from .tokens import Token, Tokens
 
 __all__ = [
-    # The application
-    "create_app",
-    # Who may do what
+    "PROFILES",
+    "WRITE_TIMEOUT_S",
     "Access",
+    "Options",
+    "Patience",
     "Principal",
     "Scope",
     "Token",
     "Tokens",
-    # Running it
-    "Options",
-    "Patience",
-    "WRITE_TIMEOUT_S",
+    "create_app",
     "is_served_at",
     "serve",
-    # For agents
-    "PROFILES",
     "serve_stdio",
 ]
 
-_HOMES = {
-    "Access": "access",
-    "Options": "running",
-    "PROFILES": "mcp",
-    "Patience": "patience",
-    "Principal": "principals",
-    "Scope": "principals",
-    "Token": "tokens",
-    "Tokens": "tokens",
-    "WRITE_TIMEOUT_S": "threads",
-    "create_app": "app",
-    "is_served_at": "page",
-    "serve": "running",
-    "serve_stdio": "mcp",
+#: The names that are loaded on first use, by module.
+_NAMES = {
+    "access": "Access",
+    "app": "create_app",
+    "mcp": "PROFILES serve_stdio",
+    "page": "is_served_at",
+    "patience": "Patience",
+    "principals": "Principal Scope",
+    "running": "Options serve",
+    "threads": "WRITE_TIMEOUT_S",
+    "tokens": "Token Tokens",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Load a name from its module."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+__getattr__ = on_first_use(__name__, _NAMES)

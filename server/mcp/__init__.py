@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from ...schema import on_first_use
 from .profiles import PROFILES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .mounting import McpMount as McpMount
-    from .stdio import serve_stdio as serve_stdio
+    from .mounting import McpMount
+    from .stdio import serve_stdio
 
-__all__ = ["PROFILES", "McpMount", "serve_stdio"]
+__all__ = [
+    "PROFILES",
+    "McpMount",
+    "serve_stdio",
+]
 
-_HOMES = {"McpMount": "mounting", "serve_stdio": "stdio"}
+#: The names that are loaded on first use, by module.
+_NAMES = {
+    "mounting": "McpMount",
+    "stdio": "serve_stdio",
+}
 
-
-def __getattr__(name: str) -> object:
-    """Load what needs the SDK, or the server, only when it is asked for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+__getattr__ = on_first_use(__name__, _NAMES)
