@@ -232,7 +232,7 @@ def test_limits_are_documented() -> None:
     found = re.findall(r"\d[\d,]*", document)
     numbers = {int(number.replace(",", "")) for number in found}
     named = {name: value for name, value in vars(limits).items() if name.isupper()}
-    assert len(named) == 10
+    assert len(named) == 12
     assert {name for name, value in named.items() if value not in numbers} == set()
 
 
