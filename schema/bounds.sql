@@ -14,16 +14,16 @@ UPDATE cursors SET last_acked_seq = 0
 -- name: queues.find
 SELECT name FROM queues
  WHERE filled_seq > {newest}
-    OR filled_seq < (SELECT max(seq) FROM jobs WHERE queue_id = queues.id);
+    OR filled_seq < (SELECT max(seq) FROM jobs WHERE queue_id = queues.id AND seq <= {newest});
 
 -- name: queues.mend
 -- It goes on after its last job; a queue that has none, with the messages since it was made.
 UPDATE queues SET filled_seq = ifnull(
-       (SELECT max(seq) FROM jobs WHERE queue_id = queues.id),
+       (SELECT max(seq) FROM jobs WHERE queue_id = queues.id AND seq <= {newest}),
        ifnull((SELECT min(seq) - 1 FROM messages WHERE ts_ms >= queues.created_at_ms),
               ifnull((SELECT max(seq) FROM messages), 0)))
  WHERE filled_seq > {newest}
-    OR filled_seq < (SELECT max(seq) FROM jobs WHERE queue_id = queues.id);
+    OR filled_seq < (SELECT max(seq) FROM jobs WHERE queue_id = queues.id AND seq <= {newest});
 
 -- name: fencing.find
 SELECT 'its row' WHERE NOT EXISTS (
