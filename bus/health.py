@@ -10,6 +10,7 @@ from ..schema import (
     BlobAltered,
     BlobMissing,
     InvalidInput,
+    age_of_backup,
     bad,
     in_words,
     ok,
@@ -51,6 +52,7 @@ def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
         full: read everything, however long it takes.
     """
     return {
+        "settings": lambda: _settings(bus),
         "messages": lambda: _messages(bus, full),
         "blobs": lambda: _blobs(bus, full),
         "archive": lambda: _archive(bus, full),
@@ -59,6 +61,16 @@ def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
         "search": lambda: _search(bus, full),
         "hearts": lambda: _hearts(bus),
     }
+
+
+def _settings(bus: Bus) -> Finding:
+    bus.database.look_at_settings()  # an examination opens any file, and asks it nothing
+    durability = f"durability is {bus.settings.durability()}"
+    made_at_ms = bus.database.backup_made_at_ms
+    if made_at_ms is None:
+        return ok(durability)
+    made = age_of_backup(made_at_ms, bus.database.now_ms())
+    return warn(f"{durability}; this is a backup, {made}", "'bus restore' takes it into use")
 
 
 def _messages(bus: Bus, full: bool) -> Finding:

@@ -91,6 +91,7 @@ def test_the_setting_holds_in_every_thread_and_can_only_be_made_stronger(full: P
 def test_the_setting_is_shown_and_kept(full: Path, run_bus: RunBus, project: Path) -> None:
     assert json.loads(run_bus("where", "--json").out)["durability"] == "full"
     assert "its durability is full" in run_bus("where", "-v").err
+    assert "settings: durability is full\n" in run_bus("doctor").out
     assert run_bus("init").out == f"there is a bus in {full} already\n"
     assert json.loads(run_bus("init", "--json").out)["durability"] == "full"
     run_bus("backup", "saved")
