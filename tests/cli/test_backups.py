@@ -143,4 +143,4 @@ def test_a_backup_of_a_backup_is_as_old_as_what_is_in_it(
     assert made[0] == made[1]
     told = run_bus("doctor", "--dir", "again").out
     assert "settings: durability is normal; this is a backup, made" in told
-    assert "'bus restore' takes it into use" in told
+    assert "'bus restore --dir again' takes it into use" in told
