@@ -10,7 +10,7 @@ from .. import subscribers  # loads what a command needs of it when it runs
 from ..schema import InvalidInput
 from . import actions, output
 from .commands import Commands
-from .options import HERE, Json, Place
+from .options import HERE, By, Json, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def set_limit(
     count: Annotated[int, typer.Argument(metavar="N", help="How many may wait, at least 1.")],
     queue: OfQueue = None,
     inbox: OfInbox = None,
+    by: By = None,
     json: Json = False,
     place: Place = HERE,
 ) -> int:
@@ -68,8 +69,8 @@ def set_limit(
     kind, name = _place(queue, inbox)
     with place.open() as bus:
         if kind == "queue":
-            by = actions.doer(None)
-            subscribers.JobControl(subscribers.Queue.open(bus, name), by=by).limit(count)
+            doer = actions.doer(by)
+            subscribers.JobControl(subscribers.Queue.open(bus, name), by=doer).limit(count)
         else:
             bus.limits.set_for_inbox(name, count)
         if json:
@@ -84,6 +85,7 @@ def set_limit(
 def clear(
     queue: OfQueue = None,
     inbox: OfInbox = None,
+    by: By = None,
     place: Place = HERE,
 ) -> int:
     """Remove a limit.
@@ -93,8 +95,8 @@ def clear(
     kind, name = _place(queue, inbox)
     with place.open() as bus:
         if kind == "queue":
-            by = actions.doer(None)
-            subscribers.JobControl(subscribers.Queue.open(bus, name), by=by).clear_limit()
+            doer = actions.doer(by)
+            subscribers.JobControl(subscribers.Queue.open(bus, name), by=doer).clear_limit()
         else:
             bus.limits.clear(kind, name)
     return 0

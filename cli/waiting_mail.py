@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 #: How many messages are shown at once, and how many characters of each body.
 SHOWN_MESSAGES, SHOWN_CHARS = 5, 1000
 
-#: How many messages are counted, at most.
-_COUNTED = 100
+#: How many messages are counted, at most, and how many are read at a time.
+_COUNTED = _PAGE = 100
 
 #: How long SQLite may wait for a lock, in seconds. Reading waits only in rare moments.
 _PATIENCE_S = 1.0
@@ -46,7 +46,8 @@ def waiting_mail(
     try:
         if afresh:
             _join(agent, database)
-        if not count_unread(database, agent, 1):
+        waiting = count_unread(database, agent, _COUNTED, news=False)
+        if not waiting:
             return None
     finally:
         database.close()
@@ -55,29 +56,26 @@ def waiting_mail(
 
     with Bus.open(directory, write_timeout_s=_PATIENCE_S) as bus:
         inbox, newest = Inbox(bus, agent), bus.log.newest_seq()
-        waiting = _to_handle(inbox, 0)
         shown = Shown(bus, agent)
         upto = newest if afresh else shown.upto()
-        chosen = waiting
-        if only_new:
-            chosen = _to_handle(inbox, upto)
+        chosen = _to_handle(inbox, upto if only_new else 0)
         if not chosen:
             return None
-        shown.note(max(upto, chosen[:SHOWN_MESSAGES][-1].seq))
-        return _framed(bus, agent, chosen, len(waiting))
+        shown.note(max(upto, chosen[-1].seq))
+        return _framed(bus, agent, chosen, waiting)
 
 
 def _to_handle(inbox: Inbox, after_seq: int) -> list[Message]:
-    """Return what waits behind a message, without the news of sessions: those ask for nothing."""
+    """Return the first messages that wait behind one, without the news of sessions."""
     from ..subscribers import SESSION_NEWS
 
     found: list[Message] = []
-    page = inbox.poll_after(after_seq, _COUNTED) if after_seq else inbox.poll(_COUNTED)
+    page = inbox.poll_after(after_seq, _PAGE) if after_seq else inbox.poll(_PAGE)
     while True:
         found += [each for each in page if each.to_agent or each.type not in SESSION_NEWS]
-        if len(page) < _COUNTED or len(found) >= _COUNTED:
-            return found[:_COUNTED]
-        page = inbox.poll_after(page[-1].seq, _COUNTED)
+        if len(page) < _PAGE or len(found) >= SHOWN_MESSAGES:
+            return found[:SHOWN_MESSAGES]
+        page = inbox.poll_after(page[-1].seq, _PAGE)
 
 
 def _join(agent: str, database: Database) -> None:
@@ -93,9 +91,9 @@ def _join(agent: str, database: Database) -> None:
 def _framed(bus: Bus, agent: str, found: list[Message], waiting: int) -> str:
     count = f"{waiting}{'+' if waiting == _COUNTED else ''}"
     lines = [f"{count} unread on the bus for {output.visible(agent)}. {_NOTICE}"]
-    for message in found[:SHOWN_MESSAGES]:
+    for message in found:
         lines += [_head(message), *_body(bus, message)]
-    left = waiting - len(found[:SHOWN_MESSAGES])
+    left = waiting - len(found)
     more = " There is more than is shown here." if left > 0 else ""
     lines.append(
         f"Read all of it with bus_inbox or 'bus poll {agent}'.{more} When a message and all before"

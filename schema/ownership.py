@@ -100,6 +100,8 @@ def remove_safe_directory(directory: str) -> bool:
     """
     path = os.path.abspath(directory)
     gone = {directory, path, _resolved(path), os.path.join(path, BUS_DIRECTORY)}
+    if gone.isdisjoint(_lines()):  # a list that is not there, or can't be written, has no lock
+        return False
     with _alone():
         before = _lines()
         left = [each for each in before if each not in gone]

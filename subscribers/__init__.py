@@ -45,8 +45,9 @@ if TYPE_CHECKING:
     from .requests import Request, request
     from .retention import IDLE_AFTER_S, Hold, Plan, Retention
     from .rules import Rules
-    from .session import SESSION_NEWS, Session
+    from .session import Session
     from .shown import Shown
+    from .statements import SESSION_NEWS
     from .trace import Step, Trace, Work, WorkHistory, find_message
     from .unread import count_unread
     from .wishes import DEDUPE_KEY, WorkHeaders, work_headers
@@ -170,8 +171,9 @@ _NAMES = {
     "requests": "Request request",
     "retention": "IDLE_AFTER_S Hold Plan Retention",
     "rules": "Rules",
-    "session": "SESSION_NEWS Session",
+    "session": "Session",
     "shown": "Shown",
+    "statements": "SESSION_NEWS",
     "trace": "Step Trace Work WorkHistory find_message",
     "unread": "count_unread",
     "wishes": "DEDUPE_KEY WorkHeaders work_headers",

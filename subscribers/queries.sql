@@ -127,7 +127,7 @@ RETURNING last_acked_seq;
 
 -- name: unread
 -- How much is in an inbox after the cursor, or requeued, counted up to a limit; what was archived
--- unread counts as one.
+-- unread counts as one. `unread_but_news` is the same without the news of sessions.
 SELECT count(*) FROM (
   SELECT seq FROM messages
    WHERE to_agent = ?1 AND work IS NOT 1 AND seq > {cursor} AND seq NOT IN ({received})
@@ -135,7 +135,7 @@ SELECT count(*) FROM (
   SELECT seq FROM messages
    WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?1
      AND seq > {cursor} AND seq NOT IN ({received})
-     AND {wanted}
+     AND {wanted}{but_news}
   UNION ALL
   SELECT seq FROM deliveries WHERE agent_id = ?1 AND state = 'requeued'
   UNION ALL

@@ -8,6 +8,7 @@ from ..bus import Bus, tracing
 from ..schema import ABSENT, call_plain, check_plain
 from .drivers import OF_COROUTINES
 from .inbox import Inbox
+from .statements import STARTED, STOPPED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
 
     from ..bus import Heart
     from ..schema import Message, Receipt
-
-#: The types of the messages that a session publishes at its beginning and end.
-STARTED, STOPPED = "agent_started", "agent_stopped"
-#: Both: news that is there to be known, and asks nobody for anything.
-SESSION_NEWS = (STARTED, STOPPED)
 
 
 class Session:

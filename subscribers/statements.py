@@ -14,7 +14,13 @@ _PARTS = {
       WHERE {fits_pattern("messages.type", "each.value")}))""",
 }
 
+#: What a session publishes at its beginning and at its end: news that nobody need handle.
+STARTED, STOPPED = "agent_started", "agent_stopped"
+SESSION_NEWS = (STARTED, STOPPED)
+
 SQL = Queries(beside=__file__)
+SQL["unread_but_news"] = SQL["unread"].replace("{but_news}", f" AND type NOT IN {SESSION_NEWS}")
+SQL["unread"] = SQL["unread"].replace("{but_news}", "")
 for _name, _text in SQL.items():
     for _part, _meaning in _PARTS.items():
         _text = _text.replace(_part, _meaning)

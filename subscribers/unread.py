@@ -9,7 +9,14 @@ if TYPE_CHECKING:
     from ..schema import Database
 
 
-def count_unread(database: Database, agent: str, limit: int) -> int:
-    """Return how many messages wait in an agent's inbox, counted up to `limit`."""
-    count: int = database.value(SQL["unread"], (agent, limit))
+def count_unread(database: Database, agent: str, limit: int, *, news: bool = True) -> int:
+    """Return how many messages wait in an agent's inbox, counted up to `limit`.
+
+    Args:
+        database: of the bus.
+        agent: the agent.
+        limit: the highest count.
+        news: whether `agent_started` and `agent_stopped` of others count.
+    """
+    count: int = database.value(SQL["unread" if news else "unread_but_news"], (agent, limit))
     return count

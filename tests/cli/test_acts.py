@@ -69,11 +69,11 @@ def test_limits_of_a_queue_are_on_record(queue: Queue, bus: Bus, run_bus: RunBus
     by = {"BUS_AGENT": "ann"}
     assert run_bus("limit", "set", "2000", "--queue", "tasks", env=by).code == 0
     JobControl(queue).recount_limit()
-    assert run_bus("limit", "clear", "--queue", "tasks", env=by).code == 0
+    assert run_bus("limit", "clear", "--queue", "tasks", "--by", "bob").code == 0
     assert run_bus("limit", "clear", "--queue", "tasks", env=by).code == 4
     assert told(run_bus, "queue", "show", "tasks") == [
         {"who": "ann", "act": "limit", "detail": "2,000 may wait"},
-        {"who": "ann", "act": "unlimit"},
+        {"who": "bob", "act": "unlimit"},
     ]
 
 

@@ -15,6 +15,7 @@ from ackbus.cli import hooks
 from ackbus.cli.waiting_mail import SHOWN_MESSAGES
 
 from ..conftest import Ended, RunBus
+from ..programs import run_program
 from .conftest import BUS
 
 PROGRAMS = list(hooks.ANSWERS)
@@ -113,6 +114,16 @@ def test_who_came_and_went_is_nothing_to_be_handled(bus: Bus, run_bus: RunBus) -
         assert "1 unread on the bus for me" in (told := agent.hears(event))
         assert (receipt.id in told, "agent_stopped" in told) == (True, False)
     assert Inbox(bus, "me").unread() == 253
+
+
+def test_hook_reads_no_message_for_news_alone(bus: Bus, bus_dir: Path) -> None:
+    """It runs after each tool: a count of what is to be handled is all that it takes."""
+    bus.publish_many([Draft("agent_started", from_agent="other")] * 10)
+    program = (
+        "import sys; from ackbus.cli.waiting_mail import waiting_mail\n"
+        f"print(waiting_mail('me', {str(bus_dir)!r}, only_new=True), 'ackbus.bus' in sys.modules)"
+    )
+    assert run_program(program) == "None False\n"
 
 
 def test_answers_have_the_form_that_the_program_wants(bus: Bus, run_bus: RunBus) -> None:

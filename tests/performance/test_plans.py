@@ -62,7 +62,6 @@ ALLOWED = {
     "inboxes.count_parked": "counts what is parked, which is nearly all that it walks over",
     "inboxes.standing": "whether an agent has any failed delivery: the first one ends it",
     "inboxes.parked": "returns nearly all that it walks over: what is parked for one agent",
-    "SELECT name FROM queues WHERE filled_seq > max(ifnull((SELEC": "the last job of each queue",
     "work.create_queue": "the jobs of a queue that is made just now, of which there are none",
     "work.last_claim_at": "when archiving, once for each queue: entries of one index, no row",
     "work.count_claims_between": "for metrics: those since the last scrape, 100,000 at most",

@@ -124,6 +124,7 @@ def use_inboxes(bus: Bus) -> None:
     patient.fail(fourth, "why")
     patient.ack(fourth)
     count_unread(bus.database, "agent-2", 100)
+    count_unread(bus.database, "agent-2", 100, news=False)
     Inbox(bus, "agent-3").run(lambda message: None, drain=True)
     with Session(bus, "agent-4") as session:
         session.run(lambda message: None, drain=True)
