@@ -89,7 +89,7 @@ def ask(
     waiter, and it looks every 250 ms anyway. Exit code 3 when a queue or an inbox that the request
     goes to is still full after --wait.
     """
-    from ..subscribers import Request
+    from ..subscribers import Request, receive
 
     timeout_s = None if timeout is None else actions.seconds(timeout, "--timeout")
     sender = actions.sender(content.from_agent)
@@ -108,12 +108,14 @@ def ask(
             **vars(answers),
         )
         _tell_ids(sent, type, json)
-        answer = sent.wait(timeout_s)
+        answer = sent.until_answered(timeout_s)
         assert answer.reply is not None
         if json:
             output.json_line(_record(answer))
         else:
             _print_payload(answer.reply)
+        output.flush()
+        receive(bus, answer, sent.asker)
     return 1 if answer.failed else 0
 
 
@@ -138,20 +140,21 @@ def show_answer(
     The types of the answers follow from the type of the request. Exit code 0 when it was
     answered with success, or not at all (pending), 1 after a failure or a timeout of the work.
     A conversation without messages is pending. If BUS_AGENT names the agent that asked, the
-    answer leaves its inbox.
+    answer leaves its inbox when it is printed.
     """
-    from ..subscribers import check
+    from ..subscribers import check, receive
 
     with place.open() as bus:
         which = "first" if first else "last"
-        reader = actions.doer(None)
-        answer = check(bus, conversation, which=which, reader=reader, **vars(answers))
+        answer = check(bus, conversation, which=which, **vars(answers))
         if json:
             output.json_line(_record(answer))
         else:
             output.line(_state_line(answer, bus.database.now_ms()))
             if answer.reply is not None:
                 _print_payload(answer.reply)
+        output.flush()
+        receive(bus, answer, actions.doer(None))
     return 1 if answer.failed else 0
 
 

@@ -105,7 +105,7 @@ class Database:
         #: Of a backup that was not taken into use: when it was made, in epoch milliseconds.
         self.backup_made_at_ms: int | None = None
         self.write_timeout_s = write_timeout_s
-        self._busy_timeout_ms = min(BUSY_TIMEOUT_MS, round(write_timeout_s * 1000))
+        self.busy_timeout_ms = min(BUSY_TIMEOUT_MS, round(write_timeout_s * 1000))
         self.read_only = read_only
         self.most_work = BULK_WORK if any_version else WORK
         #: Whether a file is refused that has triggers, or rules, which are not ours.
@@ -206,14 +206,18 @@ class Database:
         else:
             call()
 
-    def write(self) -> WriteTransaction:
+    def write(self, timeout_s: float | None = None) -> WriteTransaction:
         """Begin a write transaction, or a nested part of the one that this thread is in.
 
         It commits when the block ends and rolls back when the block raises. Waits for other
         writers for `write_timeout_s`, and where one of them does not know the write lock for up
         to 5 s more, then raises `BusBusy`.
+
+        Args:
+            timeout_s: how long to wait instead, in seconds, for writers that know the write lock;
+                for others not at all. None: as above.
         """
-        return WriteTransaction(self._thread(), self)
+        return WriteTransaction(self._thread(), self, timeout_s)
 
     @property
     def writing(self) -> bool:
@@ -324,7 +328,7 @@ class Database:
             if work is not None:
                 bound_work(connection, work)
             answers = connection.execute(
-                f"PRAGMA busy_timeout = {self._busy_timeout_ms};"
+                f"PRAGMA busy_timeout = {self.busy_timeout_ms};"
                 "PRAGMA foreign_keys = ON;"
                 f"PRAGMA journal_mode{'' if self.read_only else ' = WAL'};"
                 f"PRAGMA synchronous = {_SYNCHRONOUS[self.durability]};"

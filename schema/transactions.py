@@ -28,20 +28,25 @@ if TYPE_CHECKING:
 class WriteTransaction:
     """The result of `Database.write`: a transaction, or a savepoint in the open one."""
 
-    __slots__ = ("_database", "_thread")
+    __slots__ = ("_database", "_thread", "_timeout_s")
 
-    def __init__(self, thread: ThreadState, database: Database) -> None:
+    def __init__(
+        self, thread: ThreadState, database: Database, timeout_s: float | None = None
+    ) -> None:
         self._thread = thread
         self._database = database
+        self._timeout_s = timeout_s
 
     def __enter__(self) -> apsw.Connection:
         self._database.check_process()
         thread = self._thread
-        if thread.depth == 0:
-            thread.begin(self._database.write_timeout_s)
-        else:
+        if thread.depth:
             thread.require_transaction()
             thread.connection.execute("SAVEPOINT part")
+        elif self._timeout_s is None:
+            thread.begin(self._database.write_timeout_s)
+        else:
+            thread.begin_within(self._timeout_s)
         thread.depth += 1
         return thread.connection
 
@@ -154,7 +159,18 @@ class ThreadState:
 
     def begin(self, timeout_s: float) -> None:
         """Take the write lock and begin; raises `BusBusy` when that does not work out in time."""
-        deadline = self._lock(timeout_s)
+        self._begin(self._lock(timeout_s))
+
+    def begin_within(self, timeout_s: float) -> None:
+        """Begin as `begin` does, without a wait for programs that don't know the write lock."""
+        self._lock(timeout_s)
+        self.connection.set_busy_timeout(0)
+        try:
+            self._begin(deadline=0.0)
+        finally:
+            self.connection.set_busy_timeout(self._database.busy_timeout_ms)
+
+    def _begin(self, deadline: float) -> None:
         try:
             self._first("BEGIN IMMEDIATE", (), deadline)
         except BaseException as error:

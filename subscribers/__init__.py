@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from .answers import CONTEXT, answer_to, carried_on, last_words
     from .claim_lookup import claim_of
     from .claims import Claim, ClaimRecord, Claims, Outcome
-    from .conversations import Answer, check
+    from .conversations import Answer, check, receive
     from .cursors import Cursors
     from .dead_letters import DeadLetters
     from .deliveries import Deliveries, Parked
@@ -132,6 +132,7 @@ __all__ = [
     "list_jobs",
     "mend",
     "queue_record",
+    "receive",
     "request",
     "state_of",
     "stats_record",
@@ -144,7 +145,7 @@ _NAMES = {
     "answers": "CONTEXT answer_to carried_on last_words",
     "claim_lookup": "claim_of",
     "claims": "Claim ClaimRecord Claims Outcome",
-    "conversations": "Answer check",
+    "conversations": "Answer check receive",
     "cursors": "Cursors",
     "dead_letters": "DeadLetters",
     "deliveries": "Deliveries Parked",

@@ -25,6 +25,10 @@ PENDING, SUCCESS, FAILURE, TIMED_OUT = "pending", "success", "failure", "timed_o
 #: Which answer `check` takes where there are several.
 FIRST, LAST = "first", "last"
 
+#: How long the note that an answer was received waits for other writers, in seconds: the asker has
+#: the answer, and an unread copy of it costs less than a longer wait.
+RECEIVE_WITHIN_S = 0.25
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -34,11 +38,13 @@ class Answer:
         state: `pending`, `success`, `failure` or `timed_out`.
         conversation: its id.
         reply: the message that answers it; None while it is pending.
+        asker: the agent that asked; None while it is pending.
     """
 
     state: str
     conversation: str
     reply: Message | None = None
+    asker: str | None = None
 
     @property
     def failed(self) -> bool:
@@ -53,9 +59,10 @@ def check(
     success_type: str | None = None,
     failure_type: str | None = None,
     which: str = LAST,
-    reader: str | None = None,
 ) -> Answer:
     """Return the state of a conversation, without waiting. An unknown conversation is pending.
+
+    It only looks: the answer stays in the inbox of the agent that asked (`Inbox.receive`).
 
     Its request is its first message of a type that ends in `.request`, or else its first one;
     what stands before the request is no answer to it.
@@ -66,7 +73,6 @@ def check(
         success_type, failure_type: the types of the answers; those left out follow the
             convention by the request's type.
         which: which answer counts where there are several: the `last` or the `first`.
-        reader: the agent that reads it. If that agent asked, the answer leaves its inbox.
 
     Raises:
         InvalidInput: neither the convention nor the arguments say what would be an answer, or
@@ -82,22 +88,27 @@ def check(
     answers = list(answers_to(bus, conversation, asked.seq, reply_types))
     if not answers:
         return Answer(PENDING, conversation)
-    answer = answers[0 if which == FIRST else -1]
-    if reader == asked.from_agent:
-        receive(bus, answer, reader)
-    return answer
+    return answers[0 if which == FIRST else -1]
 
 
-def receive(bus: Bus, answer: Answer, asker: str) -> None:
-    """Take an answer out of the inbox of the agent that asked, which has it now.
+def receive(
+    bus: Bus, answer: Answer, reader: str | None, *, timeout_s: float = RECEIVE_WITHIN_S
+) -> None:
+    """Take an answer out of the inbox of its reader, if that is the agent that asked.
 
-    Every door comes here. An answer that can't be noted, as in a backup or on a full disk, stays
-    unread: the agent gets it once more, and what it asked for is not withheld.
+    To be called once the reader has the answer. An answer that can't be noted, as in a backup, on
+    a full disk or beside a long write, stays unread: the agent gets it once more.
+
+    Args:
+        bus: an open bus.
+        answer: the answer; a pending one changes nothing.
+        reader: the agent that has it; None: nobody whose inbox is to change.
+        timeout_s: how long to wait for other writers, in seconds.
     """
-    if answer.reply is None:
+    if answer.reply is None or reader is None or reader != answer.asker:
         return
     try:
-        Inbox(bus, asker).receive(answer.reply)
+        Inbox(bus, reader).receive(answer.reply, timeout_s=timeout_s)
     except AckbusError:
         return
 
@@ -138,7 +149,7 @@ def answers_to(
     assert asked is not None
     for state, reply in _replies(bus, conversation, request_seq, reply_types):
         if _request_meant(bus, reply, asked.type) in (None, request_seq):
-            yield Answer(state, conversation, reply)
+            yield Answer(state, conversation, reply, asked.from_agent)
 
 
 def _replies(

@@ -102,14 +102,15 @@ class Cursors:
         wanted = None if patterns is None else orjson.dumps(list(patterns)).decode()
         self._database.change(SQL["set_wants"], (agent, self._database.now_ms(), wanted))
 
-    def receive(self, agent: str, seq: int) -> None:
+    def receive(self, agent: str, seq: int, timeout_s: float | None = None) -> None:
         """Note that an agent has a message by waiting for it, so that it leaves the inbox.
 
-        Writes only what is new: who asks again and again writes once.
+        Writes only what is new: who asks again and again writes once. `timeout_s` as for
+        `Database.write`.
         """
         if not self._database.value(SQL["is_unreceived"], (agent, seq)):
             return
-        with self._database.write():
+        with self._database.write(timeout_s):
             self._database.rows(SQL["receive"], (agent, seq))
             self._database.rows(SQL["forget_received"], (agent,))
 

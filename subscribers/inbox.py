@@ -147,10 +147,18 @@ class Inbox:
         """
         self._cursors.set_wants(self.agent, patterns or None)
 
-    def receive(self, message: Message) -> None:
-        """Take a message that was waited for out of the inbox; the cursor stays."""
+    def receive(self, message: Message, *, timeout_s: float | None = None) -> None:
+        """Take a message that was waited for out of the inbox; the cursor stays.
+
+        Args:
+            message: the message.
+            timeout_s: how long to wait for other writers, in seconds; None: as the bus does.
+
+        Raises:
+            BusBusy: that was not long enough.
+        """
         if message.to_agent in (None, self.agent):
-            self._cursors.receive(self.agent, message.seq)
+            self._cursors.receive(self.agent, message.seq, timeout_s)
 
     def unread(self, limit: int = 1000) -> int:
         """Return how many messages wait, counted up to `limit`."""

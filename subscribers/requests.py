@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from dataclasses import dataclass
 
 from ..schema import ABSENT, TimedOut
-from .conversations import PENDING, Answer, answers_to, receive
+from .conversations import PENDING, RECEIVE_WITHIN_S, Answer, answers_to, receive
 from .errors import UnservedRequestWarning
 from .queue_workers import QueueWorkers
 from .reply_types import ReplyTypes
@@ -31,8 +32,8 @@ class Request:
         seq, id: the message.
         conversation: the conversation that it belongs to.
         reply_types: the types of the messages that answer it.
-        asker: the agent that asked, if that is who reads the answer: then the answer leaves its
-            inbox. None: somebody else looks on.
+        asker: the agent that asked, if that is who waits for the answer: then the answer leaves
+            its inbox. None: somebody else looks on.
         unserved: a warning, for people, if it was published just now, names no recipient, and no
             live worker serves its type; else None.
     """
@@ -108,13 +109,10 @@ class Request:
     def answer(self) -> Answer:
         """Return the first answer that there is now, or that it is pending. Doesn't wait.
 
-        An answer that the asker reads so leaves its inbox, without an acknowledgement.
+        It only looks: the answer stays in the inbox of the agent that asked.
         """
         found = answers_to(self.bus, self.conversation, self.seq, self.reply_types)
-        answer = next(found, Answer(PENDING, self.conversation))
-        if self.asker is not None:
-            receive(self.bus, answer, self.asker)
-        return answer
+        return next(found, Answer(PENDING, self.conversation))
 
     def wait(self, timeout_s: float | None = None) -> Answer:
         """Block until there is an answer, and return it: success, failure or timed out.
@@ -127,6 +125,17 @@ class Request:
 
         Raises:
             TimedOut: none came in that time. The request stands, and may still be answered.
+        """
+        begin = time.monotonic()
+        answer = self.until_answered(timeout_s)
+        left = math.inf if timeout_s is None else begin + timeout_s - time.monotonic()
+        receive(self.bus, answer, self.asker, timeout_s=max(0.0, min(left, RECEIVE_WITHIN_S)))
+        return answer
+
+    def until_answered(self, timeout_s: float | None = None) -> Answer:
+        """Do as `wait` does, but leave the answer in the inbox of the agent that asked.
+
+        For a caller that passes the answer on, and calls `receive` when the agent has it.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self.bus.listen() as listener:  # before the look: what comes after it is heard

@@ -7,14 +7,15 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import Path, Query, Response
+from fastapi import Request as Call
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...bus import Bus
-from ...schema import MAX_SEQ, NotFound
-from ...subscribers import Answer, ReplyTypes, Request, Trace, Work, check, job_record
+from ...schema import MAX_SEQ, NotFound, check_agent
+from ...subscribers import Answer, ReplyTypes, Request, Trace, Work, check, job_record, receive
 from ..access import needs
 from ..principals import Principal, Scope
-from ..records import MessageGiven, MessagePage, MessageRecord, ReceiptRecord, Type
+from ..records import MessageGiven, MessagePage, MessageRecord, Name, ReceiptRecord, Type
 from ..threads import in_thread
 from .common import (
     MAX_PAGE,
@@ -47,12 +48,8 @@ FailureType = Annotated[
 ]
 
 ReadBy = Annotated[
-    str | None,
-    Query(
-        min_length=1,
-        max_length=128,
-        description="The agent that reads it. Default: the token's, if it is bound to one.",
-    ),
+    Name | None,
+    Query(description="The agent that reads it. Default: the token's, if it is bound to one."),
 ]
 
 
@@ -126,9 +123,10 @@ def read_conversation(
     response_model=AnswerRecord,
     responses=problems(),
 )
-def check_conversation(
+async def check_conversation(
     conversation: Conversation,
     bus: TheBus,
+    call: Call,
     principal: MessageReader,
     success_type: SuccessType = None,
     failure_type: FailureType = None,
@@ -141,15 +139,16 @@ def check_conversation(
 
     An answer that its asker reads this way leaves the asker's inbox.
     """
-    answer = check(
+    reader = _reader(principal, agent)
+    look = partial(
+        check,
         bus,
         conversation,
         success_type=success_type,
         failure_type=failure_type,
         which=which,
-        reader=_reader(principal, agent),
     )
-    return _answer(answer)
+    return await _handed_over(bus, call, await in_thread(look), reader)
 
 
 @router.get("/trace/{key:path}", response_model=TraceRecord, responses=problems())
@@ -239,6 +238,7 @@ async def publish_request(
 async def answer_of_request(
     id: Annotated[str, Path(min_length=1, description="The id of the request.")],
     bus: TheBus,
+    call: Call,
     waiter: TheWaiter,
     principal: MessageReader,
     success_type: SuccessType = None,
@@ -258,7 +258,7 @@ async def answer_of_request(
         lambda answer: answer.reply,
         lambda message: message.conversation == request.conversation,
     )
-    return await in_thread(partial(_answer, answer))
+    return await _handed_over(bus, call, answer, request.asker)
 
 
 def _request(
@@ -288,8 +288,21 @@ def _request(
 
 def _reader(principal: Principal, agent: str | None) -> str | None:
     """Return the agent whose inbox is read; None where the token may change none."""
+    if agent is not None:
+        check_agent(agent)
     reader = principal.own(agent)
     return reader if principal.may(Scope.MESSAGES_RW) else None
+
+
+async def _handed_over(bus: Bus, call: Call, answer: Answer, reader: str | None) -> Response:
+    """Return the response with an answer, and note that its reader has it if that is still there.
+
+    The note comes just before the response: what the client asks next finds the inbox without it.
+    """
+    response = await in_thread(partial(_answer, answer))
+    if reader is not None and not await call.is_disconnected():
+        await in_thread(partial(receive, bus, answer, reader))
+    return response
 
 
 def _answer(answer: Answer) -> Response:

@@ -103,7 +103,8 @@ class HttpDoor:
         if bound_to or not has_session:
             return Session(self._home, bound_to, remembers=False, may_write=may_write)
         id = request.headers[_SESSION_ID]
-        session, _ = self._sessions.pop(id, (Session(self._home, may_write=may_write), 0.0))
+        session, _ = self._sessions.pop(id, (Session(self._home), 0.0))
+        session.may_write = may_write  # of this call: a token of that name may have lost the right
         self._sessions[id] = session, time.monotonic()
         if len(self._sessions) > _MAX_SESSIONS:  # clients end sessions without a word to us
             del self._sessions[next(iter(self._sessions))]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from anyio.from_thread import check_cancelled
 from pydantic import BaseModel, Field
 
 from ...schema import ABSENT, InvalidInput
-from ...subscribers import Answer, ReplyTypes, Request, check
+from ...subscribers import Answer, ReplyTypes, Request, check, receive
 from ..principals import Scope
 from .common import Body, Conversation, Wait, conversation_of, stranger, wait_for
 from .frames import NOTICE, FramedMessage, shown
@@ -54,18 +55,29 @@ def _request(session: Session, given: Ask) -> Reply:
     receipt = bus.publish(given.type, body, from_agent=agent, to_agent=given.to)
     sent = Request.published(bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
     answer = wait_for(session, sent.answer, lambda seen: seen.reply, given.wait_s)
-    return _reply(answer, warning or sent.unserved)
+    return _handed_over(session, answer, sent.asker, warning or sent.unserved)
 
 
 def _check(session: Session, given: Check) -> Reply:
     bus = session.bus
     conversation = conversation_of(bus, given.conversation)
     try:
-        return _reply(check(bus, conversation, reader=session.reader()))
+        answer = check(bus, conversation)
     except InvalidInput as error:  # its advice is for callers that can give types
         raise InvalidInput(
             "this conversation began with no request; bus_thread shows what came of it"
         ) from error
+    return _handed_over(session, answer, session.reader())
+
+
+def _handed_over(
+    session: Session, answer: Answer, reader: str | None, warning: str | None = None
+) -> Reply:
+    """Return the reply to a call that is still wanted, whose reader has the answer by that."""
+    reply = _reply(answer, warning)
+    check_cancelled()
+    receive(session.bus, answer, reader)
+    return reply
 
 
 def _reply(answer: Answer, warning: str | None = None) -> Reply:

@@ -17,7 +17,7 @@ class Session:
         home: the bus.
         bound_to: the only name under which it may act; None: `bus_join` chooses one.
         remembers: whether the next call of this agent finds this session again.
-        may_write: whether the connection may change what an agent has in its inbox.
+        may_write: whether the present call may change what an agent has in its inbox.
         root: returns the folder from which paths count, given the bus directory; the one that
             the bus lies in, unless the agent's program said another.
     """
@@ -35,7 +35,7 @@ class Session:
         self.bound_to = bound_to
         self._joined = bound_to
         self._remembers = remembers
-        self._may_write = may_write
+        self.may_write = may_write
         self._root = root
 
     @property
@@ -88,7 +88,7 @@ class Session:
 
     def reader(self) -> str | None:
         """Return the agent whose mail is read by what is shown to it; None: nobody's."""
-        return self._joined if self._may_write else None
+        return self._joined if self.may_write else None
 
     def root(self) -> str:
         """Return the folder from which paths count."""

@@ -235,7 +235,7 @@ def use_conversations(bus: Bus) -> None:
     QueueWorkers(bus).note(Queue.create(bus, "others").info, "agent-2")
     request = Request.publish(bus, "ask.request", from_agent="agent-1")
     bus.publish("ask.done", from_agent="agent-2", in_reply_to=request.id)
-    request.answer()
+    request.wait()
     check(bus, request.conversation)
     list(Notices(bus).news(first_since_ms=0))
     bus.publish("ask.done", from_agent="agent-2", in_reply_to=request.id)

@@ -16,7 +16,7 @@ from ackbus.server import Access, Principal, Scope, create_app
 from ackbus.server.mcp.http import HttpDoor
 from ackbus.server.origins import LOOPBACK_NAMES
 from ackbus.server.principals import LOCAL
-from ackbus.subscribers import Claims, Queue
+from ackbus.subscribers import Claims, Inbox, Queue
 
 from .conftest import problem
 
@@ -220,6 +220,28 @@ def test_session_can_not_be_taken_over_by_another_token(bus: Bus) -> None:
 
     served(bus, act)
     assert [each.from_agent for each in bus.read()] == ["z"]
+
+
+def test_token_that_only_reads_by_now_leaves_the_inbox_of_its_session(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the session's first token might do does not count for later calls."""
+    bus.publish("t.request", from_agent="z", id="asked")
+    bus.publish("t.done", from_agent="w", to_agent="z", in_reply_to="asked")
+    left = []
+
+    async def act(caller: Caller) -> None:
+        own = await caller.open_session("any")
+        assert (await caller.call("bus_join", name="z", headers=own))[0]
+        for scope in (Scope.MESSAGES_RO, Scope.ADMIN):
+            monkeypatch.setitem(PRINCIPALS, "any", Principal("any", frozenset({scope})))
+            given: Any = {"conversation": "asked", "headers": own, "path": "/mcp?profile=full"}
+            done, told = await caller.call("bus_check", **given)
+            assert (done, "success" in told) == (True, True), told
+            left.append(Inbox(bus, "z").unread())
+
+    served(bus, act)
+    assert left == [1, 0]
 
 
 @pytest.mark.parametrize(

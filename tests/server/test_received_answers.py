@@ -1,5 +1,7 @@
 """An answer that its asker has received is no mail of it any more: one rule at every door."""
 
+import asyncio
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +13,11 @@ import httpx
 import pytest
 
 from ackbus import Bus, Inbox
-from ackbus.server import Scope, Tokens
+from ackbus.server import Access, Scope, Tokens, create_app
 from ackbus.subscribers import Request, check
 
 from ..conftest import RunBus, wait_until
-from .conftest import Serve
+from .conftest import BUS, Serve, problem
 from .mcp_clients import in_process
 
 TYPE = "t.request"
@@ -68,7 +70,6 @@ def asked(bus: Bus, bus_dir: Path, run_bus: RunBus, serve: Serve) -> Asked:
 
 
 RECEIVED: dict[str, Callable[[Asked], object]] = {
-    "library: check": lambda asked: check(asked.bus, asked.conversation, reader="asker").state,
     "command: check": lambda asked: asked.run_bus(
         "check", asked.conversation, env={"BUS_AGENT": "asker"}
     ).out.split()[1],
@@ -85,9 +86,6 @@ RECEIVED: dict[str, Callable[[Asked], object]] = {
 
 LOOKED_AT: dict[str, Callable[[Asked], object]] = {
     "library: check": lambda asked: check(asked.bus, asked.conversation).state,
-    "library: check of another": lambda asked: (
-        check(asked.bus, asked.conversation, reader="w").state
-    ),
     "command: check": lambda asked: asked.run_bus("check", asked.conversation).out.split()[1],
     "HTTP: request, by another": lambda asked: asked.http(asked.request + "?agent=w"),
     "HTTP: request, with a token of another": lambda asked: asked.http(
@@ -114,6 +112,73 @@ def test_answer_that_its_asker_reads_leaves_the_inbox(door: str, asked: Asked) -
 def test_answer_that_others_look_at_stays_in_the_inbox(door: str, asked: Asked) -> None:
     assert LOOKED_AT[door](asked) == "success"
     assert Inbox(asked.bus, "asker").unread() == 1
+
+
+@pytest.mark.parametrize("command", ["check", "request"])
+def test_answer_that_could_not_be_printed_stays_in_the_inbox(
+    command: str, asked: Asked, bus_dir: Path, bus_env: dict[str, str]
+) -> None:
+    given = [asked.conversation]
+    if command == "request":  # the same once more finds the answer to the first
+        given = [TYPE, "--to", "w", "--id", asked.conversation]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [BUS, command, *given, "--dir", bus_dir],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=bus_env | {"BUS_AGENT": "asker"},
+            timeout=60,
+        )
+    assert (done.returncode, b"No space left" in done.stderr) == (1, True), done.stderr
+    assert Inbox(asked.bus, "asker").unread() == 1
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("path", ["requests/{}/answer", "conversations/{}/answer?agent=asker"])
+def test_answer_for_a_client_that_is_gone_stays_in_the_inbox(
+    path: str, is_there: bool, asked: Asked
+) -> None:
+    """The server sees the closed connection before it answers."""
+    target, _, query = f"/v1/{path.format(asked.conversation)}".partition("?")
+    sent = []
+
+    async def receive() -> dict[str, Any]:
+        if is_there:
+            await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def run() -> None:
+        app = create_app(asked.bus, Access(asked.bus))
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+            "path": target,
+            "raw_path": target.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
+            "headers": [(b"host", b"localhost")],
+            "client": ("127.0.0.1", 1),
+            "server": ("localhost", 1),
+        }
+        async with app.router.lifespan_context(app):
+            await app(scope, receive, send)
+
+    asyncio.run(run())
+    assert sent[0]["status"] == 200
+    assert Inbox(asked.bus, "asker").unread() == (0 if is_there else 1)
+
+
+def test_reader_of_an_answer_is_the_name_of_an_agent(asked: Asked) -> None:
+    client = asked.serve()
+    for path in (asked.request, asked.thread):
+        for name in ("%20bad", "%00", ""):
+            problem(client.get(f"/v1/{path}?agent={name}"), 422, "invalid-input")
 
 
 def test_answer_that_was_waited_for_is_received(bus: Bus, bus_dir: Path, serve: Serve) -> None:

@@ -354,6 +354,34 @@ def test_answer_that_was_waited_for_is_not_unread(
     assert inbox.poll() == []
 
 
+def test_looking_for_an_answer_changes_nothing(bus: Bus) -> None:
+    sent = Request.publish(bus, "t.request", "?", from_agent="me")
+    bus.publish("t.done", "!", from_agent="you", to_agent="me", in_reply_to=sent.id)
+    before = rows_by_table(bus)
+    for answer in (sent.answer(), check(bus, sent.conversation), sent.until_answered(1)):
+        assert (answer.state, answer.asker) == ("success", "me")
+    assert rows_by_table(bus) == before
+    assert Inbox(bus, "me").unread() == 1
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["write lock", "SQLite's lock"])
+def test_answer_is_had_while_another_program_writes_on_and_on(
+    is_known: bool, bus_dir: Path
+) -> None:
+    """Whatever patience the bus has with other writers: who waited for them would be here long."""
+    with Bus.open(bus_dir, write_timeout_s=3600) as bus, Bus.open(bus_dir) as other:
+        sent = Request.publish(bus, "t.request", "?", from_agent="me")
+        other.publish("t.done", "!", from_agent="you", to_agent="me", in_reply_to=sent.id)
+        with other.transaction() if is_known else held_write_lock(bus_dir):
+            assert sent.answer().state == "success"
+            assert check(bus, sent.conversation).state == "success"
+            assert sent.wait(1).state == "success"
+            assert sent.wait().state == "success"
+            assert Inbox(bus, "me").unread() == 1
+        assert sent.wait(1).state == "success"
+        assert Inbox(bus, "me").unread() == 0
+
+
 def test_answer_that_can_not_be_marked_as_received_is_returned_all_the_same(bus_dir: Path) -> None:
     """Another program keeps the bus locked: the answer is there, and stays unread."""
     with Bus.open(bus_dir, write_timeout_s=0.2) as bus, Bus.open(bus_dir) as other:
