@@ -225,7 +225,7 @@ def test_session_can_not_be_taken_over_by_another_token(bus: Bus) -> None:
 def test_token_that_only_reads_by_now_leaves_the_inbox_of_its_session(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the session's first token might do does not count for later calls."""
+    """The rights of the session's first token do not count for later calls."""
     bus.publish("t.request", from_agent="z", id="asked")
     bus.publish("t.done", from_agent="w", to_agent="z", in_reply_to="asked")
     left = []

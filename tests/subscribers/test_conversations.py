@@ -368,7 +368,7 @@ def test_looking_for_an_answer_changes_nothing(bus: Bus) -> None:
 def test_answer_is_had_while_another_program_writes_on_and_on(
     is_known: bool, bus_dir: Path
 ) -> None:
-    """Whatever patience the bus has with other writers: who waited for them would be here long."""
+    """The bus itself would wait for an hour: a look waits for nobody, a note for a moment."""
     with Bus.open(bus_dir, write_timeout_s=3600) as bus, Bus.open(bus_dir) as other:
         sent = Request.publish(bus, "t.request", "?", from_agent="me")
         other.publish("t.done", "!", from_agent="you", to_agent="me", in_reply_to=sent.id)
