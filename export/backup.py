@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from ..bus import Bus, segment_name
 from ..schema import (
+    AckbusError,
     BlobAltered,
     BlobMissing,
     BusUnusable,
+    Database,
     FileLock,
     Folder,
     InvalidInput,
@@ -85,7 +87,8 @@ def back_up(
 
     Raises:
         InvalidInput: the place is within the bus, or its parent does not exist.
-        Refused: the place is taken, or another backup is being made.
+        Refused: the place is taken, also by a backup that was taken into use, or another backup is
+            being made.
         BusUnusable: the bus is damaged, or the copy can't be written; nothing is left at the place.
     """
     check_progress(on_progress)
@@ -98,6 +101,7 @@ def back_up(
         try:
             _clear(fresh, Layout(fresh).write_lock)  # of a process that died here
             backup = _Copier(bus, Layout(fresh), on_progress).run(target)
+            _refuse_bus_in_use(target)  # again: it may have been taken into use meanwhile
             _put_in_place(fresh, target)
         except BaseException:
             with suppress(OSError):
@@ -151,6 +155,27 @@ def _check_place(layout: Layout, target: str, replace: bool) -> None:
         raise Refused(
             f"{target} is a backup already; choose another place, or replace it (--force)"
         )
+    _refuse_bus_in_use(target)
+
+
+def _refuse_bus_in_use(target: str) -> None:
+    """Raise where a directory that was made as a backup was taken into use: it has mail of its own.
+
+    The file itself tells; `backup.json` stays where a backup is restored or copied.
+    """
+    if not os.path.lexists(Layout(target).database):
+        return
+    try:
+        with closing(Database(target, any_version=True, read_only=True)) as database:
+            database.look_at_settings()
+            is_backup = database.backup_made_at_ms is not None
+    except AckbusError as error:
+        raise Refused(
+            f"{target} can't be told for a backup, and is not replaced: {error};"
+            " choose another place, or remove it"
+        ) from error
+    if not is_backup:
+        raise Refused(f"{target} is a bus that was taken into use; choose another place")
 
 
 def _lock(fresh: str) -> FileLock:

@@ -131,6 +131,20 @@ def everything_in(directory: Path) -> dict[str, object]:
     return rows | {"blobs": sorted(path.name for path in (directory / "blobs").iterdir())}
 
 
+def test_a_backup_that_was_taken_into_use_is_not_replaced(
+    bus: Bus, run_bus: RunBus, project: Path
+) -> None:
+    """It is a bus like any other: its messages are nowhere else."""
+    run_bus("backup", "saved")
+    assert run_bus("backup", "saved", "--force").code == 0
+    run_bus("restore", "--dir", "saved")
+    run_bus("publish", "note", "live", "--from", "ann", "--dir", "saved")
+    assert_error(run_bus("backup", "saved", "--force"), 3, "was taken into use")
+    assert run_bus("read", "--type", "note", "--dir", "saved").code == 0
+    (project / "saved" / "bus.db").write_bytes(b"damaged")
+    assert_error(run_bus("backup", "saved", "--force"), 3, "can't be told for a backup")
+
+
 def test_a_backup_of_a_backup_is_as_old_as_what_is_in_it(
     bus: Bus, run_bus: RunBus, project: Path
 ) -> None:
