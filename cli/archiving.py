@@ -254,6 +254,7 @@ def maintain(
     from ..subscribers import Deliveries
 
     with place.open() as bus:
+        bus.database.require_writable()  # said before anything is begun
         upkeep = Maintenance(bus)
         blobs, blob_bytes = bus.collect_blobs()
         forgotten = Deliveries(bus.database).forget_finished()

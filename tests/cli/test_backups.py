@@ -102,6 +102,7 @@ WRITES = (
     "ack bob 1",
     "export",
     "archive --older-than 0s",
+    "maintain",
     "heartbeat bob",
     "queue pause q",
     "job cancel 1",
