@@ -126,7 +126,7 @@ def test_answer_that_could_not_be_printed_stays_in_the_inbox(
             [BUS, command, *given, "--dir", bus_dir],
             stdout=full,
             stderr=subprocess.PIPE,
-            env=bus_env | {"BUS_AGENT": "asker"},
+            env=bus_env | {"BUS_AGENT": "asker", "PYTHONUNBUFFERED": ""},  # as for most users
             timeout=60,
         )
     assert (done.returncode, b"No space left" in done.stderr) == (1, True), done.stderr
