@@ -73,11 +73,6 @@ _STATE: tuple[tuple[str, ...], ...] = (
     ("catalog", "can't be right", "is counted again"),
     ("meta", "are not what these entries can be", "are removed", "what they said"),
     (
-        "jobs",
-        "are of messages of another type than their queue takes in",
-        "are cancelled",
-    ),
-    (
         "claims",
         "are of jobs and messages that are nowhere",
         "are removed",
@@ -88,7 +83,7 @@ _STATE: tuple[tuple[str, ...], ...] = (
 )
 
 #: Of these, those that look at rows which grow with the log.
-_SLOW = {"catalog", "jobs", "claims", "work_acts", "queue_workers"}
+_SLOW = {"catalog", "claims", "work_acts", "queue_workers"}
 
 _WORDS = {
     "{archived}": "ifnull((SELECT max(last_seq) FROM archive_state), 0)",
@@ -99,13 +94,6 @@ _WORDS = {
     "{above}": str(MAX_SEQ + 1),  # no token is so high
     "{last_time}": str(MAX_TS_MS),
     "{soon}": "?1 + 86400000",  # a day: clocks differ
-    # GLOB takes more than a few patterns do: nothing that is right is found.
-    "{misfit}": """EXISTS (
-        SELECT 1 FROM queues JOIN messages ON messages.seq = jobs.seq WHERE queues.id = queue_id
-           AND pattern <> 'lost-' || queues.id
-           AND NOT (type GLOB replace(replace(replace(pattern, '[', '[[]'), '?', '[?]'), '>', '*')
-                    AND (pattern GLOB '*>' OR length(pattern) - length(replace(pattern, '.', ''))
-                                            = length(type) - length(replace(type, '.', '')))))""",
     # What has a job or a message is made again of it, and so is the queue of jobs and claims.
     "{nowhere}": """(seq < 1 OR seq > ifnull((SELECT max(last_seq) FROM archive_state), 0)
            AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.seq = claims.seq))

@@ -119,13 +119,6 @@ DELETE FROM meta
        WHEN 'export_rotate_bytes' THEN value GLOB '*[^0-9]*' OR length(value) NOT BETWEEN 1 AND 18
        END;
 
--- name: jobs.find
-SELECT seq FROM jobs WHERE ended_at_ms IS NULL AND {misfit};
-
--- name: jobs.mend
-UPDATE jobs SET state = 'cancelled', ended_at_ms = ?1, error = 'its message is of another type'
- WHERE ended_at_ms IS NULL AND {misfit};
-
 -- name: claims.find
 SELECT token FROM claims WHERE {nowhere};
 

@@ -14,6 +14,7 @@ from .errors import InvalidInput
 from .limits import MAX_COUNT, MAX_PATH_CHARS, MAX_POLICY_S
 from .names import check_agent, check_lease_name, check_line, check_queue_name
 from .patterns import TypePattern, check_pattern
+from .queries import is_too_wide
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +95,15 @@ _GROUP = _name("is_line")
 _LIMITED = _name("iif(kind = 'queue', is_queue({}), is_agent({})) AND is_line")
 _NOBODY = _Shape("is_agent({}) OR {} = '*'", "what is no name there", "NULL", "take no addressed")
 _PATTERN = _Shape("is_pattern({})", "what is no pattern there", "'lost-' || id", "take nothing in")
-_QUEUE = _Shape("is_queue({})", "what is no name there", "'lost-' || id", "are named lost-…")
+# Another queue may have any name that can be told beforehand.
+_LOST_NAME = "'lost-' || id || '-' || lower(hex(randomblob(4)))"
+_QUEUE = _Shape("is_queue({})", "what is no name there", _LOST_NAME, "are named lost-…")
+_HIDES = _Shape(
+    f"NOT ({{}} = 'all' AND {is_too_wide('pattern')})",
+    "all of a pattern with a word between a * and a last >",
+    "'exact'",
+    "hide nothing",
+)
 _WANTS = _Shape("are_patterns({})", "what are no patterns there", "NULL", "want all broadcasts")
 _NO_TEXT = "what is no line of text there"
 _STATUS = _Shape("is_line({})", _NO_TEXT, "'unknown'", "are unknown")
@@ -178,6 +187,7 @@ _COLUMNS: dict[str, tuple[str, list[tuple[str, _Shape] | tuple[str, _Shape, str]
             ("paused_at_ms", _TIME),
             ("created_at_ms", _TIME),
             ("addressed", _NOBODY),
+            ("hides", _HIDES, ": they hide what they never take"),
         ],
     ),
     "jobs": (

@@ -15,6 +15,9 @@ _FITS = """({type} GLOB replace(replace(replace({pattern}, '[', '[[]'), '?', '[?
   AND ({pattern} GLOB '*>' OR length({pattern}) - length(replace({pattern}, '.', ''))
                             = length({type}) - length(replace({type}, '.', ''))))"""
 
+#: Whether GLOB takes more than a pattern means: a word stands between a `*` and a last `>`.
+_TOO_WIDE = "{pattern} GLOB '*[*]*[^*.]*.>'"
+
 #: Whether a queue hides a message: then it is work, and no mail.
 _IS_WORK = """(EXISTS (SELECT 1 FROM {queues}
   WHERE pattern = {type} AND hides <> 'none'
@@ -27,6 +30,11 @@ _IS_WORK = """(EXISTS (SELECT 1 FROM {queues}
 def fits_pattern(type: str, pattern: str) -> str:
     """Return the SQL condition that a type fits a pattern; both are given as SQL."""
     return _FITS.replace("{type}", type).replace("{pattern}", pattern)
+
+
+def is_too_wide(pattern: str) -> str:
+    """Return the SQL condition that `fits_pattern` can't tell what fits a pattern, given as SQL."""
+    return _TOO_WIDE.replace("{pattern}", pattern)
 
 
 def is_work(type: str, to_agent: str, queues: str = "queues") -> str:

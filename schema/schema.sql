@@ -404,21 +404,28 @@ CREATE TRIGGER queues_are_never_deleted BEFORE DELETE ON queues BEGIN
   SELECT RAISE(ABORT, 'queues are never deleted, since what they take is in no inbox: pause it');
 END;
 
--- What is a word, its CHECK says; these bound the numbers (schema/columns.py).
+-- What is a word, its CHECK says; these bound the numbers (schema/columns.py), and refuse to hide all
+-- of a pattern of which GLOB takes more than it means: the queue would never take the rest.
 CREATE TRIGGER queues_begin_within_bounds AFTER INSERT ON queues
 WHEN NEW.ageing_ms > 315360000000 OR NEW.backoff_ms > 315360000000 OR NEW.dedupe_window_ms > 315360000000
   OR NEW.max_attempts > 2147483647 OR NEW.max_running > 2147483647 OR NEW.max_running_per_key > 2147483647
   OR NEW.paused_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.created_at_ms NOT BETWEEN 0 AND 253402300799999
+  OR (NEW.hides = 'all' AND NEW.pattern GLOB '*[*]*[^*.]*.>')
 BEGIN
+  SELECT RAISE(ABORT, 'a queue that hides all has no word between a * and a last > in its pattern')
+   WHERE NEW.hides = 'all' AND NEW.pattern GLOB '*[*]*[^*.]*.>';
   SELECT RAISE(ABORT, 'a rule of a queue is over ten years, or 2147483647, or a time is none');
 END;
 
 CREATE TRIGGER queues_stay_within_bounds AFTER UPDATE OF ageing_ms, max_attempts, backoff_ms, max_running,
-  max_running_per_key, dedupe_window_ms, paused_at_ms, created_at_ms ON queues
+  max_running_per_key, dedupe_window_ms, paused_at_ms, created_at_ms, hides ON queues
 WHEN NEW.ageing_ms > 315360000000 OR NEW.backoff_ms > 315360000000 OR NEW.dedupe_window_ms > 315360000000
   OR NEW.max_attempts > 2147483647 OR NEW.max_running > 2147483647 OR NEW.max_running_per_key > 2147483647
   OR NEW.paused_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.created_at_ms NOT BETWEEN 0 AND 253402300799999
+  OR (NEW.hides = 'all' AND NEW.pattern GLOB '*[*]*[^*.]*.>')
 BEGIN
+  SELECT RAISE(ABORT, 'a queue that hides all has no word between a * and a last > in its pattern')
+   WHERE NEW.hides = 'all' AND NEW.pattern GLOB '*[*]*[^*.]*.>';
   SELECT RAISE(ABORT, 'a rule of a queue is over ten years, or 2147483647, or a time is none');
 END;
 

@@ -5,7 +5,15 @@ A row that is lost must not take work with it: what is not known to be done is d
 
 from __future__ import annotations
 
-from ..schema import Mended, Queries, TypePattern, fits_pattern, ranges, without_triggers
+from ..schema import (
+    Mended,
+    Queries,
+    TypePattern,
+    fits_pattern,
+    is_too_wide,
+    ranges,
+    without_triggers,
+)
 from .jobs import Jobs
 from .queues import Queues
 from .wishes import WorkHeaders
@@ -21,11 +29,12 @@ if TYPE_CHECKING:
 #: What puts jobs and claims right, and what finds those that it changes.
 MENDING = Queries(beside=__file__, file="mending.sql")
 
-#: Whether no queue has a message, nor will take it in.
+#: Whether no queue has a message, nor will take it in. A queue of which SQL can't tell what it
+#: takes hides nothing, and a message that both it and an inbox have is not lost.
 _IS_OF_NO_QUEUE = f"""NOT EXISTS (SELECT 1 FROM queues
   WHERE EXISTS (SELECT 1 FROM jobs WHERE queue_id = queues.id AND jobs.seq = messages.seq)
      OR (filled_seq < messages.seq AND (to_agent IS NULL OR addressed IN ('*', to_agent))
-         AND {fits_pattern("type", "pattern")}))"""
+         AND {fits_pattern("type", "pattern")} AND NOT {is_too_wide("pattern")}))"""
 MENDING |= {
     name: text.replace("{is_of_no_queue}", _IS_OF_NO_QUEUE) for name, text in MENDING.items()
 }

@@ -3,7 +3,7 @@
 -- name: add_lost_queues
 -- Queues of which only jobs or claims are left, paused: what they took in is not known.
 INSERT INTO queues (id, name, pattern, filled_seq, paused_at_ms, created_at_ms)
-SELECT queue_id, 'lost-' || queue_id, 'lost-' || queue_id, max(seq), ?1, ?1
+SELECT queue_id, 'lost-' || queue_id || '-' || lower(hex(randomblob(4))), 'lost-' || queue_id, max(seq), ?1, ?1
   FROM (SELECT queue_id, seq FROM jobs UNION ALL SELECT queue_id, seq FROM claims)
  WHERE queue_id NOT IN (SELECT id FROM queues)
  GROUP BY queue_id

@@ -167,6 +167,9 @@ class Queues:
         filler = Filler(self._bus, info, self, Jobs(self._database))
         while (page := filler.look()) is not None:
             filler.store(page, self.get(info.name))
+        # What it didn't take in is mail, and stays that under another rule.
+        filled_seq, newest = self.position(info.id)
+        self.pass_by(info.id, filled_seq, newest)
 
     def _rank_again(self, info: QueueInfo) -> None:
         jobs = Jobs(self._database)

@@ -9,7 +9,7 @@ import pytest
 from ackbus import Bus, Exporter, Inbox, Queue
 from ackbus.export import repair_bus
 from ackbus.schema import is_work
-from ackbus.subscribers import mend
+from ackbus.subscribers import Queues, mend
 
 from ..programs import raw_sql
 from .corruption import doctor, page_of_table
@@ -31,7 +31,7 @@ _INSERT = "INSERT INTO messages (id, ts_ms, from_agent, type, work) VALUES ('x',
 LOST = {
     _INSERT.format(1): ("4", [1, 4]),
     "UPDATE queues SET filled_seq = 3": ("3", [1, 3]),
-    "UPDATE queues SET pattern = 'other'": ("3", [1, 3]),
+    "UPDATE queues SET pattern = 'other'": ("3", [1, 3]),  # 2 is a job, whatever its queue takes
     "UPDATE queues SET addressed = NULL": ("", [1]),
     # Its job is there, and has a queue again, a paused one; and the repair tells of it (4).
     "DELETE FROM queues": ("2-3", [1, 3, 4]),
@@ -54,6 +54,15 @@ def filled(bus_dir: Path) -> Path:
 def mail_of(directory: Path) -> list[int]:
     with closing(Bus.open(directory)) as bus:
         return [message.seq for message in Inbox(bus, "bob").poll()]
+
+
+def work_of(directory: Path) -> list[int]:
+    """The jobs that workers have and get of every queue."""
+    with closing(Bus.open(directory)) as bus:
+        for info in Queues(bus).list():
+            Queues(bus).resume(info.name)
+            Queue.open(bus, info.name).claim("w", limit=100)
+        return [seq for (seq,) in bus.database.rows("SELECT seq FROM jobs WHERE state = 'running'")]
 
 
 @pytest.mark.parametrize("sql", REFUSED)
@@ -85,8 +94,70 @@ def test_work_that_no_queue_takes_is_found_and_is_mail_again(sql: str, filled: P
     assert (told in found["work"]) if seqs else (found == {})
     doctor(filled, "--repair")
     assert mail_of(filled) == mail
+    assert {1, 2, 3} <= {*mail, *work_of(filled)}
     assert doctor(filled, "--full").bad == {}
     assert doctor(filled, "--repair").records == []
+
+
+def test_repair_leaves_jobs_alone_whose_queue_takes_other_types(filled: Path) -> None:
+    """A waiting and a running one: work is rather done again than lost."""
+    with closing(Bus.open(filled)) as bus:
+        bus.publish("job", from_agent="a")
+        assert [each.message.seq for each in Queue.open(bus, "job").claim("w")] == [3]  # takes in 4
+    with closing(apsw.Connection(str(filled / "bus.db"))) as raw:
+        raw.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        raw.execute("UPDATE queues SET pattern = 'other'")
+    jobs = raw_sql(filled, "SELECT * FROM jobs")
+    assert doctor(filled, "--repair").records == []
+    assert raw_sql(filled, "SELECT * FROM jobs") == jobs
+    assert work_of(filled) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("pattern", ["*.a.>", "x.*.a.>", "*.*.a.b.>", "*.a.*.>"])
+def test_no_queue_hides_what_it_never_takes(pattern: str, filled: Path) -> None:
+    """GLOB takes more than such a pattern means: the file refuses it, and a repair ends it."""
+    made = (
+        "INSERT INTO queues (name, pattern, filled_seq, created_at_ms, hides)"
+        " VALUES ('wide', '{}', 0, 1, '{}')"
+    )
+    with pytest.raises(AssertionError, match="no word between"):
+        raw_sql(filled, made.format(pattern, "all"))
+    raw_sql(filled, made.format(pattern, "exact"))
+    with pytest.raises(AssertionError, match="no word between"):
+        raw_sql(filled, "UPDATE queues SET hides = 'all' WHERE name = 'wide'")
+    with closing(apsw.Connection(str(filled / "bus.db"))) as raw:
+        raw.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        raw.execute("UPDATE queues SET hides = 'all' WHERE name = 'wide'")
+    with closing(Bus.open(filled)) as bus:
+        sent = bus.publish("x.y.z.w.a.b.q.a.r", from_agent="a")
+    assert mail_of(filled) == [1]
+    assert "hide what they never take" in doctor(filled).bad["state"]
+    assert doctor(filled, "--full").bad["work"].endswith(f"in no inbox: {sent.seq}")
+    doctor(filled, "--repair")
+    assert mail_of(filled) == [1, sent.seq]
+    assert doctor(filled, "--full").bad == {}
+
+
+@pytest.mark.parametrize("pattern", ["a.>", "*.>", "a.*.>", "*.*.>", "*.a", "*.a.*", ">"])
+def test_every_other_queue_may_hide_all(pattern: str, filled: Path) -> None:
+    raw_sql(
+        filled,
+        "INSERT INTO queues (name, pattern, filled_seq, created_at_ms, hides)"
+        f" VALUES ('most', '{pattern}', 0, 1, 'all')",
+    )
+    assert doctor(filled, "--full").bad == {}
+
+
+def test_repair_names_a_queue_as_no_other_is_named(filled: Path) -> None:
+    with closing(Bus.open(filled)) as bus:
+        for name in ("lost-1", "lost-2"):
+            Queue.create(bus, name, "other")
+    with closing(apsw.Connection(str(filled / "bus.db"))) as raw:
+        raw.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        raw.execute("UPDATE queues SET name = 'bad name' WHERE name = 'job'")
+    doctor(filled, "--repair")
+    assert doctor(filled, "--full").bad == {}
+    assert work_of(filled) == [2, 3]
 
 
 def test_repair_from_the_export_keeps_work_of_a_pattern_out_of_inboxes(

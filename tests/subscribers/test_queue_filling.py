@@ -66,6 +66,18 @@ def test_what_was_addressed_to_a_queue_stays_its_work_when_its_policy_changes(bu
     assert take(Queue.open(bus, "job")).message.seq == sent.seq
 
 
+def test_mail_stays_mail_when_a_policy_begins_to_take_it(bus: Bus) -> None:
+    """Else an agent would have it, and a worker too."""
+    Queue.create(bus, "job", addressed=None)
+    bus.heartbeats.beat("bob")
+    older = bus.publish("job", from_agent="lead", to_agent="bob")
+    Queues(bus).set_policy("job", addressed="bob")
+    newer = bus.publish("job", from_agent="lead", to_agent="bob")
+    assert [message.seq for message in Inbox(bus, "bob").poll()] == [older.seq]
+    claims = Queue.open(bus, "job").claim("w", group="bob", limit=9)
+    assert [claim.message.seq for claim in claims] == [newer.seq]
+
+
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
