@@ -37,8 +37,8 @@ def add(directory: BusDirectory, json: Json = False, verbose: Verbose = False) -
     """Trust a bus that another user owns, so that commands may find it.
 
     Without that, a bus found upwards is refused unless you or root own it; one that --dir or
-    $BUS_DIR names is always used. $BUS_SAFE_DIRECTORIES lists more of them, as PATH does. The
-    owner of a bus can change everything in it.
+    $BUS_DIR names is always used. $BUS_SAFE_DIRECTORIES lists more of them, or of the folders that
+    they are in, as PATH does. The owner of a bus can change everything in it.
     """
     is_new = add_safe_directory(directory)
     if json:

@@ -34,8 +34,13 @@ def is_safe(directory: str) -> bool:
     named = os.environ.get(SAFE_VARIABLE, "").split(os.pathsep)
     wanted = _resolved(directory)
     return any(
-        each == EVERY or _resolved(each) == wanted for each in (*named, *safe_directories()) if each
+        each == EVERY or wanted in _meant(each) for each in (*named, *safe_directories()) if each
     )
+
+
+def _meant(entry: str) -> tuple[str, str]:
+    """Return the bus directories that an entry may mean: itself, or the one in that project."""
+    return _resolved(entry), _resolved(os.path.join(entry, BUS_DIRECTORY))
 
 
 def _resolved(directory: str) -> str:

@@ -147,6 +147,10 @@ def test_it_is_used_where_the_user_has_said_so(
     assert "a secret" in run_bus("read", "--dir", others_bus).out
     for allowed in ("BUS_DIR", "BUS_SAFE_DIRECTORIES"):
         assert "a secret" in run_bus("read", env={allowed: str(others_bus)}).out
+    folder = {"BUS_SAFE_DIRECTORIES": str(others_bus.parent)}  # as `bus trust add` takes it too
+    assert "a secret" in run_bus("read", env=folder).out
+    above = {"BUS_SAFE_DIRECTORIES": str(others_bus.parent.parent)}
+    assert run_bus("read", env=above).code == 1
     listed = f"/elsewhere{os.pathsep}*"
     assert "a secret" in run_bus("read", env={"BUS_SAFE_DIRECTORIES": listed}).out
     assert run_bus("read", env={"BUS_SAFE_DIRECTORIES": "/elsewhere"}).code == 1
