@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from ..bus import Heartbeats, Imports, SegmentMissing
-from ..schema import InvalidInput, is_running, shown
+from ..schema import InvalidInput, NotFound, is_running, shown
 from .claims import Claims
 from .cursors import Cursors
 from .deliveries import Deliveries
@@ -113,9 +113,11 @@ class Retention:
 
         Raises:
             InvalidInput: `pass_over` is one name, and not a collection of names.
+            NotFound: the bus has never seen one of them, nor stored mail to it.
         """
         if isinstance(pass_over, str):
             raise InvalidInput(f"pass_over takes a list of agents, like [{shown(pass_over)}]")
+        self._check_known(pass_over)
         last = min(wanted_seq, self._bus.log.newest_seq() - 1)  # the newest message never leaves
         holds = [hold for hold in self.holds() if hold.seq <= last]
         left = [hold for hold in holds if _is_left(hold, pass_over, pass_over_idle)]
@@ -137,6 +139,15 @@ class Retention:
         """Return all holds, in the order of their messages."""
         found = [*self._inboxes(), *self._queues()]
         return sorted(found, key=lambda hold: (hold.seq, hold.kind, hold.name))
+
+    def _check_known(self, names: Collection[str]) -> None:
+        if not names:
+            return
+        waited_for = {*self._cursors.seen(), *self._bus.log.recipients()}
+        for name in names:
+            stranger = None if name in waited_for else self._bus.agents.stranger(name, repeat=True)
+            if stranger is not None:
+                raise NotFound(str(stranger))
 
     def _is_living(self, seen_ms: int) -> bool:
         return seen_ms > self._bus.database.now_ms() - self._idle_ms

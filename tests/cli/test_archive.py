@@ -55,6 +55,18 @@ def test_unread_mail_of_an_idle_agent_stays_and_the_agent_is_named(
     assert run_bus("poll", "worker").code == 0
 
 
+def test_name_that_the_bus_has_never_seen_is_not_passed_over(run_bus: RunBus, filled: Bus) -> None:
+    run_bus("publish", "note", "not its own act", "--from", "planner", "--to", "ghost")
+    run_bus("publish", "note", "the newest", "--from", "planner")
+    options = ("--before", "11", "--idle-after", "0s")
+    ended = run_bus("archive", *options, "--pass-over", "wroker")
+    assert (ended.code, ended.out) == (4, "")
+    assert ended.err == "bus: the bus has never seen an agent 'wroker'; did you mean worker?\n"
+    assert filled.archive.upto() == 0
+    for known in ("worker", "planner", "ghost"):  # a reader, a sender, a name that has mail
+        assert run_bus("archive", *options, "--pass-over", known, "--dry-run").code in (0, 3)
+
+
 @pytest.mark.parametrize("option", [["--pass-over", "worker"], ["--pass-over-idle"]])
 def test_agent_that_is_passed_over_is_named_and_told(
     run_bus: RunBus, filled: Bus, option: list[str]
