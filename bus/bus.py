@@ -297,8 +297,8 @@ class Bus:
         """Find the messages whose payloads have all these words, the best matches first.
 
         The first search after many messages indexes them, which takes some 20 s for a million;
-        later ones only new messages. Publishers don't wait for it. For a word of very many
-        messages, the newest 1,000 of them are searched.
+        later ones only new messages. Publishers don't wait for it. Of more than 1,000
+        messages that have all the words, the newest 1,000 are rated first.
 
         Args:
             words: words, as `timeout`; phrases, as `disk full`; beginnings, as `migrat*`.

@@ -65,7 +65,7 @@ class AnswerTypes:
     failure_type: FailureType = None
 
 
-@commands.command("request", example="bus request review.request 'Review the parser' --timeout 10m")
+@commands.command("request", example="bus request review.request 'Review the parser' --from ann")
 def ask(
     type: RequestType,
     *,

@@ -28,7 +28,7 @@ from ..schema import (
 from . import actions, output
 from .actions import BY_MAIN_TREE
 from .commands import Commands
-from .options import HERE, Directory, Json, Place, Verbose
+from .options import HERE, Json, Place, Verbose, directory_option
 
 commands = Commands()
 
@@ -213,16 +213,23 @@ def _rows(record: dict[str, object], prefix: str = "") -> list[tuple[str, object
     return rows
 
 
+DemoDirectory = Annotated[
+    str | None,
+    directory_option("The bus directory to make and keep. Default: a fresh temporary directory."),
+]
+
+
 @commands.command("demo", example="bus demo src")
 def demo(
     path: Annotated[str, typer.Argument(metavar="PATH", help="The folder to examine.")] = ".",
-    directory: Directory = None,
+    directory: DemoDirectory = None,
     json: Json = False,
     verbose: Verbose = False,
 ) -> int:
     """Show the bus at work on your own files.
 
     Agents examine every text file under PATH, and one of them is killed halfway.
+    The bus is made in --dir DIR, else in a fresh temporary directory, and stays there.
     """
     from .demo import run_demo
 

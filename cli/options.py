@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,15 +31,18 @@ def _note_user(user: bool) -> bool:
     return user
 
 
+def directory_option(text: str) -> Any:
+    """Return the definition of --dir with its text for --help."""
+    return typer.Option(
+        "--dir", metavar="DIR", help=text, show_default=False, callback=_note_directory
+    )
+
+
 Directory = Annotated[
     str | None,
-    typer.Option(
-        "--dir",
-        metavar="DIR",
-        help="The bus directory itself. Default: $BUS_DIR, else the nearest .worker-state/ "
-        "from the working directory upwards.",
-        show_default=False,
-        callback=_note_directory,
+    directory_option(
+        "The bus directory itself. Default: $BUS_DIR, else the nearest .worker-state/ "
+        "from the working directory upwards."
     ),
 ]
 User = Annotated[

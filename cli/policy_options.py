@@ -133,7 +133,7 @@ Addressed = Annotated[
     _option(
         "NAME",
         "Also take in messages to this worker group or agent; any: to every agent; none: "
-        "only broadcasts. Default: none; of a queue that bus run makes, its group.",
+        "only broadcasts. Default: none; for a queue that bus run makes, its worker group.",
     ),
 ]
 

@@ -72,7 +72,9 @@ class Chosen:
         return self.tokens or [each.token for each in bus.reservations.list(agent=editor)]
 
 
-@commands.command("reserve", example="bus reserve src/api 'docs/*.md' --reason 'new routes'")
+@commands.command(
+    "reserve", example="bus reserve src/api 'docs/*.md' --agent ann --reason 'new routes'"
+)
 def reserve(
     paths: Paths,
     shared: Shared = False,

@@ -55,8 +55,8 @@ def search(
     """Print the messages whose payloads have all these words, the best matches first.
 
     Large payloads are searched too, up to 100,000 characters of each. The index is kept beside
-    the bus, in search.db, and brought up to date first; publishers don't wait for it. For a word
-    of very many messages, the newest 1,000 of them are searched.
+    the bus, in search.db, and brought up to date first; publishers don't wait for it. Of
+    more than 1,000 messages that have all the words, the newest 1,000 are rated first.
     """
     from ..bus import SEARCH_LIMIT, Search
 

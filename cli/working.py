@@ -42,9 +42,10 @@ def run(
 
     CMD also gets BUS_DIR, BUS_AGENT, BUS_QUEUE, BUS_ATTEMPT, BUS_MAX_ATTEMPTS, BUS_CLAIM_TOKEN,
     BUS_MESSAGE_ID, BUS_MESSAGE_SEQ, BUS_MESSAGE_TYPE, BUS_FROM, BUS_CORRELATION_ID, BUS_META_...
-    for each entry of the header meta, and TRACEPARENT; never the host's own of these. SIGTERM and
-    Ctrl-C end the worker after its running jobs; a second one, or SIGQUIT, kills and releases
-    those too. On Linux, CMD and all its children end as well when the worker is killed.
+    for each entry of the header meta, and TRACEPARENT; BUS_META_... and TRACEPARENT of the worker's
+    own environment are not passed on. SIGTERM and Ctrl-C end the worker after its running jobs; a
+    second one, or SIGQUIT, kills and releases those too. On Linux, CMD and all its children end as
+    well when the worker is killed.
 
     A missing CMD is refused with exit code 2, before anything is claimed. On a terminal, or with
     -v, the worker prints its queue and its command on stderr.

@@ -37,9 +37,9 @@ class TooManyHops(Refused):
     def __init__(self, seq: int, hops: int, max_hops: int) -> None:
         self.seq, self.hops = seq, hops
         super().__init__(
-            f"message {seq} is at the end of a loop: what would follow has come {hops} hops, and"
-            f" {max_hops} are refused; nothing was published. See whether an answer, or an event,"
-            " feeds the queue that it came from"
+            f"message {seq} is at the end of a loop: what would follow is {hops} hops from its"
+            f" start, and the limit is {max_hops}; nothing was published. See whether an answer, or"
+            " an event, feeds the queue that it came from"
         )
 
 

@@ -70,9 +70,9 @@ class Reports:
         if is_known:
             return
         warnings.warn(
-            f"conversation {message.conversation}: what followed from message {message.seq} has"
-            f" come {hops} hops; {self.max_hops} are refused. See whether an answer, or an event,"
-            " feeds the queue that it came from",
+            f"conversation {message.conversation}: what followed from message {message.seq} is"
+            f" {hops} hops from its start, and the limit is {self.max_hops}. See whether an answer,"
+            " or an event, feeds the queue that it came from",
             HopsWarning,
             stacklevel=2,
         )

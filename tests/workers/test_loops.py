@@ -43,9 +43,11 @@ def test_worker_whose_answer_feeds_its_own_queue_stops_by_itself(
     last = bus.log.newest_seq()
     assert last == MAX_HOPS
     (record,) = attempts(queue, last)
-    assert "what would follow has come 100 hops, and 100 are refused" in (record.error or "")
+    assert "what would follow is 100 hops from its start, and the limit is 100" in (
+        record.error or ""
+    )
     assert state(queue, last) == {"asked": "failed", "failures": "dead"}[retry]
-    warned = [line for line in ended.err.splitlines() if "has come 20 hops" in line]
+    warned = [line for line in ended.err.splitlines() if "is 20 hops from its start" in line]
     assert len(warned) == 1
     assert len(ended.err.splitlines()) == 2, ended.err
 
@@ -57,7 +59,7 @@ def test_events_of_the_json_contract_are_counted(bus: Bus, run_bus: RunBus, proj
     ended = run_bus("run", "--type", REQUEST, *options, "--", *python(FEED_ITSELF))
     assert ended.code == 0
     assert hops(bus) == [0, 1, 2, 3, 4]
-    assert "has come 3 hops; 5 are refused" in ended.err
+    assert "is 3 hops from its start, and the limit is 5" in ended.err
     *_, last = bus.read(type=REQUEST)
     assert state(Queue.open(bus, REQUEST), last.seq) == "dead"
 
@@ -68,7 +70,7 @@ def test_messages_of_a_handler_are_counted_and_its_own_word_for_it_is_not(bus: B
 
     ask(bus, "go")
     worker = Worker(bus, REQUEST, beats=False, warn_hops=4, max_hops=6)
-    with pytest.warns(HopsWarning, match="has come 4 hops") as warned:
+    with pytest.warns(HopsWarning, match="is 4 hops from its start") as warned:
         worker.run(again, drain=True)
     assert hops(bus) == [0, 1, 2, 3, 4, 5]
     assert list(bus.read(type=REQUEST))[-1].headers["mine"] == 1
@@ -107,7 +109,7 @@ def test_end_of_a_claim_by_hand_is_refused_too_and_the_job_is_over(bus: Bus) -> 
     queue = Queue.create(bus, REQUEST)
     ask(bus, "go", headers={"hops": MAX_HOPS - 1})
     claim = take(queue)
-    with pytest.raises(TooManyHops, match="100 are refused") as refused:
+    with pytest.raises(TooManyHops, match="the limit is 100") as refused:
         queue.complete(claim, "result", Draft("job.done", from_agent="worker"))
     assert (refused.value.seq, refused.value.hops) == (1, 100)
     assert (state(queue), list(bus.read(type="job.done"))) == ("dead", [])
