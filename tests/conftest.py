@@ -19,6 +19,9 @@ from .command_server import CommandServer
 
 database_guard.install()
 
+# A shell starts what runs in the background with this ignored, and commands would inherit that.
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
 ROOT = Path(__file__).parents[1]
 #: Seconds after which a command that has not ended fails its test.
 COMMAND_TIMEOUT_S = 60
