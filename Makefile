@@ -15,7 +15,7 @@ SOURCES := pyproject.toml $(shell find * \( $(ASIDE) \) -prune -o \
              \( -type d -o -name '*.py' -o -name '*.js' -o -name '*.sql' -o -name py.typed -o -path '*/static/*' \) -print)
 
 # Most tests wait for processes. Those of one file stay together: they share what is slow to make.
-SIDE_BY_SIDE := --numprocesses=auto --maxprocesses=4
+SIDE_BY_SIDE := --numprocesses=3
 
 # The document runner is the one test that `make test` leaves to `make snippets`.
 DOCUMENTS := tests/docs/test_documents.py
@@ -24,7 +24,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types snippets powerloss fuzz torture soak corruption \
+.PHONY: help demo test nightly check format lint types snippets powerloss fuzz torture soak corruption \
         bench bench-smoke bench-report servers programs fmt venv venv-editable clean
 
 help:  ## list the targets
@@ -35,6 +35,9 @@ demo: $(VENV)/installed  ## install into .venv and run `bus demo`
 
 test: venv  ## run the tests
 	$(BIN)/pytest $(SIDE_BY_SIDE) --dist=loadfile --ignore=$(DOCUMENTS)
+
+nightly: venv  ## run the longer forms of some tests, too
+	$(BIN)/pytest $(SIDE_BY_SIDE) --dist=loadfile --ignore=$(DOCUMENTS) -m nightly
 
 # Each changed byte costs a second: half of them change nothing, the others are found and repaired.
 corruption: venv  ## change 500 bytes of a bus and 500 of its write-ahead log, one by one, and repair

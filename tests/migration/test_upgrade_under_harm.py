@@ -49,10 +49,14 @@ def seen(directory: Path) -> object:
 
 
 @pytest.mark.slow
-def test_upgrade_killed_at_any_statement_leaves_the_old_version_whole(old_dir: Path) -> None:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.nightly)])
+def test_upgrade_killed_at_any_statement_leaves_the_old_version_whole(
+    old_dir: Path, step: int
+) -> None:
     """Q-26: each kill finds what the one before left; the last process comes to the end."""
     before = seen(old_dir)
-    for statements in count():
+    for statements in count(step=step):
         program = [sys.executable, "-c", KILLED_BEFORE_A_STATEMENT, str(old_dir), str(statements)]
         code = subprocess.run(program, timeout=60, check=False).returncode
         if code == 0:

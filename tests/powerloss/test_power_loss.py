@@ -28,7 +28,7 @@ def run(*args: object) -> tuple[int, list[dict[str, Any]]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("durability", ["full", "normal"])
+@pytest.mark.parametrize("durability", ["full", pytest.param("normal", marks=pytest.mark.nightly)])
 def test_power_loss_takes_a_bus_back_to_an_earlier_moment_at_most(durability: str) -> None:
     """X-40, promises 1 to 9: `full` loses nothing that was told, `normal` only the newest."""
     code, reports = run("--durability", durability, "--sample", 5, "--seed", 6)
@@ -43,9 +43,9 @@ def test_power_loss_takes_a_bus_back_to_an_earlier_moment_at_most(durability: st
     ("lie", "workload", "durability"),
     [
         ("/bus.db-wal", "publish", "full"),
-        ("/blobs", "publish with blob", "full"),
-        ("/bus.db", "checkpoint", "normal"),
-        ("/archive", "archive", "normal"),
+        pytest.param("/blobs", "publish with blob", "full", marks=pytest.mark.nightly),
+        pytest.param("/bus.db", "checkpoint", "normal", marks=pytest.mark.nightly),
+        pytest.param("/archive", "archive", "normal", marks=pytest.mark.nightly),
     ],
 )
 def test_disk_whose_syncs_are_lies_is_found_out(lie: str, workload: str, durability: str) -> None:
