@@ -39,7 +39,7 @@ def test_request_that_a_live_worker_serves_is_not_warned_of(bus: Bus) -> None:
     """Before it has ever claimed anything; and not after it has ended."""
     worker = Worker(bus, Queue.create(bus, "jobs", REQUEST), group="crew")
     with at_work(worker, lambda message: None):
-        wait_until(lambda: bus.heartbeats.get("crew"))
+        wait_until(lambda: QueueWorkers(bus).unserved(REQUEST) is None)
         with nothing_is_warned_of():
             publish(bus)
         with pytest.warns(UnservedRequestWarning, match=r"near: job\.request;"):
