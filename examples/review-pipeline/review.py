@@ -8,7 +8,7 @@ PROTOCOL = 2
 
 
 def remarks_on(change: str) -> list[str]:
-    """What a reviewer would say."""
+    """Return the remarks of a reviewer on a change."""
     remarks = []
     for number, line in enumerate(change.splitlines(), start=1):
         if "TODO" in line:
