@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
 
 import orjson
 
@@ -17,15 +16,12 @@ from ..schema import (
     UnknownParent,
     keys_directory,
     shown,
-    without_triggers,
 )
 from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from apsw import Connection
 
     from ..blobs import BlobStore
     from ..schema import Database, Draft, Message, Row
@@ -148,30 +144,28 @@ class Appender:
             return [self._append_one(row, as_history) for row in rows]
 
     def _append_at_once(self, rows: list[Row]) -> list[Receipt]:
-        with self._database.write() as connection:
+        with self._database.write():
             for row in rows:
                 if row.payload_ref is not None:
                     self._secure_blob(row, row.payload_ref)
-            self._insert(connection, [row.values() for row in rows])
+            newest = self._insert([row.values() for row in rows])
             self._database.after_commit(self._ring)
-            next_seq = connection.last_insert_rowid() + 1  # no other process adds any meanwhile
-        first = next_seq - len(rows)
-        return [Receipt(seq, row.id) for seq, row in enumerate(rows, first)]
+        return [Receipt(seq, row.id) for seq, row in enumerate(rows, newest - len(rows) + 1)]
 
-    def _insert(self, connection: Connection, rows: list[tuple[object, ...]]) -> None:
-        """Insert many rows; the guard is skipped where it could refuse none of them.
+    def _insert(self, rows: list[tuple[object, ...]]) -> int:
+        """Insert many rows, and return the seq of the last.
 
-        The trigger for queues is skipped too, if no queue hides messages of these types. That
-        halves the time in SQLite. Under the write lock no other process can change this, an id
-        that is in the log is refused by its index, and we give no seq.
+        The guard is skipped where it could refuse none of them, and the trigger for queues if no
+        queue hides messages of these types. That halves the time in SQLite. Under the write lock
+        no other process can change this, an id that is in the log is refused by its index, and we
+        give no seq.
         """
         if len(rows) < UNGUARDED_FROM:
-            connection.executemany(SQL["append"], rows)
-            return
+            return self._database.insert_many(SQL["append"], rows)
         types = orjson.dumps(list({row[_TYPE] for row in rows})).decode()
         ((guard, work),) = self._database.rows(SQL["what_many_need"], (types,))
-        with nullcontext() if guard else without_triggers(connection):
-            connection.executemany(SQL["append" if work else "append_mail"], rows)
+        statement = SQL["append" if work else "append_mail"]
+        return self._database.insert_many(statement, rows, guarded=bool(guard))
 
     def _append_one(self, row: Row, as_history: bool) -> Receipt:
         if row.in_reply_to is not None and not as_history:
@@ -186,8 +180,8 @@ class Appender:
             return self._receipt_of_refused(row, error)
 
     def _append(self, row: Row) -> Receipt:
-        self._database.change(SQL["append"], row.values(), then=self._ring)
-        return Receipt(self._database.connection.last_insert_rowid(), row.id)
+        seq = self._database.insert(SQL["append"], row.values(), then=self._ring)
+        return Receipt(seq, row.id)
 
     def _join_conversation(self, row: Row, parent: str) -> None:
         conversation: str | None = self._database.value(SQL["conversation_of"], (parent,))

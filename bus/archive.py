@@ -275,13 +275,12 @@ class Archive:
         last = min(segments[-1].last_seq, newest - 1) if segments else 0
         if after >= last:
             return None
-        with self._database.write() as connection:
+        with self._database.write():
             upto = self._database.value(SQL["last_of"], (after, REMOVE_MESSAGES, last)) or last
             for step in ("keep_ids", "keep_blobs"):
                 self._database.rows(SQL[step], (after, upto))
             self._database.rows(SQL["set_archived_upto"], (upto,))
-            self._database.rows(SQL["remove_archived"], (after, upto))
-            return connection.changes()
+            return self._database.count_changes(SQL["remove_archived"], (after, upto))
 
 
 def _seq_of(line: bytes) -> int:

@@ -94,7 +94,7 @@ class Chain:
         Raises:
             SegmentMissing: the next message is archived, and can't be read.
         """
-        with self._database.write() as connection:
+        with self._database.write():
             head = self.head() or Link(0, GENESIS)
             digest = head.digest
             links: list[tuple[int, bytes]] = []
@@ -107,7 +107,7 @@ class Chain:
                 is_step = len(links) >= STEP_MESSAGES or size >= STEP_BYTES
                 if is_step and len(links) >= at_least:
                     break
-            connection.executemany(SQL["add_link"], links)
+            self._database.run_many(SQL["add_link"], links)
         return bool(links)
 
     def catch_up(self, on_progress: Callable[[int], object] = lambda seq: None) -> None:

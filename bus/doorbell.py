@@ -63,7 +63,7 @@ class Listener:
         os.set_blocking(writer, False)
         self._wake_writer: Descriptor | None = Descriptor(writer)
         self._watch = _watch(path) if use_inotify else None
-        self._version = None if self._watch else database.data_version()
+        self._version = None if self._watch else database.version()
 
     def wait(self, timeout_s: float) -> bool:
         """Block until the bell rings, `wake` is called, or the time is over.
@@ -109,15 +109,15 @@ class Listener:
         """Watch the bell again: the file was removed, and with it the watch."""
         if self._watch is not None:
             self._watch.close()
-        self._database.place.look()
+        self._database.require_place()
         self._watch = _watch(self._path)
         if self._watch is None:
-            self._version = self._database.data_version()
+            self._version = self._database.version()
 
     def _wait_by_asking(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
         while True:
-            version = self._database.data_version()
+            version = self._database.version()
             if version != self._version or _drain(self._wake_reader):
                 self._version = version
                 return True

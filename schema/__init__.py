@@ -6,7 +6,6 @@ from .database import (
     WRITE_TIMEOUT_S,
     Database,
     other_version,
-    pages,
 )
 from .errors import (
     EVERYONE,
@@ -77,7 +76,7 @@ from .names import (
 )
 from .opening import refuse_place
 from .processes import boot_id, is_running, leave_signals, start_thread
-from .queries import COLUMNS, Queries, fits_pattern, is_too_wide, is_work
+from .queries import COLUMNS, Queries, fits_pattern, is_too_wide, is_work, pages
 from .sqlite import ENDINGS, check_sqlite_version, make_file, open_file, translate
 from .times import MAX_TS_MS, age, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
 from .transactions import without_triggers

@@ -166,9 +166,9 @@ def put_right(database: Database, *, dry_run: bool = False) -> Iterator[Mended]:
         return
     if not any(True for _ in _broken(database)):
         return  # a file that is well is not written
-    with database.write() as connection, without_triggers(connection):
+    with database.write(), without_triggers(database.connection):
         for rule, text in _broken(database):
-            connection.execute(rule.mend, _times(database, rule.mend))
+            database.connection.execute(rule.mend, _times(database, rule.mend))
             yield Mended(rule.table, f"{text}; now {rule.mended}", rule.lost)
 
 

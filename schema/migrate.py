@@ -104,7 +104,8 @@ def _open(layout: Layout, write_timeout_s: float) -> Database:
 def _upgrade(database: Database) -> Upgrade:
     layout = database.layout
     refuse_openers(layout.database, _THEN, patience_s=_PATIENCE_S)
-    with database.write() as connection:
+    connection = database.connection
+    with database.write():
         found = database.schema_version()
         if found == SCHEMA_VERSION:
             return Upgrade(layout.directory, found, found, None)

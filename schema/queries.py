@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
 #: The stored columns of a message, in the order in which every statement reads them.
 COLUMNS = (
     "seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload,"
@@ -72,3 +77,17 @@ class Queries(dict[str, str]):
             # Comments go: one after the last semicolon would be run as a statement of its own.
             sql = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
             self[name] = sql.strip().rstrip(";").replace("{columns}", COLUMNS)
+
+
+def pages(
+    read: Callable[[int], list[tuple[Any, ...]]], after: int, size: int
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield pages of rows, each read by `read(last seq)`; one with less than `size` is the last.
+
+    No statement and no transaction stays open between pages, however long the reader takes.
+    """
+    while page := read(after):
+        yield page
+        if len(page) < size:
+            return
+        after = page[-1][0]

@@ -6,7 +6,7 @@ import os
 
 import apsw
 
-from .errors import AckbusError, BusBusy, BusUnusable, RowRefused, Unfinished
+from .errors import AckbusError, BusBusy, BusUnusable, InvalidInput, RowRefused, Unfinished, shown
 from .folder import Folder
 from .hardening import harden
 from .layout import Layout
@@ -15,6 +15,9 @@ from .trouble import disk_full, means_full, why_not_opened
 #: SQLite releases below these can corrupt a file when checkpoints run back to back
 #: (the WAL-reset bug, fixed in 3.51.3 and, for older lines, in 3.50.7 and 3.44.6).
 _SAFE_SQLITE = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
+
+#: The errors that a statement, or a value of it, may raise.
+FAILURES = (apsw.Error, UnicodeEncodeError, OverflowError)
 
 #: The endings of a database's files: its own, and those that SQLite puts beside it.
 ENDINGS = ("", "-wal", "-shm", "-journal")
@@ -59,6 +62,15 @@ def check_sqlite_version(version: str) -> None:
         raise BusUnusable(
             f"SQLite {version} can corrupt a bus (its WAL-reset bug); install apsw 3.51.3 or later"
         )
+
+
+def explain(error: Exception, layout: Layout) -> AckbusError:
+    """Return the error of ours for one of `FAILURES`."""
+    if isinstance(error, apsw.Error):
+        return translate(error, layout)
+    if isinstance(error, UnicodeEncodeError):  # a command line that is no UTF-8 gives such text
+        return InvalidInput(f"{shown(error.object)} is not valid Unicode text")
+    return InvalidInput("a number is beyond the 64 bits that the bus can hold")
 
 
 def translate(error: apsw.Error, layout: Layout) -> AckbusError:

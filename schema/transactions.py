@@ -37,7 +37,7 @@ class WriteTransaction:
         self._database = database
         self._timeout_s = timeout_s
 
-    def __enter__(self) -> apsw.Connection:
+    def __enter__(self) -> None:
         self._database.check_process()
         thread = self._thread
         if thread.depth:
@@ -48,7 +48,6 @@ class WriteTransaction:
         else:
             thread.begin_within(self._timeout_s)
         thread.depth += 1
-        return thread.connection
 
     def __exit__(
         self,

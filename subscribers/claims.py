@@ -152,19 +152,16 @@ class Claims:
         self, info: QueueInfo, seq: int, attempt: int, who: tuple[str, str], times: tuple[int, ...]
     ) -> int:
         """Store a claim by group and instance, and return its token."""
-        self._database.rows(SQL["add_claim"], (info.id, seq, attempt, *who, *times))
-        return self._database.connection.last_insert_rowid()
+        return self._database.insert(SQL["add_claim"], (info.id, seq, attempt, *who, *times))
 
     def renew(self, token: int, until_ms: int, now_ms: int) -> bool:
         """Move the end of a lease that has not run out; False when it has, or is over."""
-        self._database.rows(SQL["renew_claim"], (until_ms, token, now_ms))
-        return self._database.connection.changes() > 0
+        return self._database.count_changes(SQL["renew_claim"], (until_ms, token, now_ms)) > 0
 
     def end(self, token: int, outcome: Outcome, now_ms: int) -> bool:
         """End a claim whose lease has not run out; False when it has, or is over."""
         values = (outcome.status, now_ms, *outcome.row(), token, now_ms)
-        self._database.rows(SQL["end_claim"], values)
-        return self._database.connection.changes() > 0
+        return self._database.count_changes(SQL["end_claim"], values) > 0
 
     def lose(self, token: int, why: str, now_ms: int) -> bool:
         """End a claim as lost; False when it is over."""
@@ -178,8 +175,8 @@ class Claims:
 
     def hand_back(self, token: int, why: str, now_ms: int) -> bool:
         """End a claim whose lease has not run out as lost; False when it has, or is over."""
-        self._database.rows(SQL["hand_back_claim"], (now_ms, why, token, now_ms))
-        return self._database.connection.changes() > 0
+        values = (now_ms, why, token, now_ms)
+        return self._database.count_changes(SQL["hand_back_claim"], values) > 0
 
     def status(self, token: int) -> str | None:
         """Return the stored status of a claim, or None without one."""

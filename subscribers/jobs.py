@@ -119,7 +119,7 @@ class Jobs:
     def add(self, rows: list[tuple[object, ...]]) -> None:
         """Store new jobs."""
         if rows:
-            self._database.connection.executemany(SQL["add_job"], rows)
+            self._database.run_many(SQL["add_job"], rows)
 
     def add_special(
         self,
@@ -208,7 +208,7 @@ class Jobs:
     def rank_again(self, info: QueueInfo, seqs: list[int]) -> None:
         """Rank those of some jobs that are queued by the ordering that their queue has now."""
         rows = [(info.id, seq) for seq in seqs]
-        self._database.connection.executemany(SQL["rank_job"], rows)
+        self._database.run_many(SQL["rank_job"], rows)
 
     def open_keys_again(self, info: QueueInfo, after_key: str) -> str | None:
         """Open or close what waits with the keys after one, a batch of keys.

@@ -47,7 +47,8 @@ def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
         bus: the bus, which no other process may use.
         lossy: the tables that have lost rows.
     """
-    with bus.database.write() as connection:
+    connection = bus.database.connection
+    with bus.database.write():
         now_ms = bus.database.now_ms()
         for name in _column(bus, "add_lost_queues", now_ms):
             yield Mended("queues", f"{name} is paused, for its jobs", "its name, pattern and rules")

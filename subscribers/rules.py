@@ -119,7 +119,7 @@ class Rules:
             yield wait
             if wait.rung:
                 return
-            known, self._version = self._version, self.inbox.bus.database.data_version()
+            known, self._version = self._version, self.inbox.bus.database.version()
             if self._version != known:  # or it was not known before the last look
                 return
 

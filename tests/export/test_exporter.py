@@ -193,8 +193,8 @@ def test_lines_that_outran_the_position_are_not_written_twice(bus: Bus) -> None:
     """M-85, M-80: the crash between the lines and the position."""
     publish_golden(bus)
     Exporter(bus).export_once()
-    with bus.transaction() as connection:
-        connection.execute("UPDATE export_state SET last_seq = 2")  # type: ignore[attr-defined]
+    with bus.transaction():
+        bus.database.change("UPDATE export_state SET last_seq = 2")
     assert Exporter(bus).export_once() == 0
     assert exported(bus) == GOLDEN
     assert Exporter(bus).position == 6
@@ -290,9 +290,9 @@ def test_an_empty_bus_gives_an_empty_file_to_follow(bus: Bus) -> None:
 def test_a_payload_that_is_no_json_still_gives_a_whole_line(bus: Bus) -> None:
     """M-52, M-83: what another program stored badly can't break the lines of the file."""
     sql = "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES (?, 0, 'a', 't', ?)"
-    with bus.transaction() as connection:
+    with bus.transaction():
         for id, payload in (("bad", '{"a":\n'), ("long", '{"a":\n 1}'), ("good", '{"b": 2}')):
-            connection.execute(sql, (id, payload))  # type: ignore[attr-defined]
+            bus.database.change(sql, (id, payload))
     Exporter(bus).export_once()
     bad, long, good = map(json.loads, exported(bus).splitlines())
     assert (bad["payload"], bad["payload_error"]) == ('{"a":\n', "decode_failed")
@@ -302,11 +302,11 @@ def test_a_payload_that_is_no_json_still_gives_a_whole_line(bus: Bus) -> None:
 def test_a_number_beyond_64_bits_in_the_last_line_stops_nothing(bus: Bus) -> None:
     """Pitfall 21: another program stored it; the exporter writes it as it is and goes on after."""
     huge = "1234567890" * 3
-    with bus.transaction() as connection:
+    with bus.transaction():
         sql = (
             "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES (?, 0, 'a', 't', ?)"
         )
-        connection.execute(sql, ("h", huge))  # type: ignore[attr-defined]
+        bus.database.change(sql, ("h", huge))
     Exporter(bus).export_once()
     publish_some(bus, 1)
     assert Exporter(bus).export_once() == 1

@@ -1,0 +1,165 @@
+"""The contract between the rooms and the storage of a bus.
+
+The rooms own the tables and the statements on them; an engine runs these statements, keeps the
+transactions, and has the clock. `Database`, one file of SQLite, is the engine that there is.
+Nothing of an engine shows above it: no connection, no cursor, no number of a row that the row does
+not hold itself. Rooms import these names for annotations only, so that they cost nothing at run
+time.
+
+A thread has at most one transaction, and everything that it asks of the engine takes part in it.
+So the methods of a class that owns a table need no handle of a transaction: alone each is a
+transaction by itself, and inside `with engine.write():` all are one.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+    from typing import Any
+
+    #: The values of a statement's placeholders, or the columns of a row.
+    Values = tuple[object, ...]
+
+
+class Transaction(Protocol):
+    """A block that is one write transaction, or a part of the one that the thread is in.
+
+    It commits when the block ends. When the block raises, the whole transaction is rolled back, or
+    of a nested one this part. A statement that was refused ends the part that it was run in: the
+    block must raise, and not go on.
+    """
+
+    def __enter__(self) -> None:
+        """Begin, as `Engine.write` says."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Commit or roll back, and raise an engine's own error as one of ours."""
+
+
+class Engine(Protocol):
+    """The storage under a bus, as one process sees it. Threads share it.
+
+    Every method may raise `BusUnusable` or `BusMoved` where the storage can't be used any more,
+    and `WrongProcess` in the child of a fork. Values are None, int, float, str and bytes.
+    """
+
+    @property
+    def writing(self) -> bool:
+        """Whether this thread is inside a write transaction."""
+
+    @property
+    def backup_made_at_ms(self) -> int | None:
+        """When this was made, in epoch milliseconds, if it is a backup that is not in use."""
+
+    def now_ms(self) -> int:
+        """Return the present time in epoch milliseconds, by the one clock of all who use the bus.
+
+        Every time that is stored, or compared with a stored one, comes from it. In a write
+        transaction it is asked inside: the wait for other writers comes before.
+        """
+
+    def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """Run one statement and return all its rows."""
+
+    def row(self, sql: str, values: Values = ()) -> tuple[Any, ...] | None:
+        """Run one statement and return its first row, or None."""
+
+    def value(self, sql: str, values: Values = ()) -> Any:
+        """Run one statement and return the first value of its first row, or None."""
+
+    def one_number(self, sql: str, table: str) -> int:
+        """Return the number in a table of one row.
+
+        Raises:
+            BusUnusable: the row is lost.
+        """
+
+    def change(
+        self, sql: str, values: Values = (), *, then: Callable[[], None] | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Run one writing statement in this thread's transaction, or else as one of its own.
+
+        Args:
+            sql, values: the statement.
+            then: what to call once it is committed, as for `after_commit`.
+
+        Returns:
+            The rows that the statement returns (`RETURNING`).
+
+        Raises:
+            RowRefused: a rule of the tables refuses a row.
+            BusBusy: other writers kept the bus for too long; nothing was stored.
+        """
+
+    def count_changes(self, sql: str, values: Values = ()) -> int:
+        """Run one writing statement as `change` does, and return how many rows it changed."""
+
+    def insert(self, sql: str, values: Values, *, then: Callable[[], None] | None = None) -> int:
+        """Insert one row as `change` does, and return the number that its table gave it.
+
+        The number is the key of the row (`seq`, `token`). No later row gets a lower one, and no
+        reader sees a row appear below one that it has seen.
+        """
+
+    def insert_many(self, sql: str, rows: Iterable[Values], *, guarded: bool = True) -> int:
+        """Insert some rows in this thread's transaction, and return the number of the last.
+
+        The numbers of the others are the ones before it, in order, without a gap.
+
+        Args:
+            sql: the statement that inserts one.
+            rows: the values of each; at least one.
+            guarded: False where no trigger has anything to do for these rows, so that an engine
+                that is faster without its triggers may leave them out.
+
+        Raises:
+            RowRefused: a rule of the tables refuses a row; the transaction must be given up.
+        """
+
+    def run_many(self, sql: str, rows: Iterable[Values]) -> None:
+        """Run one writing statement for each row of values, in this thread's transaction.
+
+        Raises:
+            RowRefused: a rule of the tables refuses a row; the transaction must be given up.
+        """
+
+    def write(self, timeout_s: float | None = None) -> Transaction:
+        """Begin a write transaction, or a nested part of the one that this thread is in.
+
+        Args:
+            timeout_s: how long to wait for other writers, in seconds; None: as long as the bus was
+                opened with.
+
+        Raises:
+            BusBusy: other writers kept the bus for longer; nothing was begun.
+        """
+
+    def after_commit(self, call: Callable[[], None]) -> None:
+        """Call something when this thread's transaction has been committed, once; else now.
+
+        Other writers may still wait meanwhile: it must be short.
+        """
+
+    def version(self) -> int:
+        """Return a number that differs once another connection has committed anything."""
+
+    def require_writable(self) -> None:
+        """Raise `ReadOnlyBackup` where nothing may be written: in a backup."""
+
+    def require_place(self) -> None:
+        """Raise `BusMoved` where the bus is no longer where it was opened."""
+
+    def close_thread(self) -> None:
+        """Give back what this thread holds, as it ends; a later use takes it again."""
+
+    def close(self) -> None:
+        """Refuse further use, and give back what this thread holds."""
