@@ -36,9 +36,6 @@ AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW = "available_at_ms", "dedupe_key", "dedu
 _UPWARDS = "looking upwards from here"
 BY_MAIN_TREE = "looking upwards from the main work tree of git"
 
-#: The exit code when nothing was there.
-NOTHING = 4
-
 
 def open_bus(directory: str | None, user: bool, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
     """Open the bus that --dir, --user, BUS_DIR or the working directory name."""
@@ -116,7 +113,6 @@ def publish(
     payload_ref: str | None = None,
     strict: bool = False,
     wait_s: float = 0.0,
-    json: bool = False,
     directory: str | None = None,
     user: bool = False,
 ) -> int:
@@ -138,17 +134,14 @@ def publish(
             strict=strict,
             wait_s=wait_s,
         )
-    print_receipt(receipt, json)
+    print_receipt(receipt)
     return 0
 
 
-def print_receipt(receipt: Receipt, json: bool) -> None:
+def print_receipt(receipt: Receipt) -> None:
     """Print the id of a message that was published, or its receipt."""
-    if not json:
-        output.line(receipt.id)
-        return
     record: dict[str, object] = {"seq": receipt.seq, "id": receipt.id}
-    output.json_line(record | {"duplicate": True} if receipt.duplicate else record)
+    output.result(record | {"duplicate": True} if receipt.duplicate else record, receipt.id)
 
 
 def poll(
@@ -158,7 +151,6 @@ def poll(
     type: str | None = None,
     with_work: bool = False,
     wait: str | None = None,
-    json: bool = False,
     directory: str | None = None,
     user: bool = False,
 ) -> int:
@@ -169,8 +161,8 @@ def poll(
     with open_bus(directory, user) as bus:
         inbox = Inbox(bus, agent, with_work=with_work)
         found = inbox.poll(limit, type=type) or _wait(inbox, limit, type, wait_s)
-        output.messages(found, bus.blobs, json=json)
-    return 0 if found else NOTHING
+        output.messages(found, bus.blobs)
+    return 0 if found else output.NOTHING
 
 
 def _wait(inbox: Inbox, limit: int, type: str | None, wait_s: float) -> list[Message]:
@@ -192,7 +184,6 @@ def ack(
     agent: str,
     seq: int,
     *,
-    json: bool = False,
     directory: str | None = None,
     user: bool = False,
 ) -> int:
@@ -204,8 +195,7 @@ def ack(
         cursor = inbox.ack(seq)
     if stranger is not None and stranger.nearest:
         output.note(f"warning: {stranger}")
-    if json:
-        output.json_line({"agent": agent, "cursor": cursor})
+    output.result({"agent": agent, "cursor": cursor})
     return 0
 
 

@@ -17,7 +17,7 @@ from . import hints, output
 from . import hooks as hook_action
 from .commands import Commands
 from .extras import are_installed, installing
-from .options import HERE, Json, Place, Verbose
+from .options import HERE, Json, Place, PlaceOnly, Verbose
 from .own_path import own_path
 from .prime import instruction
 from .prompt import AGENT_VARIABLE
@@ -34,7 +34,6 @@ def setup_git(
         typer.Option("--check", help="Change nothing; print what is missing, and exit with 3."),
     ] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove all of it again.")] = False,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Configure git to show, merge and keep bus.jsonl by message.
@@ -49,23 +48,18 @@ def setup_git(
         drivers = git.Drivers(bus.layout, own_path())
     if check:
         lines = drivers.missing()
-        _print_setup("missing", lines, json)
+        _print_setup("missing", lines)
         return Refused.exit_code if lines else 0
     lines = drivers.remove() if remove else drivers.install()
-    _print_setup("done", lines, json)
+    _print_setup("done", lines)
     if lines and not remove:
         output.note("every other clone runs 'bus setup git' too: drivers are no part of a commit")
     return 0
 
 
-def _print_setup(what: str, lines: list[str], json: bool) -> None:
-    if json:
-        output.json_line({what: lines})
-        return
-    for line in lines:
-        output.line(line)
-    if not lines:
-        output.line("nothing is missing" if what == "missing" else "nothing to do")
+def _print_setup(what: str, lines: list[str]) -> None:
+    none = "nothing is missing" if what == "missing" else "nothing to do"
+    output.result({what: lines}, *(lines or [none]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +112,6 @@ def _define(name: str) -> None:
                 show_default=False,
             ),
         ] = None,
-        json: Json = False,
         place: Place = HERE,
     ) -> int:
         act.validate()
@@ -126,10 +119,10 @@ def _define(name: str) -> None:
         found = _installation(name, act, place).as_it_stands()
         installation = replace(found, agent=agent or found.agent, profile=profile or found.profile)
         if act.print:
-            return _print(installation, json)
+            return _print(installation)
         if act.check:
-            return _check(installation, place, json)
-        return _change(installation, act, json)
+            return _check(installation, place)
+        return _change(installation, act)
 
     delivery = "and hooks that hand over mail" if PROGRAMS[name].delivers else "but no hooks"
     command.__name__ = f"setup_{name}"
@@ -167,18 +160,16 @@ def _check_chosen(agent: str | None, profile: str | None) -> None:
         raise InvalidInput(f"--profile must be {' or '.join(PROFILES)}, not {profile!a}")
 
 
-def _print(installation: Installation, json: bool) -> int:
+def _print(installation: Installation) -> int:
     for file in installation.files():
         text = file.with_all(None)
-        if json:
-            output.json_line({"path": file.path, "text": text})
-        else:
-            output.line(f"# {file.path}")
+        output.result({"path": file.path, "text": text}, f"# {file.path}")
+        if not output.is_json():
             output.body(text)
     return 0
 
 
-def _change(installation: Installation, act: Act, json: bool) -> int:
+def _change(installation: Installation, act: Act) -> int:
     changes = installation.removals() if act.remove else installation.additions()
     for change in changes:
         if act.dry_run:
@@ -186,12 +177,9 @@ def _change(installation: Installation, act: Act, json: bool) -> int:
         else:
             change.apply()
             lines = [f"{change.verb} {change.path}"]
-        if json:
-            output.json_line({"path": change.path, "verb": change.verb, "diff": change.diff()})
-            continue
-        for line in lines:
-            output.line(line)
-    if not changes and not json:
+        record = {"path": change.path, "verb": change.verb, "diff": change.diff()}
+        output.result(record, *lines)
+    if not changes and not output.is_json():
         output.line("nothing to do")
     if not act.remove and not act.dry_run:
         _tell_what_is_left(PROGRAMS[installation.name].note if changes else "")
@@ -209,17 +197,16 @@ def _tell_what_is_left(note: str) -> None:
         output.note(f"warning: agents are told to run 'bus', and PATH has none; add {folder} to it")
 
 
-def _check(installation: Installation, place: Place, json: bool) -> int:
+def _check(installation: Installation, place: Place) -> int:
     is_well = True
     with place.open() as bus:
         for finding in check(installation, bus):
             is_well = is_well and finding.is_well
-            if json:
-                record = {"part": finding.part, "ok": finding.is_well, "says": finding.says}
-                output.json_line(record)
-            else:
-                says = hints.completed(finding.says)
-                output.line(f"{'ok' if finding.is_well else 'bad':4}{finding.part}: {says}")
+            output.result(
+                {"part": finding.part, "ok": finding.is_well, "says": finding.says},
+                f"{'ok' if finding.is_well else 'bad':4}{finding.part}:"
+                f" {hints.completed(finding.says)}",
+            )
     return 0 if is_well else Refused.exit_code
 
 
@@ -236,7 +223,7 @@ def prime(
     agent = agent or os.environ.get(AGENT_VARIABLE) or None
     if agent is not None:
         check_agent(agent)
-    if json:
+    if output.is_json():
         output.json_line({"agent": agent, "instruction": instruction(agent)})
     else:
         output.body(instruction(agent))
@@ -253,7 +240,7 @@ def hook(
         str | None,
         typer.Option(metavar="NAME", help="Whose mail. Default: $BUS_AGENT.", show_default=False),
     ] = None,
-    place: Place = HERE,
+    place: PlaceOnly = HERE,
 ) -> int:
     """Answer an event in an agent, for its program; 'bus setup' configures this.
 

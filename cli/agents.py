@@ -12,16 +12,22 @@ from ..schema import InvalidInput, format_ts
 from ..subscribers import Cursors, Inbox
 from . import actions, output
 from .commands import Commands
-from .options import HERE, Agent, Json, Place
+from .options import HERE, Agent, Place, PlaceOnly
 
 commands = Commands()
+
+#: The headings of the list of agents.
+_HEADINGS = (
+    *("agent", "liveness", "status", "task", "progress"),
+    *("pid", "beat", "age", "cursor", "unread"),
+)
 
 #: Unread messages are counted up to this.
 _MAX_COUNTED = 1000
 
 
 @commands.command("agents", example="bus agents")
-def agents(json: Json = False, place: Place = HERE) -> int:
+def agents(place: Place = HERE) -> int:
     """List the agents that the bus knows.
 
     These are agents that have sent, acknowledged, or beaten their heart. Unread messages are
@@ -33,14 +39,8 @@ def agents(json: Json = False, place: Place = HERE) -> int:
         records = [
             _record(bus, name, beats.get(name), cursors.get(name, 0)) for name in bus.agents.names()
         ]
-    if json:
-        for record in records:
-            output.json_line({key: value for key, value in record.items() if value is not None})
-    elif records:
-        output.table(
-            [key.replace("_s", "") for key in records[0]], [_row(each) for each in records]
-        )
-    return 0 if records else actions.NOTHING
+    known = [{key: each[key] for key in each if each[key] is not None} for each in records]
+    return output.results(known, map(_row, records), _HEADINGS)
 
 
 def _row(record: dict[str, object]) -> list[object]:
@@ -106,7 +106,7 @@ def heartbeat(
             show_default=False,
         ),
     ] = None,
-    place: Place = HERE,
+    place: PlaceOnly = HERE,
 ) -> int:
     """Record a heartbeat of an agent.
 

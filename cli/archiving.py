@@ -12,12 +12,12 @@ import typer
 from ..schema import InvalidInput, format_ts
 from . import actions, output
 from .commands import Commands
-from .options import HERE, MAX_SEQ, Json, Place
+from .options import HERE, MAX_SEQ, Place
 from .progress import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ..bus import Bus, Segment
     from ..subscribers import Hold, Plan, Retention
@@ -29,6 +29,9 @@ _HELD = 3
 
 #: How many of them are named in a line.
 _NAMED = 5
+
+#: The headings of the list of segments.
+_HEADINGS = ("file", "first seq", "last seq", "messages", "bytes", "archived at", "state")
 
 #: How old messages are that are archived where nothing else is said.
 _OLDER_THAN = "7d"
@@ -77,7 +80,6 @@ def archive(
     pass_over: PassOver = None,
     pass_over_idle: PassOverIdle = False,
     dry_run: DryRun = False,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Move old messages out of the bus, into compressed files beside it.
@@ -108,19 +110,15 @@ def archive(
         )
         plan, count, made = _archive(bus, retention, find, dry_run=dry_run)
         now_ms = bus.database.now_ms()
-    if json:
-        output.json_line(
-            {
-                "dry_run": dry_run,
-                "messages": count,
-                "to": plan.upto_seq,
-                "segments": [asdict(segment) for segment in made],
-                "held_by": [asdict(hold) for hold in plan.held_by],
-                "passed_over": [asdict(hold) for hold in plan.passed_over],
-            }
-        )
-    else:
-        _print(plan, count, made, now_ms, dry_run=dry_run)
+    record = {
+        "dry_run": dry_run,
+        "messages": count,
+        "to": plan.upto_seq,
+        "segments": [asdict(segment) for segment in made],
+        "held_by": [asdict(hold) for hold in plan.held_by],
+        "passed_over": [asdict(hold) for hold in plan.passed_over],
+    }
+    output.result(record, *_lines(plan, count, made, now_ms, dry_run=dry_run))
     if plan.idle:
         output.note(_refusal(plan.idle, now_ms))
     return _HELD if plan.idle else 0
@@ -161,16 +159,18 @@ def _archive(
     return plan, count, made
 
 
-def _print(plan: Plan, count: int, made: list[Segment], now_ms: int, *, dry_run: bool) -> None:
+def _lines(
+    plan: Plan, count: int, made: list[Segment], now_ms: int, *, dry_run: bool
+) -> Iterator[str]:
     act = "would archive" if dry_run else "archived"
     size = sum(segment.bytes for segment in made)
     into = f", into {output.counted(size, 'byte')}" if made else ""
     upto = f", up to {plan.upto_seq}" if count else ""
-    output.line(f"{act} {output.counted(count, 'message')}{upto}{into}")
+    yield f"{act} {output.counted(count, 'message')}{upto}{into}"
     for hold in plan.held_by:
-        output.line(f"held: {_needs(hold, now_ms)}")
+        yield f"held: {_needs(hold, now_ms)}"
     for hold in plan.passed_over:
-        output.line(f"{'would pass over' if dry_run else 'passed over'}: {_needs(hold, now_ms)}")
+        yield f"{'would pass over' if dry_run else 'passed over'}: {_needs(hold, now_ms)}"
 
 
 def _needs(hold: Hold, now_ms: int) -> str:
@@ -200,7 +200,6 @@ def segments(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read them all, and check them against their sums.")
     ] = False,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """List the files of the archive, and whether each is there and as long as it was.
@@ -211,18 +210,12 @@ def segments(
     with place.open() as bus:
         found = bus.archive.segments()
         records = [_record(bus, segment, verify) for segment in found]
-    if json:
-        for record in records:
-            output.json_line(record)
-    elif records:
-        rows = [
-            list((record | {"archived_at": format_ts(segment.archived_at_ms)}).values())
-            for record, segment in zip(records, found, strict=True)
-        ]
-        output.table([name.replace("_", " ") for name in records[0]], rows)
-    if not records:
-        return actions.NOTHING
-    return 0 if all(record["state"] == "ok" for record in records) else 1
+    rows = [
+        (record | {"archived_at": format_ts(segment.archived_at_ms)}).values()
+        for record, segment in zip(records, found, strict=True)
+    ]
+    is_well = all(record["state"] == "ok" for record in records)
+    return output.results(records, rows, _HEADINGS) or (0 if is_well else 1)
 
 
 def _record(bus: Bus, segment: Segment, verify: bool) -> dict[str, object]:
@@ -239,10 +232,7 @@ def _record(bus: Bus, segment: Segment, verify: bool) -> dict[str, object]:
 
 
 @commands.command("maintain", example="bus maintain")
-def maintain(
-    json: Json = False,
-    place: Place = HERE,
-) -> int:
+def maintain(place: Place = HERE) -> int:
     """Shrink the files of the bus, in steps short enough for publishers.
 
     Collects blobs that no message names and no program used for a day, deletes the records of
@@ -271,15 +261,15 @@ def maintain(
         "wal_bytes_before": wal_before,
         "wal_bytes": wal_after,
     }
-    if json:
-        output.json_line(record)
-        return 0
-    output.line(f"collected {output.counted(blobs, 'blob')}, {output.counted(blob_bytes, 'byte')}")
-    output.line(f"forgot {output.counted(forgotten, 'finished message')} of the archive")
-    if given_back is None:
-        output.line("gave back nothing: an older version made the file, and uses free pages again")
-    else:
+    gave = "nothing: an older version made the file, and uses free pages again"
+    if given_back is not None:
         spare = f", and kept {output.counted(kept_free, 'byte')} free for what comes"
-        output.line(f"gave back {output.counted(given_back, 'byte')} of the file{spare}")
-    output.line(f"the write-ahead log went from {wal_before:,} to {wal_after:,} bytes")
+        gave = f"{output.counted(given_back, 'byte')} of the file{spare}"
+    output.result(
+        record,
+        f"collected {output.counted(blobs, 'blob')}, {output.counted(blob_bytes, 'byte')}",
+        f"forgot {output.counted(forgotten, 'finished message')} of the archive",
+        f"gave back {gave}",
+        f"the write-ahead log went from {wal_before:,} to {wal_after:,} bytes",
+    )
     return 0

@@ -9,7 +9,7 @@ import typer
 
 from . import output
 from .commands import Commands
-from .options import HERE, Json, Place
+from .options import HERE, Place
 from .progress import progress
 
 TYPE_CHECKING = False
@@ -28,7 +28,6 @@ def backup(
         str, typer.Argument(metavar="DIR", help="The directory to make; it must not exist.")
     ],
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier backup.")] = False,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Copy the whole bus into a new directory, while others use it, and check the copy.
@@ -41,14 +40,12 @@ def backup(
 
     with place.open() as bus, progress("copying", bytes_to_copy(bus)) as move:
         made = back_up(bus, to, replace=force, on_progress=move)
-    if json:
-        output.json_line(asdict(made))
-    else:
-        output.line(
-            f"copied the bus to {made.directory}: {output.counted(made.messages, 'message')}"
-            f" up to {made.newest_seq}, {output.counted(made.blobs, 'blob')},"
-            f" {output.counted(made.segments, 'archive segment')}"
-        )
+    output.result(
+        asdict(made),
+        f"copied the bus to {made.directory}: {output.counted(made.messages, 'message')}"
+        f" up to {made.newest_seq}, {output.counted(made.blobs, 'blob')},"
+        f" {output.counted(made.segments, 'archive segment')}",
+    )
     if made.lacking:
         output.note(_complaint(made))
     return 1 if made.lacking else 0

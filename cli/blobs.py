@@ -12,7 +12,7 @@ from ..bus import COLLECT_AFTER_S, Bus
 from ..schema import AckbusError, BlobAltered, BlobMissing, InvalidInput, NotFound
 from . import actions, output
 from .commands import Commands
-from .options import HERE, Json, Place
+from .options import HERE, Place, PlaceOnly
 from .payloads import STDIN, open_input, reason
 from .progress import progress
 
@@ -27,17 +27,13 @@ def put(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="What to store; - reads stdin.")
     ] = STDIN,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Store bytes of any size, and print their name."""
     with place.open() as bus, closing(open_input(file)) as content:
         ref = bus.blobs.put(content)
         size = bus.blobs.size(ref)
-    if json:
-        output.json_line({"ref": ref, "bytes": size})
-    else:
-        output.line(ref)
+    output.result({"ref": ref, "bytes": size}, ref)
     return 0
 
 
@@ -50,7 +46,7 @@ def get(
             "--output", "-o", metavar="FILE", help="Where to. Default: stdout.", show_default=False
         ),
     ] = None,
-    place: Place = HERE,
+    place: PlaceOnly = HERE,
 ) -> int:
     """Print a blob's bytes, checked against its name."""
     with place.open() as bus:
@@ -76,7 +72,6 @@ def verify(
         list[str] | None,
         typer.Argument(metavar="[REF]...", help="Default: all of them.", show_default=False),
     ] = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Check blobs against their names.
@@ -88,7 +83,7 @@ def verify(
         chosen = refs or sorted(bus.blobs)
         with progress("verifying", len(chosen)) as move:
             for count, ref in enumerate(chosen, 1):
-                problem = _verify(bus, ref, json)
+                problem = _verify(bus, ref)
                 worst = worst if problem is None or isinstance(problem, NotFound) else problem
                 worst = worst or problem
                 move(count)
@@ -97,7 +92,7 @@ def verify(
     return 0
 
 
-def _verify(bus: Bus, ref: str, json: bool) -> AckbusError | None:
+def _verify(bus: Bus, ref: str) -> AckbusError | None:
     """Check one blob, print the result, and return its error, if any."""
     try:
         size = bus.blobs.verify(ref)
@@ -105,15 +100,9 @@ def _verify(bus: Bus, ref: str, json: bool) -> AckbusError | None:
         raise
     except AckbusError as error:
         state = _state(error)
-        if json:
-            output.json_line({"ref": ref, "ok": False, "error": f"blob_{state}"})
-        else:
-            output.line(f"{ref}  {state}")
+        output.result({"ref": ref, "ok": False, "error": f"blob_{state}"}, f"{ref}  {state}")
         return error
-    if json:
-        output.json_line({"ref": ref, "ok": True, "bytes": size})
-    else:
-        output.line(f"{ref}  ok")
+    output.result({"ref": ref, "ok": True, "bytes": size}, f"{ref}  ok")
     return None
 
 
@@ -132,7 +121,6 @@ def gc(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing; print what would go.")
     ] = False,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Delete the blobs that no message names, and that no program has put or read for long."""
@@ -141,11 +129,11 @@ def gc(
         count, size = (
             _would_collect(bus, age_s) if dry_run else (bus.collect_blobs(older_than_s=age_s))
         )
-    if json:
-        output.json_line({"blobs": count, "bytes": size, "dry_run": dry_run})
-    else:
-        what = f"{output.counted(count, 'blob')}, {output.counted(size, 'byte')}"
-        output.line(f"{'would collect' if dry_run else 'collected'} {what}")
+    what = f"{output.counted(count, 'blob')}, {output.counted(size, 'byte')}"
+    output.result(
+        {"blobs": count, "bytes": size, "dry_run": dry_run},
+        f"{'would collect' if dry_run else 'collected'} {what}",
+    )
     return 0
 
 

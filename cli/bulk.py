@@ -46,7 +46,7 @@ _NAMES = frozenset(
 )
 
 
-def publish_lines(bus: Bus, name: str, *, sender: str | None, strict: bool, json: bool) -> int:
+def publish_lines(bus: Bus, name: str, *, sender: str | None, strict: bool) -> int:
     """Publish every line of a file, and print the ids of a transaction once it has committed.
 
     Raises:
@@ -60,7 +60,7 @@ def publish_lines(bus: Bus, name: str, *, sender: str | None, strict: bool, json
                 stored += len(receipts)
                 done += sum(len(line) for _, line in batch)
                 for receipt in receipts:
-                    print_receipt(receipt, json)
+                    print_receipt(receipt)
                 output.flush()
                 move(done)
         except AckbusError as error:

@@ -15,8 +15,9 @@ import typer
 from ..schema import AckbusError, BusBusy, InvalidInput, format_ts, parse_priority
 from . import actions, output
 from .commands import Commands
+from .logs import show_logs
 from .metadata import META, parse_meta
-from .options import HERE, Json, Place, since_time
+from .options import HERE, Place, PlaceOnly, since_time
 from .payloads import STDIN, payload_of
 from .publishing import Content, Meta, PriorityName, WaitForRoom
 
@@ -75,7 +76,6 @@ def ask(
     wait: WaitForRoom = None,
     timeout: Timeout = None,
     meta: Meta = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Publish a request, wait for the first answer in its conversation, and print that.
@@ -107,10 +107,10 @@ def ask(
             wait_s=0.0 if wait is None else actions.seconds(wait, "--wait"),
             **vars(answers),
         )
-        _tell_ids(sent, type, json)
+        _tell_ids(sent, type)
         answer = sent.until_answered(timeout_s)
         assert answer.reply is not None
-        if json:
+        if output.is_json():
             output.json_line(_record(answer))
         else:
             _print_payload(answer.reply)
@@ -132,7 +132,6 @@ def show_answer(
             "--first", help="Of several answers the first, as bus request does; not the last."
         ),
     ] = False,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Print whether a request has been answered, and how, without waiting.
@@ -147,12 +146,9 @@ def show_answer(
     with place.open() as bus:
         which = "first" if first else "last"
         answer = check(bus, conversation, which=which, **vars(answers))
-        if json:
-            output.json_line(_record(answer))
-        else:
-            output.line(_state_line(answer, bus.database.now_ms()))
-            if answer.reply is not None:
-                _print_payload(answer.reply)
+        output.result(_record(answer), _state_line(answer, bus.database.now_ms()))
+        if answer.reply is not None and not output.is_json():
+            _print_payload(answer.reply)
         output.flush()
         receive(bus, answer, actions.doer(None))
     return 1 if answer.failed else 0
@@ -172,7 +168,7 @@ def notify(
             "answers since the one before.",
         ),
     ] = "1h",
-    place: Place = HERE,
+    place: PlaceOnly = HERE,
 ) -> int:
     """Notify a person of answers to requests, once for each conversation.
 
@@ -188,7 +184,7 @@ def notify(
     if not every_s:
         raise InvalidInput("--every must be more than 0")
     tell = told_by(os.environ)
-    output.show_logs()
+    show_logs()
     with place.open() as bus:
         notices = Notices(bus)
         while True:
@@ -214,9 +210,9 @@ def _or_stdin(content: Content) -> str | None:
     return STDIN if is_led_there else None
 
 
-def _tell_ids(sent: Request, type: str, json: bool) -> None:
+def _tell_ids(sent: Request, type: str) -> None:
     ids = {"message_id": sent.id, "conversation_id": sent.conversation, "type": type}
-    if json:
+    if output.is_json():
         output.json_note({"event": "published", **ids})
     else:
         output.note(" ".join(["published", *(f"{name}={value}" for name, value in ids.items())]))

@@ -10,7 +10,7 @@ from .. import subscribers  # loads what a command needs of it when it runs
 from .commands import Commands
 from .job_choice import Choice, Filter, Seq, named
 from .job_views import code_of_list, jobs_named, print_job, print_jobs
-from .options import HERE, Json, OfQueue, Place
+from .options import HERE, OfQueue, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,11 +27,7 @@ _DEAD, _LIST = "dead", "bus dead list"
 
 
 @dead.command("list", example="bus dead list --queue reviews --since 2d")
-def show_list(
-    wanted: Filter,
-    json: Json = False,
-    place: Place = HERE,
-) -> int:
+def show_list(wanted: Filter, place: Place = HERE) -> int:
     """List dead letters and why they failed, by queue.
 
     With --since only those that died since then. Exit code 4 when there are none, 1 when a queue
@@ -39,33 +35,24 @@ def show_list(
     """
     with place.open() as bus:
         found = list(wanted.find(bus, (_DEAD,)))
-        count = print_jobs(bus, (job for _, jobs in found for job in jobs), json)
+        count = print_jobs(bus, (job for _, jobs in found for job in jobs))
         return code_of_list(count, (queue for queue, _ in found))
 
 
 @dead.command("show", example="bus dead show 17 --json")
-def show(
-    seq: Seq,
-    queue: OfQueue = None,
-    json: Json = False,
-    place: Place = HERE,
-) -> int:
+def show(seq: Seq, queue: OfQueue = None, place: Place = HERE) -> int:
     """Print a dead letter, every attempt at it, and its message.
 
     Exit code 4 when the job is not dead.
     """
     with place.open() as bus:
         ((found, wanted),) = jobs_named(bus, [seq], queue, _DEAD)
-        print_job(bus, found, wanted, json)
+        print_job(bus, found, wanted)
     return 0
 
 
 @dead.command("requeue", example="bus dead requeue --queue reviews --since 2h --dry-run")
-def requeue(
-    choice: Choice,
-    everything: All = False,
-    place: Place = HERE,
-) -> int:
+def requeue(choice: Choice, everything: All = False, place: Place = HERE) -> int:
     """Requeue dead letters, from their first attempt.
 
     Those named, all or none of them; or without SEQs all that fit the options. Exit code 4 when
@@ -82,11 +69,7 @@ def requeue(
 
 
 @dead.command("drop", example="bus dead drop 17 19")
-def drop(
-    choice: Choice,
-    everything: All = False,
-    place: Place = HERE,
-) -> int:
+def drop(choice: Choice, everything: All = False, place: Place = HERE) -> int:
     """Drop dead letters; they end as cancelled, and stay on record.
 
     Those named, all or none of them; or without SEQs all that fit the options. Exit code 4 when

@@ -25,7 +25,7 @@ from ..schema import (
     shown,
     upgrade,
 )
-from . import actions, output
+from . import output
 from .actions import BY_MAIN_TREE
 from .commands import Commands
 from .options import HERE, Json, Place, Verbose, directory_option
@@ -45,7 +45,6 @@ def init(
             show_default=False,
         ),
     ] = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Make a bus, unless it exists.
@@ -66,12 +65,11 @@ def init(
         if durability is not None:
             bus.settings.set_durability(durability)
         kept = bus.settings.durability()
-    if json:
-        output.json_line({"dir": where, "made": made, "durability": kept})
-        return 0
-    output.line(f"made a bus in {where}" if made else f"there is a bus in {where} already")
-    if durability is not None:
-        output.line(f"its durability is {kept}")
+    output.result(
+        {"dir": where, "made": made, "durability": kept},
+        f"made a bus in {where}" if made else f"there is a bus in {where} already",
+        *([] if durability is None else [f"its durability is {kept}"]),
+    )
     return 0
 
 
@@ -89,7 +87,7 @@ def _refuse_beside_main_tree() -> None:
 
 
 @commands.command("upgrade", example="bus upgrade")
-def upgrade_bus(json: Json = False, place: Place = HERE) -> int:
+def upgrade_bus(place: Place = HERE) -> int:
     """Upgrade a bus of an older ackbus to this version.
 
     Safe while programs use the bus: they wait for it. The file as it was stays beside it, as
@@ -97,29 +95,24 @@ def upgrade_bus(json: Json = False, place: Place = HERE) -> int:
     """
     named = place.named()
     done = upgrade(find_bus() if named is None else named)
-    if json:
-        mended = [asdict(each) for each in done.mended]
-        record = {
-            "from_version": done.from_version,
-            "version": done.version,
-            "backup": done.backup,
-            "put_right": mended,
-        }
-        output.json_line({"dir": done.directory, **record})
-    elif done.backup is None:
-        output.line(f"the bus in {done.directory} is at version {done.version} already")
-    else:
-        output.line(
-            f"the bus in {done.directory} is at version {done.version};"
-            f" the file as it was is {done.backup}"
-        )
-        for each in done.mended:
-            output.line(f"put right: {each.text}")
+    record = {
+        "dir": done.directory,
+        "from_version": done.from_version,
+        "version": done.version,
+        "backup": done.backup,
+        "put_right": [asdict(each) for each in done.mended],
+    }
+    kept = " already" if done.backup is None else f"; the file as it was is {done.backup}"
+    output.result(
+        record,
+        f"the bus in {done.directory} is at version {done.version}{kept}",
+        *(f"put right: {each.text}" for each in done.mended),
+    )
     return 0
 
 
 @commands.command("where", example='cd "$(bus where)"')
-def where(json: Json = False, place: Place = HERE) -> int:
+def where(place: Place = HERE) -> int:
     """Print the directory of the bus that commands use here.
 
     With -v or --json also how it was found, its durability, and the time of a backup.
@@ -129,16 +122,13 @@ def where(json: Json = False, place: Place = HERE) -> int:
         durability, made_at_ms = bus.database.durability, bus.database.backup_made_at_ms
     output.detail(f"its durability is {durability}")
     output.detail(f"it was found by {found_by}")
-    if json:
-        record = {"dir": found, "found_by": found_by, "durability": durability}
-        output.json_line(record | {"backup_made_at_ms": made_at_ms})
-    else:
-        output.line(found)
+    record = {"dir": found, "found_by": found_by, "durability": durability}
+    output.result(record | {"backup_made_at_ms": made_at_ms}, found)
     return 0
 
 
 @commands.command("restore", example="bus restore --dir .worker-state")
-def restore(json: Json = False, place: Place = HERE) -> int:
+def restore(place: Place = HERE) -> int:
     """Make a backup, where it is, a bus that can be written.
 
     Move what it replaces away first, and put the backup, or a copy of it, in its place. Exit code
@@ -149,24 +139,22 @@ def restore(json: Json = False, place: Place = HERE) -> int:
         made_at_ms = bus.database.backup_made_at_ms
         bus.settings.take_into_use()
         now_ms = bus.database.now_ms()
-    if json:
-        output.json_line({"dir": found, "backup_made_at_ms": made_at_ms})
-    elif made_at_ms is None:
-        output.line(f"{found} is no backup, or is in use already")
-    else:
-        output.line(f"the backup in {found} is in use; it was {age_of_backup(made_at_ms, now_ms)}")
-    return actions.NOTHING if made_at_ms is None else 0
+    told = f"{found} is no backup, or is in use already"
+    if made_at_ms is not None:
+        told = f"the backup in {found} is in use; it was {age_of_backup(made_at_ms, now_ms)}"
+    output.result({"dir": found, "backup_made_at_ms": made_at_ms}, told)
+    return output.NOTHING if made_at_ms is None else 0
 
 
 @commands.command("stats", example="bus stats --json")
-def stats(json: Json = False, place: Place = HERE) -> int:
+def stats(place: Place = HERE) -> int:
     """Print counts and sizes of the bus.
 
     Messages by type and sender, sizes of files and blobs, messages that are not exported yet.
     """
     with place.open() as bus:
         record = _stats(bus)
-    if json:
+    if output.is_json():
         output.json_line(record)
     else:
         output.table(("what", "value"), list(_rows(record)))
@@ -233,4 +221,4 @@ def demo(
     """
     from .demo import run_demo
 
-    return run_demo(path, directory=directory, json=json)
+    return run_demo(path, directory=directory, json=output.is_json())

@@ -37,7 +37,7 @@ from ..schema import (
 )
 from . import hints, output
 from .commands import Commands
-from .options import HERE, Json, Place
+from .options import HERE, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ def doctor(
         bool,
         typer.Option("--dry-run", help="With --repair: change nothing; print what it would do."),
     ] = False,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Examine the bus, and print a line for each check: ok, warn or bad, with advice.
@@ -92,17 +91,17 @@ def doctor(
     if repair:
         from .repairing import repair as repair_bus
 
-        return repair_bus(place, backup, dry_run, json)
+        return repair_bus(place, backup, dry_run)
     if backup is not None or dry_run:
         raise InvalidInput("--from and --dry-run belong to --repair")
     is_bad = False
     for finding in _findings(place, full):
         is_bad = is_bad or finding.state == "bad"
-        if json:
-            output.json_line({"check": finding.check, **asdict(finding)})
-        else:
-            advice = f"; {hints.completed(finding.advice)}" if finding.advice else ""
-            output.line(f"{finding.state:<4}  {finding.check}: {finding.text}{advice}")
+        advice = f"; {hints.completed(finding.advice)}" if finding.advice else ""
+        output.result(
+            {"check": finding.check, **asdict(finding)},
+            f"{finding.state:<4}  {finding.check}: {finding.text}{advice}",
+        )
         output.flush()  # some checks take their time
     return 1 if is_bad else 0
 

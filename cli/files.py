@@ -16,7 +16,8 @@ from ..export import Exporter, FieldMap, ImportReport, exported_files, import_js
 from ..schema import InvalidInput, NotFound, Refused, has_export
 from . import output
 from .commands import Commands
-from .options import HERE, Json, Place
+from .logs import show_logs
+from .options import HERE, Place
 from .payloads import open_input
 from .progress import progress
 
@@ -51,7 +52,6 @@ def export(
             show_default=False,
         ),
     ] = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Bring bus.jsonl up to date with the log.
@@ -65,7 +65,7 @@ def export(
     with place.open() as bus:
         exporter = Exporter(bus)
         if follow:
-            output.show_logs()
+            show_logs()
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: exporter.stop())
             exporter.follow()
@@ -77,11 +77,10 @@ def export(
                 count = exporter.rotate(limit, progress=move)
             else:
                 count = (exporter.rebuild if rebuild else exporter.export_once)(progress=move)
-        if json:
-            record = {"exported": count, "last_seq": exporter.position, "file": bus.layout.jsonl}
-            output.json_line(record)
-        else:
-            output.line(f"exported {output.counted(count, 'message')} to {bus.layout.jsonl}")
+        output.result(
+            {"exported": count, "last_seq": exporter.position, "file": bus.layout.jsonl},
+            f"exported {output.counted(count, 'message')} to {bus.layout.jsonl}",
+        )
     return 0
 
 
@@ -109,7 +108,6 @@ def import_(
             show_default=False,
         ),
     ] = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Publish the lines of a file that the log lacks.
@@ -131,7 +129,7 @@ def import_(
             f"ignored fields: {', '.join(names[:_NAMED])}{more}; map them with --map, or keep them"
             " as headers with --map 'headers.*=*'"
         )
-    return _print(reports, json)
+    return _print(reports)
 
 
 def _import(
@@ -162,7 +160,7 @@ def _fields(entries: Sequence[str]) -> FieldMap:
         raise InvalidInput(f"--map: {error}") from error
 
 
-def _print(reports: list[tuple[str, ImportReport]], json: bool) -> int:
+def _print(reports: list[tuple[str, ImportReport]]) -> int:
     """Print the skipped lines and the totals; return the exit code."""
     for name, report in reports:
         where = f"{name}: " if len(reports) > 1 else ""
@@ -179,8 +177,5 @@ def _print(reports: list[tuple[str, ImportReport]], json: bool) -> int:
         name: sum(getattr(report, name) for _, report in reports)
         for name in ("stored", "duplicates", "skipped")
     }
-    if json:
-        output.json_line(record)
-    else:
-        output.line(", ".join(f"{name} {count}" for name, count in record.items()))
+    output.result(record, ", ".join(f"{name} {count}" for name, count in record.items()))
     return Refused.exit_code if record["skipped"] else 0

@@ -9,7 +9,7 @@ import typer
 
 from ..export import git
 from ..schema import BUS_DIR_VARIABLE, TypePattern
-from . import actions, output
+from . import output
 from .commands import Commands
 from .git_lines import readable
 from .options import TYPE_HELP, Json, OfAgent, Verbose
@@ -83,14 +83,14 @@ def log(
         if count == most:
             output.detail(f"there is more; see --limit {most * 10}")
             break
-        if json:
+        if output.is_json():
             output.json_line({name: getattr(commit, name) for name in _FIELDS})
         else:
             _print(commit, first=count == 0)
         count += 1
     if not count and filters == git.Filters():
         output.note(f"no commit of {revision} added messages to a bus.jsonl")
-    return 0 if count else actions.NOTHING
+    return 0 if count else output.NOTHING
 
 
 def _print(commit: git.Commit, *, first: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from ..export import git
 from ..schema import BUS_DIRECTORY
-from . import actions, guard_check, output
+from . import guard_check, output
 from .commands import Commands
 from .guard_check import BLOCK, WARN, check_mode, open_bus
 from .options import HERE, Json, Place, Verbose
@@ -31,7 +31,6 @@ def install(
             show_default=False,
         ),
     ] = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Install a pre-commit and a pre-push hook in the git repository. Safe to repeat.
@@ -47,7 +46,7 @@ def install(
     hooks = git.GuardHooks(tree)
     mode = mode or hooks.mode() or BLOCK
     for hook in hooks.install(mode, None if is_found else bus_dir):
-        _print_hook(hook, json, mode)
+        _print_hook(hook, mode)
     if hooks.are_shared:
         output.note("core.hooksPath is outside of this repository: the hooks run in others too")
     if hooks.are_by_tree:
@@ -66,8 +65,8 @@ def remove(json: Json = False, verbose: Verbose = False) -> int:
     """
     removed = git.GuardHooks(git.WorkTree.around(os.getcwd())).remove()
     for hook in removed:
-        _print_hook(hook, json, "removed")
-    return 0 if removed else actions.NOTHING
+        _print_hook(hook, "removed")
+    return 0 if removed else output.NOTHING
 
 
 @guard.command("check", example="bus guard check")
@@ -88,7 +87,6 @@ def check(
             metavar="A", help="The editing agent. Default: $BUS_AGENT.", show_default=False
         ),
     ] = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Compare the staged files with the reservations of others, as the hooks do.
@@ -96,9 +94,7 @@ def check(
     Both names of a rename count, and deleted files. Exit code 3 for a conflict, 0 when it only
     warns.
     """
-    return guard_check.check(
-        mode, push, agent=agent, json=json, directory=place.directory, user=place.user
-    )
+    return guard_check.check(mode, push, agent=agent, directory=place.directory, user=place.user)
 
 
 def _leads_to(folder: str, bus_dir: str) -> bool:
@@ -107,10 +103,7 @@ def _leads_to(folder: str, bus_dir: str) -> bool:
     return name == BUS_DIRECTORY and os.path.commonpath([holder, folder]) == holder
 
 
-def _print_hook(hook: git.GuardHook, json: bool, state: str) -> None:
-    if json:
-        record = {"hook": hook.name, "path": hook.path, "state": state, "former": hook.former}
-        output.json_line(record)
-    else:
-        former = f"  (with {hook.former})" if hook.former else ""
-        output.line(f"{hook.name}  {state}  {hook.path}{former}")
+def _print_hook(hook: git.GuardHook, state: str) -> None:
+    record = {"hook": hook.name, "path": hook.path, "state": state, "former": hook.former}
+    former = f"  (with {hook.former})" if hook.former else ""
+    output.result(record, f"{hook.name}  {state}  {hook.path}{former}")

@@ -34,7 +34,6 @@ def check(
     push: str | None = None,
     *,
     agent: str | None = None,
-    json: bool = False,
     directory: str | None = None,
     user: bool = False,
 ) -> int:
@@ -44,7 +43,6 @@ def check(
         mode: `block` or `warn`; `BUS_GUARD` in the environment wins over it.
         push: the remote that is pushed to, with git's lines about that on stdin.
         agent: the editing agent; None takes that of `BUS_AGENT`.
-        json: whether to print JSON.
         directory, user: which bus.
     """
     check_mode(mode, BLOCK, WARN)
@@ -68,7 +66,7 @@ def check(
             if push is None or each.held.reserved_at_ms <= pushed[each.path]  # else made before
         ]
     for conflict in conflicts:
-        if json:
+        if output.is_json():
             output.json_line(conflict_record(conflict))
         else:
             output.note(_line(conflict, mode))

@@ -8,6 +8,7 @@ import signal
 
 from ..schema import InvalidInput
 from . import output
+from .logs import show_logs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Running:
 
     def run(self, work: RawCommand | JsonCommand, *, once: bool, drain: bool) -> int:
         """Work, and return the exit code: 0, or 128 and the signal that ended it at once."""
-        output.show_logs()
+        show_logs()
         # Where a parent ignored it, the kernel would not tell how a command ended.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in _SIGNALS:

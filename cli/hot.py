@@ -6,7 +6,7 @@ lines through both. Everything else (help, mistakes, rare options) it leaves to 
 
 from __future__ import annotations
 
-from . import hints
+from . import hints, output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def parse(arguments: Sequence[str]) -> Callable[[], int] | None:
     if values is None:
         return None
     hints.note_bus(values.get("directory"), values.get("user", False))
+    output.set_json(values.pop("json", False))
     call = action(arguments[0])
     return lambda: call(**values)
 

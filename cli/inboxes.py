@@ -11,7 +11,7 @@ from ..schema import InvalidInput, format_ts
 from ..subscribers import MAX_DELIVERIES, POLL_LIMIT, Deliveries, Inbox, Parked
 from . import actions, output
 from .commands import Commands
-from .options import HERE, MAX_SEQ, TYPE_HELP, Agent, Json, Place, Wait
+from .options import HERE, MAX_SEQ, TYPE_HELP, Agent, Place, PlaceOnly, Wait
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Chosen:
             seqs = self.seqs or [item.seq for item in box.parked()]
             for seq in dict.fromkeys(seqs):
                 change(seq)
-        return 0 if seqs else actions.NOTHING
+        return 0 if seqs else output.NOTHING
 
 
 @commands.command("poll", example="bus poll worker-1 --json --wait 30")
@@ -115,7 +115,6 @@ def poll(
     type: PolledType = None,
     with_work: WithWork = False,
     wait: Wait = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Print the unread messages of an agent.
@@ -128,7 +127,6 @@ def poll(
         type=type,
         with_work=with_work,
         wait=wait,
-        json=json,
         directory=place.directory,
         user=place.user,
     )
@@ -138,24 +136,17 @@ def poll(
 def ack(
     agent: Agent,
     seq: Annotated[int, typer.Argument(metavar="SEQ", help="The last seq that is handled.")],
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Acknowledge a message and all before it.
 
     That includes messages that poll --type left out.
     """
-    return actions.ack(agent, seq, json=json, directory=place.directory, user=place.user)
+    return actions.ack(agent, seq, directory=place.directory, user=place.user)
 
 
 @commands.command("inbox", example="bus inbox worker-1")
-def inbox(
-    agent: Agent,
-    want: Wanted = None,
-    want_all: WantAll = False,
-    json: Json = False,
-    place: Place = HERE,
-) -> int:
+def inbox(agent: Agent, want: Wanted = None, want_all: WantAll = False, place: Place = HERE) -> int:
     """Print the state of an agent's inbox, and set which broadcasts it wants.
 
     Its cursor, how many messages are unread (counted up to 1,000) and parked, which types of
@@ -168,15 +159,16 @@ def inbox(
         if want or want_all:
             box.want(*(want or ()))
         unread, cursor, failed = box.unread(_MAX_COUNTED + 1), box.position, len(box.parked())
-        if json:
-            counts = {"unread": min(unread, _MAX_COUNTED), "parked": failed}
-            output.json_line({"agent": agent, "cursor": cursor} | counts | {"wants": box.wants})
-            box.poll(1)  # which says so when mail was archived unread
-            return 0
+        counts = {"unread": min(unread, _MAX_COUNTED), "parked": failed}
         shown = f"{_MAX_COUNTED}+" if unread > _MAX_COUNTED else unread
         wants = "" if box.wants is None else f", wants {' '.join(box.wants)}"
-        output.line(f"cursor {cursor}, {shown} unread, {failed} parked{wants}")
-        output.messages(box.poll(_SHOWN), bus.blobs, json=False)
+        output.result(
+            {"agent": agent, "cursor": cursor} | counts | {"wants": box.wants},
+            f"cursor {cursor}, {shown} unread, {failed} parked{wants}",
+        )
+        waiting = box.poll(_SHOWN)  # which says so when mail was archived unread
+        if not output.is_json():
+            output.messages(waiting, bus.blobs)
     return 0
 
 
@@ -186,7 +178,6 @@ def list_parked(
         str | None,
         typer.Argument(metavar="AGENT", help="The agent. Default: all agents.", show_default=False),
     ] = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """List parked messages and why they failed.
@@ -195,13 +186,8 @@ def list_parked(
     """
     with place.open() as bus:
         found = Deliveries(bus.database).parked(agent)
-    if json:
-        for item in found:
-            output.json_line(_record(item))
-    elif found:
-        headings = ("agent", "seq", "attempts", "parked at", "error")
-        output.table(headings, [tuple(_record(item).values()) for item in found])
-    return 0 if found else actions.NOTHING
+    headings = ("agent", "seq", "attempts", "parked at", "error")
+    return output.results([_record(item) for item in found], headings=headings)
 
 
 def _record(item: Parked) -> dict[str, object]:
@@ -215,11 +201,7 @@ def _record(item: Parked) -> dict[str, object]:
 
 
 @parked.command("requeue", example="bus parked requeue worker-1 17 19")
-def requeue(
-    agent: Agent,
-    chosen: Chosen,
-    place: Place = HERE,
-) -> int:
+def requeue(agent: Agent, chosen: Chosen, place: PlaceOnly = HERE) -> int:
     """Requeue parked messages, which are delivered again: all that are named, or none.
 
     Exit code 4 when one is not parked.
@@ -231,11 +213,7 @@ def requeue(
 
 
 @parked.command("drop", example="bus parked drop worker-1 17")
-def drop(
-    agent: Agent,
-    chosen: Chosen,
-    place: Place = HERE,
-) -> int:
+def drop(agent: Agent, chosen: Chosen, place: PlaceOnly = HERE) -> int:
     """Drop parked messages of this agent: all that are named, or none.
 
     They stay in the log. Exit code 4 when one is not parked.
@@ -256,7 +234,7 @@ def listen(
     no_session: NoSession = False,
     max_deliveries: MaxDeliveries = MAX_DELIVERIES,
     retry_pause: RetryPause = "1s",
-    place: Place = HERE,
+    place: PlaceOnly = HERE,
 ) -> int:
     """Run a command for each message.
 

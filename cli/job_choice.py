@@ -12,7 +12,8 @@ from .. import subscribers  # loads what a command needs of it when it runs
 from ..schema import InvalidInput, TypePattern
 from . import actions, options, output
 from .job_views import jobs_named, print_jobs, queues_named
-from .options import MAX_SEQ, By, Json, OfQueue, Since, since_time
+from .logs import show_logs
+from .options import MAX_SEQ, By, OfQueue, Since, since_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +71,6 @@ class Choice(Filter):
     seqs: SomeSeqs = None
     dry_run: DryRun = False
     by: By = None
-    json: Json = False
 
     def check(self, see: str, *, is_filtered: bool = False, is_all: bool = False) -> None:
         """Refuse an ambiguous choice of jobs. No error suggests the option that means all jobs.
@@ -107,17 +107,17 @@ class Choice(Filter):
         if self.dry_run:
             if is_named:
                 _try(bus, chosen, change)
-            count = print_jobs(bus, (job for _, jobs in chosen for job in jobs), self.json)
+            count = print_jobs(bus, (job for _, jobs in chosen for job in jobs))
             output.note(f"{output.counted(count, 'job')} would be {done}; nothing was changed")
-            return 0 if count else actions.NOTHING
-        output.show_logs()
+            return 0 if count else output.NOTHING
+        show_logs()
         with bus.transaction() if is_named else nullcontext():
             changed = [job for queue, jobs in chosen for job in change(queue, jobs)]
-        if self.json:
-            print_jobs(bus, changed, json=True)
+        if output.is_json():
+            print_jobs(bus, changed)
         else:
             output.line(f"{done} {output.counted(len(changed), 'job')}")
-        return 0 if changed else actions.NOTHING
+        return 0 if changed else output.NOTHING
 
 
 class _Undone(Exception):

@@ -8,9 +8,9 @@ from .. import subscribers  # loads what a command needs of it when it runs
 from ..bus import SegmentMissing
 from ..schema import InvalidInput, NotFound, format_ts
 from ..subscribers import claim_record, job_record
-from . import actions, output
+from . import output
 from .message_view import print_in_full
-from .queue_views import duration, print_acts
+from .queue_views import acts_lines, duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def code_of_list(count: int, queues: Iterable[Queue]) -> int:
     """Return the exit code of a list of so many jobs: 1 when some may be missing, 4 for none."""
     if any(queue.stuck is not None for queue in queues):
         return 1
-    return 0 if count else actions.NOTHING
+    return 0 if count else output.NOTHING
 
 
 def jobs_named(
@@ -85,9 +85,9 @@ def _job_named(bus: Bus, seq: int, queues: Sequence[str], state: str | None) -> 
     return fitting[0]
 
 
-def print_jobs(bus: Bus, jobs: Iterable[Job], json: bool) -> int:
+def print_jobs(bus: Bus, jobs: Iterable[Job]) -> int:
     """Print jobs, and return how many there were."""
-    if not json:
+    if not output.is_json():
         rows = [_row(bus, job) for job in jobs]
         if rows:
             output.table(_HEADINGS, rows)
@@ -137,14 +137,14 @@ def _when(job: Job, now_ms: int) -> str:
 # One job in full ------------------------------------------------------------------------------
 
 
-def print_job(bus: Bus, queue: Queue, job: Job, json: bool) -> None:
+def print_job(bus: Bus, queue: Queue, job: Job) -> None:
     """Print a job, its message, every attempt at it, and the acts of people on it."""
     claims = subscribers.Claims(bus.database).of_job(queue.info, job.seq)
     acts = subscribers.Acts(bus.database).of_job(queue.info, job.seq)
     now_ms = bus.database.now_ms()
     message = bus.log.at(job.seq)
     assert message is not None  # the log keeps every message, and jobs are made of messages
-    if json:
+    if output.is_json():
         attempts = [claim_record(claim, now_ms) for claim in claims]
         stored = orjson.Fragment(message.to_json())
         by_hand = [act.record() for act in acts]
@@ -157,7 +157,8 @@ def print_job(bus: Bus, queue: Queue, job: Job, json: bool) -> None:
         "attempt": f"{job.attempt} of {job.max_attempts}",
     }
     _print_fields({name: shown[name] for name in shown if name not in ("gate", "max_attempts")})
-    print_acts(acts)
+    for line in acts_lines(acts):
+        output.line(line)
     for claim in claims:
         output.line("")
         _print_claim(claim, now_ms)

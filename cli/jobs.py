@@ -13,7 +13,7 @@ from ..schema import InvalidInput
 from .commands import Commands
 from .job_choice import Choice, Seq, Seqs, named
 from .job_views import code_of_list, jobs_named, print_job, print_jobs, queues_named
-from .options import HERE, By, Json, OfQueue, Place
+from .options import HERE, By, OfQueue, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ def show_list(
     queue: OfQueue = None,
     state: State = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 50,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """List jobs, the newest first.
@@ -68,16 +67,11 @@ def show_list(
         found = [job for each in queues for job in subscribers.list_jobs(each, states, limit)]
         if set(states) != {"queued"}:
             found.sort(key=lambda job: -job.seq)
-        return code_of_list(print_jobs(bus, found[:limit], json), queues)
+        return code_of_list(print_jobs(bus, found[:limit]), queues)
 
 
 @job.command("show", example="bus job show 17")
-def show(
-    seq: Seq,
-    queue: OfQueue = None,
-    json: Json = False,
-    place: Place = HERE,
-) -> int:
+def show(seq: Seq, queue: OfQueue = None, place: Place = HERE) -> int:
     """Print a job, every attempt at it, the acts of people on it, and its message.
 
     An attempt is terminal when it is over, live_active while its worker has it, expired_active
@@ -85,7 +79,7 @@ def show(
     """
     with place.open() as bus:
         ((found, wanted),) = jobs_named(bus, [seq], queue)
-        print_job(bus, found, wanted, json)
+        print_job(bus, found, wanted)
     return 0
 
 
@@ -97,10 +91,7 @@ class BadlyEnded(Choice):
 
 
 @job.command("retry", example="bus job retry --queue reviews --state failed --since 2h --dry-run")
-def retry(
-    choice: BadlyEnded,
-    place: Place = HERE,
-) -> int:
+def retry(choice: BadlyEnded, place: Place = HERE) -> int:
     """Retry jobs that ended without success, from their first attempt.
 
     With SEQs all of those or none, also cancelled ones, and delayed ones, which then need not
@@ -125,18 +116,12 @@ def retry(
 
 
 @job.command("cancel", example="bus job cancel 17")
-def cancel(
-    seqs: Seqs,
-    queue: OfQueue = None,
-    by: By = None,
-    json: Json = False,
-    place: Place = HERE,
-) -> int:
+def cancel(seqs: Seqs, queue: OfQueue = None, by: By = None, place: Place = HERE) -> int:
     """Cancel jobs: all that are named, or none.
 
     The worker of a running job loses its claim. The messages stay in the log.
     """
-    choice = Choice(seqs=seqs, queue=queue, by=by, json=json)
+    choice = Choice(seqs=seqs, queue=queue, by=by)
     with place.open() as bus:
         cancel = partial(_cancel, by=choice.doer)
         return choice.act(bus, named(bus, seqs, queue), cancel, "cancelled")

@@ -9,7 +9,6 @@ import typer
 from .. import bus  # loads what a command needs of it when it runs
 from ..schema import KEYS_DIR_VARIABLE, BusUnusable, NotFound, format_ts
 from . import output
-from .actions import NOTHING
 from .commands import Commands
 from .options import Agent, Json, Verbose
 
@@ -53,10 +52,8 @@ def create(
     """
     keyring = bus.Keyring(keys)
     made = keyring.create(agent, rotate=rotate)
-    if json:
-        output.json_line(_record(keyring, agent, made))
-    else:
-        output.line(f"made key {made.id} for {agent} in {keyring.path(agent)}")
+    told = f"made key {made.id} for {agent} in {keyring.path(agent)}"
+    output.result(_record(keyring, agent, made), told)
     return 0
 
 
@@ -75,12 +72,8 @@ def show_list(keys: KeysDirectory = None, json: Json = False, verbose: Verbose =
         except BusUnusable as error:  # the others are none the worse
             output.error(str(error), error)
             code = error.exit_code
-    if json:
-        for record in records:
-            output.json_line(record)
-    elif records:
-        output.table(list(records[0]), [list(record.values()) for record in records])
-    return code if records or code else NOTHING
+    none = output.results(records)
+    return code or none
 
 
 @key.command("show", example="bus key show worker-1")
@@ -96,10 +89,10 @@ def show(
     if not found:
         raise NotFound(f"agent {agent!r} has no key in {keyring.directory}")
     for each in found:
-        if json:
-            output.json_line(_record(keyring, agent, each) | {"secret": each.secret.hex()})
-        else:
-            output.line(f"{each.id}  {each.secret.hex()}")
+        output.result(
+            _record(keyring, agent, each) | {"secret": each.secret.hex()},
+            f"{each.id}  {each.secret.hex()}",
+        )
     return 0
 
 
@@ -112,12 +105,10 @@ def remove(
     An unusable key file is deleted too. Exit code 4 when it has no key.
     """
     count = bus.Keyring(keys).remove(agent)
-    if json:
-        output.json_line({"agent": agent, "removed": count})
-    elif count is None:
-        output.line(f"removed the key file of {agent}, which could not be used")
-    else:
-        output.line(f"removed {output.counted(count, 'key')} of {agent}")
+    told = f"removed the key file of {agent}, which could not be used"
+    if count is not None:
+        told = f"removed {output.counted(count, 'key')} of {agent}"
+    output.result({"agent": agent, "removed": count}, told)
     return 0
 
 

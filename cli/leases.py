@@ -12,7 +12,7 @@ from ..schema import AckbusError, Refused, TimedOut, format_ts
 from ..subscribers import Pace
 from . import actions, output
 from .commands import Commands
-from .options import HERE, Json, Place
+from .options import HERE, Place, PlaceOnly
 
 commands = Commands()
 lease = commands.group("lease", help="Named exclusive rights that expire.")
@@ -44,7 +44,6 @@ def acquire(
     holder: Holder = None,
     ttl: Ttl = "60",
     wait: Wait = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Acquire a lease, and print it with its fencing token.
@@ -58,10 +57,9 @@ def acquire(
         granted = _acquire(bus, name, holder, ttl_s, wait_s)
         held, now_ms = None if granted else bus.leases.get(name), bus.database.now_ms()
     if granted:
-        _print(granted, json)
+        _print(granted)
         return 0
-    if json:
-        output.json_line({"granted": False, "name": name} | _holder(held))
+    output.result({"granted": False, "name": name} | _holder(held))
     raise refusal(name, held, now_ms, waited=wait_s > 0)
 
 
@@ -96,7 +94,6 @@ def renew(
     token: Token,
     holder: Holder = None,
     ttl: Ttl = "60",
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Extend a lease to --ttl from now.
@@ -106,17 +103,12 @@ def renew(
     held = Lease(name, _holding(holder), token, 0, 0)
     ttl_s = actions.seconds(ttl, "--ttl")
     with place.open() as bus:
-        _print(bus.leases.renew(held, ttl_s=ttl_s), json)
+        _print(bus.leases.renew(held, ttl_s=ttl_s))
     return 0
 
 
 @lease.command("release", example="bus lease release deploy --holder worker-1 --token 7")
-def release(
-    name: Name,
-    token: Token,
-    holder: Holder = None,
-    place: Place = HERE,
-) -> int:
+def release(name: Name, token: Token, holder: Holder = None, place: PlaceOnly = HERE) -> int:
     """Release a lease.
 
     Exit code 3 when it is no longer held with this token.
@@ -128,7 +120,7 @@ def release(
 
 
 @lease.command("list", example="bus lease list --json")
-def list_leases(json: Json = False, place: Place = HERE) -> int:
+def list_leases(place: Place = HERE) -> int:
     """List the leases that are held now.
 
     Exit code 4 when there are none.
@@ -145,25 +137,20 @@ def list_leases(json: Json = False, place: Place = HERE) -> int:
         }
         for each in held
     ]
-    if json:
-        for record in records:
-            output.json_line(record)
-    elif records:
-        output.table(list(records[0]), [list(record.values()) for record in records])
-    return 0 if records else actions.NOTHING
+    return output.results(records)
 
 
 def _holding(name: str | None) -> str:
     return actions.sender(name, "--holder")
 
 
-def _print(held: Lease, json: bool) -> None:
+def _print(held: Lease) -> None:
     until = format_ts(held.until_ms)
-    if json:
-        record = {"granted": True, "name": held.name, "holder": held.holder, "token": held.token}
-        output.json_line(record | {"until": until})
-    else:
-        output.line(f"{held.name}  {held.holder}  token {held.token}  until {until}")
+    record = {"granted": True, "name": held.name, "holder": held.holder, "token": held.token}
+    output.result(
+        record | {"until": until},
+        f"{held.name}  {held.holder}  token {held.token}  until {until}",
+    )
 
 
 def _holder(held: Lease | None) -> dict[str, object]:

@@ -10,7 +10,7 @@ from .. import subscribers  # loads what a command needs of it when it runs
 from ..schema import InvalidInput
 from . import actions, output
 from .commands import Commands
-from .options import HERE, By, Json, Place
+from .options import HERE, By, Place, PlaceOnly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,20 +36,14 @@ OfInbox = Annotated[
 
 
 @limit.command("list", example="bus limit list")
-def show_list(json: Json = False, place: Place = HERE) -> int:
+def show_list(place: Place = HERE) -> int:
     """List the limits, and how many messages wait there now.
 
     Exit code 4 when there are none.
     """
     with place.open() as bus:
         records = [_record(each) for each in bus.limits.list()]
-    if json:
-        for record in records:
-            output.json_line(record)
-    elif records:
-        headings = [name.replace("_", " ") for name in records[0]]
-        output.table(headings, [list(record.values()) for record in records])
-    return 0 if records else actions.NOTHING
+    return output.results(records, headings=("kind", "name", "max waiting", "waiting"))
 
 
 @limit.command("set", example="bus limit set 100 --queue reviews")
@@ -58,7 +52,6 @@ def set_limit(
     queue: OfQueue = None,
     inbox: OfInbox = None,
     by: By = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Limit how many messages may wait in a queue or an inbox.
@@ -73,7 +66,7 @@ def set_limit(
             subscribers.JobControl(subscribers.Queue.open(bus, name), by=doer).limit(count)
         else:
             bus.limits.set_for_inbox(name, count)
-        if json:
+        if output.is_json():
             (record,) = (
                 each for each in bus.limits.list() if (each.kind, each.name) == (kind, name)
             )
@@ -86,7 +79,7 @@ def clear(
     queue: OfQueue = None,
     inbox: OfInbox = None,
     by: By = None,
-    place: Place = HERE,
+    place: PlaceOnly = HERE,
 ) -> int:
     """Remove a limit.
 

@@ -11,6 +11,7 @@ from ..schema import InvalidInput
 from ..subscribers import SESSION_NEWS, Inbox, Session
 from ..workers import StopSwitch, Supervisors, environment_of, run_process
 from . import output
+from .logs import show_logs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Listening:
 
     def run(self) -> None:
         """Deliver until the inbox is drained, if that is to end it, or a signal comes; blocks."""
-        output.show_logs()
+        show_logs()
         # Where a parent ignored it, the kernel would not tell how a command ended.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in _SIGNALS:

@@ -9,7 +9,7 @@ import typer
 
 from . import output
 from .commands import Commands
-from .options import HERE, Json, Place
+from .options import HERE, Place
 
 commands = Commands()
 
@@ -17,7 +17,6 @@ commands = Commands()
 @commands.command("top", example="bus top")
 def top(
     once: Annotated[bool, typer.Option("--once", help="Print the present state, and end.")] = False,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Show agents, queues and the newest messages, live. The key q ends it.
@@ -29,8 +28,8 @@ def top(
 
     with place.open() as bus:
         is_seen = output.is_terminal() and os.environ.get("TERM") != "dumb"
-        if once or not (json or is_seen):
-            show_once(bus, json=json)
+        if once or not (output.is_json() or is_seen):
+            show_once(bus)
         else:
-            watch(bus, json=json)
+            watch(bus)
     return 0

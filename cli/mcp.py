@@ -8,7 +8,7 @@ import typer
 
 from . import mcp_server
 from .commands import Commands
-from .options import HERE, Place
+from .options import HERE, PlaceOnly
 
 commands = Commands()
 
@@ -26,7 +26,7 @@ def mcp(
     profile: Annotated[
         str, typer.Option(metavar="P", help="Which tools: default (6) or full (13).")
     ] = "default",
-    place: Place = HERE,
+    place: PlaceOnly = HERE,
 ) -> int:
     """Serve a coding agent that speaks MCP, over stdin and stdout, until stdin ends.
 

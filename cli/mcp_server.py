@@ -11,6 +11,7 @@ import sys
 from ..schema import BusNotFound, InvalidInput, check_agent
 from . import actions, output
 from .extras import require
+from .logs import show_logs
 from .prompt import AGENT_VARIABLE
 
 
@@ -31,7 +32,7 @@ def mcp(
     name = (os.environ.get(AGENT_VARIABLE) or None) if agent is None else agent
     if name is not None:
         check_agent(name)
-    output.show_logs()
+    show_logs()
     if sys.stdin.isatty():
         _explain_to_a_person(directory, user)
     serve_stdio(lambda: actions.open_bus(directory, user), agent=name, profile=profile)

@@ -13,13 +13,12 @@ from ..schema import (
     Message,
     NotFound,
 )
-from . import actions, output
+from . import output
 from .commands import Commands
 from .message_view import print_in_full
 from .options import (
     HERE,
     MAX_SEQ,
-    Json,
     OfAgent,
     OfConversation,
     Place,
@@ -54,7 +53,6 @@ def replay(
     ] = None,
     type: TypePattern = None,
     follow: Follow = False,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Print the log from a seq on.
@@ -68,12 +66,12 @@ def replay(
     with place.open() as bus:
         if follow:
             found = bus.follow(from_seq=first, type=type)
-            output.messages(found, bus.blobs, json=json, form=Message.to_line, live=True)
+            output.messages(found, bus.blobs, form=Message.to_line, live=True)
         newest = bus.log.newest_seq()
         if first > newest:
             raise NotFound(f"the log ends at {newest}, before {first}")
         found = _or_from_where(bus.read(from_seq=first, to_seq=last, type=type), last)
-        return _some(output.messages(found, bus.blobs, json=json, form=Message.to_line))
+        return _some(output.messages(found, bus.blobs, form=Message.to_line))
 
 
 def _or_from_where(found: Iterator[Message], last: int | None) -> Iterator[Message]:
@@ -98,7 +96,6 @@ def read(
         int | None,
         typer.Option(metavar="N", min=1, help="At most so many, the oldest.", show_default=False),
     ] = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Print the messages that match every option, in order."""
@@ -111,19 +108,18 @@ def read(
             agent=agent,
             since_ms=None if since is None else since_time(since, bus.database.now_ms()),
         )
-        return _some(output.messages(islice(found, limit), bus.blobs, json=json))
+        return _some(output.messages(islice(found, limit), bus.blobs))
 
 
 @commands.command("show", example="bus show 17")
 def show(
     key: Annotated[str, typer.Argument(metavar="ID|SEQ", help="The id or the seq of a message.")],
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Print one message in full. A number is taken as a seq, and if there is none, as an id."""
     with place.open() as bus:
         message = _find(bus, key)
-        if json:
+        if output.is_json():
             output.json_line(message.to_json())
         else:
             print_in_full(message, bus.blobs)
@@ -137,19 +133,16 @@ def tail(
     ] = 10,
     follow: Follow = False,
     type: TypePattern = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Print the newest messages, the oldest of them first."""
     with place.open() as bus:
         seen = bus.log.newest_seq()
         newest = bus.log.newest(lines, type=type)
-        count = output.messages(newest, bus.blobs, json=json, live=follow)
+        count = output.messages(newest, bus.blobs, live=follow)
         if follow:
             after = max(seen, newest[-1].seq) if newest else seen
-            output.messages(
-                bus.follow(from_seq=after + 1, type=type), bus.blobs, json=json, live=True
-            )
+            output.messages(bus.follow(from_seq=after + 1, type=type), bus.blobs, live=True)
         return _some(count)
 
 
@@ -157,7 +150,7 @@ def _some(count: int) -> int:
     """Return the exit code of a search that found so many."""
     if not count:
         output.detail("nothing found")
-    return 0 if count else actions.NOTHING
+    return 0 if count else output.NOTHING
 
 
 def _find(bus: Bus, key: str) -> Message:

@@ -21,6 +21,11 @@ def _be_verbose(on: bool) -> bool:
     return on
 
 
+def _print_json(on: bool) -> bool:
+    output.set_json(on)
+    return on
+
+
 def _note_directory(directory: str | None) -> str | None:
     hints.note_bus(directory)
     return directory
@@ -49,7 +54,9 @@ User = Annotated[
     bool,
     typer.Option("--user", help="Use your own bus, outside of any project.", callback=_note_user),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object a line.", callback=_print_json)
+]
 Verbose = Annotated[
     bool,
     typer.Option(
@@ -63,8 +70,8 @@ Verbose = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """The options of every command that uses a bus: its place, and verbosity."""
+class PlaceOnly:
+    """The options of a command that uses a bus, and prints no data: its place, and verbosity."""
 
     directory: Directory = None
     user: User = False
@@ -81,6 +88,18 @@ class Place:
     def named(self) -> str | None:
         """Return the directory that the options name, or None."""
         return actions.named_by(self.directory, self.user)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Form:
+    """The form of what a command prints."""
+
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place(PlaceOnly, _Form):
+    """The options of a command that uses a bus, and prints data: its place, and --json."""
 
 
 #: The default of a command's parameter for the place, which Python requires.

@@ -38,10 +38,12 @@ _UNSAFE = (
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
-#: The environment variable that sets how much long commands log.
-LOG_VARIABLE = "BUS_LOG"
+#: The exit code when nothing was there.
+NOTHING = 4
 
 _verbose = False
+
+_as_json = False
 
 _at_end: list[str] = []
 
@@ -57,6 +59,17 @@ def is_verbose() -> bool:
     return _verbose
 
 
+def set_json(on: bool) -> None:
+    """Print results as JSON from now on, or for people."""
+    global _as_json
+    _as_json = on
+
+
+def is_json() -> bool:
+    """Whether --json was given."""
+    return _as_json
+
+
 # stdout --------------------------------------------------------------------------------------
 
 
@@ -67,10 +80,43 @@ def line(text: str) -> None:
 
 def json_line(data: bytes | Mapping[str, object]) -> None:
     """Print one JSON object as a line."""
-    data = data if isinstance(data, bytes) else _json(data)
+    data = data if isinstance(data, bytes) else _encoded(data)
     if is_terminal():
         data = _visible_json(data.decode()).encode()
     _write(data + b"\n")
+
+
+def result(record: Mapping[str, object], *lines: str) -> None:
+    """Print a result: its JSON object with --json, else its lines for people."""
+    if _as_json:
+        json_line(record)
+        return
+    for each in lines:
+        line(each)
+
+
+def results(
+    records: Sequence[Mapping[str, object]],
+    rows: Iterable[Iterable[object]] | None = None,
+    headings: Sequence[str] | None = None,
+) -> int:
+    """Print a list: JSON objects with --json, else a table for people.
+
+    Args:
+        records: the objects; all have the same names.
+        rows: the rows of the table; None for the values of the records.
+        headings: the headings of the table; None for the names of the records.
+
+    Returns:
+        The exit code: 4 for an empty list.
+    """
+    if _as_json:
+        for record in records:
+            json_line(record)
+    elif records:
+        shown = (record.values() for record in records) if rows is None else rows
+        table(headings or list(records[0]), [list(row) for row in shown])
+    return 0 if records else NOTHING
 
 
 def body(text: str) -> None:
@@ -94,7 +140,6 @@ def messages(
     found: Iterable[Message],
     blobs: BlobStore,
     *,
-    json: bool,
     form: Callable[[Message], bytes] | None = None,
     live: bool = False,
 ) -> int:
@@ -103,14 +148,13 @@ def messages(
     Args:
         found: the messages.
         blobs: where their large payloads are.
-        json: whether to print JSON.
-        form: which JSON; None for that of the log.
+        form: what makes the JSON of a message, for --json; None for that of the log.
         live: whether each line is to be seen at once, by a reader who waits for the next.
     """
     count = 0
     show = _message_printer()
     for count, message in enumerate(found, 1):  # noqa: B007
-        if json:
+        if _as_json:
             json_line(message.to_json() if form is None else form(message))
         else:
             show(message_parts(message, blobs))
@@ -162,7 +206,7 @@ def preview_of(payload: object) -> str:
 
 def json_text(value: object) -> str:
     """Return a value as JSON on one line."""
-    return _json(value).decode()
+    return _encoded(value).decode()
 
 
 def blob_note(ref: str, blobs: BlobStore) -> str:
@@ -246,7 +290,7 @@ def tell_at_end() -> None:
 
 def json_note(record: Mapping[str, object]) -> None:
     """Print an object as a line on stderr, for programs that read it."""
-    _complain(_visible_json(_json(record).decode()))
+    _complain(_visible_json(_encoded(record).decode()))
 
 
 def bell() -> None:
@@ -304,24 +348,6 @@ def show_warnings() -> None:
     warnings.simplefilter("always", UserWarning)
 
 
-def show_logs() -> None:
-    """Print the library's log as lines of ours: long commands retry after errors, and log them.
-
-    BUS_LOG=debug, or info, shows more.
-    """
-    import logging
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            note(f"{record.levelname.lower()}: {record.getMessage()}")
-
-    logger = logging.getLogger("ackbus")
-    logger.addHandler(Handler())
-    level = os.environ.get(LOG_VARIABLE, "").upper()
-    if level in ("DEBUG", "INFO"):
-        logger.setLevel(level)
-
-
 # text ----------------------------------------------------------------------------------------
 
 
@@ -344,7 +370,7 @@ def visible(text: str) -> str:
     return _escape(text, lambda char: char.encode("unicode_escape").decode())
 
 
-def _json(value: object) -> bytes:
+def _encoded(value: object) -> bytes:
     import orjson  # slow to load, and a shell's prompt prints none
 
     return orjson.dumps(value)

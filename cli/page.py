@@ -13,7 +13,7 @@ from ..schema import NotFound, start_thread
 from . import output
 from .commands import Commands
 from .extras import require
-from .options import HERE, Json, Place
+from .options import HERE, Place
 from .serving import HOST, PORT
 
 TYPE_CHECKING = False
@@ -35,7 +35,6 @@ def ui(
     no_open: Annotated[
         bool, typer.Option("--no-open", help="Print the address, and open no browser.")
     ] = False,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Open the page of the bus in the browser.
@@ -49,10 +48,7 @@ def ui(
 
     def show(url: str) -> Thread | None:
         link = _link(bus, url)
-        if json:
-            output.json_line({"url": link})
-        else:
-            output.line(link)
+        output.result({"url": link}, link)
         if link != url or no_open or not _has_screen():
             return None
         return start_thread(lambda: _open(url), "browser")

@@ -10,7 +10,7 @@ from ..bus import Bus
 from ..schema import AckbusError, InvalidInput, NotFound
 from . import output
 from .commands import Commands
-from .options import HERE, MAX_SEQ, Json, OfAgent, Place, Since, since_time
+from .options import HERE, MAX_SEQ, OfAgent, Place, Since, since_time
 from .payloads import reason
 from .progress import progress
 
@@ -70,7 +70,6 @@ def graph(
     since: Since = None,
     limit: GraphLimit = None,
     to: Output = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Draw a conversation as a sequence diagram, or the agents that talk to each other.
@@ -80,7 +79,7 @@ def graph(
     """
     from ..export import pictures
 
-    if json and svg:
+    if output.is_json() and svg:
         raise InvalidInput("give --json or --svg, not both")
     if key is None and not agents:
         raise InvalidInput("give the id of a conversation or of a message in it, or --agents")
@@ -93,7 +92,7 @@ def graph(
         else:
             found = pictures.Traffic.of(messages, bus.blobs, limit=limit or _MESSAGES)
     _check(found)
-    _write(_graph(found, conversation, json=json, svg=svg), to)
+    _write(_graph(found, conversation, svg=svg), to)
     return 0
 
 
@@ -114,7 +113,6 @@ def timeline(
         int, typer.Option(metavar="N", min=1, help="At most so many messages, the newest.")
     ] = _TIMELINE_MESSAGES,
     to: Output = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Draw a time line, as SVG, of agents and the messages between them.
@@ -136,7 +134,7 @@ def timeline(
         beats = [beat for beat in beats if beat.agent in traffic.agents]
     drawn = pictures.Timeline.of(traffic, beats)
     title = "Time line" if agent is None else f"Time line of {pictures.plain(agent)}"
-    _write(_json(drawn.record()) if json else pictures.timeline_svg(drawn, title), to)
+    _write(_json(drawn.record()) if output.is_json() else pictures.timeline_svg(drawn, title), to)
     return 0
 
 
@@ -179,11 +177,11 @@ def _check(found: Found) -> None:
         output.note(f"shows {found.extent}; --limit shows more or fewer")
 
 
-def _graph(found: Found, conversation: str | None, *, json: bool, svg: bool) -> str:
+def _graph(found: Found, conversation: str | None, *, svg: bool) -> str:
     from ..export import pictures
 
     name = None if conversation is None else pictures.plain(conversation)
-    if json:
+    if output.is_json():
         return _json({"conversation": name, **found.record()})
     if isinstance(found, pictures.Traffic):
         title = f"Conversation {name}"

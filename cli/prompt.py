@@ -22,7 +22,6 @@ def prompt(
     agent: str | None = None,
     *,
     format: str = "{}",
-    json: bool = False,
     directory: str | None = None,
     user: bool = False,
 ) -> int:
@@ -39,7 +38,7 @@ def prompt(
     except (AckbusError, OSError) as error:  # a prompt is no place for it
         output.detail(str(error))
         return 0
-    if json:
+    if output.is_json():
         output.json_line({"agent": agent, "unread": count})
     elif count:
         output.body(format.replace("{}", str(count) if count < _MAX_COUNTED else f"{count}+"))

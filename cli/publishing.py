@@ -12,7 +12,7 @@ from . import actions
 from .bulk import publish_lines
 from .commands import Commands
 from .message_headers import message_headers
-from .options import HERE, Json, Place
+from .options import HERE, Place
 from .payloads import STDIN
 
 commands = Commands()
@@ -155,7 +155,6 @@ def publish(
     strict: Strict = False,
     wait: WaitForRoom = None,
     jsonl: Jsonl = False,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Publish a message and print its id.
@@ -167,7 +166,7 @@ def publish(
         if message != Publication(from_agent=sender) or wait is not None:
             raise InvalidInput("--jsonl goes with FILE, --from, --strict and --json only")
         with place.open() as bus:
-            return publish_lines(bus, type or STDIN, sender=sender, strict=strict, json=json)
+            return publish_lines(bus, type or STDIN, sender=sender, strict=strict)
     if type is None:
         raise InvalidInput("give the TYPE of the message; see 'bus publish --help'")
     return actions.publish(
@@ -175,7 +174,6 @@ def publish(
         **message.arguments(),
         strict=strict,
         wait_s=0.0 if wait is None else actions.seconds(wait, "--wait"),
-        json=json,
         directory=place.directory,
         user=place.user,
     )

@@ -64,26 +64,20 @@ def show_table(found: list[QueueStats]) -> tuple[Sequence[str], list[Sequence[ob
 
 
 def print_lines(found: list[QueueStats]) -> None:
-    """Print a line for each queue, for watching in a pipe."""
+    """Print a line for each queue, or its JSON object, for watching in a pipe."""
     for stats in found:
         counts = (
             f"{stats.waiting} waiting, {stats.delayed} delayed, {stats.held} held,"
             f" {stats.running} running, {stats.failed} failed, {stats.timed_out} timed out,"
             f" {stats.dead} dead, oldest {duration(stats.oldest_wait_ms)}, {rate(stats.rate_per_s)}"
         )
-        output.line(f"{format_ts(stats.at_ms)}  {stats.info.name}  {state_of(stats)}  {counts}")
+        line = f"{format_ts(stats.at_ms)}  {stats.info.name}  {state_of(stats)}  {counts}"
+        output.result(stats_record(stats), line)
 
 
-def print_json_lines(found: list[QueueStats]) -> None:
-    """Print a JSON object for each queue."""
-    for stats in found:
-        output.json_line(stats_record(stats))
-
-
-def print_acts(acts: Iterable[Act]) -> None:
-    """Print the acts of people, a line each."""
-    for act in acts:
-        output.line(f"{'by hand:':<14}{act_line(act)}")
+def acts_lines(acts: Iterable[Act]) -> list[str]:
+    """Return the acts of people, a line each."""
+    return [f"{'by hand:':<14}{act_line(act)}" for act in acts]
 
 
 def act_line(act: Act) -> str:

@@ -11,13 +11,13 @@ from ..schema import InvalidInput
 from . import actions, output
 from .commands import Commands
 from .job_views import code_of_list, queues_named
-from .options import HERE, By, Json, Place, QueueName
+from .logs import show_logs
+from .options import HERE, By, Place, QueueName
 from .policy_options import PolicyOptions, make_queue
 from .queue_views import (
+    acts_lines,
     list_table,
     policy_line,
-    print_acts,
-    print_json_lines,
     print_lines,
     show_table,
 )
@@ -27,7 +27,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..bus import Bus
     from ..subscribers import QueueInfo, QueueStats
     from .watching import Table
 
@@ -49,7 +48,6 @@ def list_queues(
     window: Window = _WINDOW,
     watch: Watch = False,
     every: Every = "1s",
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """List the queues, and the number of waiting jobs in each.
@@ -65,12 +63,10 @@ def list_queues(
             queues = [subscribers.Queue(bus, info) for info in subscribers.Queues(bus).list()]
             return [subscribers.QueueStats.of(each, window_s=window_s) for each in queues]
 
-        found = _look(look, every if watch else None, list_table, json)
-    if json:
-        print_json_lines(found)
-    elif found:
-        output.table(*list_table(found))
-    return _code_of(found) if found else actions.NOTHING
+        found = _look(look, every if watch else None, list_table)
+    headings, rows = list_table(found)
+    records = [subscribers.stats_record(stats) for stats in found]
+    return output.results(records, rows, headings) or _code_of(found)
 
 
 @queue.command("show", example="bus queue show reviews --window 1h")
@@ -79,7 +75,6 @@ def show(
     window: Window = _WINDOW,
     watch: Watch = False,
     every: Every = "1s",
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Print the statistics and the policy of a queue.
@@ -95,16 +90,15 @@ def show(
         def look() -> list[QueueStats]:
             return [subscribers.QueueStats.of(opened, window_s=window_s)]
 
-        (stats,) = found = _look(look, every if watch else None, show_table, json)
+        (stats,) = found = _look(look, every if watch else None, show_table)
         acts = subscribers.Acts(bus.database).of_queue(opened.info)
-    if json:
-        record = subscribers.stats_record(stats)
-        output.json_line(record | {"acts": [act.record() for act in acts]})
-    else:
-        headings, rows = show_table(found)
-        for what, value in (headings, *rows):
-            output.line(f"{f'{what}:':<14}{value}")
-        print_acts(acts)
+    record = subscribers.stats_record(stats)
+    headings, rows = show_table(found)
+    output.result(
+        record | {"acts": [act.record() for act in acts]},
+        *(f"{f'{what}:':<14}{value}" for what, value in (headings, *rows)),
+        *acts_lines(acts),
+    )
     return _code_of(found)
 
 
@@ -131,7 +125,6 @@ def create(
     ] = None,
     *,
     policy: PolicyOptions,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Create a queue, unless it exists.
@@ -145,18 +138,12 @@ def create(
         made = make_queue(bus, name, type, rules, _start(start))
     if is_there and start is not None:
         output.note(f"queue {name!r} exists already; --start {start} changed nothing")
-    _print(made.info, json)
+    _print(made.info)
     return 0
 
 
 @queue.command("set", example="bus queue set reviews --max-running 8 --on-lost dead")
-def set_policy(
-    name: QueueName,
-    policy: PolicyOptions,
-    by: By = None,
-    json: Json = False,
-    place: Place = HERE,
-) -> int:
+def set_policy(name: QueueName, policy: PolicyOptions, by: By = None, place: Place = HERE) -> int:
     """Change the policy of a queue.
 
     Rules without an option stay as they are. The change applies from the next claim on; jobs that
@@ -167,74 +154,51 @@ def set_policy(
         raise InvalidInput("give at least one rule; see 'bus queue set --help'")
     with place.open() as bus:
         info = subscribers.Queues(bus).set_policy(name, by=actions.doer(by), **rules)
-    _print(info, json)
+    _print(info)
     return 0
 
 
 @queue.command("pause", example="bus queue pause reviews")
-def pause(
-    name: QueueName,
-    by: By = None,
-    json: Json = False,
-    place: Place = HERE,
-) -> int:
+def pause(name: QueueName, by: By = None, place: Place = HERE) -> int:
     """Pause a queue: no job is claimed from it.
 
     Running jobs go on, and new ones wait. Prints nothing without --json.
     """
     with place.open() as bus:
         subscribers.Queues(bus).pause(name, by=actions.doer(by))
-        _print_if_json(bus, name, json)
+        output.result(subscribers.queue_record(subscribers.Queues(bus).get(name)))
     return 0
 
 
 @queue.command("resume", example="bus queue resume reviews")
-def resume(
-    name: QueueName,
-    by: By = None,
-    json: Json = False,
-    place: Place = HERE,
-) -> int:
+def resume(name: QueueName, by: By = None, place: Place = HERE) -> int:
     """Resume a paused queue.
 
     Prints nothing without --json.
     """
     with place.open() as bus:
         subscribers.Queues(bus).resume(name, by=actions.doer(by))
-        _print_if_json(bus, name, json)
+        output.result(subscribers.queue_record(subscribers.Queues(bus).get(name)))
     return 0
 
 
 @queue.command("purge", example="bus queue purge reviews")
-def purge(
-    name: QueueName,
-    by: By = None,
-    json: Json = False,
-    place: Place = HERE,
-) -> int:
+def purge(name: QueueName, by: By = None, place: Place = HERE) -> int:
     """Cancel the waiting jobs of a queue, and print their number.
 
     Running jobs go on, and the messages stay in the log. Exit code 4 when none waited, 1 when the
     queue is stuck: then more jobs may come.
     """
-    output.show_logs()
+    show_logs()
     with place.open() as bus:
         (found,) = queues_named(bus, name)
         count = subscribers.JobControl(found, by=actions.doer(by)).purge()
-    if json:
-        output.json_line({"queue": name, "cancelled": count})
-    else:
-        output.line(f"cancelled {output.counted(count, 'job')}")
+    output.result({"queue": name, "cancelled": count}, f"cancelled {output.counted(count, 'job')}")
     return code_of_list(count, [found])
 
 
 @queue.command("skip", example="bus queue skip reviews")
-def skip(
-    name: QueueName,
-    by: By = None,
-    json: Json = False,
-    place: Place = HERE,
-) -> int:
+def skip(name: QueueName, by: By = None, place: Place = HERE) -> int:
     """Resume a stuck queue without the messages that are lost with a part of the archive.
 
     It takes in all readable messages, and prints the skipped ones. Messages that are restored
@@ -244,22 +208,21 @@ def skip(
         found = subscribers.Queue.open(bus, name)
         skipped = subscribers.JobControl(found, by=actions.doer(by)).skip()
     for first, last in skipped:
-        if json:
-            output.json_line({"queue": name, "first_seq": first, "last_seq": last})
-        else:
-            output.line(f"skipped messages {first} to {last}")
-    return 0 if skipped else actions.NOTHING
+        output.result(
+            {"queue": name, "first_seq": first, "last_seq": last},
+            f"skipped messages {first} to {last}",
+        )
+    return 0 if skipped else output.NOTHING
 
 
 def _look(
     look: Callable[[], list[QueueStats]],
     every: str | None,
     table: Callable[[list[QueueStats]], Table],
-    json: bool,
 ) -> list[QueueStats]:
     """Look once and return the statistics, or repeat and show them where `every` is given."""
     if every is not None:
-        go_on_watching(look, every, table=table, lines=print_json_lines if json else print_lines)
+        go_on_watching(look, every, table=table, lines=print_lines)
     return look()
 
 
@@ -278,13 +241,7 @@ def _start(text: str | None) -> str | int:
     return int(text) if is_seq else text
 
 
-def _print_if_json(bus: Bus, name: str, json: bool) -> None:
-    if json:
-        _print(subscribers.Queues(bus).get(name), json)
-
-
-def _print(info: QueueInfo, json: bool) -> None:
-    if json:
-        output.json_line(subscribers.queue_record(info))
-    else:
-        output.line(f"{info.name}  {info.pattern}  {policy_line(info)}")
+def _print(info: QueueInfo) -> None:
+    output.result(
+        subscribers.queue_record(info), f"{info.name}  {info.pattern}  {policy_line(info)}"
+    )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .options import Place
 
 
-def repair(place: Place, backup: str | None, dry_run: bool, json: bool) -> int:
+def repair(place: Place, backup: str | None, dry_run: bool) -> int:
     """Repair the bus, print a line for each damaged part, and return the exit code."""
     where = _directory(place)
     is_lossy = False
@@ -28,12 +28,9 @@ def repair(place: Place, backup: str | None, dry_run: bool, json: bool) -> int:
     for mended in watched(parts):
         count += 1
         is_lossy = is_lossy or bool(mended.lost)
-        if json:
-            output.json_line(asdict(mended))
-        else:
-            _print(mended)
+        output.result(asdict(mended), *_lines(mended))
         output.flush()
-    if not count and not json:
+    if not count and not output.is_json():
         output.line("nothing is damaged; nothing was changed")
     if dry_run and count:
         output.note("nothing was changed: leave --dry-run out to repair it")
@@ -62,7 +59,7 @@ def _directory(place: Place) -> str:
     return place.find()[0]
 
 
-def _print(mended: Mended) -> None:
-    output.line(f"saved  {mended.part}: {mended.text}")
+def _lines(mended: Mended) -> Iterator[str]:
+    yield f"saved  {mended.part}: {mended.text}"
     if mended.lost:
-        output.line(f"LOST   {mended.part}: {mended.lost}")
+        yield f"LOST   {mended.part}: {mended.lost}"

@@ -10,7 +10,7 @@ import typer
 from ..schema import InvalidInput, Refused, format_ts
 from . import actions, output
 from .commands import Commands
-from .options import HERE, Json, Place
+from .options import HERE, Place, PlaceOnly
 from .reservation_records import conflict_record, describe, record_of
 
 TYPE_CHECKING = False
@@ -82,7 +82,6 @@ def reserve(
     ttl: Ttl = "1h",
     reason: Reason = None,
     agent: Who = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Reserve files for editing: all of PATHS, or none.
@@ -101,16 +100,12 @@ def reserve(
         found = bus.reservations.reserve(wanted, editor, shared=shared, ttl_s=ttl_s, reason=reason)
     for note in filter(None, (note_for(path, root) for path in paths)):
         output.note(note)
-    if json:
-        record = {
-            "granted": found.granted,
-            "reservations": [record_of(each) for each in found.reservations],
-            "conflicts": [conflict_record(each) for each in found.conflicts],
-        }
-        output.json_line(record)
-    else:
-        for each in found.reservations:
-            _print(each)
+    record = {
+        "granted": found.granted,
+        "reservations": [record_of(each) for each in found.reservations],
+        "conflicts": [conflict_record(each) for each in found.conflicts],
+    }
+    output.result(record, *map(_line, found.reservations))
     if not found.granted:
         raise _refusal(found.conflicts)
     return 0
@@ -148,7 +143,6 @@ def show_list(
             show_default=False,
         ),
     ] = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """List the reservations that hold now; the word 'list' may be left out.
@@ -163,22 +157,11 @@ def show_list(
             wanted = [*paths_from_root(path, project_root(bus.layout.directory))]
         found = [each for one in wanted for each in bus.reservations.list(agent=agent, path=one)]
     records = [record_of(each) for each in dict.fromkeys(found)]
-    if json:
-        for record in records:
-            output.json_line(record)
-    elif records:
-        output.table(list(records[0]), [list(record.values()) for record in records])
-    return 0 if records else actions.NOTHING
+    return output.results(records)
 
 
 @group.command("renew", example="bus reservations renew 7 8 --ttl 2h")
-def renew(
-    chosen: Chosen,
-    ttl: Ttl = "1h",
-    agent: Who = None,
-    json: Json = False,
-    place: Place = HERE,
-) -> int:
+def renew(chosen: Chosen, ttl: Ttl = "1h", agent: Who = None, place: Place = HERE) -> int:
     """Extend reservations to --ttl from now: all that are named, or none.
 
     Exit code 3 when the agent no longer has one of them.
@@ -189,19 +172,12 @@ def renew(
             bus.reservations.renew(token, editor, ttl_s=ttl_s) for token in chosen.of(bus, editor)
         ]
     for each in renewed:
-        if json:
-            output.json_line(record_of(each))
-        else:
-            _print(each)
-    return 0 if renewed else actions.NOTHING
+        output.result(record_of(each), _line(each))
+    return 0 if renewed else output.NOTHING
 
 
 @group.command("release", example="bus reservations release 7")
-def release(
-    chosen: Chosen,
-    agent: Who = None,
-    place: Place = HERE,
-) -> int:
+def release(chosen: Chosen, agent: Who = None, place: PlaceOnly = HERE) -> int:
     """Release reservations: all that are named, or none.
 
     Exit code 3 when the agent no longer has one of them.
@@ -217,6 +193,6 @@ def _editor(agent: str | None) -> str:
     return actions.sender(agent, "--agent")
 
 
-def _print(held: Reservation) -> None:
+def _line(held: Reservation) -> str:
     until = format_ts(held.until_ms)
-    output.line(f"{held.path}  {held.agent}  {held.mode}  token {held.token}  until {until}")
+    return f"{held.path}  {held.agent}  {held.mode}  token {held.token}  until {until}"

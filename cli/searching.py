@@ -7,11 +7,11 @@ from typing import Annotated
 import orjson
 import typer
 
-from . import actions, output
+from . import output
 from .commands import Commands
+from .logs import show_logs
 from .options import (
     HERE,
-    Json,
     OfAgent,
     OfConversation,
     Place,
@@ -49,7 +49,6 @@ def search(
     conversation: OfConversation = None,
     since: Since = None,
     limit: Limit = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Print the messages whose payloads have all these words, the best matches first.
@@ -60,7 +59,7 @@ def search(
     """
     from ..bus import SEARCH_LIMIT, Search
 
-    output.show_logs()
+    show_logs()
     with place.open() as bus:
         finder = Search(bus)
         behind = finder.behind()
@@ -76,13 +75,13 @@ def search(
                 on_progress=lambda seq: move(seq - indexed),
             )
         for each in found:
-            if json:
+            if output.is_json():
                 output.json_line(_record(each))
             else:
                 output.found(each, bus.blobs)
     if not found:
         output.detail("nothing found")
-    return 0 if found else actions.NOTHING
+    return 0 if found else output.NOTHING
 
 
 def _record(found: Found) -> dict[str, object]:

@@ -10,7 +10,7 @@ from ..schema import Refused
 from . import output
 from .commands import Commands
 from .extras import require
-from .options import HERE, Json, Place
+from .options import HERE, Place
 
 commands = Commands()
 
@@ -45,7 +45,6 @@ def serve(
     max_blob: Annotated[
         int, typer.Option(metavar="MIB", min=1, help="The longest blob that a client may store.")
     ] = 4096,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Serve the bus over HTTP, until Ctrl-C or SIGTERM.
@@ -58,10 +57,7 @@ def serve(
     from ..server import WRITE_TIMEOUT_S, Options, is_served_at, serve
 
     def announce(url: str) -> None:
-        if json:
-            output.json_line({"url": url})
-        else:
-            output.line(url)
+        output.result({"url": url}, url)
         if not options.is_of_this_machine:
             output.note(
                 "this is plain HTTP: others on the network can read all of it, tokens too;"

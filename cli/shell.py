@@ -9,7 +9,7 @@ import typer
 from . import output
 from . import prompt as action
 from .commands import Commands
-from .options import HERE, Json, Place, Verbose
+from .options import HERE, Place, Verbose
 
 commands = Commands()
 completion = commands.group("completion", help="Shell completion of commands, options and names.")
@@ -24,7 +24,6 @@ def prompt(
     format: Annotated[
         str, typer.Option(metavar="TEXT", help="The text to print; {} stands for the number.")
     ] = "{}",
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Print the number of an agent's unread messages, for a shell's prompt.
@@ -32,9 +31,7 @@ def prompt(
     Prints nothing when there are none, when there is no bus, and after any error, with exit code
     0; -v prints the reason. Counted up to 1,000. It starts in the time of about two bare Pythons.
     """
-    return action.prompt(
-        agent, format=format, json=json, directory=place.directory, user=place.user
-    )
+    return action.prompt(agent, format=format, directory=place.directory, user=place.user)
 
 
 @completion.command("bash", example='eval "$(bus completion bash)"')
@@ -64,14 +61,13 @@ def words(
 
     Prints nothing when there is no bus. Exit code 4 when there is nothing to offer.
     """
-    from . import actions
     from .completion import words
 
     command: Any = typer.main.get_command(_program())
     found = words(command, line)
     for word in found:
         output.line(word)
-    return 0 if found else actions.NOTHING
+    return 0 if found else output.NOTHING
 
 
 def _program() -> typer.Typer:

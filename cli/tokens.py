@@ -10,7 +10,7 @@ from ..schema import InvalidInput, NotFound, format_ts
 from . import actions, output
 from .commands import Commands
 from .extras import require
-from .options import HERE, Json, Place
+from .options import HERE, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ def create(
         ),
     ] = None,
     expires: Expires = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Make a token, and print it: it is never shown again.
@@ -58,11 +57,11 @@ def create(
     scopes = [_scope(each) for each in scope]
     with place.open() as bus:
         made = Tokens(bus.database).create(name, scopes, agent=agent, ttl_s=_ttl_s(expires))
-    return _print_new(name, made, json)
+    return _print_new(name, made)
 
 
 @token.command("list", example="bus token list")
-def show_list(json: Json = False, place: Place = HERE) -> int:
+def show_list(place: Place = HERE) -> int:
     """List the tokens, never their secrets. Exit code 4 when there are none."""
     require("server", "fastapi")
     from ..server import Tokens
@@ -70,13 +69,8 @@ def show_list(json: Json = False, place: Place = HERE) -> int:
     with place.open() as bus:
         now_ms = bus.database.now_ms()
         records = [_record(each, now_ms) for each in Tokens(bus.database).all()]
-    if json:
-        for record in records:
-            output.json_line(record)
-    elif records:
-        rows = [record | {"scopes": " ".join(record["scopes"])} for record in records]
-        output.table(list(records[0]), [list(row.values()) for row in rows])
-    return 0 if records else actions.NOTHING
+    rows = [(record | {"scopes": " ".join(record["scopes"])}).values() for record in records]
+    return output.results(records, rows)
 
 
 @token.command("rotate", example="bus token rotate ci --overlap 1h")
@@ -86,7 +80,6 @@ def rotate(
         str, typer.Option(metavar="S", help="How long the old token stays valid.")
     ] = "1d",
     expires: Expires = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Make a token that replaces another, and print it.
@@ -99,15 +92,11 @@ def rotate(
     overlap_s = actions.seconds(overlap, "--overlap")
     with place.open() as bus:
         made = Tokens(bus.database).rotate(name, overlap_s=overlap_s, ttl_s=_ttl_s(expires))
-    return _print_new(name, made, json)
+    return _print_new(name, made)
 
 
 @token.command("remove", example="bus token remove ci")
-def remove(
-    name: Name,
-    json: Json = False,
-    place: Place = HERE,
-) -> int:
+def remove(name: Name, place: Place = HERE) -> int:
     """Revoke the tokens of a name, from the next request on.
 
     Exit code 4 when there are none.
@@ -121,10 +110,9 @@ def remove(
         is_last = not tokens.are_needed()
     if not count:
         raise NotFound(f"no token {name!r}; see 'bus token list'")
-    if json:
-        output.json_line({"name": name, "removed": count})
-    else:
-        output.line(f"removed {output.counted(count, 'token')} {name}")
+    output.result(
+        {"name": name, "removed": count}, f"removed {output.counted(count, 'token')} {name}"
+    )
     if is_last:
         output.note(
             "that was the last token: a running server refuses all requests; a new one that only"
@@ -133,11 +121,8 @@ def remove(
     return 0
 
 
-def _print_new(name: str, made: str, json: bool) -> int:
-    if json:
-        output.json_line({"name": name, "token": made})
-    else:
-        output.line(made)
+def _print_new(name: str, made: str) -> int:
+    output.result({"name": name, "token": made}, made)
     return 0
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from . import output
 from .commands import Commands
 from .options import Json, Verbose
 
@@ -61,4 +62,6 @@ def torture(
     from .torture import Plan, run_torture
 
     chosen = random.randrange(2**32) if seed is None else seed
-    return run_torture(Plan(agents, minutes, kill_every, chosen), directory, keep=keep, json=json)
+    return run_torture(
+        Plan(agents, minutes, kill_every, chosen), directory, keep=keep, json=output.is_json()
+    )

@@ -9,10 +9,10 @@ import typer
 
 from ..schema import InvalidInput, NotFound
 from ..subscribers import claim_record, job_record
-from . import actions, output
+from . import output
 from .commands import Commands
 from .message_view import print_in_full
-from .options import HERE, Json, OfConversation, Place, conversation_named
+from .options import HERE, OfConversation, Place, conversation_named
 from .queue_views import act_line
 from .trace_view import branches
 
@@ -36,7 +36,6 @@ def trace(
             help="The seq or id of a message, a conversation, claim:TOKEN, or QUEUE:SEQ for a job.",
         ),
     ],
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Print the trace of a message as a tree: from any id the whole chain.
@@ -49,7 +48,7 @@ def trace(
     with place.open() as bus:
         found = Trace.of(bus, key)
         now_ms = bus.database.now_ms()
-        if json:
+        if output.is_json():
             output.json_line(_trace_record(found, now_ms))
         else:
             for branch in branches(found, bus.blobs, now_ms):
@@ -66,7 +65,6 @@ def inspect(
         ),
     ] = None,
     conversation: OfConversation = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Print a message with its jobs in every queue, and every claim of them.
@@ -82,14 +80,14 @@ def inspect(
     with place.open() as bus:
         if key is None:
             named = conversation and conversation_named(bus, conversation)
-            count = output.messages(bus.read(conversation=named), bus.blobs, json=json)
-            return 0 if count else actions.NOTHING
+            count = output.messages(bus.read(conversation=named), bus.blobs)
+            return 0 if count else output.NOTHING
         message = find_message(bus, key)
         if message is None:
             raise NotFound(f"no message {key!a} in the log; see 'bus read'")
         work = WorkHistory(bus).of(message.seq)
         now_ms = bus.database.now_ms()
-        if json:
+        if output.is_json():
             output.json_line(_message_record(message, work, now_ms))
         else:
             print_in_full(message, bus.blobs)

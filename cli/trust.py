@@ -15,7 +15,6 @@ from ..schema import (
     safe_list,
 )
 from . import output
-from .actions import NOTHING
 from .commands import Commands
 from .options import Json, Verbose
 
@@ -41,10 +40,10 @@ def add(directory: BusDirectory, json: Json = False, verbose: Verbose = False) -
     they are in, as PATH does. The owner of a bus can change everything in it.
     """
     is_new = add_safe_directory(directory)
-    if json:
-        output.json_line({"list": safe_list(), "added": is_new})
-    else:
-        output.line(f"{'added to' if is_new else 'already in'} {safe_list()}")
+    output.result(
+        {"list": safe_list(), "added": is_new},
+        f"{'added to' if is_new else 'already in'} {safe_list()}",
+    )
     return 0
 
 
@@ -53,11 +52,8 @@ def show_list(json: Json = False, verbose: Verbose = False) -> int:
     """List the trusted directories, one a line. Exit code 4 when there are none."""
     found = safe_directories()
     for directory in found:
-        if json:
-            output.json_line({"dir": directory})
-        else:
-            output.line(directory)
-    return 0 if found else NOTHING
+        output.result({"dir": directory}, directory)
+    return 0 if found else output.NOTHING
 
 
 @trust.command("remove", example="bus trust remove /srv/team/.worker-state")
@@ -65,8 +61,5 @@ def remove(directory: BusDirectory, json: Json = False, verbose: Verbose = False
     """Remove a directory from the list. Exit code 4 when it is not on it."""
     if not remove_safe_directory(directory):
         raise NotFound(f"{directory} is not in {safe_list()}; see 'bus trust list'")
-    if json:
-        output.json_line({"list": safe_list(), "removed": True})
-    else:
-        output.line(f"removed from {safe_list()}")
+    output.result({"list": safe_list(), "removed": True}, f"removed from {safe_list()}")
     return 0

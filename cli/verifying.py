@@ -14,12 +14,12 @@ from ..schema import AckbusError, InvalidInput, NotFound
 from . import output
 from .commands import Commands
 from .keys import KeysDirectory
-from .options import HERE, MAX_SEQ, Json, Place
+from .options import HERE, MAX_SEQ, Place
 from .progress import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..bus import Bus, Chain, Link, Problem, Verification
+    from ..bus import Chain, Link, Problem, Verification
 
 commands = Commands()
 chain = commands.group("chain", help="A hash chain over the log, which shows any later change.")
@@ -29,7 +29,7 @@ _SHOWN = 100
 
 
 @chain.command("on", example="bus chain on")
-def switch_on(json: Json = False, place: Place = HERE) -> int:
+def switch_on(place: Place = HERE) -> int:
     """Chain the log from its first message on, and all messages appended later.
 
     Running programs extend the chain within a minute; messages of programs that don't are added by
@@ -38,38 +38,38 @@ def switch_on(json: Json = False, place: Place = HERE) -> int:
     with place.open() as bus:
         bus.chain.switch_on()
         _catch_up(bus.chain)
-        _print_status(bus.chain, json)
+        _print_status(bus.chain)
     return 0
 
 
 @chain.command("off", example="bus chain off")
-def switch_off(json: Json = False, place: Place = HERE) -> int:
+def switch_off(place: Place = HERE) -> int:
     """Stop extending the chain. Its links stay, and can be verified."""
     with place.open() as bus:
         bus.chain.switch_off()
-        _print_status(bus.chain, json)
+        _print_status(bus.chain)
     return 0
 
 
 @chain.command("status", example="bus chain status --json")
-def status(json: Json = False, place: Place = HERE) -> int:
+def status(place: Place = HERE) -> int:
     """Print whether the log is chained, the head of the chain, and how far behind it is.
 
     Keep the head, SEQ:DIGEST, out of reach of the writers of the bus, for instance in git: with
     it 'bus verify --expect' shows any change up to there.
     """
     with place.open() as bus:
-        _print_status(bus.chain, json)
+        _print_status(bus.chain)
     return 0
 
 
-def _print_status(chain: Chain, json: bool) -> None:
+def _print_status(chain: Chain) -> None:
     is_on, head, behind = chain.is_on(), chain.head(), chain.behind()
-    if json:
-        output.json_line({"on": is_on, "head": _head(head), "behind": behind})
-        return
     where = f"head {head}" if head else "nothing is in it"
-    output.line(f"chain {'on' if is_on else 'off'}, {where}, {behind:,} behind")
+    output.result(
+        {"on": is_on, "head": _head(head), "behind": behind},
+        f"chain {'on' if is_on else 'off'}, {where}, {behind:,} behind",
+    )
 
 
 def _head(link: Link | None) -> dict[str, object] | None:
@@ -107,7 +107,6 @@ def verify(
         int, typer.Option("--from", metavar="SEQ", min=1, max=MAX_SEQ, help="Where to begin.")
     ] = 1,
     keys: KeysDirectory = None,
-    json: Json = False,
     place: Place = HERE,
 ) -> int:
     """Check the log against the signatures of its senders, and against the chain.
@@ -138,8 +137,8 @@ def verify(
             raise NotFound("there is no chain; 'bus chain on' begins one")
         if from_seq > max(walk.newest_seq, 1):  # an empty log is read from 1, as any other
             raise NotFound(f"the log ends at {walk.newest_seq}, before {from_seq}")
-        found = _print_problems(bus, walk, json)
-    _print_summary(walk, found, json, has_signatures=not chain)
+        found = _print_problems(walk)
+    _print_summary(walk, found, has_signatures=not chain)
     return 1 if found else 0
 
 
@@ -152,16 +151,14 @@ def _link(text: str) -> Link:
     return room.Link(int(parts[1]), bytes.fromhex(parts[2]))
 
 
-def _print_problems(bus: Bus, walk: Verification, json: bool) -> int:
+def _print_problems(walk: Verification) -> int:
     """Print the problems, and return their number."""
     found = 0
     with progress("verifying", walk.newest_seq) as move:
         for found, problem in enumerate(walk.problems(move), 1):
-            if json:
-                output.json_line(_record(problem))
-            elif found <= _SHOWN:
-                output.line(f"{problem.kind}: {problem.text}")
-    if found > _SHOWN and not json:
+            if found <= _SHOWN or output.is_json():
+                output.result(_record(problem), f"{problem.kind}: {problem.text}")
+    if found > _SHOWN and not output.is_json():
         output.line(f"… and {output.counted(found - _SHOWN, 'problem')} more; --json has them all")
     return found
 
@@ -172,10 +169,7 @@ def _record(problem: Problem) -> dict[str, object]:
     return record | {"from": sender}
 
 
-def _print_summary(walk: Verification, found: int, json: bool, *, has_signatures: bool) -> None:
-    if json:
-        output.json_line({"problems": found, **asdict(walk.counts), "head": _head(walk.head)})
-        return
+def _print_summary(walk: Verification, found: int, *, has_signatures: bool) -> None:
     counts = walk.counts
     parts = [f"{output.counted(counts.messages, 'message')} up to {walk.newest_seq}"]
     if has_signatures:
@@ -190,4 +184,5 @@ def _print_summary(walk: Verification, found: int, json: bool, *, has_signatures
     if counts.gaps:
         parts.append(f"{output.counted(counts.gaps, 'number')} without a message")
     verdict = output.counted(found, "problem") if found else "nothing is wrong"
-    output.line(f"{'; '.join(parts)}; {verdict}")
+    record = {"problems": found, **asdict(walk.counts), "head": _head(walk.head)}
+    output.result(record, f"{'; '.join(parts)}; {verdict}")

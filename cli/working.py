@@ -9,7 +9,7 @@ import typer
 from . import output
 from .commands import Commands
 from .hosting import Running, check_command
-from .options import HERE, Place
+from .options import HERE, PlaceOnly
 from .policy_options import NewQueueOptions
 from .worker_options import WorkerOptions
 
@@ -27,7 +27,7 @@ def run(
     command: Command,
     wanted: WorkerOptions,
     policy: NewQueueOptions,
-    place: Place = HERE,
+    place: PlaceOnly = HERE,
 ) -> int:
     """Work on the messages of a type: run a command for each.
 

@@ -16,10 +16,10 @@ from .sight import AGENT_HEADINGS, QUEUE_HEADINGS, Sight, Watcher
 _LEAST_S, _MOST_S = 0.2, 1.0
 
 
-def show_once(bus: Bus, *, json: bool) -> None:
+def show_once(bus: Bus) -> None:
     """Print the present state of the bus, in plain lines or as one JSON object."""
     sight = Watcher(bus).look()
-    if json:
+    if output.is_json():
         output.json_line(sight.record())
         return
     output.line(sight.headline())
@@ -31,18 +31,18 @@ def show_once(bus: Bus, *, json: bool) -> None:
         output.table(QUEUE_HEADINGS, sight.queue_rows())
     if sight.messages:
         output.line("")
-        output.messages((message for message, _ in sight.messages[-10:]), bus.blobs, json=False)
+        output.messages((message for message, _ in sight.messages[-10:]), bus.blobs)
 
 
-def watch(bus: Bus, *, json: bool) -> None:
+def watch(bus: Bus) -> None:
     """Show the bus until a key, Ctrl-C or SIGTERM ends it; after Ctrl-Z it goes on with `fg`."""
     with bus.listen() as listener:
         watcher = Watcher(bus)
-        while _is_set_aside(watcher, listener, json=json):
+        while _is_set_aside(watcher, listener):
             os.kill(os.getpid(), signal.SIGSTOP)  # the terminal is as it was by now
 
 
-def _is_set_aside(watcher: Watcher, listener: Listener, *, json: bool) -> bool:
+def _is_set_aside(watcher: Watcher, listener: Listener) -> bool:
     """Show the bus until it is to end, or to be set aside; return whether it is the latter."""
     stop, aside = threading.Event(), threading.Event()
 
@@ -59,9 +59,9 @@ def _is_set_aside(watcher: Watcher, listener: Listener, *, json: bool) -> bool:
             end()
 
     handlers = {signal.SIGTERM: end, signal.SIGWINCH: lambda *_: listener.wake()}
-    if not json:
+    if not output.is_json():
         handlers[signal.SIGTSTP] = set_aside
-    with _drawing(json=json) as draw, _signals(handlers), _keys(pressed, json=json):
+    with _drawing() as draw, _signals(handlers), _keys(pressed):
         while not stop.is_set():
             draw(watcher.look())
             stop.wait(_LEAST_S)  # many messages are one picture
@@ -71,8 +71,8 @@ def _is_set_aside(watcher: Watcher, listener: Listener, *, json: bool) -> bool:
 
 
 @contextmanager
-def _drawing(*, json: bool) -> Iterator[Callable[[Sight], None]]:
-    if json:
+def _drawing() -> Iterator[Callable[[Sight], None]]:
+    if output.is_json():
         yield _print_json
         return
     from .view import full_screen  # rich is slow to load
@@ -87,8 +87,8 @@ def _print_json(sight: Sight) -> None:
 
 
 @contextmanager
-def _keys(pressed: Callable[[str], None], *, json: bool) -> Iterator[None]:
-    if json:
+def _keys(pressed: Callable[[str], None]) -> Iterator[None]:
+    if output.is_json():
         yield
         return
     from .keyboard import keys

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ackbus import InvalidInput
-from ackbus.cli import actions, app, hooks, hot, mcp_server, prompt
+from ackbus.cli import actions, app, hooks, hot, mcp_server, output, prompt
 
 from ..conftest import RunBus
 
@@ -205,16 +205,21 @@ def _as_typer_reads(
         called.append({**dict(zip(names, words, strict=False)), **values})
         return 0
 
+    output.set_json(False)
     home = {"prompt": prompt, "hook": hooks, "mcp": mcp_server}.get(arguments[0], actions)
     monkeypatch.setattr(home, arguments[0], record)
     with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(InvalidInput):
         app.run(arguments)
-    return _filled(arguments[0], called[0]) if called else None
+    if not called:
+        return None
+    form = {"json": output.is_json()} if "--json" in hot.OPTIONS[arguments[0]] else {}
+    return _filled(arguments[0], called[0] | form)
 
 
 def _filled(command: str, values: dict[str, Any]) -> dict[str, object]:
     """The values, with the action's defaults for those that were not given."""
-    filled = {**DEFAULTS[command], **values}
+    form = {"json": False} if "--json" in hot.OPTIONS[command] else {}
+    filled = DEFAULTS[command] | form | values
     if "header" in filled:
         filled["header"] = list(filled["header"])
     return filled

@@ -1,0 +1,28 @@
+"""The library's log, on stderr: long commands retry after errors, and log them."""
+
+from __future__ import annotations
+
+import os
+
+from . import output
+
+#: The environment variable that sets how much long commands log.
+LOG_VARIABLE = "BUS_LOG"
+
+
+def show_logs() -> None:
+    """Print the library's log as lines of ours: long commands retry after errors, and log them.
+
+    BUS_LOG=debug, or info, shows more.
+    """
+    import logging
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            output.note(f"{record.levelname.lower()}: {record.getMessage()}")
+
+    logger = logging.getLogger("ackbus")
+    logger.addHandler(Handler())
+    level = os.environ.get(LOG_VARIABLE, "").upper()
+    if level in ("DEBUG", "INFO"):
+        logger.setLevel(level)
