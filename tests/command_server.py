@@ -6,7 +6,9 @@ own, with its own arguments, directory, environment and standard streams. A test
 the start itself (signals, terminals, the parent, what is loaded) starts the installed command.
 """
 
+import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -17,10 +19,11 @@ import struct
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 #: The installed command.
 BUS = Path(sysconfig.get_path("scripts"), "bus")
@@ -125,7 +128,7 @@ def _keep(connection: socket.socket) -> None:
     os._exit(0)
 
 
-def _become(request: dict[str, Any], streams: list[int]) -> None:
+def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
     """Turns a fork into the command, and ends as the installed script does."""
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
@@ -142,7 +145,28 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
     sys.argv = request["argv"]
     from ackbus.cli import main
 
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except SystemExit as end:
+        _end(end)
+
+
+def _end(end: SystemExit) -> NoReturn:
+    """Ends the process as the interpreter does, but frees no module: that is most of its work.
+
+    What is no ordinary end (a text for the user, output that can't be written) is left to the
+    interpreter.
+    """
+    if not isinstance(end.code, int | None):
+        raise end
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        raise end from None
+    os._exit(end.code or 0)
 
 
 def _load() -> None:
@@ -152,6 +176,7 @@ def _load() -> None:
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not any(word in found.name for word in ("torture", "mcp")):
                 importlib.import_module(found.name)
+    gc.freeze()  # a collection in a fork would copy every page
 
 
 if __name__ == "__main__":
