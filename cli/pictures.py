@@ -43,7 +43,6 @@ Conversation = Annotated[
 ByAgent = Annotated[
     bool, typer.Option("--agents", help="A graph of agents with counts, not of each message.")
 ]
-Svg = Annotated[bool, typer.Option("--svg", help="An SVG drawing instead of text for Mermaid.")]
 GraphLimit = Annotated[
     int | None,
     typer.Option(
@@ -62,11 +61,10 @@ Output = Annotated[
 ]
 
 
-@commands.command("graph", example="bus graph 17 --svg -o review.svg")
+@commands.command("graph", example="bus graph 17 -o review.mmd")
 def graph(
     key: Conversation = None,
     agents: ByAgent = False,
-    svg: Svg = False,
     since: Since = None,
     limit: GraphLimit = None,
     to: Output = None,
@@ -79,8 +77,6 @@ def graph(
     """
     from ..export import pictures
 
-    if output.is_json() and svg:
-        raise InvalidInput("give --json or --svg, not both")
     if key is None and not agents:
         raise InvalidInput("give the id of a conversation or of a message in it, or --agents")
     with place.open() as bus:
@@ -92,7 +88,7 @@ def graph(
         else:
             found = pictures.Traffic.of(messages, bus.blobs, limit=limit or _MESSAGES)
     _check(found)
-    _write(_graph(found, conversation, svg=svg), to)
+    _write(_graph(found, conversation), to)
     return 0
 
 
@@ -177,17 +173,15 @@ def _check(found: Found) -> None:
         output.note(f"shows {found.extent}; --limit shows more or fewer")
 
 
-def _graph(found: Found, conversation: str | None, *, svg: bool) -> str:
+def _graph(found: Found, conversation: str | None) -> str:
     from ..export import pictures
 
     name = None if conversation is None else pictures.plain(conversation)
     if output.is_json():
         return _json({"conversation": name, **found.record()})
     if isinstance(found, pictures.Traffic):
-        title = f"Conversation {name}"
-        return pictures.sequence_svg(found, title) if svg else pictures.sequence_diagram(found)
-    title = f"Who talks to whom in {'the log' if name is None else f'conversation {name}'}"
-    return pictures.links_svg(found, title) if svg else pictures.flowchart(found)
+        return pictures.sequence_diagram(found)
+    return pictures.flowchart(found)
 
 
 def _json(record: Mapping[str, object]) -> str:

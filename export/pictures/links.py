@@ -62,14 +62,6 @@ class Links:
         agents = [name for name in dict.fromkeys(names) if name is not None]
         return lanes(agents, any(link.recipient is None for link in self.links))
 
-    def sent(self, name: str | None) -> int:
-        """Return how many messages an agent sent, over the links that are here."""
-        return sum(link.count for link in self.links if link.sender == name)
-
-    def received(self, name: str | None) -> int:
-        """Return the number of messages to an agent by name, or of broadcasts for None."""
-        return sum(link.count for link in self.links if link.recipient == name)
-
     @property
     def is_cut(self) -> bool:
         """Whether the quiet pairs are left out."""

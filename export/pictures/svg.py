@@ -1,4 +1,4 @@
-"""A small SVG writer: elements as text, and the one style sheet of all pictures.
+"""A small SVG writer: elements as text, and the style sheet of the time line.
 
 Plain SVG 1.1 with classes, so that browsers, GitHub and image viewers show the same. The dark
 colours stand in a media query at the end, which a viewer that knows none leaves out; the
@@ -8,8 +8,6 @@ background is drawn, because a page may be dark where the viewer's preference is
 from __future__ import annotations
 
 from html import escape
-
-from .words import width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +48,6 @@ text {{ font-family: {_FONTS}; font-size: {TEXT}px; }}
 .small {{ font-size: {SMALL}px; }}
 .title {{ font-size: {TITLE}px; font-weight: 600; }}
 .strong {{ font-weight: 600; }}
-.light {{ font-weight: 400; }}
 .middle {{ text-anchor: middle; }}
 .end {{ text-anchor: end; }}
 .halo {{ paint-order: stroke; stroke-width: 4px; stroke-linejoin: round; }}
@@ -88,12 +85,6 @@ def line(start: Point, end: Point, style: str) -> str:
     return element("path", d=f"M{_point(start)} L{_point(end)}", class_=style)
 
 
-def polyline(points: list[Point], style: str, thick: float) -> str:
-    """Return a line through points, so many pixels thick."""
-    path = f"M{' L'.join(map(_point, points))}"
-    return element("path", d=path, class_=style, style=f"stroke-width: {_value(thick)}px")
-
-
 def arrowhead(tip: Point, direction: Point, style: str, size: float = 9) -> str:
     """Return a filled triangle that points in a direction, a vector of length 1."""
     (x, y), (dx, dy) = tip, direction
@@ -116,10 +107,9 @@ def colour(lanes: list[str | None], name: str | None) -> str:
     return NO_COLOUR if name is None else str(lanes.index(name) % COLOURS)
 
 
-def heading(title: str, subtitle: str) -> tuple[list[str], float]:
-    """Return the two lines at the top of a picture, and the width that they take."""
-    parts = [text(20, 30, title, "title ink"), text(20, 50, subtitle, "quiet")]
-    return parts, 40 + max(width(title, TITLE, bold=True), width(subtitle, TEXT))
+def heading(title: str, subtitle: str) -> list[str]:
+    """Return the two lines at the top of a picture."""
+    return [text(20, 30, title, "title ink"), text(20, 50, subtitle, "quiet")]
 
 
 def document(wide: float, high: float, title: str, parts: Iterable[str]) -> str:

@@ -37,7 +37,7 @@ def timeline_svg(timeline: Timeline, title: str) -> str:
     subtitle = f"{timeline.traffic.extent}, {span(timeline.first_ms, timeline.last_ms)}"
     if timeline.pauses:
         subtitle += "; grey: left out, as nothing happened"
-    head, _ = svg.heading(fitted(title, _WIDE - 40, svg.TITLE, bold=True), subtitle)
+    head = svg.heading(fitted(title, _WIDE - 40, svg.TITLE, bold=True), subtitle)
     parts = [*head, *_pauses(axis, foot), *_time_labels(axis, foot)]
     for name in lanes:
         parts += _lane(name, lanes, ys[name], left)

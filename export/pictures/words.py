@@ -82,16 +82,6 @@ def fitted_name(name: str | None, room: float, size: float) -> str:
     return shown
 
 
-def two_lines(text: str, room: float, size: float) -> list[str]:
-    """Return a text on one line or, broken at a space if there is a good one, on two."""
-    if width(text, size) <= room:
-        return [text] if text else []
-    end = _fitting(text, room, size, bold=False)
-    space = text.rfind(" ", end // 2, end + 1)
-    end = end if space < 0 else space
-    return [text[:end].rstrip(), fitted(text[end:].lstrip(), room, size)]
-
-
 def _fitting(text: str, room: float, size: float, bold: bool) -> int:
     """Return how many characters of a text have room."""
     for count, char in enumerate(text):

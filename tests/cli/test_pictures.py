@@ -47,10 +47,10 @@ def test_graph_draws_the_conversation_of_any_id_of_it(run_bus: RunBus, talk: str
         assert run_bus("graph", key).out == drawn.out
 
 
-def test_graph_as_svg_goes_to_stdout_or_a_file(run_bus: RunBus, talk: str, project: Path) -> None:
-    drawn = run_bus("graph", talk, "--svg")
+def test_a_picture_goes_to_stdout_or_a_file(run_bus: RunBus, talk: str, project: Path) -> None:
+    drawn = run_bus("timeline")
     assert is_svg(drawn.out)
-    written = run_bus("graph", talk, "--svg", "-o", "talk.svg")
+    written = run_bus("timeline", "-o", "talk.svg")
     assert (written.code, written.out, written.err) == (0, "", "")
     assert (project / "talk.svg").read_bytes() == drawn.out.encode()
 
@@ -77,7 +77,6 @@ def test_graph_of_agents_counts_the_log_or_a_conversation(run_bus: RunBus, talk:
         "pairs": 2,
         "links": [{"from": "lead", "messages": 1}, {"from": "ann", "messages": 3}],
     }
-    assert is_svg(run_bus("graph", "--agents", "--svg").out)
 
 
 def test_since_leaves_out_what_is_older(run_bus: RunBus, bus: Bus) -> None:
@@ -117,7 +116,6 @@ def test_timeline_goes_on_to_the_last_heartbeat(run_bus: RunBus, bus: Bus, talk:
 
 def test_what_is_left_out_is_told(run_bus: RunBus, talk: str) -> None:
     for args, what in [
-        (["graph", talk, "--svg"], "the newest 2 of 3 messages"),
         (["graph", talk], "the newest 2 of 3 messages"),
         (["timeline"], "the newest 2 of 4 messages"),
     ]:
@@ -131,7 +129,7 @@ def test_what_is_left_out_is_told(run_bus: RunBus, talk: str) -> None:
 
 def test_a_terminal_gets_no_control_character(on_terminal: Callable[..., str], talk: str) -> None:
     """Pitfall 24."""
-    for args in (["graph", "1"], ["graph", "1", "--svg"], ["graph", "1", "--json"], ["timeline"]):
+    for args in (["graph", "1"], ["graph", "1", "--json"], ["timeline"]):
         sent = on_terminal(*args)
         assert "review.request" in sent
         assert sent.replace("\r\n", "").isprintable()
@@ -143,11 +141,10 @@ def test_a_terminal_gets_no_control_character(on_terminal: Callable[..., str], t
         (["graph"], 2, ["give the id of a conversation", "--agents"]),
         (["graph", "nothing"], 4, ["'nothing'", "bus read"]),
         (["graph", "99"], 4, ["'99'"]),
-        (["graph", "r", "--json", "--svg"], 2, ["--json or --svg"]),
         (["graph", "r", "--limit", "0"], 2, ["--limit"]),
         (["graph", "r", "--since", "soon"], 2, ["--since"]),
         (["graph", "r", "--since", "2100-01-01T00:00:00Z"], 4, ["nothing to draw"]),
-        (["graph", "r", "-o", "no/folder.svg"], 1, ["no/folder.svg", "No such file"]),
+        (["graph", "r", "-o", "no/folder.mmd"], 1, ["no/folder.mmd", "No such file"]),
         (["graph", "r", "-o", "."], 1, ["can't write .", "directory"]),
         (["timeline", "--agent", "nobody"], 4, ["nothing to draw"]),
         (["timeline", "--from", "5", "--to", "4"], 2, ["--to 4 lies before --from 5"]),

@@ -14,9 +14,7 @@ from ackbus.export.pictures import (
     Timeline,
     Traffic,
     flowchart,
-    links_svg,
     sequence_diagram,
-    sequence_svg,
     timeline_svg,
 )
 
@@ -91,9 +89,7 @@ def draw(bus: Bus) -> dict[str, str]:
     timeline = Timeline.of(traffic, bus.heartbeats.list())
     return {
         "conversation.md": f"```mermaid\n{sequence_diagram(traffic)}```\n",
-        "conversation.svg": sequence_svg(traffic, "Conversation m1"),
         "agents.md": f"```mermaid\n{flowchart(links)}```\n",
-        "agents.svg": links_svg(links, "Who talks to whom in conversation m1"),
         "timeline.svg": timeline_svg(timeline, "Time line"),
     }
 

@@ -15,9 +15,7 @@ from ackbus.export.pictures import (
     Timeline,
     Traffic,
     flowchart,
-    links_svg,
     sequence_diagram,
-    sequence_svg,
     timeline_svg,
 )
 from ackbus.export.pictures.words import plain
@@ -109,16 +107,12 @@ def test_any_text_gives_valid_xml(fields: list[Any], blobs: Any) -> None:
     found = [message(seq, each, blobs) for seq, each in enumerate(fields, 1)]
     traffic = Traffic.of(found, blobs, limit=200)
     title = plain(fields[0][3])
-    drawings = [sequence_svg(traffic, title), timeline_svg(Timeline.of(traffic), title)]
-    for svg in drawings:
-        told = [element.text or "" for element in ElementTree.fromstring(svg).iter(TITLE)]
-        # Of the agents too, whose names may look like that.
-        assert sum(bool(re.match(r"#\d+ .*, .* → .*, [\d-]+T", text)) for text in told) >= len(
-            fields
-        )
-    links = Links.of(found, limit=60)
-    ElementTree.fromstring(links_svg(links, title))
-    assert sum(link.count for link in links.links) == len(fields)
+    svg = timeline_svg(Timeline.of(traffic), title)
+    told = [element.text or "" for element in ElementTree.fromstring(svg).iter(TITLE)]
+    # Of the agents too, whose names may look like that.
+    stories = [text for text in told if re.match(r"#\d+ .*, .* → .*, [\d-]+T", text)]
+    assert len(stories) >= len(fields)
+    assert sum(link.count for link in Links.of(found, limit=60).links) == len(fields)
 
 
 @given(text=words)
