@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from .archive import SegmentMissing, segment_name
     from .chain import Chain, Link
     from .health import checks
-    from .heartbeats import Heart, Heartbeat, Heartbeats, Liveness
-    from .hearts import Hearts
+    from .heartbeats import Heartbeat, Heartbeats, Liveness
+    from .hearts import Heart, Hearts
     from .imports import Imports
     from .keys import Key, Keyring
     from .leases import Lease, Leases
@@ -89,8 +89,8 @@ _NAMES = {
     "archive": "SegmentMissing segment_name",
     "chain": "Chain Link",
     "health": "checks",
-    "heartbeats": "Heart Heartbeat Heartbeats Liveness",
-    "hearts": "Hearts",
+    "heartbeats": "Heartbeat Heartbeats Liveness",
+    "hearts": "Heart Hearts",
     "imports": "Imports",
     "keys": "Key Keyring",
     "leases": "Lease Leases",

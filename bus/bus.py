@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from ..schema import Layout, Message, Receipt, Settings
     from .chain import Chain
-    from .heartbeats import Heart, Heartbeats
+    from .heartbeats import Heartbeats
+    from .hearts import Heart
     from .leases import Leases
     from .reservations import Reservations
     from .search import Found
@@ -147,7 +148,7 @@ class Bus:
 
     def heart(self, agent: str, *, interval_s: float = 10.0) -> Heart:
         """Return a heart for an agent, not yet started: `with bus.heart("me") as heart: …`."""
-        from .heartbeats import Heart
+        from .hearts import Heart
 
         return Heart(self.database, agent, interval_s=interval_s)
 

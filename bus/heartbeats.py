@@ -1,4 +1,4 @@
-"""Heartbeats: one row for each agent, and the thread that writes it."""
+"""Heartbeats: one row for each agent."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import math
 import os
 from dataclasses import dataclass
 from enum import StrEnum
-from queue import Empty, SimpleQueue
 
-from ..schema import AckbusError, InvalidInput, check_agent, start_thread
+from ..schema import InvalidInput, check_agent
 from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from threading import Thread
-
     from ..schema import Database
 
 #: How often an agent's heart beats, in seconds.
@@ -25,9 +22,6 @@ WARN_AFTER_S, STALE_AFTER_S, DEAD_AFTER_S = 30, 100, 300
 
 #: The status of an agent that stopped in good order: it is not expected to beat.
 STOPPED = "stopped"
-
-#: How long `Heart.stop` waits for the last beat to be written, in seconds.
-STOP_TIMEOUT_S = 0.9
 
 _MAX_STATUS_CHARS = 64
 _MAX_TASK_CHARS = 512
@@ -122,98 +116,6 @@ class Heartbeats:
         _, ts_ms, status, *_ = row
         age_s = max(0, self._database.now_ms() - ts_ms) / 1000
         return Heartbeat(*row, age_s, _liveness(status, age_s))
-
-
-class Heart:
-    """Beats for an agent from its own thread, so that long work never makes the agent look dead.
-
-    The first beat is at once. A beat that can't be written is logged, and the next is tried.
-    Use it as a context manager, or call `start` and `stop`.
-    """
-
-    def __init__(
-        self, database: Database, agent: str, *, interval_s: float = BEAT_INTERVAL_S
-    ) -> None:
-        check_agent(agent)
-        if not 0 < interval_s < WARN_AFTER_S:
-            raise InvalidInput(f"a heart beats every 0 to {WARN_AFTER_S} s, not {interval_s}")
-        self._database = database
-        self._agent = agent
-        self._interval_s = interval_s
-        self._commands: SimpleQueue[_Command] = SimpleQueue()
-        self._thread: Thread | None = None
-
-    def start(self) -> None:
-        """Begin to beat, with status idle. A heart starts once."""
-        self._thread = start_thread(self._run, f"heart of {self._agent}")
-
-    def update(
-        self, status: str, *, task: str | None = None, progress: float | None = None
-    ) -> None:
-        """Change the status of the heart, at once. Never blocks on the bus.
-
-        Raises:
-            InvalidInput: a field breaks a rule.
-        """
-        status = check_status(self._agent, status, task, progress)
-        self._commands.put(_Command(status, task, progress))
-
-    def stop(self) -> None:
-        """Write a last beat with `stopped`, and end the thread; returns within a second."""
-        self._commands.put(_Command(STOPPED, None, None))
-        if self._thread is not None:
-            self._thread.join(STOP_TIMEOUT_S)
-
-    def __enter__(self) -> Heart:
-        self.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
-
-    def _run(self) -> None:
-        heartbeats = Heartbeats(self._database)  # this thread's own connection
-        command = _Command("idle", None, None)
-        try:
-            while True:
-                self._beat(heartbeats, command)
-                if command.status == STOPPED:
-                    return
-                command = self._next_command(command)
-        finally:
-            self._database.close_thread()
-
-    def _next_command(self, current: _Command) -> _Command:
-        """Wait for the next beat's time or for commands; of several the last counts."""
-        timeout_s = self._interval_s
-        try:
-            while current.status != STOPPED:
-                current = self._commands.get(timeout=timeout_s)
-                timeout_s = 0
-        except Empty:
-            return current
-        return current
-
-    def _beat(self, heartbeats: Heartbeats, command: _Command) -> None:
-        try:
-            heartbeats.beat(
-                self._agent, command.status, task=command.task, progress=command.progress
-            )
-        except AckbusError as error:
-            import logging
-
-            logging.getLogger("ackbus.heart").warning(
-                "a beat of %s was not written: %s", self._agent, error
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class _Command:
-    """The content of the next beat; the status `stopped` ends the heart."""
-
-    status: str
-    task: str | None
-    progress: float | None
 
 
 def check_status(agent: str, status: str, task: str | None, progress: float | None) -> str:

@@ -1,25 +1,33 @@
-"""The hearts of many agents in one thread, for a program that acts for many agents."""
+"""Hearts: threads that beat for agents, so that long work never makes an agent look dead."""
 
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from queue import Empty, SimpleQueue
 
-from ..schema import AckbusError, start_thread
-from .heartbeats import BEAT_INTERVAL_S, STOP_TIMEOUT_S, STOPPED, Heartbeats, check_status
+from ..schema import AckbusError, InvalidInput, check_agent, start_thread
+from .heartbeats import BEAT_INTERVAL_S, STOPPED, WARN_AFTER_S, Heartbeats, check_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from threading import Thread
+
     from ..schema import Database
 
-#: The content of a beat: its status, and the agent's task.
-_Says = tuple[str, "str | None"]
+    #: The content of a beat: its status, the agent's task, and how far that is.
+    Says = tuple[str, str | None, float | None]
 
-_LAST: _Says = (STOPPED, None)
+#: How long a stop waits for the last beat to be written, in seconds.
+STOP_TIMEOUT_S = 0.9
+
+_LAST: Says = (STOPPED, None, None)
 
 
 class Hearts:
-    """Beats for any number of agents, as `Heart` does for one, with one thread and connection.
+    """Beats for any number of agents, from one thread with a connection of its own.
+
+    A beat that can't be written is logged, and the next is tried.
 
     Args:
         database: where they beat.
@@ -30,16 +38,28 @@ class Hearts:
         self._database = database
         self._interval_s = interval_s
         # The new status of an agent; None ends the thread.
-        self._said: SimpleQueue[tuple[str, _Says] | None] = SimpleQueue()
-        self._thread = start_thread(self._run, "hearts")
+        self._said: SimpleQueue[tuple[str, Says] | None] = SimpleQueue()
+        self._thread: Thread | None = None
 
-    def beat(self, agent: str, status: str = "idle", *, task: str | None = None) -> None:
+    def start(self, name: str = "hearts") -> None:
+        """Start the thread, under a name for people who look at threads. Hearts start once."""
+        self._thread = start_thread(self._run, name)
+
+    def beat(
+        self,
+        agent: str,
+        status: str = "idle",
+        *,
+        task: str | None = None,
+        progress: float | None = None,
+    ) -> None:
         """Beat for an agent, at once and from now on. Never blocks on the bus.
 
         Raises:
             InvalidInput: a field breaks a rule.
         """
-        self._said.put((agent, (check_status(agent, status, task, None), task)))
+        status = check_status(agent, status, task, progress)
+        self._said.put((agent, (status, task, progress)))
 
     def rest(self, agent: str) -> None:
         """Write a last beat of an agent, with the status `stopped`."""
@@ -48,43 +68,88 @@ class Hearts:
     def stop(self) -> None:
         """Write last beats of all agents, and end the thread; returns within a second."""
         self._said.put(None)
-        self._thread.join(STOP_TIMEOUT_S)
+        if self._thread is not None:
+            self._thread.join(STOP_TIMEOUT_S)
 
     def _run(self) -> None:
-        beating: dict[str, _Says] = {}
+        beating: dict[str, Says] = {}
         due = time.monotonic() + self._interval_s
         try:
             while True:
-                left = due - time.monotonic()
-                if left <= 0:
-                    self._write(beating)
-                    due = time.monotonic() + self._interval_s
-                    continue
-                try:
-                    said = self._said.get(timeout=left)
-                except Empty:
-                    continue
-                if said is None:
+                news, is_end = self._news(due - time.monotonic())
+                beating |= news
+                if is_end:
                     self._write(dict.fromkeys(beating, _LAST))
                     return
-                agent, says = said
-                self._write({agent: says})
-                if says == _LAST:
-                    beating.pop(agent, None)
-                else:
-                    beating[agent] = says
+                self._write(news or beating)
+                if not news:
+                    due = time.monotonic() + self._interval_s
+                beating = {agent: says for agent, says in beating.items() if says != _LAST}
         finally:
             self._database.close_thread()
 
-    def _write(self, beats: dict[str, _Says]) -> None:
+    def _news(self, patience_s: float) -> tuple[dict[str, Says], bool]:
+        """Wait for what agents say, of several things the last, and whether it is the end."""
+        news: dict[str, Says] = {}
+        try:
+            while (said := self._said.get(timeout=max(0.0, patience_s))) is not None:
+                news[said[0]] = said[1]
+                patience_s = 0.0
+        except Empty:
+            return news, False
+        return news, True
+
+    def _write(self, beats: dict[str, Says]) -> None:
         heartbeats = Heartbeats(self._database)
         try:
-            with self._database.write():
-                for agent, (status, task) in beats.items():
-                    heartbeats.beat(agent, status, task=task)
+            with self._database.write() if len(beats) > 1 else nullcontext():
+                for agent, (status, task, progress) in beats.items():
+                    heartbeats.beat(agent, status, task=task, progress=progress)
         except AckbusError as error:
             import logging
 
             logging.getLogger("ackbus.heart").warning(
-                "%d beats were not written: %s", len(beats), error
+                "a beat of %s was not written: %s", ", ".join(beats), error
             )
+
+
+class Heart:
+    """Beats for one agent from its own thread.
+
+    The first beat is at once; of several updates that wait the last is written. Use it as a context manager, or call `start` and `stop`.
+    """
+
+    def __init__(
+        self, database: Database, agent: str, *, interval_s: float = BEAT_INTERVAL_S
+    ) -> None:
+        check_agent(agent)
+        if not 0 < interval_s < WARN_AFTER_S:
+            raise InvalidInput(f"a heart beats every 0 to {WARN_AFTER_S} s, not {interval_s}")
+        self._agent = agent
+        self._hearts = Hearts(database, interval_s=interval_s)
+        self.update("idle")
+
+    def start(self) -> None:
+        """Begin to beat: with status idle, unless `update` said another. A heart starts once."""
+        self._hearts.start(f"heart of {self._agent}")
+
+    def update(
+        self, status: str, *, task: str | None = None, progress: float | None = None
+    ) -> None:
+        """Change the status of the heart, at once. Never blocks on the bus.
+
+        Raises:
+            InvalidInput: a field breaks a rule.
+        """
+        self._hearts.beat(self._agent, status, task=task, progress=progress)
+
+    def stop(self) -> None:
+        """Write a last beat with `stopped`, and end the thread; returns within a second."""
+        self._hearts.stop()
+
+    def __enter__(self) -> Heart:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()

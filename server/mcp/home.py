@@ -71,6 +71,7 @@ class Home:
         with self._lock:
             if self._hearts is None:
                 self._hearts = Hearts(bus.database)
+                self._hearts.start()
             before = None if agent in self._called else bus.heartbeats.get(agent)
             if task is not None:
                 self._hearts.beat(agent, "working", task=task)

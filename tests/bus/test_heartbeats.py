@@ -271,5 +271,4 @@ def test_of_several_commands_the_last_counts(bus: Bus, beats: Beats) -> None:
     wait_until(lambda: status_of(bus) == "working")
     assert beat_of(bus).task == "t49"
     heart.stop()
-    assert len(beats()) == 3
-    assert [status for _, _, status in beats()] == ["idle", "working", "stopped"]
+    assert [status for _, _, status in beats()] == ["working", "stopped"]

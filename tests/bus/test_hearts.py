@@ -14,6 +14,7 @@ from ..conftest import wait_until
 @pytest.fixture
 def hearts(bus: Bus) -> Iterator[Hearts]:
     made = Hearts(bus.database, interval_s=0.02)
+    made.start()
     yield made
     made.stop()
 
@@ -49,6 +50,7 @@ def test_agent_that_rests_says_so_and_beats_no_more(bus: Bus, hearts: Hearts) ->
 
 def test_all_say_that_they_stop(bus: Bus) -> None:
     hearts = Hearts(bus.database)
+    hearts.start()
     for name in "abc":
         hearts.beat(name)
     hearts.stop()
