@@ -116,7 +116,8 @@ class Hearts:
 class Heart:
     """Beats for one agent from its own thread.
 
-    The first beat is at once; of several updates that wait the last is written. Use it as a context manager, or call `start` and `stop`.
+    The first beat is at once; of several updates that wait, the last is written. Use it as a
+    context manager, or call `start` and `stop`.
     """
 
     def __init__(
