@@ -24,6 +24,7 @@ from typing import Any
 import apsw
 
 from ackbus import Bus
+from ackbus.schema import file_of
 
 #: Runs a contender once, and returns seconds for each operation.
 Contender = Callable[[], float]
@@ -203,7 +204,7 @@ def tell(text: str) -> None:
 
 def _pragmas() -> str:
     with tempfile.TemporaryDirectory() as folder, Bus.init(folder) as bus:
-        values = {name: bus.database.value(f"PRAGMA {name}") for name in PRAGMAS}
+        values = {name: file_of(bus).value(f"PRAGMA {name}") for name in PRAGMAS}
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 

@@ -194,7 +194,7 @@ def _pretend_exported(bus: Bus) -> None:
     path.write_bytes(line)
     stamp = stamp_of(str(path))
     assert stamp is not None
-    Position(bus.database).set(newest.seq, stamp, crc32(line))
+    Position.of(bus).set(newest.seq, stamp, crc32(line))
 
 
 def archive(site: Site) -> Act:

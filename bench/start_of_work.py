@@ -24,6 +24,7 @@ from measure import Options, options, percentiles, record
 from peers import redis_server
 
 from ackbus import Bus, Draft
+from ackbus.schema import file_of
 
 #: How long each contender is idle before a message: the shortest pause and the step between them,
 #: in seconds.
@@ -129,7 +130,7 @@ def run_adds(folder: Path, count: int) -> float:
         command = [f"{sysconfig.get_path('scripts')}/bus", "run", "--type", type, "--drain"]
         command += ["--dir", bus.layout.directory, "--", "true"]
         subprocess.run(command, check=True)
-        ((first, last),) = bus.database.rows(
+        ((first, last),) = file_of(bus).rows(
             "SELECT min(claimed_at_ms), max(ended_at_ms) FROM claims"
             " WHERE queue_id = (SELECT id FROM queues WHERE name = ?)",
             (type,),

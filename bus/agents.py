@@ -7,7 +7,7 @@ from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..schema import Database
+    from ..schema import Engine
     from .catalog import Catalog
     from .log import Log
 
@@ -18,8 +18,8 @@ _NEAREST = 3
 class Agents:
     """The agents that the bus has seen act: they acknowledged, beat their heart, or sent."""
 
-    def __init__(self, database: Database, log: Log, catalog: Catalog) -> None:
-        self._database = database
+    def __init__(self, engine: Engine, log: Log, catalog: Catalog) -> None:
+        self._engine = engine
         self._log = log
         self._catalog = catalog
         # Answers that stay right: once known, an agent is known for ever; a stranger is worth
@@ -34,7 +34,7 @@ class Agents:
 
     def recorded(self) -> list[str]:
         """Return the known names as of the last count; newer messages are not counted."""
-        return [name for (name,) in self._database.rows(SQL["known_agents"])]
+        return [name for (name,) in self._engine.rows(SQL["known_agents"])]
 
     def knows(self, agent: str) -> bool:
         """Whether the bus has seen this agent act."""
@@ -81,4 +81,4 @@ class Agents:
         return UnknownRecipient(agent, difflib.get_close_matches(agent, self.names(), _NEAREST))
 
     def _is_recorded(self, agent: str) -> bool:
-        return bool(self._database.value(SQL["agent_is_known"], (agent,)))
+        return bool(self._engine.value(SQL["agent_is_known"], (agent,)))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..blobs import BlobStore
-    from ..schema import Database, Draft, Message, Row
+    from ..schema import Draft, Engine, Message, Row
     from .signing import Signer
 
 #: After how long a publisher looks again whether it signs, and the log is chained, in milliseconds.
@@ -44,7 +44,7 @@ class Appender:
     """Stores messages in the table `messages`.
 
     Args:
-        database, blobs: of the bus.
+        engine, blobs: of the bus.
         find: returns the message with an id, in the log or archived, or None.
         ring: wakes the waiters; it is called as soon as messages are committed.
         extend_chain: takes what was appended, so many messages, into the hash chain.
@@ -52,13 +52,13 @@ class Appender:
 
     def __init__(
         self,
-        database: Database,
+        engine: Engine,
         blobs: BlobStore,
         find: Callable[[str], Message | None],
         ring: Callable[[], None],
         extend_chain: Callable[[int], None],
     ) -> None:
-        self._database = database
+        self._engine = engine
         self._blobs = blobs
         self._find = find
         self._ring = ring
@@ -80,7 +80,7 @@ class Appender:
                 return self.append(
                     tracing.traced(drafts, tracing.current_trace()), as_history, is_traced=True
                 )
-        now_ms = self._database.now_ms()
+        now_ms = self._engine.now_ms()
         rows = [draft.prepare(now_ms) for draft in drafts]
         large = [row for row in rows if row.large_payload is not None]
         if large:
@@ -91,7 +91,7 @@ class Appender:
             self._signer.sign(row for row in rows if row.in_reply_to is None)
         if not self._is_chained:
             return self._append_all(rows, as_history)
-        with self._database.write():
+        with self._engine.write():
             receipts = self._append_all(rows, as_history)
             self._extend_chain(len(rows))
         return receipts
@@ -103,7 +103,7 @@ class Appender:
     def _look(self, now_ms: int) -> None:
         """Look up whether the log is chained, and whether this user has signing keys."""
         self._looked_ms = now_ms
-        self._is_chained = self._database.value(SQL["chain_switch"]) is not None
+        self._is_chained = self._engine.value(SQL["chain_switch"]) is not None
         self._signer = None
         keys = keys_directory()
         if os.path.isdir(keys) and os.access(keys, os.X_OK):  # else they are not this user's
@@ -124,11 +124,11 @@ class Appender:
     def _append_history(self, rows: list[Row]) -> list[Receipt]:
         from .imports import Imports  # publishers need it not
 
-        with self._database.write():
+        with self._engine.write():
             receipts = self._append_rows(rows, as_history=True)
             new = [receipt.seq for receipt in receipts if not receipt.duplicate]
             if new:
-                Imports(self._database).note(new[0], new[-1])
+                Imports(self._engine).note(new[0], new[-1])
         return receipts
 
     def _append_rows(self, rows: list[Row], *, as_history: bool) -> list[Receipt]:
@@ -140,16 +140,16 @@ class Appender:
                 return self._append_at_once(rows)
             except RowRefused:
                 pass  # of which one, and why, is asked under the lock
-        with self._database.write():
+        with self._engine.write():
             return [self._append_one(row, as_history) for row in rows]
 
     def _append_at_once(self, rows: list[Row]) -> list[Receipt]:
-        with self._database.write():
+        with self._engine.write():
             for row in rows:
                 if row.payload_ref is not None:
                     self._secure_blob(row, row.payload_ref)
             newest = self._insert([row.values() for row in rows])
-            self._database.after_commit(self._ring)
+            self._engine.after_commit(self._ring)
         return [Receipt(seq, row.id) for seq, row in enumerate(rows, newest - len(rows) + 1)]
 
     def _insert(self, rows: list[tuple[object, ...]]) -> int:
@@ -161,11 +161,11 @@ class Appender:
         give no seq.
         """
         if len(rows) < UNGUARDED_FROM:
-            return self._database.insert_many(SQL["append"], rows)
+            return self._engine.insert_many(SQL["append"], rows)
         types = orjson.dumps(list({row[_TYPE] for row in rows})).decode()
-        ((guard, work),) = self._database.rows(SQL["what_many_need"], (types,))
+        ((guard, work),) = self._engine.rows(SQL["what_many_need"], (types,))
         statement = SQL["append" if work else "append_mail"]
-        return self._database.insert_many(statement, rows, guarded=bool(guard))
+        return self._engine.insert_many(statement, rows, guarded=bool(guard))
 
     def _append_one(self, row: Row, as_history: bool) -> Receipt:
         if row.in_reply_to is not None and not as_history:
@@ -180,11 +180,11 @@ class Appender:
             return self._receipt_of_refused(row, error)
 
     def _append(self, row: Row) -> Receipt:
-        seq = self._database.insert(SQL["append"], row.values(), then=self._ring)
+        seq = self._engine.insert(SQL["append"], row.values(), then=self._ring)
         return Receipt(seq, row.id)
 
     def _join_conversation(self, row: Row, parent: str) -> None:
-        conversation: str | None = self._database.value(SQL["conversation_of"], (parent,))
+        conversation: str | None = self._engine.value(SQL["conversation_of"], (parent,))
         if conversation is None:
             message = self._find(parent)  # it may be archived
             if message is None:
@@ -206,7 +206,7 @@ class Appender:
         if stored is None:
             from .waiting_limits import WaitingLimits
 
-            reached = WaitingLimits(self._database).reached_by(row.type, row.to_agent)
+            reached = WaitingLimits(self._engine).reached_by(row.type, row.to_agent)
             refusal = reached or InvalidInput(f"the log refused message {row.id!r}: {error}")
             raise refusal from error
         differing = row.differs_from(stored)

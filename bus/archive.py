@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from io import BufferedReader
 
     from ..blobs import BlobStore
-    from ..schema import Database, Message
+    from ..schema import Engine, Layout, Message
     from .segments import Frame, Segment
 
 #: With what each line begins.
@@ -52,10 +52,11 @@ class SegmentMissing(BusUnusable):
 class Archive:
     """The tables `archive_segments`, `archive_frames`, `archive_state` and `archived_…`."""
 
-    def __init__(self, database: Database, blobs: BlobStore) -> None:
-        self._database = database
+    def __init__(self, engine: Engine, layout: Layout, blobs: BlobStore) -> None:
+        self._engine = engine
         self._blobs = blobs
-        self._folder = database.layout.archive_folder
+        self._layout = layout
+        self._folder = layout.archive_folder
         # The frame that was read last, and its lines: readers of one message often read others.
         self._last: tuple[Frame, list[bytes]] | None = None
 
@@ -63,29 +64,29 @@ class Archive:
 
     def upto(self) -> int:
         """Return the seq up to which messages are archived and not in the log; 0 for none."""
-        return self._database.one_number(SQL["archived_upto"], "archive_state")
+        return self._engine.one_number(SQL["archived_upto"], "archive_state")
 
     def segments(self) -> list[Segment]:
         """Return all segments, the first first."""
         from .segments import Segment
 
-        return [Segment(*row) for row in self._database.rows(SQL["archive_segments"])]
+        return [Segment(*row) for row in self._engine.rows(SQL["archive_segments"])]
 
     def path(self, segment: Segment) -> str:
         """Return the path of a segment's file."""
         return self._path(segment.first_seq)
 
     def _path(self, first_seq: int) -> str:
-        return os.path.join(self._database.layout.archive, segment_name(first_seq))
+        return os.path.join(self._layout.archive, segment_name(first_seq))
 
     def seq_of(self, id: str) -> int | None:
         """Return the seq of the archived message with an id, or None."""
-        seq: int | None = self._database.value(SQL["archived_seq"], (id,))
+        seq: int | None = self._engine.value(SQL["archived_seq"], (id,))
         return seq
 
     def names_blob(self, ref: str) -> bool:
         """Whether an archived message's payload is this blob."""
-        return bool(self._database.value(SQL["archived_blob"], (ref,)))
+        return bool(self._engine.value(SQL["archived_blob"], (ref,)))
 
     def at(self, seq: int) -> Message | None:
         """Return the archived message at this place, or None.
@@ -118,7 +119,7 @@ class Archive:
             return []
         from .segments import Frame
 
-        rows = self._database.rows(SQL["frames_in_span"], (after_seq + 1, upto_seq))
+        rows = self._engine.rows(SQL["frames_in_span"], (after_seq + 1, upto_seq))
         return [Frame(*row) for row in rows]
 
     def _messages(
@@ -152,7 +153,7 @@ class Archive:
         ends = [message_of_line(line, self._blobs) for line in lines[:1] + lines[-1:]]
         if not ends or frame.first_seq not in (ends[0].seq, frame.segment):
             return False
-        return all(self._database.value(SQL["kept_seq"], (end.id,)) == end.seq for end in ends)
+        return all(self._engine.value(SQL["kept_seq"], (end.id,)) == end.seq for end in ends)
 
     def _read_frame(self, frame: Frame) -> bytes:
         import zstandard
@@ -168,11 +169,11 @@ class Archive:
             raise self._missing(frame.segment, error.strerror) from error
 
     def _damaged(self, frame: Frame, why: str) -> SegmentMissing:
-        last_seq = self._database.value(SQL["frame_end"], (frame.first_seq,))
+        last_seq = self._engine.value(SQL["frame_end"], (frame.first_seq,))
         return SegmentMissing(frame.first_seq, last_seq, self._path(frame.segment), why)
 
     def _missing(self, segment: int, why: str | None) -> SegmentMissing:
-        last_seq = self._database.value(SQL["segment_end"], (segment,))
+        last_seq = self._engine.value(SQL["segment_end"], (segment,))
         return SegmentMissing(segment, last_seq, self._path(segment), why)
 
     def open(self, segment: Segment) -> BufferedReader:
@@ -230,10 +231,10 @@ class Archive:
             segment: follows the last one without a gap.
             frames: all of its frames.
         """
-        with self._database.write():
-            self._database.rows(SQL["add_segment"], astuple(segment))
+        with self._engine.write():
+            self._engine.rows(SQL["add_segment"], astuple(segment))
             for frame in frames:
-                self._database.rows(SQL["add_frame"], astuple(frame))
+                self._engine.rows(SQL["add_frame"], astuple(frame))
 
     def note_again(
         self, segment: Segment, frames: Sequence[Frame], messages: Iterable[Message]
@@ -245,16 +246,16 @@ class Archive:
             frames: all of its frames.
             messages: all of its messages: their ids and blobs must be known.
         """
-        with self._database.write():
-            self._database.rows(SQL["forget_frames"], (segment.first_seq,))
-            self._database.rows(SQL["put_segment"], astuple(segment))
+        with self._engine.write():
+            self._engine.rows(SQL["forget_frames"], (segment.first_seq,))
+            self._engine.rows(SQL["put_segment"], astuple(segment))
             for frame in frames:
-                self._database.rows(SQL["add_frame"], astuple(frame))
+                self._engine.rows(SQL["add_frame"], astuple(frame))
             for message in messages:
-                if not self._database.rows(SQL["message_is_there"], (message.seq,)):
-                    self._database.rows(SQL["keep_id"], (message.id, message.seq))
+                if not self._engine.rows(SQL["message_is_there"], (message.seq,)):
+                    self._engine.rows(SQL["keep_id"], (message.id, message.seq))
                     if message.payload_ref is not None:
-                        self._database.rows(SQL["keep_blob"], (message.payload_ref,))
+                        self._engine.rows(SQL["keep_blob"], (message.payload_ref,))
 
     def keep_upto_segments(self) -> None:
         """Remove all messages of segments from the log, when the archived seq was lost."""
@@ -271,16 +272,16 @@ class Archive:
         """
         after = self.upto()
         segments = self.segments()
-        newest = self._database.value(SQL["newest_seq"]) or 0
+        newest = self._engine.value(SQL["newest_seq"]) or 0
         last = min(segments[-1].last_seq, newest - 1) if segments else 0
         if after >= last:
             return None
-        with self._database.write():
-            upto = self._database.value(SQL["last_of"], (after, REMOVE_MESSAGES, last)) or last
+        with self._engine.write():
+            upto = self._engine.value(SQL["last_of"], (after, REMOVE_MESSAGES, last)) or last
             for step in ("keep_ids", "keep_blobs"):
-                self._database.rows(SQL[step], (after, upto))
-            self._database.rows(SQL["set_archived_upto"], (upto,))
-            return self._database.count_changes(SQL["remove_archived"], (after, upto))
+                self._engine.rows(SQL[step], (after, upto))
+            self._engine.rows(SQL["set_archived_upto"], (upto,))
+            return self._engine.count_changes(SQL["remove_archived"], (after, upto))
 
 
 def _seq_of(line: bytes) -> int:

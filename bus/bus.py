@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
-    from ..schema import Layout, Message, Receipt, Settings
+    from ..schema import Engine, Layout, Message, Receipt, Settings
     from .chain import Chain
     from .heartbeats import Heartbeats
     from .hearts import Heart
@@ -60,16 +60,16 @@ class Bus:
         blobs: the blob store.
         catalog: the index of types, senders and times by block of the log.
         agents: the agents that the bus knows.
-        database: the file, for the rooms built on this one.
     """
 
     def __init__(self, database: Database) -> None:
-        self.database = database
+        self._engine: Engine = database
+        self._file = database
         self.layout: Layout = database.layout
         self.blobs = BlobStore(self.layout.blob_folder, may_write=database.require_writable)
         self.catalog = Catalog(database)
         self._doorbell = Doorbell(self.layout.doorbell)
-        self.archive = Archive(database, self.blobs)
+        self.archive = Archive(database, self.layout, self.blobs)
         self.log = Log(database, self.blobs, self.catalog, self.archive, self._doorbell)
         self.agents = Agents(database, self.log, self.catalog)
 
@@ -109,48 +109,57 @@ class Bus:
         """The leases of the bus."""
         from .leases import Leases
 
-        return Leases(self.database)
+        return Leases(self._engine)
 
     @property
     def reservations(self) -> Reservations:
         """The reservations of files."""
         from .reservations import Reservations
 
-        return Reservations(self.database)
+        return Reservations(self._engine)
 
     @property
     def settings(self) -> Settings:
         """The settings that are stored in the bus: its durability, and whether it is a backup."""
         from ..schema import Settings
 
-        return Settings(self.database)
+        return Settings(self._file)
 
     @property
     def heartbeats(self) -> Heartbeats:
         """The heartbeats of the agents."""
         from .heartbeats import Heartbeats
 
-        return Heartbeats(self.database)
+        return Heartbeats(self._engine)
 
     @property
     def limits(self) -> WaitingLimits:
         """The limits of waiting messages in queues and inboxes."""
         from .waiting_limits import WaitingLimits
 
-        return WaitingLimits(self.database)
+        return WaitingLimits(self._engine)
 
     @property
     def chain(self) -> Chain:
         """The hash chain over the log."""
         from .chain import Chain
 
-        return Chain(self.database, self.log)
+        return Chain(self._engine, self.log)
+
+    @property
+    def backup_made_at_ms(self) -> int | None:
+        """When the bus was made, in epoch milliseconds, if it is a backup; None for one in use."""
+        return self._engine.backup_made_at_ms
+
+    def now_ms(self) -> int:
+        """Return the present time in epoch milliseconds, by the clock of the bus."""
+        return self._engine.now_ms()
 
     def heart(self, agent: str, *, interval_s: float = 10.0) -> Heart:
         """Return a heart for an agent, not yet started: `with bus.heart("me") as heart: …`."""
         from .hearts import Heart
 
-        return Heart(self.database, agent, interval_s=interval_s)
+        return Heart(self, agent, interval_s=interval_s)
 
     def publish(
         self,
@@ -228,7 +237,7 @@ class Bus:
             stranger = self.agents.check_recipient(recipient, strict=strict, repeat=False)
             if stranger is not None:  # attributed to whoever called publish or publish_many
                 warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=3)
-        if not wait_s or self.database.writing:  # waiting would keep those out who make room
+        if not wait_s or self._engine.writing:  # waiting would keep those out who make room
             return self.log.append(drafts)
         from .waiting_limits import publish_when_there_is_room
 
@@ -240,7 +249,7 @@ class Bus:
         It commits at the end, and rolls back when the block raises. Other writers wait meanwhile:
         keep it short, and never wait or work inside it.
         """
-        return self.database.write()
+        return self._engine.write()
 
     def get(self, key: int | str) -> Message | None:
         """Return a message by its seq (a number) or its id (text), or None."""
@@ -320,11 +329,11 @@ class Bus:
 
         Inside a transaction it takes effect after the commit.
         """
-        self.database.after_commit(self._doorbell.ring)
+        self._engine.after_commit(self._doorbell.ring)
 
     def listen(self) -> Listener:
         """Return a listener, for callers with their own waiting loop."""
-        return Listener(self.layout.doorbell, self.database)
+        return Listener(self.layout.doorbell, self._engine)
 
     def stats(self) -> Stats:
         """Count the messages by type and by sender.
@@ -337,7 +346,7 @@ class Bus:
         newest = self.log.newest_seq()
         self.catalog.catch_up(newest)
         by_type, by_sender = self.catalog.counts("type"), self.catalog.counts("from")
-        if self.database.backup_made_at_ms is not None:  # messages that came while it was copied
+        if self.backup_made_at_ms is not None:  # messages that came while it was copied
             for message in self.log.read(after_seq=self.catalog.position()):
                 by_type[message.type] = by_type.get(message.type, 0) + 1
                 by_sender[message.from_agent] = by_sender.get(message.from_agent, 0) + 1
@@ -354,7 +363,7 @@ class Bus:
         count = size = 0
         for start in range(0, len(old), _COLLECT_BATCH):
             # Publishers look for their blobs under the same lock, so none is taken from them.
-            with self.database.write():
+            with self._engine.write():
                 for ref in old[start : start + _COLLECT_BATCH]:
                     if not self.log.names_blob(ref):
                         size += self.blobs.remove(ref)
@@ -363,7 +372,7 @@ class Bus:
 
     def close(self) -> None:
         """Close the bus in this process; more than once does nothing."""
-        self.database.close()
+        self._engine.close()
         self._doorbell.close()
 
     def __enter__(self) -> Bus:

@@ -12,14 +12,14 @@ from collections import Counter
 from contextlib import suppress
 from itertools import groupby
 
-from ..schema import AckbusError
+from ..schema import AckbusError, Table
 from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..schema import Database, Message, TypePattern
+    from ..schema import Message, TypePattern
     from .log import Log
 
 #: How many seqs make a block: small enough to skip much, large enough to keep the catalog small.
@@ -34,11 +34,8 @@ def _block_of(message: Message) -> int:
     return message.seq // BLOCK_SEQS
 
 
-class Catalog:
+class Catalog(Table):
     """The tables `catalog`, `catalog_blocks` and `catalog_state`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def catch_up(self, newest_seq: int) -> None:
         """Count the messages up to `newest_seq`, in steps; each is a short transaction.
@@ -48,45 +45,45 @@ class Catalog:
         Raises:
             BusBusy: the write lock could not be had in time; the steps before it stay.
         """
-        while self._database.backup_made_at_ms is None and self.position() < newest_seq:
-            with self._database.write():
+        while self._engine.backup_made_at_ms is None and self.position() < newest_seq:
+            with self._engine.write():
                 position = self.position()  # another process may have been here
                 upto = min(newest_seq, position + STEP_MESSAGES)
                 if upto > position:
                     span = (position, upto, BLOCK_SEQS)
-                    self._database.rows(SQL["catalog_names"], span)
-                    self._database.rows(SQL["catalog_times"], span)
-                    self._database.rows(SQL["catalog_advance"], (upto,))
+                    self._engine.rows(SQL["catalog_names"], span)
+                    self._engine.rows(SQL["catalog_times"], span)
+                    self._engine.rows(SQL["catalog_advance"], (upto,))
 
     def recount(self, log: Log) -> None:
         """Count all messages again, also those in the archive, a block in memory at a time.
 
         Messages in a lost part of the archive are not counted.
         """
-        with self._database.write():
+        with self._engine.write():
             for statement in ("catalog_empty", "catalog_empty_blocks"):
-                self._database.rows(SQL[statement])
+                self._engine.rows(SQL[statement])
             newest = log.newest_seq()
             for block, messages in groupby(log.all_readable(), key=_block_of):
                 self._count(block, list(messages))
-            self._database.rows(SQL["catalog_advance"], (newest,))
+            self._engine.rows(SQL["catalog_advance"], (newest,))
 
     def _count(self, block: int, messages: list[Message]) -> None:
         names = Counter(("type", message.type) for message in messages)
         names.update(("from", message.from_agent) for message in messages)
         for (kind, name), count in names.items():
-            self._database.rows(SQL["catalog_name"], (kind, name, block, count))
+            self._engine.rows(SQL["catalog_name"], (kind, name, block, count))
         newest_ms = max(message.ts_ms for message in messages)
-        self._database.rows(SQL["catalog_block"], (block, newest_ms))
+        self._engine.rows(SQL["catalog_block"], (block, newest_ms))
 
     def position(self) -> int:
         """Return the seq up to which messages have been counted."""
-        seq: int = self._database.one_number(SQL["catalog_position"], "catalog_state")
+        seq: int = self._engine.one_number(SQL["catalog_position"], "catalog_state")
         return seq
 
     def counts(self, kind: str) -> dict[str, int]:
         """Return how many counted messages there are by `type`, or by sender (`from`)."""
-        return dict(self._database.rows(SQL["catalog_counts"], (kind,)))
+        return dict(self._engine.rows(SQL["catalog_counts"], (kind,)))
 
     def spans(
         self,
@@ -127,18 +124,18 @@ class Catalog:
         if sender is not None:
             fitting.append(self._blocks_of("from", sender, within))
         if since_ms is not None:
-            rows = self._database.rows(SQL["catalog_blocks_since"], (since_ms, *within))
+            rows = self._engine.rows(SQL["catalog_blocks_since"], (since_ms, *within))
             fitting.append({block for (block,) in rows})
         return set.intersection(*fitting)
 
     def _blocks_of(self, kind: str, name: str, within: tuple[int, int]) -> set[int]:
-        rows = self._database.rows(SQL["catalog_blocks_of"], (kind, name, *within))
+        rows = self._engine.rows(SQL["catalog_blocks_of"], (kind, name, *within))
         return {block for (block,) in rows}
 
     def last_sent_ms(self, agent: str, newest_seq: int) -> int | None:
         """Return when an agent sent its newest message; see `Log.last_sent_ms`."""
         self.try_to_catch_up(newest_seq)
-        sent_ms: int | None = self._database.value(SQL["last_sent_ms"], (agent, BLOCK_SEQS))
+        sent_ms: int | None = self._engine.value(SQL["last_sent_ms"], (agent, BLOCK_SEQS))
         return sent_ms
 
     def _catch_up_if_far(self, newest_seq: int) -> None:

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..schema import Database
+    from ..schema import Engine
     from .log import Log
 
 #: The digest before the first message.
@@ -57,30 +57,30 @@ def digest_of(before: bytes, line: bytes) -> bytes:
 class Chain:
     """The table `chain`, and the entry `chain` of the table `meta`."""
 
-    def __init__(self, database: Database, log: Log) -> None:
-        self._database = database
+    def __init__(self, engine: Engine, log: Log) -> None:
+        self._engine = engine
         self._log = log
 
     def is_on(self) -> bool:
         """Whether appends extend the chain."""
-        return self._database.value(SQL["chain_switch"]) is not None
+        return self._engine.value(SQL["chain_switch"]) is not None
 
     def switch_on(self) -> None:
         """Make appends extend the chain from now on; other programs notice it within a minute.
 
         Messages that are in the log already are chained by `catch_up`.
         """
-        self._database.change(SQL["switch_chain_on"])
+        self._engine.change(SQL["switch_chain_on"])
         self._log.look_again()
 
     def switch_off(self) -> None:
         """Stop extending the chain; its links can still be verified."""
-        self._database.change(SQL["switch_chain_off"])
+        self._engine.change(SQL["switch_chain_off"])
         self._log.look_again()
 
     def head(self, upto_seq: int = MAX_SEQ) -> Link | None:
         """Return the last link up to a seq, or None before the first."""
-        row = self._database.row(SQL["chain_head"], (upto_seq,))
+        row = self._engine.row(SQL["chain_head"], (upto_seq,))
         return None if row is None else Link(*row)
 
     def behind(self) -> int:
@@ -94,7 +94,7 @@ class Chain:
         Raises:
             SegmentMissing: the next message is archived, and can't be read.
         """
-        with self._database.write():
+        with self._engine.write():
             head = self.head() or Link(0, GENESIS)
             digest = head.digest
             links: list[tuple[int, bytes]] = []
@@ -107,7 +107,7 @@ class Chain:
                 is_step = len(links) >= STEP_MESSAGES or size >= STEP_BYTES
                 if is_step and len(links) >= at_least:
                     break
-            self._database.run_many(SQL["add_link"], links)
+            self._engine.run_many(SQL["add_link"], links)
         return bool(links)
 
     def catch_up(self, on_progress: Callable[[int], object] = lambda seq: None) -> None:
@@ -129,7 +129,7 @@ class Chain:
         """Yield the links of a range, without the first and with the last seq."""
 
         def page(after: int) -> list[tuple[int, bytes]]:
-            return self._database.rows(SQL["chain_links"], (after, upto_seq, _PAGE_LINKS))
+            return self._engine.rows(SQL["chain_links"], (after, upto_seq, _PAGE_LINKS))
 
         for rows in pages(page, after_seq, _PAGE_LINKS):
             yield from (Link(*row) for row in rows)

@@ -17,7 +17,7 @@ from ..schema import Descriptor, locate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..schema import Database
+    from ..schema import Engine
 
 #: An event of inotify: watch, mask, cookie, length of the name.
 _EVENT = struct.Struct("iIII")
@@ -55,15 +55,15 @@ class Listener:
     One thread may wait; `wake` may be called from any.
     """
 
-    def __init__(self, path: str, database: Database, *, use_inotify: bool = True) -> None:
+    def __init__(self, path: str, engine: Engine, *, use_inotify: bool = True) -> None:
         self._path = path
-        self._database = database
+        self._engine = engine
         self._wake_reader, writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
         os.set_blocking(writer, False)
         self._wake_writer: Descriptor | None = Descriptor(writer)
         self._watch = _watch(path) if use_inotify else None
-        self._version = None if self._watch else database.version()
+        self._version = None if self._watch else engine.version()
 
     def wait(self, timeout_s: float) -> bool:
         """Block until the bell rings, `wake` is called, or the time is over.
@@ -109,15 +109,15 @@ class Listener:
         """Watch the bell again: the file was removed, and with it the watch."""
         if self._watch is not None:
             self._watch.close()
-        self._database.require_place()
+        self._engine.require_place()
         self._watch = _watch(self._path)
         if self._watch is None:
-            self._version = self._database.version()
+            self._version = self._engine.version()
 
     def _wait_by_asking(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
         while True:
-            version = self._database.version()
+            version = self._engine.version()
             if version != self._version or _drain(self._wake_reader):
                 self._version = version
                 return True

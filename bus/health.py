@@ -12,6 +12,7 @@ from ..schema import (
     InvalidInput,
     age_of_backup,
     bad,
+    file_of,
     in_words,
     ok,
     ranges,
@@ -64,12 +65,12 @@ def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
 
 
 def _settings(bus: Bus) -> Finding:
-    bus.database.look_at_settings()  # an examination opens any file, and asks it nothing
+    file_of(bus).look_at_settings()  # an examination opens any file, and asks it nothing
     durability = f"durability is {bus.settings.durability()}"
-    made_at_ms = bus.database.backup_made_at_ms
+    made_at_ms = bus.backup_made_at_ms
     if made_at_ms is None:
         return ok(durability)
-    made = age_of_backup(made_at_ms, bus.database.now_ms())
+    made = age_of_backup(made_at_ms, bus.now_ms())
     return warn(f"{durability}; this is a backup, {made}", "'bus restore' takes it into use")
 
 

@@ -7,12 +7,8 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..schema import InvalidInput, check_agent
+from ..schema import InvalidInput, Table, check_agent
 from .statements import SQL
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..schema import Database
 
 #: How often an agent's heart beats, in seconds.
 BEAT_INTERVAL_S = 10.0
@@ -65,11 +61,8 @@ class Heartbeat:
     liveness: Liveness
 
 
-class Heartbeats:
+class Heartbeats(Table):
     """The table `heartbeats`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def beat(
         self,
@@ -93,12 +86,12 @@ class Heartbeats:
         """
         status = check_status(agent, status, task, progress)
         pid = pid or (os.getpid() if is_here else None)
-        row = (agent, self._database.now_ms(), status, task, progress, pid)
-        self._database.change(SQL["beat"], row)
+        row = (agent, self._engine.now_ms(), status, task, progress, pid)
+        self._engine.change(SQL["beat"], row)
 
     def get(self, agent: str) -> Heartbeat | None:
         """Return an agent's last beat, or None if it never beat."""
-        row = self._database.row(SQL["heartbeat"], (agent,))
+        row = self._engine.row(SQL["heartbeat"], (agent,))
         return None if row is None else self._heartbeat(row)
 
     def list(self, *, older_than_s: float = 0) -> list[Heartbeat]:
@@ -107,14 +100,14 @@ class Heartbeats:
         Args:
             older_than_s: only beats of at least this age: 30 lists the agents to worry about.
         """
-        beats = map(self._heartbeat, self._database.rows(SQL["heartbeats"]))
+        beats = map(self._heartbeat, self._engine.rows(SQL["heartbeats"]))
         return [beat for beat in beats if beat.age_s >= older_than_s]
 
     def _heartbeat(
         self, row: tuple[str, int, str, str | None, float | None, int | None]
     ) -> Heartbeat:
         _, ts_ms, status, *_ = row
-        age_s = max(0, self._database.now_ms() - ts_ms) / 1000
+        age_s = max(0, self._engine.now_ms() - ts_ms) / 1000
         return Heartbeat(*row, age_s, _liveness(status, age_s))
 
 

@@ -6,14 +6,14 @@ import time
 from contextlib import nullcontext
 from queue import Empty, SimpleQueue
 
-from ..schema import AckbusError, InvalidInput, check_agent, start_thread
+from ..schema import AckbusError, InvalidInput, check_agent, engine_of, start_thread
 from .heartbeats import BEAT_INTERVAL_S, STOPPED, WARN_AFTER_S, Heartbeats, check_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from threading import Thread
 
-    from ..schema import Database
+    from .bus import Bus
 
     #: The content of a beat: its status, the agent's task, and how far that is.
     Says = tuple[str, str | None, float | None]
@@ -30,12 +30,12 @@ class Hearts:
     A beat that can't be written is logged, and the next is tried.
 
     Args:
-        database: where they beat.
+        bus: the bus where they beat.
         interval_s: how often each beats, in seconds.
     """
 
-    def __init__(self, database: Database, *, interval_s: float = BEAT_INTERVAL_S) -> None:
-        self._database = database
+    def __init__(self, bus: Bus, *, interval_s: float = BEAT_INTERVAL_S) -> None:
+        self._engine = engine_of(bus)
         self._interval_s = interval_s
         # The new status of an agent; None ends the thread.
         self._said: SimpleQueue[tuple[str, Says] | None] = SimpleQueue()
@@ -86,7 +86,7 @@ class Hearts:
                     due = time.monotonic() + self._interval_s
                 beating = {agent: says for agent, says in beating.items() if says != _LAST}
         finally:
-            self._database.close_thread()
+            self._engine.close_thread()
 
     def _news(self, patience_s: float) -> tuple[dict[str, Says], bool]:
         """Wait for what agents say, of several things the last, and whether it is the end."""
@@ -100,9 +100,9 @@ class Hearts:
         return news, True
 
     def _write(self, beats: dict[str, Says]) -> None:
-        heartbeats = Heartbeats(self._database)
+        heartbeats = Heartbeats(self._engine)
         try:
-            with self._database.write() if len(beats) > 1 else nullcontext():
+            with self._engine.write() if len(beats) > 1 else nullcontext():
                 for agent, (status, task, progress) in beats.items():
                     heartbeats.beat(agent, status, task=task, progress=progress)
         except AckbusError as error:
@@ -120,14 +120,12 @@ class Heart:
     context manager, or call `start` and `stop`.
     """
 
-    def __init__(
-        self, database: Database, agent: str, *, interval_s: float = BEAT_INTERVAL_S
-    ) -> None:
+    def __init__(self, bus: Bus, agent: str, *, interval_s: float = BEAT_INTERVAL_S) -> None:
         check_agent(agent)
         if not 0 < interval_s < WARN_AFTER_S:
             raise InvalidInput(f"a heart beats every 0 to {WARN_AFTER_S} s, not {interval_s}")
         self._agent = agent
-        self._hearts = Hearts(database, interval_s=interval_s)
+        self._hearts = Hearts(bus, interval_s=interval_s)
         self.update("idle")
 
     def start(self) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import orjson
 
+from ..schema import Table
 from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..schema import Database
-
     #: First seq, last seq, and the epoch millisecond at which the first of them came.
     Range = tuple[int, int, int]
 
@@ -25,21 +24,18 @@ _JOIN_MS = 3_600_000
 _MAX_RANGES = 1000
 
 
-class Imports:
+class Imports(Table):
     """The entry `imports` of the table `meta`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def note(self, first_seq: int, last_seq: int) -> None:
         """Note that these messages have come now; in the transaction that stores them."""
-        at_ms = self._database.now_ms()
+        at_ms = self._engine.now_ms()
         ranges = self._ranges()
         if ranges and 0 <= at_ms - ranges[-1][2] < _JOIN_MS:
             first_seq, _, at_ms = ranges.pop()
         ranges.append((first_seq, last_seq, at_ms))
         text = orjson.dumps(ranges[-_MAX_RANGES:]).decode()
-        self._database.change(SQL["set_imports"], (text,))
+        self._engine.change(SQL["set_imports"], (text,))
 
     def came_ms(self, seq: int) -> int | None:
         """Return when a message came by an import, in epoch milliseconds; None for others.
@@ -52,5 +48,5 @@ class Imports:
         return None
 
     def _ranges(self) -> list[Range]:
-        text = self._database.value(SQL["imports"])
+        text = self._engine.value(SQL["imports"])
         return [] if text is None else [tuple(each) for each in orjson.loads(text)]

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..schema import BusBusy, InvalidInput, LeaseLost, check_agent, check_lease_name
+from ..schema import BusBusy, InvalidInput, LeaseLost, Table, check_agent, check_lease_name
 from .statements import SQL
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..schema import Database
 
 #: How long a lease lasts unless the caller says otherwise, in seconds; renew it at half of that.
 DEFAULT_LEASE_S = 60.0
@@ -37,15 +33,12 @@ class Lease:
     until_ms: int
 
 
-class Leases:
+class Leases(Table):
     """The table `task_claims`. At any time a lease has one holder.
 
     An ended lease can't be extended, even when no other holder has taken it since: the holder
     can't know what happened meanwhile, so it has to acquire it again, with a new token.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def acquire(self, name: str, holder: str, *, ttl_s: float = DEFAULT_LEASE_S) -> Lease | None:
         """Acquire a lease if it is free. Checking and granting are one transaction.
@@ -61,11 +54,11 @@ class Leases:
         check_agent(holder, "holder")
         duration_ms = duration_of(ttl_s)
         try:
-            with self._database.write():
-                now_ms = self._database.now_ms()
-                self._database.rows(SQL["end_expired_lease"], (name, now_ms))
+            with self._engine.write():
+                now_ms = self._engine.now_ms()
+                self._engine.rows(SQL["end_expired_lease"], (name, now_ms))
                 grant = (name, holder, now_ms, now_ms + duration_ms)
-                granted = self._database.rows(SQL["grant_lease"], grant)
+                granted = self._engine.rows(SQL["grant_lease"], grant)
                 return self.get(name) if granted else None
         except BusBusy:
             return None
@@ -98,27 +91,27 @@ class Leases:
         if (
             held is None
             or (held.holder, held.token) != (lease.holder, lease.token)
-            or (held.until_ms <= self._database.now_ms())
+            or (held.until_ms <= self._engine.now_ms())
         ):
             raise self._lost(lease)
 
     def get(self, name: str) -> Lease | None:
         """Return the last grant of a lease that was not released, or None; it may have ended."""
-        row = self._database.row(SQL["lease"], (name,))
+        row = self._engine.row(SQL["lease"], (name,))
         return None if row is None else Lease(*row)
 
     def list(self) -> list[Lease]:
         """Return the leases that are held now, by name."""
-        rows = self._database.rows(SQL["live_leases"], (self._database.now_ms(),))
+        rows = self._engine.rows(SQL["live_leases"], (self._engine.now_ms(),))
         return [Lease(*row) for row in rows]
 
     def _change(self, statement: str, lease: Lease, *durations_ms: int) -> int:
         """Change a lease that is held, and return the time from which the durations count."""
-        with self._database.write():
-            now_ms = self._database.now_ms()  # here: waiting for the lock must not shorten them
+        with self._engine.write():
+            now_ms = self._engine.now_ms()  # here: waiting for the lock must not shorten them
             ends = [now_ms + duration_ms for duration_ms in durations_ms]
             key = (lease.name, lease.holder, lease.token, now_ms)
-            if not self._database.rows(SQL[statement], (*ends, *key)):
+            if not self._engine.rows(SQL[statement], (*ends, *key)):
                 raise self._lost(lease)
         return now_ms
 
@@ -126,7 +119,7 @@ class Leases:
         held = self.get(lease.name)
         if held is None:
             state = "is free; acquire it again"
-        elif held.until_ms <= self._database.now_ms():
+        elif held.until_ms <= self._engine.now_ms():
             state = "has expired; acquire it again"
         else:
             state = f"is held by {held.holder} with token {held.token}"

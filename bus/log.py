@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..blobs import BlobStore
-    from ..schema import Database
+    from ..schema import Engine
     from .archive import Archive
     from .catalog import Catalog
     from .doorbell import Doorbell
@@ -44,17 +44,17 @@ class Log:
 
     def __init__(
         self,
-        database: Database,
+        engine: Engine,
         blobs: BlobStore,
         catalog: Catalog,
         archive: Archive,
         doorbell: Doorbell,
     ) -> None:
-        self._database = database
+        self._engine = engine
         self._blobs = blobs
         self._catalog = catalog
         self._archive = archive
-        self._appender = Appender(database, blobs, self.get, doorbell.ring, self._extend_chain)
+        self._appender = Appender(engine, blobs, self.get, doorbell.ring, self._extend_chain)
 
     def append(self, drafts: Iterable[Draft], *, as_history: bool = False) -> list[Receipt]:
         """Store messages in one transaction, all or none, and wake the waiters after it.
@@ -89,7 +89,7 @@ class Log:
 
         with suppress(SegmentMissing):  # publishing goes on without it: 'bus verify' reports it
             # No less than was appended: else it would fall further behind with each large batch.
-            Chain(self._database, self).extend(at_least=appended)
+            Chain(self._engine, self).extend(at_least=appended)
 
     def get(self, id: str) -> Message | None:
         """Return the message with this id, or None.
@@ -131,7 +131,7 @@ class Log:
             return None
 
     def _one(self, statement: str, key: str | int) -> Message | None:
-        row = self._database.row(SQL[statement], (key,))
+        row = self._engine.row(SQL[statement], (key,))
         return None if row is None else Message(row, self._blobs)
 
     def _archived(self, id: str) -> Message | None:
@@ -140,17 +140,17 @@ class Log:
 
     def newest_seq(self) -> int:
         """Return the seq of the newest message ever stored; 0 before the first."""
-        seq: int | None = self._database.value(SQL["newest_seq"])
+        seq: int | None = self._engine.value(SQL["newest_seq"])
         return seq or 0
 
     def wrong_times(self, after_seq: int) -> list[int]:
         """Return the seqs of messages in the file with impossible times, or over a day ahead."""
-        values = (after_seq, self._database.now_ms() + _A_DAY_MS)
-        return [row[0] for row in self._database.rows(SQL["wrong_times"], values)]
+        values = (after_seq, self._engine.now_ms() + _A_DAY_MS)
+        return [row[0] for row in self._engine.rows(SQL["wrong_times"], values)]
 
     def gaps(self) -> list[tuple[int, int]]:
         """Return the ranges of seqs, after the archive, without a message."""
-        return self._database.rows(SQL["gaps"], (self._archive.upto(),))
+        return self._engine.rows(SQL["gaps"], (self._archive.upto(),))
 
     def newest(
         self,
@@ -183,7 +183,7 @@ class Log:
 
     def _backwards(self, after: int, last: int, size: int) -> Iterator[Message]:
         """Yield the messages of a range, the newest first, `size` in memory at a time."""
-        while rows := self._database.rows(SQL["newest_in_span"], (after, last, size)):
+        while rows := self._engine.rows(SQL["newest_in_span"], (after, last, size)):
             for row in rows:
                 yield Message(row, self._blobs)
             last = rows[-1][0] - 1
@@ -205,9 +205,9 @@ class Log:
         """
         span = (after_seq, upto_seq, upto_seq - after_seq)
         if type is None:
-            rows = self._database.rows(SQL["in_span"], span)
+            rows = self._engine.rows(SQL["in_span"], span)
         else:
-            rows = self._database.rows(SQL["in_span_of_type"], (*span, type))
+            rows = self._engine.rows(SQL["in_span_of_type"], (*span, type))
         archived = self._archive.upto()
         if archived <= after_seq:
             return [Message(row, self._blobs) for row in rows]
@@ -219,27 +219,27 @@ class Log:
     def named_blobs(self) -> Iterator[str]:
         """Yield the names of the blobs that messages name, archived ones too, in their order."""
         ref = ""
-        while page := self._database.rows(SQL["named_blobs"], (ref, PAGE_MESSAGES)):
+        while page := self._engine.rows(SQL["named_blobs"], (ref, PAGE_MESSAGES)):
             yield from (ref for (ref,) in page)
             ref = page[-1][0]
 
     def recipients(self) -> list[str]:
         """Return every name that messages in the log are addressed to."""
-        return [name for (name,) in self._database.rows(SQL["recipients"])]
+        return [name for (name,) in self._engine.rows(SQL["recipients"])]
 
     def last_of(self, after_seq: int, count: int, upto_seq: int) -> int | None:
         """Return the seq of the last of up to `count` messages of a range; None for none."""
-        seq: int | None = self._database.value(SQL["last_of"], (after_seq, count, upto_seq))
+        seq: int | None = self._engine.value(SQL["last_of"], (after_seq, count, upto_seq))
         return seq
 
     def count(self, after_seq: int, upto_seq: int) -> int:
         """Return how many messages of a range are in the log and not archived."""
-        count: int = self._database.value(SQL["count_in_span"], (after_seq, upto_seq))
+        count: int = self._engine.value(SQL["count_in_span"], (after_seq, upto_seq))
         return count
 
     def names_blob(self, ref: str) -> bool:
         """Whether a message's payload is this blob."""
-        return bool(self._database.value(SQL["blob_is_named"], (ref,))) or (
+        return bool(self._engine.value(SQL["blob_is_named"], (ref,))) or (
             self._archive.names_blob(ref)
         )
 
@@ -319,7 +319,7 @@ class Log:
         self, statement: str, keys: tuple[object, ...], after: int, last: int
     ) -> Iterator[tuple[Any, ...]]:
         def page(after_seq: int) -> list[tuple[Any, ...]]:
-            rows = self._database.rows(SQL[statement], (*keys, after_seq, last, PAGE_MESSAGES))
+            rows = self._engine.rows(SQL[statement], (*keys, after_seq, last, PAGE_MESSAGES))
             if self._archive.upto() > after_seq:  # asked after the rows, so that none is missed
                 raise _HasLeft
             return rows

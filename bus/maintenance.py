@@ -7,7 +7,7 @@ from contextlib import closing
 
 import apsw
 
-from ..schema import check_progress, translate
+from ..schema import check_progress, file_of, translate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Maintenance:
     """Keeps the file and its write-ahead log small. Safe to repeat, and in several processes."""
 
     def __init__(self, bus: Bus) -> None:
-        self._database = bus.database
+        self._database = file_of(bus)
 
     def checkpoint(self) -> tuple[int, int]:
         """Copy the write-ahead log into the file, and empty it if no reader uses it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
-from ..schema import MAX_REASON_CHARS, InvalidInput, LeaseLost, check_agent, check_line
+from ..schema import MAX_REASON_CHARS, InvalidInput, LeaseLost, Table, check_agent, check_line
 from .leases import duration_of
 from .path_patterns import PathIndex, PathPattern, literal_pattern, parse_pattern
 from .statements import SQL
@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..schema import Database
 
 #: How long a reservation lasts unless the caller says otherwise, in seconds: an hour.
 DEFAULT_RESERVATION_S = 3600.0
@@ -79,11 +78,8 @@ class ReserveResult:
     conflicts: list[Conflict]
 
 
-class Reservations:
+class Reservations(Table):
     """The table `reservations`. An ended reservation is as good as none."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def reserve(
         self,
@@ -121,12 +117,12 @@ class Reservations:
             check_line(reason, "a reason", MAX_REASON_CHARS)
         duration_ms = duration_of(ttl_s)
         mode = SHARED if shared else EXCLUSIVE
-        before = self._live(self._database.now_ms())
+        before = self._live(self._engine.now_ms())
         if conflicts := _conflicts(wanted, agent, mode, before):
             return ReserveResult(False, [], conflicts)
-        with self._database.write():
-            now_ms = self._database.now_ms()
-            self._database.rows(SQL["end_expired_reservations"], (now_ms,))
+        with self._engine.write():
+            now_ms = self._engine.now_ms()
+            self._engine.rows(SQL["end_expired_reservations"], (now_ms,))
             known = {_key(each) for each in before}
             since = [each for each in self._live(now_ms) if _key(each) not in known]
             if conflicts := _conflicts(wanted, agent, mode, since):
@@ -144,12 +140,12 @@ class Reservations:
             LeaseLost: it has ended, was released, or is another agent's; nothing was changed.
         """
         duration_ms = duration_of(ttl_s)
-        with self._database.write():
-            now_ms = self._database.now_ms()  # here: waiting for the lock must not shorten it
+        with self._engine.write():
+            now_ms = self._engine.now_ms()  # here: waiting for the lock must not shorten it
             key = (now_ms + duration_ms, token, agent, now_ms)
-            if not self._database.rows(SQL["renew_reservation"], key):
+            if not self._engine.rows(SQL["renew_reservation"], key):
                 raise self._lost(token, agent, now_ms)
-            return Reservation(*self._database.rows(SQL["reservation_of_token"], (token,))[0])
+            return Reservation(*self._engine.rows(SQL["reservation_of_token"], (token,))[0])
 
     def release(self, token: int, agent: str) -> None:
         """Release a reservation.
@@ -157,9 +153,9 @@ class Reservations:
         Raises:
             LeaseLost: as for `renew`; also when it was released before.
         """
-        with self._database.write():
-            now_ms = self._database.now_ms()
-            if not self._database.rows(SQL["release_reservation"], (token, agent, now_ms)):
+        with self._engine.write():
+            now_ms = self._engine.now_ms()
+            if not self._engine.rows(SQL["release_reservation"], (token, agent, now_ms)):
                 raise self._lost(token, agent, now_ms)
 
     def against(self, files: Iterable[str], agent: str | None) -> list[Conflict]:
@@ -171,7 +167,7 @@ class Reservations:
             files: their paths from the root of the project; they are no globs.
             agent: the agent that edited them; None: one without a reservation.
         """
-        live = self._live(self._database.now_ms())
+        live = self._live(self._engine.now_ms())
         others = _index(each for each in live if each.agent != agent)
         own = _index(each for each in live if each.agent == agent)
         return [
@@ -188,24 +184,24 @@ class Reservations:
             agent: only those of this agent.
             path: only those that share a path with this path or glob.
         """
-        live = self._live(self._database.now_ms())
+        live = self._live(self._engine.now_ms())
         if path is not None:
             meeting = set(_index(live).meeting(parse_pattern(path)))
             live = [each for each in live if each in meeting]
         return [each for each in live if agent in (None, each.agent)]
 
     def _live(self, now_ms: int) -> Sequence[Reservation]:
-        rows = self._database.rows(SQL["live_reservations"], (now_ms,))
+        rows = self._engine.rows(SQL["live_reservations"], (now_ms,))
         return [Reservation(*row) for row in rows]
 
     def _grant(self, grant: tuple[str, str, str, int, str | None], now_ms: int) -> Reservation:
-        if not self._database.rows(SQL["extend_reservation"], grant):
-            self._database.rows(SQL["drop_reservation"], grant[:2])  # it was of the other mode
-            self._database.rows(SQL["grant_reservation"], (*grant, now_ms))
-        return Reservation(*self._database.rows(SQL["reservation"], grant[:2])[0])
+        if not self._engine.rows(SQL["extend_reservation"], grant):
+            self._engine.rows(SQL["drop_reservation"], grant[:2])  # it was of the other mode
+            self._engine.rows(SQL["grant_reservation"], (*grant, now_ms))
+        return Reservation(*self._engine.rows(SQL["reservation"], grant[:2])[0])
 
     def _lost(self, token: int, agent: str, now_ms: int) -> LeaseLost:
-        rows = self._database.rows(SQL["reservation_of_token"], (token,))
+        rows = self._engine.rows(SQL["reservation_of_token"], (token,))
         held = Reservation(*rows[0]) if rows else None
         if held is None:
             state = "it was released, has expired, or was never granted"

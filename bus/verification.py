@@ -6,7 +6,15 @@ message; messages that it can't judge (signed with a key that is not here) are c
 
 from __future__ import annotations
 
-from ..schema import MAX_SEQ, BlobAltered, BlobMissing, InvalidInput, broken_state, check_progress
+from ..schema import (
+    MAX_SEQ,
+    BlobAltered,
+    BlobMissing,
+    InvalidInput,
+    broken_state,
+    check_progress,
+    file_of,
+)
 from .archive import SegmentMissing
 from .chain import GENESIS, Link
 from .verification_checks import (
@@ -85,7 +93,7 @@ class Verification:
             BusUnusable: a key can't be read.
         """
         check_progress(on_progress)
-        for text in broken_state(self._bus.database):
+        for text in broken_state(file_of(self._bus)):
             yield Problem("state", 0, text)
         if self._expected is not None:
             yield from self._unexpected(self._expected)

@@ -9,14 +9,22 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from ..schema import MAX_COUNT, InvalidInput, LimitReached, NotFound, TypePattern, check_agent
+from ..schema import (
+    MAX_COUNT,
+    InvalidInput,
+    LimitReached,
+    NotFound,
+    Table,
+    TypePattern,
+    check_agent,
+)
 from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..schema import Database, Receipt
+    from ..schema import Receipt
 
 #: The kinds of places that may have a limit.
 QUEUE, INBOX = "queue", "inbox"
@@ -42,11 +50,8 @@ class WaitingLimit:
     waiting: int
 
 
-class WaitingLimits:
+class WaitingLimits(Table):
     """The table `waiting_limits`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def set_for_inbox(self, agent: str, max_waiting: int) -> None:
         """Limit the messages to an agent that wait for its acknowledgement.
@@ -81,12 +86,12 @@ class WaitingLimits:
         Raises:
             NotFound: there is none.
         """
-        if not self._database.change(SQL["clear_limit"], (kind, name)):
+        if not self._engine.change(SQL["clear_limit"], (kind, name)):
             raise NotFound(f"{kind} {name!r} has no limit; see 'bus limit list'")
 
     def list(self) -> list[WaitingLimit]:
         """Return all limits, by kind and name."""
-        return [WaitingLimit(*row) for row in self._database.rows(SQL["limits"])]
+        return [WaitingLimit(*row) for row in self._engine.rows(SQL["limits"])]
 
     def reached_by(self, type: str, to_agent: str | None) -> LimitReached | None:
         """Return the error for a message that has no room, or None when there is room for it."""
@@ -97,7 +102,7 @@ class WaitingLimits:
                 is_meant = limit.name == to_agent
             else:
                 counted = (limit.name, type, to_agent)
-                is_meant = bool(self._database.value(SQL["limit_counts"], counted))
+                is_meant = bool(self._engine.value(SQL["limit_counts"], counted))
             if is_meant:
                 return LimitReached(limit.kind, limit.name, limit.max_waiting)
         return None
@@ -113,7 +118,7 @@ class WaitingLimits:
     ) -> None:
         if type(max_waiting) is not int or not 1 <= max_waiting <= MAX_COUNT:
             raise InvalidInput(f"a limit is a whole number of at least 1, not {max_waiting!r}")
-        self._database.change(SQL["set_limit"], (kind, name, max_waiting, waiting, glob, dots))
+        self._engine.change(SQL["set_limit"], (kind, name, max_waiting, waiting, glob, dots))
 
 
 def publish_when_there_is_room(

@@ -41,7 +41,7 @@ def open_bus(directory: str | None, user: bool, *, write_timeout_s: float = WRIT
     """Open the bus that --dir, --user, BUS_DIR or the working directory name."""
     bus = Bus.open(find(directory, user)[0], write_timeout_s=write_timeout_s)
     output.detail(f"the bus is in {bus.layout.directory}")
-    if bus.database.backup_made_at_ms is not None:
+    if bus.backup_made_at_ms is not None:
         _tell_of_backup(bus)
     return bus
 
@@ -50,7 +50,7 @@ def _tell_of_backup(bus: Bus) -> None:
     """Note at the end that this bus is a backup, and read-only."""
     from ..schema import age_of_backup
 
-    made = age_of_backup(bus.database.backup_made_at_ms or 0, bus.database.now_ms())
+    made = age_of_backup(bus.backup_made_at_ms or 0, bus.now_ms())
     output.note_at_end(f"note: {bus.layout.directory} is a backup, {made}; it is read-only")
 
 

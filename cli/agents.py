@@ -35,7 +35,7 @@ def agents(place: Place = HERE) -> int:
     """
     with place.open() as bus:
         beats = {beat.agent: beat for beat in bus.heartbeats.list()}
-        cursors = Cursors(bus.database).positions()
+        cursors = Cursors.of(bus).positions()
         records = [
             _record(bus, name, beats.get(name), cursors.get(name, 0)) for name in bus.agents.names()
         ]

@@ -109,7 +109,7 @@ def archive(
             retention.plan, wanted, pass_over=pass_over or (), pass_over_idle=pass_over_idle
         )
         plan, count, made = _archive(bus, retention, find, dry_run=dry_run)
-        now_ms = bus.database.now_ms()
+        now_ms = bus.now_ms()
     record = {
         "dry_run": dry_run,
         "messages": count,
@@ -130,7 +130,7 @@ def _last_older(bus: Bus, age_s: float) -> int:
     A message with an impossible time, such as one in microseconds, counts by its place in the log.
     """
     upto = bus.archive.upto()
-    since_ms = bus.database.now_ms() - round(age_s * 1000)
+    since_ms = bus.now_ms() - round(age_s * 1000)
     wrong = set(bus.log.wrong_times(upto))
     left = bus.read(from_seq=upto + 1, since_ms=since_ms)
     younger = next((message for message in left if message.seq not in wrong), None)
@@ -244,10 +244,10 @@ def maintain(place: Place = HERE) -> int:
     from ..subscribers import Deliveries
 
     with place.open() as bus:
-        bus.database.require_writable()  # said before anything is begun
+        bus.settings.require_in_use()  # said before anything is begun
         upkeep = Maintenance(bus)
         blobs, blob_bytes = bus.collect_blobs()
-        forgotten = Deliveries(bus.database).forget_finished()
+        forgotten = Deliveries.of(bus).forget_finished()
         with progress("giving back pages", None) as move:
             given_back = upkeep.give_back(on_progress=move)
         kept_free = upkeep.spare_bytes()

@@ -146,7 +146,7 @@ def show_answer(
     with place.open() as bus:
         which = "first" if first else "last"
         answer = check(bus, conversation, which=which, **vars(answers))
-        output.result(_record(answer), _state_line(answer, bus.database.now_ms()))
+        output.result(_record(answer), _state_line(answer, bus.now_ms()))
         if answer.reply is not None and not output.is_json():
             _print_payload(answer.reply)
         output.flush()
@@ -189,7 +189,7 @@ def notify(
         notices = Notices(bus)
         while True:
             try:
-                for answer in notices.news(first_since_ms=since_time(since, bus.database.now_ms())):
+                for answer in notices.news(first_since_ms=since_time(since, bus.now_ms())):
                     tell(answer)
             except BusBusy as error:
                 if once:

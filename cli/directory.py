@@ -119,7 +119,7 @@ def where(place: Place = HERE) -> int:
     """
     found, found_by = place.find()
     with place.open() as bus:  # there is one, and it can be used
-        durability, made_at_ms = bus.database.durability, bus.database.backup_made_at_ms
+        durability, made_at_ms = bus.settings.durability(), bus.backup_made_at_ms
     output.detail(f"its durability is {durability}")
     output.detail(f"it was found by {found_by}")
     record = {"dir": found, "found_by": found_by, "durability": durability}
@@ -136,9 +136,9 @@ def restore(place: Place = HERE) -> int:
     """
     found, _ = place.find()
     with Bus.open(found) as bus:
-        made_at_ms = bus.database.backup_made_at_ms
+        made_at_ms = bus.backup_made_at_ms
         bus.settings.take_into_use()
-        now_ms = bus.database.now_ms()
+        now_ms = bus.now_ms()
     told = f"{found} is no backup, or is in use already"
     if made_at_ms is not None:
         told = f"the backup in {found} is in use; it was {age_of_backup(made_at_ms, now_ms)}"

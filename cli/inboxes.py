@@ -185,7 +185,7 @@ def list_parked(
     Exit code 4 when there are none.
     """
     with place.open() as bus:
-        found = Deliveries(bus.database).parked(agent)
+        found = Deliveries.of(bus).parked(agent)
     headings = ("agent", "seq", "attempts", "parked at", "error")
     return output.results([_record(item) for item in found], headings=headings)
 

@@ -58,7 +58,7 @@ class Filter:
     def find(self, bus: Bus, states: tuple[str, ...]) -> Iterator[tuple[Queue, Iterator[Job]]]:
         """Yield each queue, with those of its jobs in these states that fit the options."""
         pattern = None if self.type is None else TypePattern(self.type)
-        since_ms = None if self.since is None else since_time(self.since, bus.database.now_ms())
+        since_ms = None if self.since is None else since_time(self.since, bus.now_ms())
         for queue in queues_named(bus, self.queue):
             letters = subscribers.DeadLetters(queue)
             yield queue, letters.find(states, type=pattern, since_ms=since_ms)

@@ -71,7 +71,7 @@ def jobs_named(
 
 
 def _job_named(bus: Bus, seq: int, queues: Sequence[str], state: str | None) -> Job:
-    jobs = [job for job in subscribers.Jobs(bus.database).of_message(seq) if job.queue in queues]
+    jobs = [job for job in subscribers.Jobs.of(bus).of_message(seq) if job.queue in queues]
     if not jobs:
         where = f"queue {queues[0]!r}" if len(queues) == 1 else "any queue"
         raise NotFound(f"message {seq} is no job of {where}; see 'bus job list'")
@@ -107,7 +107,7 @@ def _row(bus: Bus, job: Job) -> Sequence[object]:
     error = job.error or ""
     return (
         *(job.queue, job.seq, _type_of(bus, job) or "?", state_of(job)),
-        *(f"{job.attempt}/{job.max_attempts}", _when(job, bus.database.now_ms())),
+        *(f"{job.attempt}/{job.max_attempts}", _when(job, bus.now_ms())),
         error if len(error) <= _ERROR_CHARS else error[: _ERROR_CHARS - 1] + "…",
     )
 
@@ -139,9 +139,9 @@ def _when(job: Job, now_ms: int) -> str:
 
 def print_job(bus: Bus, queue: Queue, job: Job) -> None:
     """Print a job, its message, every attempt at it, and the acts of people on it."""
-    claims = subscribers.Claims(bus.database).of_job(queue.info, job.seq)
-    acts = subscribers.Acts(bus.database).of_job(queue.info, job.seq)
-    now_ms = bus.database.now_ms()
+    claims = subscribers.Claims.of(bus).of_job(queue.info, job.seq)
+    acts = subscribers.Acts.of(bus).of_job(queue.info, job.seq)
+    now_ms = bus.now_ms()
     message = bus.log.at(job.seq)
     assert message is not None  # the log keeps every message, and jobs are made of messages
     if output.is_json():

@@ -55,7 +55,7 @@ def acquire(
     ttl_s = actions.seconds(ttl, "--ttl")
     with place.open() as bus:
         granted = _acquire(bus, name, holder, ttl_s, wait_s)
-        held, now_ms = None if granted else bus.leases.get(name), bus.database.now_ms()
+        held, now_ms = None if granted else bus.leases.get(name), bus.now_ms()
     if granted:
         _print(granted)
         return 0
@@ -83,7 +83,7 @@ def _acquire(bus: Bus, name: str, holder: str, ttl_s: float, wait_s: float) -> L
         if left <= 0:
             return None
         held = bus.leases.get(name)
-        ends_in = (held.until_ms - bus.database.now_ms()) / 1000 if held else 0.0
+        ends_in = (held.until_ms - bus.now_ms()) / 1000 if held else 0.0
         time.sleep(min(pace.next(), left, max(ends_in, 0.001)))
     return granted
 

@@ -106,7 +106,7 @@ def read(
             type=type,
             conversation=conversation and conversation_named(bus, conversation),
             agent=agent,
-            since_ms=None if since is None else since_time(since, bus.database.now_ms()),
+            since_ms=None if since is None else since_time(since, bus.now_ms()),
         )
         return _some(output.messages(islice(found, limit), bus.blobs))
 

@@ -68,7 +68,7 @@ def _link(bus: Bus, url: str) -> str:
     """Return the address of the page, with a token if one is needed; the page removes it."""
     from ..server import Scope, Tokens
 
-    tokens = Tokens(bus.database)
+    tokens = Tokens.of(bus)
     if not tokens.are_needed():
         return url
     try:

@@ -154,7 +154,7 @@ def _messages(
     agent: str | None = None,
 ) -> Iterator[Message]:
     """Yield the messages to draw, with a progress bar."""
-    since_ms = None if since is None else since_time(since, bus.database.now_ms())
+    since_ms = None if since is None else since_time(since, bus.now_ms())
     found = bus.read(
         conversation=conversation, agent=agent, since_ms=since_ms, from_seq=first, to_seq=last
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ..schema import AckbusError, Database, InvalidInput, check_agent, find_bus, user_bus
-from ..subscribers import count_unread
+from ..schema import AckbusError, InvalidInput, check_agent, find_bus, user_bus
+from ..subscribers import unread_in
 from . import output
 
 #: The environment variable that names the agent that runs the command.
@@ -47,8 +47,4 @@ def prompt(
 
 def _unread(agent: str, directory: str | None) -> int:
     found = find_bus() if directory is None else directory
-    database = Database(found, write_timeout_s=_PATIENCE_S)
-    try:
-        return count_unread(database, agent, _MAX_COUNTED)
-    finally:
-        database.close()
+    return unread_in(found, agent, _MAX_COUNTED, wait_s=_PATIENCE_S)

@@ -91,7 +91,7 @@ def show(
             return [subscribers.QueueStats.of(opened, window_s=window_s)]
 
         (stats,) = found = _look(look, every if watch else None, show_table)
-        acts = subscribers.Acts(bus.database).of_queue(opened.info)
+        acts = subscribers.Acts.of(bus).of_queue(opened.info)
     record = subscribers.stats_record(stats)
     headings, rows = show_table(found)
     output.result(

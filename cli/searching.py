@@ -70,7 +70,7 @@ def search(
                 type=type,
                 agent=agent,
                 conversation=conversation and conversation_named(bus, conversation),
-                since_ms=None if since is None else since_time(since, bus.database.now_ms()),
+                since_ms=None if since is None else since_time(since, bus.now_ms()),
                 limit=SEARCH_LIMIT if limit is None else limit,
                 on_progress=lambda seq: move(seq - indexed),
             )

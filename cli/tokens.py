@@ -56,7 +56,7 @@ def create(
 
     scopes = [_scope(each) for each in scope]
     with place.open() as bus:
-        made = Tokens(bus.database).create(name, scopes, agent=agent, ttl_s=_ttl_s(expires))
+        made = Tokens.of(bus).create(name, scopes, agent=agent, ttl_s=_ttl_s(expires))
     return _print_new(name, made)
 
 
@@ -67,8 +67,8 @@ def show_list(place: Place = HERE) -> int:
     from ..server import Tokens
 
     with place.open() as bus:
-        now_ms = bus.database.now_ms()
-        records = [_record(each, now_ms) for each in Tokens(bus.database).all()]
+        now_ms = bus.now_ms()
+        records = [_record(each, now_ms) for each in Tokens.of(bus).all()]
     rows = [(record | {"scopes": " ".join(record["scopes"])}).values() for record in records]
     return output.results(records, rows)
 
@@ -91,7 +91,7 @@ def rotate(
 
     overlap_s = actions.seconds(overlap, "--overlap")
     with place.open() as bus:
-        made = Tokens(bus.database).rotate(name, overlap_s=overlap_s, ttl_s=_ttl_s(expires))
+        made = Tokens.of(bus).rotate(name, overlap_s=overlap_s, ttl_s=_ttl_s(expires))
     return _print_new(name, made)
 
 
@@ -105,7 +105,7 @@ def remove(name: Name, place: Place = HERE) -> int:
     from ..server import Tokens
 
     with place.open() as bus:
-        tokens = Tokens(bus.database)
+        tokens = Tokens.of(bus)
         count = tokens.remove(name)
         is_last = not tokens.are_needed()
     if not count:

@@ -47,7 +47,7 @@ def trace(
 
     with place.open() as bus:
         found = Trace.of(bus, key)
-        now_ms = bus.database.now_ms()
+        now_ms = bus.now_ms()
         if output.is_json():
             output.json_line(_trace_record(found, now_ms))
         else:
@@ -86,7 +86,7 @@ def inspect(
         if message is None:
             raise NotFound(f"no message {key!a} in the log; see 'bus read'")
         work = WorkHistory(bus).of(message.seq)
-        now_ms = bus.database.now_ms()
+        now_ms = bus.now_ms()
         if output.is_json():
             output.json_line(_message_record(message, work, now_ms))
         else:

@@ -8,10 +8,7 @@ they stay in the inbox, and are not shown here.
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from ..schema import BusBusy, BusUnusable, Database
-from ..subscribers import count_unread
+from ..subscribers import unread_in
 from . import output
 
 TYPE_CHECKING = False
@@ -42,15 +39,9 @@ def waiting_mail(
         only_new: leave out messages that were shown before.
         afresh: this is a new session: all unread messages are announced, and later ones are new.
     """
-    database = Database(directory, write_timeout_s=_PATIENCE_S)
-    try:
-        if afresh:
-            _join(agent, database)
-        waiting = count_unread(database, agent, _COUNTED, news=False)
-        if not waiting:
-            return None
-    finally:
-        database.close()
+    waiting = unread_in(directory, agent, _COUNTED, wait_s=_PATIENCE_S, news=False, joins=afresh)
+    if not waiting:
+        return None
     from ..bus import Bus
     from ..subscribers import Inbox, Shown
 
@@ -76,13 +67,6 @@ def _to_handle(inbox: Inbox, after_seq: int) -> list[Message]:
         if len(page) < _PAGE or len(found) >= SHOWN_MESSAGES:
             return found[:SHOWN_MESSAGES]
         page = inbox.poll_after(page[-1].seq, _PAGE)
-
-
-def _join(agent: str, database: Database) -> None:
-    from ..subscribers import Cursors
-
-    with suppress(BusBusy, BusUnusable):  # its mail is shown all the same
-        Cursors(database).join(agent)
 
 
 # as the agent reads it ------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from ..schema import (
     FileLock,
     Refused,
     check_progress,
+    engine_of,
     keep_out_of_git,
     unwritable,
 )
@@ -62,7 +63,7 @@ class Archiver:
         self._bus = bus
         self._archive = bus.archive
         self._lock: FileLock | None = None
-        bus.database.require_writable()  # a segment is written before the bus knows it
+        engine_of(bus).require_writable()  # a segment is written before the bus knows it
 
     def __enter__(self) -> Archiver:
         self._lock = self._locked()
@@ -134,7 +135,7 @@ class Archiver:
             with suppress(OSError):
                 folder.remove(name + STAGED)
             raise unwritable(folder.path_of(name), error) from error
-        segment = Segment(first, last, count, size, digest, self._bus.database.now_ms())
+        segment = Segment(first, last, count, size, digest, self._bus.now_ms())
         return segment, frames
 
     def _remove(self, on_progress: Callable[[int], object] | None) -> None:

@@ -30,6 +30,7 @@ from ..schema import (
     check_progress,
     copy_database,
     encode,
+    file_of,
     keep_out_of_git,
     sync_directory,
     unwritable,
@@ -233,10 +234,10 @@ class _Copier:
     def run(self, target: str) -> Backup:
         """Copy everything, and sync it to the disk."""
         # A backup of a backup has messages no newer than the first one.
-        self._made_at_ms = self._bus.database.backup_made_at_ms or self._bus.database.now_ms()
+        self._made_at_ms = self._bus.backup_made_at_ms or self._bus.now_ms()
         self._bus.catalog.try_to_catch_up(self._bus.log.newest_seq())  # the copy's can't any more
         copy_database(
-            self._bus.database,
+            file_of(self._bus),
             self._layout.database,
             backup_made_at_ms=self._made_at_ms,
             on_progress=self._on_progress,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import BlobAltered, BlobMissing, BusUnusable, checks_of_file, examine
+from ..schema import BlobAltered, BlobMissing, BusUnusable, checks_of_file, examine, file_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def verify_copy(copy: Bus, lacking: Collection[str]) -> None:
     Raises:
         BusUnusable: something differs from the bytes that were written.
     """
-    for finding in examine(checks_of_file(copy.database, full=True)):
+    for finding in examine(checks_of_file(file_of(copy), full=True)):
         if finding.state == "bad":
             raise _damaged(copy, finding.text)
     for segment in copy.archive.segments():

@@ -16,6 +16,7 @@ from ..schema import (
     TimedOut,
     WrongProcess,
     check_progress,
+    engine_of,
     start_thread,
     unwritable,
 )
@@ -71,7 +72,7 @@ class Exporter:
     @property
     def position(self) -> int:
         """The seq of the last message in the file."""
-        return Position(self._bus.database).get()
+        return Position.of(self._bus).get()
 
     def export_once(self, *, progress: Callable[[int], object] | None = None) -> int:
         """Append the missing messages; a file that has them all is left untouched.
@@ -229,7 +230,7 @@ class Exporter:
             self._failure = error
         finally:
             self._ready.set()
-            self._bus.database.close_thread()
+            engine_of(self._bus).close_thread()
 
     def _catch_up_patiently(self, writer: Writer) -> None:
         """Export; errors that may pass are logged, and retried at the next look."""
@@ -248,7 +249,7 @@ class Exporter:
 
     def _lock(self) -> FileLock | None:
         """Return the export lock, taken, or None when another exporter has it."""
-        self._bus.database.require_writable()  # its position could not be stored after the file
+        engine_of(self._bus).require_writable()  # its position could not be stored after the file
         path = self._bus.layout.export_lock
         try:
             lock = FileLock(path)
@@ -265,7 +266,7 @@ class Exporter:
         If it ends before that, the lock is taken here.
         """
         newest = self._bus.log.newest_seq()
-        position = Position(self._bus.database)
+        position = Position.of(self._bus)
         reached, still_since = position.get(), time.monotonic()
         deadline = still_since + WAIT_FOR_OTHER_S
         while (lock := self._lock()) is None:

@@ -38,12 +38,12 @@ def checks(bus: Bus, *, full: bool) -> dict[str, Callable[[], Finding]]:
 
 
 def _export(bus: Bus) -> Finding:
-    position = Position(bus.database).get()
+    position = Position.of(bus).get()
     behind = _behind(bus, position)
     running = holders(bus.layout.export_lock)
     if running and behind and not _gets_on(bus, position):
         return warn(f"{running[0]} exports, and does not get on: {behind:,} behind", "look at it")
-    lost = Parts(bus.layout.directory, Rotation(bus.database).get()).lacking() if position else []
+    lost = Parts(bus.layout.directory, Rotation.of(bus).get()).lacking() if position else []
     if lost:
         names = ", ".join(lost[:_NAMED]) + (" …" if len(lost) > _NAMED else "")
         mend = "'bus export' writes all parts again"
@@ -84,7 +84,7 @@ def _lines(bus: Bus, full: bool) -> Finding:
         return ok("none")
     if holders(bus.layout.export_lock):
         return ok("an exporter is writing it")
-    position = Position(bus.database)
+    position = Position.of(bus)
     if not position.get() and not os.stat(files[-1]).st_size:
         return ok("none")  # a new bus begins with an empty one
     if full:
@@ -109,7 +109,7 @@ def _compared(bus: Bus, files: list[str]) -> Finding:
     last = last_in_log(bus, chain.from_iterable(map(lines_of, files)))
     if last is None:
         return _differing(bus)
-    position = Position(bus.database).get()
+    position = Position.of(bus).get()
     if last[0] < position:
         text = f"it ends at message {last[0]}, and was exported up to {position}"
         return bad(text, "'bus export' writes the rest")
@@ -133,7 +133,7 @@ def _differing(bus: Bus) -> Finding:
 def _gets_on(bus: Bus, position: int) -> bool:
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
-        if Position(bus.database).get() > position:
+        if Position.of(bus).get() > position:
             return True
         time.sleep(MIN_PAUSE_S)
     return False

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ..schema import Queries, boot_id
+from ..schema import Queries, Table, boot_id
 from .jsonl_file import stamp_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..schema import Database
     from .jsonl_file import Stamp
 
 _SQL = Queries(beside=__file__)
@@ -18,15 +17,12 @@ _SQL = Queries(beside=__file__)
 _STAMPED = 5
 
 
-class Position:
+class Position(Table):
     """The seq of the last message in `bus.jsonl`, as the database knows it."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def get(self) -> int:
         """Return the seq; 0 before the first export."""
-        return self._database.one_number(_SQL["position"], "export_state")
+        return self._engine.one_number(_SQL["position"], "export_state")
 
     def is_of(self, path: str) -> bool:
         """Whether a file is the exporter's own, unchanged since the last export."""
@@ -42,12 +38,12 @@ class Position:
     def set(self, seq: int, stamp: Stamp, crc: int) -> None:
         """Store the seq and the identity of the file; only the running exporter calls it."""
         mark = " ".join([*_words(seq, stamp), str(crc)])
-        with self._database.write():
-            self._database.change(_SQL["advance"], (seq,))
-            self._database.change(_SQL["set_mark"], (mark,))
+        with self._engine.write():
+            self._engine.change(_SQL["advance"], (seq,))
+            self._engine.change(_SQL["set_mark"], (mark,))
 
     def _mark(self) -> list[str]:
-        mark: str | None = self._database.value(_SQL["mark"])
+        mark: str | None = self._engine.value(_SQL["mark"])
         return (mark or "").split(" ")
 
 
@@ -61,16 +57,13 @@ def crc_in_mark(mark: list[str]) -> int | None:
     return int(mark[_STAMPED]) if has_one else None
 
 
-class Rotation:
+class Rotation(Table):
     """The size over which `bus.jsonl` is cut: an entry of the table `meta`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def get(self) -> int:
         """Return the size in bytes; 0 when the file is never cut."""
-        return int(self._database.value(_SQL["rotation"]) or 0)
+        return int(self._engine.value(_SQL["rotation"]) or 0)
 
     def set(self, limit: int) -> None:
         """Store the size; the files must then be rewritten, under the same export lock."""
-        self._database.change(_SQL["set_rotation"], (str(limit),))
+        self._engine.change(_SQL["set_rotation"], (str(limit),))

@@ -40,7 +40,7 @@ class Writer:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._path = bus.layout.jsonl
-        self._position = Position(bus.database)
+        self._position = Position.of(bus)
         self._file: JsonlFile | None = None
         self._limit = 0
         self._parts = Parts(bus.layout.directory, 0)
@@ -88,7 +88,7 @@ class Writer:
     def rotate(self, limit: int, progress: Callable[[int], object] | None = None) -> int:
         """Store another limit of size, then rewrite all files as `rebuild` does."""
         judged = self._judge()
-        Rotation(self._bus.database).set(limit)
+        Rotation.of(self._bus).set(limit)
         return self._write_anew(judged, progress)
 
     def _write_anew(self, judged: Stamps, progress: Callable[[int], object] | None) -> int:
@@ -223,7 +223,7 @@ class Writer:
         return {path: stamp_of(path) for path in exported_files(self._path)}
 
     def _read_rotation(self) -> None:
-        self._limit = Rotation(self._bus.database).get()
+        self._limit = Rotation.of(self._bus).get()
         self._parts = Parts(self._bus.layout.directory, self._limit)
 
 

@@ -76,7 +76,17 @@ from .names import (
 )
 from .opening import refuse_place
 from .processes import boot_id, is_running, leave_signals, start_thread
-from .queries import COLUMNS, Queries, fits_pattern, is_too_wide, is_work, pages
+from .queries import (
+    COLUMNS,
+    Queries,
+    Table,
+    engine_of,
+    file_of,
+    fits_pattern,
+    is_too_wide,
+    is_work,
+    pages,
+)
 from .sqlite import ENDINGS, check_sqlite_version, make_file, open_file, translate
 from .times import MAX_TS_MS, age, format_ts, now_ms, parse_duration_ms, parse_since, parse_ts
 from .transactions import without_triggers
@@ -99,6 +109,7 @@ if TYPE_CHECKING:
     from .copying import copy_database
     from .creation import create, keep_out_of_git
     from .draft import ABSENT, SIGNATURE_HEADER, TRACE_PARENT, TRACE_STATE, Draft, NotJson, Row
+    from .engine import Engine
     from .file_checks import checks_of_file, is_of_other_version
     from .health import Finding, bad, examine, ok, warn
     from .ids import new_id
@@ -175,6 +186,7 @@ __all__ = [
     "Database",
     "Descriptor",
     "Draft",
+    "Engine",
     "FileLock",
     "Finding",
     "Folder",
@@ -200,6 +212,7 @@ __all__ = [
     "RowRefused",
     "SecondLoopWarning",
     "Settings",
+    "Table",
     "TimedOut",
     "TypePattern",
     "Unfinished",
@@ -239,7 +252,9 @@ __all__ = [
     "decode_stored",
     "disk_full",
     "encode",
+    "engine_of",
     "examine",
+    "file_of",
     "find_bus",
     "fits_pattern",
     "format_ts",
@@ -312,6 +327,7 @@ _NAMES = {
     "content_checks": "check_contents",
     "copying": "copy_database",
     "creation": "create keep_out_of_git",
+    "engine": "Engine",
     "draft": "ABSENT SIGNATURE_HEADER TRACE_PARENT TRACE_STATE Draft NotJson Row",
     "file_checks": "checks_of_file is_of_other_version",
     "health": "Finding bad examine ok warn",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from .database import Database
+
     #: The values of a statement's placeholders, or the columns of a row.
     Values = tuple[object, ...]
 
@@ -163,3 +165,10 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Refuse further use, and give back what this thread holds."""
+
+
+class Opened(Protocol):
+    """A bus, as far as this room knows it: it is over an engine, and that is one file."""
+
+    _engine: Engine
+    _file: Database

@@ -1,4 +1,4 @@
-"""Loads a room's `queries.sql`: statements that are named, described, and found by name."""
+"""Statements, by their names in a room's `queries.sql`, and the classes that run them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, Self
+
+    from .database import Database
+    from .engine import Engine, Opened
 
 #: The stored columns of a message, in the order in which every statement reads them.
 COLUMNS = (
@@ -91,3 +94,31 @@ def pages(
         if len(page) < size:
             return
         after = page[-1][0]
+
+
+class Table:
+    """A class that owns tables: it alone runs statements on them.
+
+    It neither opens the engine nor closes it, and keeps nothing that the tables don't.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @classmethod
+    def of(cls, bus: Opened) -> Self:
+        """Return the one of an open bus."""
+        return cls(bus._engine)
+
+
+def engine_of(bus: Opened) -> Engine:
+    """Return the engine under a bus, for what the rooms build on it; the doors need none."""
+    return bus._engine
+
+
+def file_of(bus: Opened) -> Database:
+    """Return the file of SQLite that a bus is, to examine it, keep it up, copy or mend it.
+
+    An engine that is not one file has no part in these: its own tools do that.
+    """
+    return bus._file

@@ -56,6 +56,10 @@ class Settings:
             self._database.rows(SET_META, (_DURABILITY, durability))
         self._database.look_at_settings()
 
+    def require_in_use(self) -> None:
+        """Raise `ReadOnlyBackup` where the bus is a backup that nobody took into use."""
+        self._database.require_writable()
+
     def take_into_use(self) -> None:
         """Turn a backup into a bus like any other; programs that have it open must open it again.
 

@@ -33,7 +33,7 @@ class Access:
     """
 
     def __init__(self, bus: Bus, *, required: bool = False, max_rate: float | None = None) -> None:
-        self._tokens = Tokens(bus.database)
+        self._tokens = Tokens.of(bus)
         self._required = required or self._tokens.are_needed()
         self._max_rate = max_rate
         self._buckets: dict[str, _Bucket] = {}

@@ -85,7 +85,7 @@ def serve(
     for origin in options.origins:
         check_origin(origin)
     is_public = not options.is_of_this_machine
-    if is_public and not Tokens(bus.database).are_needed():
+    if is_public and not Tokens.of(bus).are_needed():
         raise Refused(f"others can reach {options.host}: make a token first, 'bus token create'")
     # The answer to the publisher says it; the server's own output need not.
     warnings.simplefilter("ignore", UnknownRecipientWarning)

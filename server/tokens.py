@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..schema import MAX_TS_MS, Database, InvalidInput, NotFound, Queries, Refused, check_agent
+from ..schema import MAX_TS_MS, InvalidInput, NotFound, Queries, Refused, Table, check_agent
 from .errors import Unauthorized
 from .principals import Principal, Scope
 
@@ -53,11 +53,8 @@ class Token:
         return Principal(self.name, self.scopes, self.agent)
 
 
-class Tokens:
+class Tokens(Table):
     """The table `access_tokens`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def create(
         self,
@@ -86,7 +83,7 @@ class Tokens:
             check_agent(agent, "agent")
         if not scopes:
             raise InvalidInput("a token needs a scope, such as messages:rw")
-        with self._database.write():
+        with self._engine.write():
             if self._good(name):
                 raise Refused(f"there is a token {name!r}; 'bus token rotate {name}' replaces it")
             return self._add(name, scopes, agent, ttl_s)
@@ -102,25 +99,25 @@ class Tokens:
         Raises:
             NotFound: no valid token has this name.
         """
-        with self._database.write():
+        with self._engine.write():
             before = self._good(name)
             if not before:
                 raise NotFound(f"no valid token {name!r}; make one with 'bus token create'")
-            ends_ms = self._database.now_ms() + round(overlap_s * 1000)
-            self._database.change(SQL["end_tokens"], (ends_ms, name, ends_ms))
+            ends_ms = self._engine.now_ms() + round(overlap_s * 1000)
+            self._engine.change(SQL["end_tokens"], (ends_ms, name, ends_ms))
             return self._add(name, before[-1].scopes, before[-1].agent, ttl_s)
 
     def remove(self, name: str) -> int:
         """Revoke the tokens of a name; return how many there were."""
-        return len(self._database.change(SQL["remove_tokens"], (name,)))
+        return len(self._engine.change(SQL["remove_tokens"], (name,)))
 
     def all(self) -> list[Token]:
         """Return all tokens, expired ones too, by name, and the newest of each last."""
-        return [_token(row) for row in self._database.rows(SQL["tokens"])]
+        return [_token(row) for row in self._engine.rows(SQL["tokens"])]
 
     def are_needed(self) -> bool:
         """Whether there is a token, valid or not: then every request needs one."""
-        return bool(self._database.value(SQL["has_tokens"]))
+        return bool(self._engine.value(SQL["has_tokens"]))
 
     def holder(self, text: str) -> Principal:
         """Return the principal of a token.
@@ -129,32 +126,32 @@ class Tokens:
             Unauthorized: the token is unknown or expired.
         """
         form = _FORM.fullmatch(text)
-        row = form and self._database.row(SQL["token"], (form[1],))
+        row = form and self._engine.row(SQL["token"], (form[1],))
         digest = _digest(form[2] if form else "")
         *fields, stored = row or (_NOBODY,)
         if not hmac.compare_digest(digest, stored) or not row:
             raise Unauthorized("unknown token; see 'bus token list'")
         token = _token(fields)
-        if token.expires_at_ms is not None and token.expires_at_ms <= self._database.now_ms():
+        if token.expires_at_ms is not None and token.expires_at_ms <= self._engine.now_ms():
             raise Unauthorized(
                 f"token {token.name!r} has expired; 'bus token create' makes another"
             )
         return token.principal
 
     def _good(self, name: str) -> list[Token]:
-        now_ms = self._database.now_ms()
-        return [_token(row) for row in self._database.rows(SQL["good_tokens"], (name, now_ms))]
+        now_ms = self._engine.now_ms()
+        return [_token(row) for row in self._engine.rows(SQL["good_tokens"], (name, now_ms))]
 
     def _add(
         self, name: str, scopes: frozenset[Scope], agent: str | None, ttl_s: float | None
     ) -> str:
         id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
-        now_ms = self._database.now_ms()
+        now_ms = self._engine.now_ms()
         expires_ms = None if ttl_s is None else now_ms + round(ttl_s * 1000)
         if expires_ms is not None and not now_ms < expires_ms <= MAX_TS_MS:
             raise InvalidInput("a token's lifetime must be positive, and end before the year 10000")
         row = (id, name, json.dumps(sorted(scopes)), agent, now_ms, expires_ms, _digest(secret))
-        self._database.change(SQL["add_token"], row)
+        self._engine.change(SQL["add_token"], row)
         return f"bus_{id}_{secret}"
 
 

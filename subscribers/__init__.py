@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from .shown import Shown
     from .statements import SESSION_NEWS
     from .trace import Step, Trace, Work, WorkHistory, find_message
-    from .unread import count_unread
+    from .unread import unread_in
+    from .views import Views
     from .wishes import DEDUPE_KEY, WorkHeaders, work_headers
 
 __all__ = [
@@ -114,6 +115,7 @@ __all__ = [
     "TooManyHops",
     "Trace",
     "UnservedRequestWarning",
+    "Views",
     "Work",
     "WorkHeaders",
     "WorkHistory",
@@ -124,7 +126,6 @@ __all__ = [
     "checks",
     "claim_of",
     "claim_record",
-    "count_unread",
     "find_message",
     "hops_of",
     "job_record",
@@ -136,6 +137,7 @@ __all__ = [
     "request",
     "state_of",
     "stats_record",
+    "unread_in",
     "work_headers",
 ]
 
@@ -176,7 +178,8 @@ _NAMES = {
     "shown": "Shown",
     "statements": "SESSION_NEWS",
     "trace": "Step Trace Work WorkHistory find_message",
-    "unread": "count_unread",
+    "unread": "unread_in",
+    "views": "Views",
     "wishes": "DEDUPE_KEY WorkHeaders work_headers",
 }
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..schema import check_agent, format_ts
+from ..schema import Table, check_agent, format_ts
 from .work_statements import SQL, VIEWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..schema import Database
+    from ..schema import Engine
     from .queues import QueueInfo
 
 #: What is done to a job, and to a queue as a whole.
@@ -52,18 +52,18 @@ class Act:
         return {name: value for name, value in fields.items() if value is not None}
 
 
-class Acts:
+class Acts(Table):
     """The table `work_acts`.
 
     Args:
-        database: of the bus.
+        engine: of the bus.
         by: the actor; None: the account of this process.
     """
 
-    def __init__(self, database: Database, by: str | None = None) -> None:
+    def __init__(self, engine: Engine, by: str | None = None) -> None:
         if by is not None:
             check_agent(by, "name of the actor")
-        self._database = database
+        super().__init__(engine)
         self._by = by
 
     def note(
@@ -71,16 +71,16 @@ class Acts:
     ) -> None:
         """Record an act, in the transaction that does it."""
         who = self._by or account()
-        values = (self._database.now_ms(), who, act, info.id, seq, detail)
-        self._database.rows(SQL["note_act"], values)
+        values = (self._engine.now_ms(), who, act, info.id, seq, detail)
+        self._engine.rows(SQL["note_act"], values)
 
     def of_job(self, info: QueueInfo, seq: int) -> list[Act]:
         """Return the acts on a job, in order."""
-        return [Act(*row) for row in self._database.rows(VIEWS["acts_of_job"], (info.id, seq))]
+        return [Act(*row) for row in self._engine.rows(VIEWS["acts_of_job"], (info.id, seq))]
 
     def of_queue(self, info: QueueInfo, limit: int = SHOWN_ACTS) -> list[Act]:
         """Return the newest acts on a queue as a whole, in order."""
-        rows = self._database.rows(VIEWS["acts_of_queue"], (info.id, limit))
+        rows = self._engine.rows(VIEWS["acts_of_queue"], (info.id, limit))
         return [Act(*row) for row in reversed(rows)]
 
 

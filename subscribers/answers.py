@@ -22,6 +22,7 @@ from ..schema import (
     check_agent,
     check_id,
     check_type,
+    engine_of,
 )
 from .conversations import answered
 from .hops import MAX_HOPS, one_hop_on, refusal
@@ -139,7 +140,7 @@ def tell_cancelled(
             except (InvalidInput, LimitReached) as error:
                 refused.append((message.seq, error))
     if refused:  # told when it is certain
-        bus.database.after_commit(lambda: _warn_of(info, refused))
+        engine_of(bus).after_commit(lambda: _warn_of(info, refused))
 
 
 def _warn_of(info: QueueInfo, refused: list[tuple[int, Exception]]) -> None:

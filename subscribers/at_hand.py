@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .work_statements import SQL
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..schema import Database
-    from .queues import QueueInfo
-
 
 @dataclass(frozen=True, slots=True)
 class AtHand:
@@ -30,12 +23,6 @@ class AtHand:
     is_shut: int
     is_by_age: int
 
-    @classmethod
-    def of(cls, database: Database, info: QueueInfo, limit: int) -> AtHand:
-        """Look; jobs that may be claimed are counted up to a limit."""
-        key = (info.id, database.now_ms(), limit)
-        return cls(*database.rows(SQL["work_at_hand"], key)[0])
-
     @property
     def is_something(self) -> bool:
         """Whether there is anything to do."""
@@ -45,9 +32,3 @@ class AtHand:
 #: What is at hand for a worker that was idle and hears of new messages. It does not look for more,
 #: so that it begins soon; its next look, when it has dealt with them, is for all.
 NEWS = AtHand(ready=0, is_due=0, is_lost=0, is_shut=0, is_by_age=1)
-
-
-def next_change_ms(database: Database, info: QueueInfo) -> int | None:
-    """Return when a delay ends or a lease runs out next, in epoch milliseconds, or None."""
-    at_ms: int | None = database.value(SQL["next_due"], (info.id,))
-    return at_ms

@@ -22,11 +22,11 @@ def claim_of(bus: Bus, token: int) -> tuple[Queue, Claim]:
         ClaimNotFound: there never was one.
         SegmentMissing: its message is in a part of the archive that can't be read.
     """
-    record = Claims(bus.database).get(token)
+    record = Claims.of(bus).get(token)
     if record is None:
         raise ClaimNotFound(f"there is no claim {token}; see 'bus job show'")
     queue = Queue.open(bus, record.queue)
-    job = Jobs(bus.database).get(queue.info, record.seq)
+    job = Jobs.of(bus).get(queue.info, record.seq)
     message = bus.log.at(record.seq)
     assert message is not None  # the log keeps every message, and claims are on messages
     message.attempt, message.token = record.attempt, token

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from ..schema import InvalidInput
+from ..schema import InvalidInput, Table
 from .jobs import FAILED, TIMED_OUT
 from .kept import kept_error, kept_text
 from .work_statements import SQL
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..schema import Database, Message
+    from ..schema import Message
     from .queues import QueueInfo
 
 #: The statuses of a claim, beside `FAILED` and `TIMED_OUT`, which are a job's too.
@@ -142,76 +142,73 @@ class Outcome:
         return (self.exit_code, *kept, logs)
 
 
-class Claims:
+class Claims(Table):
     """The table `claims`. What changes it belongs into a transaction that the caller has open."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(
         self, info: QueueInfo, seq: int, attempt: int, who: tuple[str, str], times: tuple[int, ...]
     ) -> int:
         """Store a claim by group and instance, and return its token."""
-        return self._database.insert(SQL["add_claim"], (info.id, seq, attempt, *who, *times))
+        return self._engine.insert(SQL["add_claim"], (info.id, seq, attempt, *who, *times))
 
     def renew(self, token: int, until_ms: int, now_ms: int) -> bool:
         """Move the end of a lease that has not run out; False when it has, or is over."""
-        return self._database.count_changes(SQL["renew_claim"], (until_ms, token, now_ms)) > 0
+        return self._engine.count_changes(SQL["renew_claim"], (until_ms, token, now_ms)) > 0
 
     def end(self, token: int, outcome: Outcome, now_ms: int) -> bool:
         """End a claim whose lease has not run out; False when it has, or is over."""
         values = (outcome.status, now_ms, *outcome.row(), token, now_ms)
-        return self._database.count_changes(SQL["end_claim"], values) > 0
+        return self._engine.count_changes(SQL["end_claim"], values) > 0
 
     def lose(self, token: int, why: str, now_ms: int) -> bool:
         """End a claim as lost; False when it is over."""
-        return bool(self._database.rows(SQL["lose_claim"], (now_ms, why, token)))
+        return bool(self._engine.rows(SQL["lose_claim"], (now_ms, why, token)))
 
     def note_late_end(self, token: int, outcome: Outcome) -> None:
         """Keep what a worker reports of a claim that it has lost."""
         exit_code, error, stderr, result, logs = outcome.row()
         came = f"reported too late: {outcome.status}" + (f": {error}" if error else "")
-        self._database.rows(SQL["note_late_end"], (exit_code, stderr, result, logs, came, token))
+        self._engine.rows(SQL["note_late_end"], (exit_code, stderr, result, logs, came, token))
 
     def hand_back(self, token: int, why: str, now_ms: int) -> bool:
         """End a claim whose lease has not run out as lost; False when it has, or is over."""
         values = (now_ms, why, token, now_ms)
-        return self._database.count_changes(SQL["hand_back_claim"], values) > 0
+        return self._engine.count_changes(SQL["hand_back_claim"], values) > 0
 
     def status(self, token: int) -> str | None:
         """Return the stored status of a claim, or None without one."""
-        status: str | None = self._database.value(SQL["claim_status"], (token,))
+        status: str | None = self._engine.value(SQL["claim_status"], (token,))
         return status
 
     def expired(self, info: QueueInfo, now_ms: int) -> list[tuple[int, int]]:
         """Return token and seq of claims whose lease has run out, some at a time."""
-        return self._database.rows(SQL["expired_claims"], (info.id, now_ms, _LOST_BATCH))
+        return self._engine.rows(SQL["expired_claims"], (info.id, now_ms, _LOST_BATCH))
 
     def active_of(self, info: QueueInfo, seq: int) -> int | None:
         """Return the token of the active claim on a job, or None."""
-        token: int | None = self._database.value(SQL["active_claim"], (info.id, seq))
+        token: int | None = self._engine.value(SQL["active_claim"], (info.id, seq))
         return token
 
     def is_at_work(self, info: QueueInfo, now_ms: int) -> bool:
         """Whether a claim on a job of the queue is held."""
-        return bool(self._database.value(SQL["queue_is_at_work"], (info.id, now_ms)))
+        return bool(self._engine.value(SQL["queue_is_at_work"], (info.id, now_ms)))
 
     def last_at_ms(self, info: QueueInfo) -> int | None:
         """Return when the queue's newest claim was made, in epoch milliseconds; None without one.
 
         A walk over the entries of its claims in one index.
         """
-        at_ms: int | None = self._database.value(SQL["last_claim_at"], (info.id,))
+        at_ms: int | None = self._engine.value(SQL["last_claim_at"], (info.id,))
         return at_ms
 
     def count_active(self, info: QueueInfo, limit: int) -> int:
         """Return how many claims are active, counted up to a limit."""
-        count: int = self._database.value(SQL["count_active"], (info.id, limit))
+        count: int = self._engine.value(SQL["count_active"], (info.id, limit))
         return count
 
     def newest_token(self) -> int:
         """Return the token of the newest claim; 0 before the first."""
-        token: int = self._database.value(SQL["newest_token"])
+        token: int = self._engine.value(SQL["newest_token"])
         return token
 
     def count_since(self, token: int) -> tuple[int, list[tuple[int, int, int]]]:
@@ -222,16 +219,16 @@ class Claims:
             and how many of them tried a job again.
         """
         upto = min(self.newest_token(), token + _MAX_COUNTED)
-        return upto, self._database.rows(SQL["count_claims_between"], (token, upto))
+        return upto, self._engine.rows(SQL["count_claims_between"], (token, upto))
 
     def get(self, token: int) -> ClaimRecord | None:
         """Return a claim, or None."""
-        row = self._database.row(SQL["claim"], (token,))
+        row = self._engine.row(SQL["claim"], (token,))
         return None if row is None else ClaimRecord(*row)
 
     def of_job(self, info: QueueInfo, seq: int) -> list[ClaimRecord]:
         """Return every claim there was on a job, the first first."""
-        rows = self._database.rows(SQL["claims_of_job"], (info.id, seq))
+        rows = self._engine.rows(SQL["claims_of_job"], (info.id, seq))
         return [ClaimRecord(*row) for row in rows]
 
 

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import orjson
 
-from ..schema import MAX_SEQ, MailArchived, TypePattern, check_pattern
+from ..schema import MAX_SEQ, MailArchived, Table, TypePattern, check_pattern
 from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..schema import Database
 
-
-class Cursors:
+class Cursors(Table):
     """The tables `cursors`, `received` and `passed_over`. A cursor only moves forward.
 
     An agent with a cursor is a reader: it has joined or acknowledged, and broadcasts wait for it.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     def position(self, agent: str) -> int:
         """Return the last seq that the agent acknowledged; 0 for one that never did."""
-        seq: int | None = self._database.value(SQL["cursor"], (agent,))
+        seq: int | None = self._engine.value(SQL["cursor"], (agent,))
         return seq or 0
+
+    def count_unread(self, agent: str, limit: int, *, news: bool = True) -> int:
+        """Return how many messages wait in an agent's inbox; no message is read for it.
+
+        Args:
+            agent: the agent.
+            limit: the highest count.
+            news: whether `agent_started` and `agent_stopped` of others count.
+        """
+        statement = SQL["unread" if news else "unread_but_news"]
+        count: int = self._engine.value(statement, (agent, limit))
+        return count
 
     def standing(self, agent: str) -> tuple[int, bool, bool, bool]:
         """Return the state of an agent's inbox.
@@ -41,14 +48,14 @@ class Cursors:
         Raises:
             MailArchived: some has left.
         """
-        ((position, passed_over, has_deliveries, chooses),) = self._database.rows(
+        ((position, passed_over, has_deliveries, chooses),) = self._engine.rows(
             SQL["standing"], (agent,)
         )
         if position < passed_over:
             raise MailArchived(agent, position, passed_over)
         if not has_deliveries:
             return position, False, False, chooses
-        ((failing, requeued),) = self._database.rows(SQL["comes_again"], (agent,))
+        ((failing, requeued),) = self._engine.rows(SQL["comes_again"], (agent,))
         return position, failing, requeued, chooses
 
     def acknowledge(self, agent: str, seq: int) -> int | None:
@@ -59,12 +66,12 @@ class Cursors:
         """
         if not 1 <= seq <= MAX_SEQ:  # SQLite can't even ask for it
             return None
-        rows = self._database.change(SQL["acknowledge"], (agent, seq, self._database.now_ms()))
+        rows = self._engine.change(SQL["acknowledge"], (agent, seq, self._engine.now_ms()))
         return int(rows[0][0]) if rows else None
 
     def pass_over(self, agent: str, last_seq: int) -> None:
         """Note that an agent's mail up to a seq is archived, acknowledged or not."""
-        self._database.change(SQL["pass_over"], (agent, last_seq, self._database.now_ms()))
+        self._engine.change(SQL["pass_over"], (agent, last_seq, self._engine.now_ms()))
 
     def first_waiting(self, agent: str, *, is_reader: bool) -> int | None:
         """Return the seq of the first message that waits for an agent; None when there is none.
@@ -74,20 +81,20 @@ class Cursors:
             is_reader: whether broadcasts wait for it at all.
         """
         statement = SQL["first_waiting" if is_reader else "first_addressed"]
-        seq: int | None = self._database.value(statement, (agent,))
+        seq: int | None = self._engine.value(statement, (agent,))
         return seq
 
     def passed_over(self) -> dict[str, int]:
         """Return whose mail has left the log unread, and when last, in epoch milliseconds."""
-        return dict(self._database.rows(SQL["passed_over"]))
+        return dict(self._engine.rows(SQL["passed_over"]))
 
     def join(self, agent: str) -> None:
         """Note that an agent is here to read; its cursor stays where it is, at first at 0."""
-        self._database.change(SQL["join"], (agent, self._database.now_ms()))
+        self._engine.change(SQL["join"], (agent, self._engine.now_ms()))
 
     def wants(self, agent: str) -> list[str] | None:
         """Return the patterns of the broadcasts that an agent wants; None for all."""
-        wanted: str | None = self._database.value(SQL["wants"], (agent,))
+        wanted: str | None = self._engine.value(SQL["wants"], (agent,))
         return None if wanted is None else orjson.loads(wanted)
 
     def set_wants(self, agent: str, patterns: Sequence[str] | None) -> None:
@@ -100,23 +107,23 @@ class Cursors:
             check_pattern(pattern)
             TypePattern(pattern).as_glob()
         wanted = None if patterns is None else orjson.dumps(list(patterns)).decode()
-        self._database.change(SQL["set_wants"], (agent, self._database.now_ms(), wanted))
+        self._engine.change(SQL["set_wants"], (agent, self._engine.now_ms(), wanted))
 
     def receive(self, agent: str, seq: int, timeout_s: float | None = None) -> None:
         """Note that an agent has a message by waiting for it, so that it leaves the inbox.
 
         Writes only what is new: who asks again and again writes once. `timeout_s` as for
-        `Database.write`.
+        `Engine.write`.
         """
-        if not self._database.value(SQL["is_unreceived"], (agent, seq)):
+        if not self._engine.value(SQL["is_unreceived"], (agent, seq)):
             return
-        with self._database.write(timeout_s):
-            self._database.rows(SQL["receive"], (agent, seq))
-            self._database.rows(SQL["forget_received"], (agent,))
+        with self._engine.write(timeout_s):
+            self._engine.rows(SQL["receive"], (agent, seq))
+            self._engine.rows(SQL["forget_received"], (agent,))
 
     def seen(self) -> dict[str, tuple[int, int]]:
         """Return each reader's cursor, and when it last joined or acknowledged, in epoch ms."""
-        return {agent: (seq, at_ms) for agent, seq, at_ms in self._database.rows(SQL["cursors"])}
+        return {agent: (seq, at_ms) for agent, seq, at_ms in self._engine.rows(SQL["cursors"])}
 
     def positions(self) -> dict[str, int]:
         """Return the position of every reader."""
@@ -124,6 +131,6 @@ class Cursors:
 
     def advance(self, agent: str, seq: int) -> int:
         """Move an agent's cursor to `seq`, unless it is further, and return where it is."""
-        values = (agent, seq, self._database.now_ms())
-        ((position,),) = self._database.change(SQL["advance"], values)
+        values = (agent, seq, self._engine.now_ms())
+        ((position,),) = self._engine.change(SQL["advance"], values)
         return int(position)

@@ -25,7 +25,7 @@ class DeadLetters:
     def __init__(self, queue: Queue, *, by: str | None = None) -> None:
         self._queue = queue
         self._bus = queue.bus
-        self._jobs = Jobs(queue.bus.database)
+        self._jobs = Jobs.of(queue.bus)
         self._control = JobControl(queue, by=by)
 
     def find(

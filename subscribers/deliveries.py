@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ..schema import NotFound
+from ..schema import NotFound, Table
 from .statements import SQL
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..schema import Database
 
 #: How much of a failure's text is kept, in characters.
 MAX_ERROR_CHARS = 2000
@@ -40,32 +36,29 @@ class Parked:
 _FORGET_BATCH = 500
 
 
-class Deliveries:
+class Deliveries(Table):
     """The tables `deliveries`, `loops` and `finished`: the results of deliveries."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def count_failure(self, agent: str, seq: int, error: str) -> int:
         """Note one more failed delivery, and return how many there have been."""
         # An error may quote what is no Unicode text, and must be counted all the same.
         text = error[:MAX_ERROR_CHARS].encode(errors="backslashreplace").decode()
-        row = (agent, seq, text, self._database.now_ms())
-        ((attempts,),) = self._database.change(SQL["count_failure"], row)
+        row = (agent, seq, text, self._engine.now_ms())
+        ((attempts,),) = self._engine.change(SQL["count_failure"], row)
         return int(attempts)
 
     def attempts(self, agent: str, seq: int) -> int:
         """Return how many deliveries of a message to an agent have failed."""
-        count: int | None = self._database.value(SQL["attempts"], (agent, seq))
+        count: int | None = self._engine.value(SQL["attempts"], (agent, seq))
         return count or 0
 
     def park(self, agent: str, seq: int) -> None:
         """Put a failing message aside."""
-        self._database.change(SQL["set_state"], ("parked", self._database.now_ms(), agent, seq))
+        self._engine.change(SQL["set_state"], ("parked", self._engine.now_ms(), agent, seq))
 
     def requeued(self, agent: str, limit: int) -> list[int]:
         """Return the seqs of up to `limit` messages that were parked and are to come again."""
-        return [seq for (seq,) in self._database.rows(SQL["requeued"], (agent, limit))]
+        return [seq for (seq,) in self._engine.rows(SQL["requeued"], (agent, limit))]
 
     def acknowledge(self, agent: str, seq: int) -> None:
         """Forget the failures of what an acknowledgement of `seq` covers.
@@ -73,20 +66,20 @@ class Deliveries:
         A requeued message is covered only by its own seq: a cursor that has long passed it says
         nothing about it.
         """
-        self._database.change(SQL["delivered"], (agent, seq))
-        self._database.change(SQL["passed"], (agent, seq))
+        self._engine.change(SQL["delivered"], (agent, seq))
+        self._engine.change(SQL["passed"], (agent, seq))
 
     def parked(self, agent: str | None = None) -> list[Parked]:
         """Return what is parked for one agent, or for all (None), in order."""
         if agent is None:
-            rows = self._database.rows(SQL["all_parked"])
+            rows = self._engine.rows(SQL["all_parked"])
         else:
-            rows = self._database.rows(SQL["parked"], (agent,))
+            rows = self._engine.rows(SQL["parked"], (agent,))
         return [Parked(*row) for row in rows]
 
     def count_parked(self, limit: int) -> int:
         """Return how many are parked, of all agents, counted up to a limit."""
-        count: int = self._database.value(SQL["count_parked"], (limit,))
+        count: int = self._engine.value(SQL["count_parked"], (limit,))
         return count
 
     def requeue(self, agent: str, seq: int) -> None:
@@ -95,7 +88,7 @@ class Deliveries:
         Raises:
             NotFound: it is not parked.
         """
-        self._unpark("requeue", self._database.now_ms(), agent, seq)
+        self._unpark("requeue", self._engine.now_ms(), agent, seq)
 
     def drop(self, agent: str, seq: int) -> None:
         """Drop a parked message for this agent; it stays in the log.
@@ -106,13 +99,13 @@ class Deliveries:
         self._unpark("drop", agent, seq)
 
     def _unpark(self, statement: str, *values: object) -> None:
-        if not self._database.change(SQL[statement], values):
+        if not self._engine.change(SQL[statement], values):
             *_, agent, seq = values
             raise NotFound(f"message {seq} is not parked for {agent}; see 'bus parked list'")
 
     def loops(self) -> dict[str, int]:
         """Return the process of each delivery loop that has not ended in good order, by agent."""
-        return dict(self._database.rows(SQL["loops"]))
+        return dict(self._engine.rows(SQL["loops"]))
 
     def begin_loop(self, agent: str) -> int | None:
         """Record that this process delivers to an agent now.
@@ -120,23 +113,23 @@ class Deliveries:
         Returns:
             The id of another process that did so before and has not ended it in good order.
         """
-        with self._database.write():
-            pid = self._database.value(SQL["running_loop"], (agent,))
-            self._database.rows(SQL["begin_loop"], (agent, os.getpid(), self._database.now_ms()))
+        with self._engine.write():
+            pid = self._engine.value(SQL["running_loop"], (agent,))
+            self._engine.rows(SQL["begin_loop"], (agent, os.getpid(), self._engine.now_ms()))
         return None if pid == os.getpid() else pid
 
     def end_loop(self, agent: str) -> None:
         """Note that this process has stopped delivering, in good order."""
-        self._database.change(SQL["end_loop"], (agent, os.getpid()))
+        self._engine.change(SQL["end_loop"], (agent, os.getpid()))
 
     def finish(self, agent: str, message_id: str) -> bool:
         """Note that an agent has done what a message asked for; False if it had before."""
-        values = (agent, message_id, self._database.now_ms())
-        return bool(self._database.change(SQL["finish"], values))
+        values = (agent, message_id, self._engine.now_ms())
+        return bool(self._engine.change(SQL["finish"], values))
 
     def is_finished(self, agent: str, message_id: str) -> bool:
         """Whether an agent has finished a message."""
-        return bool(self._database.value(SQL["is_finished"], (agent, message_id)))
+        return bool(self._engine.value(SQL["is_finished"], (agent, message_id)))
 
     def forget_finished(self) -> int:
         """Forget which archived messages were finished; a few hundred in a transaction.
@@ -148,8 +141,8 @@ class Deliveries:
         """
         count = 0
         after = ("", "")
-        while page := self._database.rows(SQL["finished_after"], (*after, _FORGET_BATCH)):
+        while page := self._engine.rows(SQL["finished_after"], (*after, _FORGET_BATCH)):
             last = page[-1]
-            count += len(self._database.change(SQL["forget_finished"], (*after, *last)))
+            count += len(self._engine.change(SQL["forget_finished"], (*after, *last)))
             after = last
         return count

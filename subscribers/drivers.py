@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from ..bus import tracing
-from ..schema import call_plain, check_coroutine_function, check_plain, leave_signals, refuse_unrun
+from ..schema import (
+    call_plain,
+    check_coroutine_function,
+    check_plain,
+    engine_of,
+    leave_signals,
+    refuse_unrun,
+)
 from .rules import Handle
 
 TYPE_CHECKING = False
@@ -126,4 +133,4 @@ class _Thread:
 
     def _close(self) -> None:
         self._steps.close()
-        self._rules.inbox.bus.database.close_thread()
+        engine_of(self._rules.inbox.bus).close_thread()

@@ -106,7 +106,7 @@ class Endings:
         expired = self._claims.expired(info, now_ms)
         for token, seq in expired:
             try:
-                with self._bus.database.write():
+                with self._bus.transaction():
                     self._lose(info, token, seq, now_ms, words)
             except LimitReached as error:
                 if token not in self._told:
@@ -132,7 +132,7 @@ class Endings:
     def release(self, info: QueueInfo, claim: Claim, why: str) -> None:
         """Release a live claim: its job can be claimed again at once, as the same attempt."""
         _check_queue(info, claim)
-        now_ms = self._bus.database.now_ms()
+        now_ms = self._bus.now_ms()
         if not self._claims.hand_back(claim.token, why, now_ms):
             raise self.lost(claim)
         job = self._jobs.get(info, claim.message.seq)
@@ -142,7 +142,7 @@ class Endings:
     def cancel(self, info: QueueInfo, claim: Claim, why: str) -> None:
         """End a live claim and its job for good; the worker answers a request that has none."""
         _check_queue(info, claim)
-        now_ms = self._bus.database.now_ms()
+        now_ms = self._bus.now_ms()
         if not self._claims.end(claim.token, Outcome(status=states.FAILED, error=why), now_ms):
             raise self.lost(claim)
         self._jobs.end(info, claim.message.seq, states.CANCELLED, now_ms, why, claim.dedupe_key)
@@ -155,7 +155,7 @@ class Endings:
         The queue answers requests of its own type, but not those whose jobs were over: they have
         their answers.
         """
-        now_ms = self._bus.database.now_ms()
+        now_ms = self._bus.now_ms()
         for job in given_up:
             token = self._claims.active_of(info, job.seq) if job.state == states.RUNNING else None
             if token is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ..bus import SegmentMissing
-from ..schema import BusUnusable, Message, TypePattern
+from ..schema import BusUnusable, Message, TypePattern, engine_of
 from .answers import tell_cancelled
 from .errors import QueueStuck
 from .wishes import WorkHeaders
@@ -83,7 +83,7 @@ class Filler:
             stuck = QueueStuck(self._name, lost)
             newest = max(after, lost.first_seq - 1)
             messages = self._matching(after, newest)
-        is_final = not self._bus.database.writing  # a transaction's own messages may be undone
+        is_final = not engine_of(self._bus).writing  # a transaction's own messages may be undone
         self._read = {message.seq: message for message in messages} if is_final else {}
         if messages:
             upto = messages[-1].seq if len(messages) == PAGE_JOBS else newest
@@ -118,7 +118,7 @@ class Filler:
         """
         if info.filled_seq != page.base:
             return
-        now_ms = self._bus.database.now_ms()
+        now_ms = self._bus.now_ms()
         # The order goes by a clock of the queue's own, which goes on where the system's was set
         # back: else what came before would wait for it, or all ageing would stand still.
         clock_ms = info.rank_clock_ms

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ..schema import bad, ok, ranges, warn
 from .deliveries import Deliveries
 from .jobs import DEAD, Jobs
-from .mending import MENDING
+from .mending import seqs_of
 from .queues import Queues
-from .work_statements import VIEWS
+from .views import Views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _work(bus: Bus, full: bool) -> Finding:
     found = [
         f"{what}: {ranges(seqs)}"
         for statement, what in _MISFITS.items()
-        if (seqs := [row[0] for row in bus.database.rows(MENDING[statement])])
+        if (seqs := seqs_of(bus, statement))
     ]
     if found:
         return bad("; ".join(found), "'bus doctor --repair' puts it right")
@@ -57,11 +57,11 @@ def _work(bus: Bus, full: bool) -> Finding:
 
 def _claims(bus: Bus) -> Finding:
     """Look for workers that died, or took longer than their lease."""
-    since_ms = bus.database.now_ms() - _RECENT_MS
-    lost = {}
-    for queue in Queues(bus).list():
-        values = (queue.id, _MAX_WALKED, since_ms, bus.database.now_ms())
-        lost[queue.name] = bus.database.value(VIEWS["lost_claims"], values)
+    views, since_ms = Views.of(bus), bus.now_ms() - _RECENT_MS
+    lost = {
+        queue.name: views.count_lost_claims(queue, _MAX_WALKED, since_ms)
+        for queue in Queues(bus).list()
+    }
     found = {name: count for name, count in lost.items() if count}
     if found:
         which = ", ".join(f"{count} of {name}" for name, count in found.items())
@@ -70,7 +70,7 @@ def _claims(bus: Bus) -> Finding:
 
 
 def _dead_letters(bus: Bus) -> Finding:
-    jobs = Jobs(bus.database)
+    jobs = Jobs.of(bus)
     dead = {queue.name: jobs.counts(queue)[DEAD] for queue in Queues(bus).list()}
     found = {name: count for name, count in dead.items() if count}
     if found:
@@ -80,7 +80,7 @@ def _dead_letters(bus: Bus) -> Finding:
 
 
 def _parked(bus: Bus) -> Finding:
-    found = Deliveries(bus.database).parked()
+    found = Deliveries.of(bus).parked()
     if found:
         agents = ", ".join(sorted({each.agent for each in found}))
         return warn(f"messages of {agents}: {len(found)}", "see 'bus parked'")

@@ -19,7 +19,6 @@ from .deliveries import Deliveries, Parked
 from .mail import NO_LIMIT, Look, Mail
 from .pace import Pace
 from .rules import Rules
-from .unread import count_unread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,8 +74,8 @@ class Inbox:
         self.max_deliveries = max_deliveries
         self.retry_pause_s = retry_pause_s
         self.pace = pace or Pace()
-        self._cursors = Cursors(bus.database)
-        self._deliveries = Deliveries(bus.database)
+        self._cursors = Cursors.of(bus)
+        self._deliveries = Deliveries.of(bus)
         self._mail = Mail(
             bus,
             agent,
@@ -164,7 +163,7 @@ class Inbox:
         """Return how many messages wait, counted up to `limit`."""
         if self._shows_more:
             return len(self.poll(limit))
-        return count_unread(self.bus.database, self.agent, limit)
+        return self._cursors.count_unread(self.agent, limit)
 
     def ack(self, message: Message | int) -> int:
         """Acknowledge a message and all before it; safe to repeat.

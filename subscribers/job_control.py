@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import InvalidInput
+from ..schema import InvalidInput, engine_of
 from . import jobs as states
 from .acts import CANCEL, LIMIT, PURGE, RETRY, SKIP, UNLIMIT, Acts
 from .claims import Claims
@@ -33,9 +33,9 @@ class JobControl:
         self._queue = queue
         self._bus = queue.bus
         self._queues = Queues(queue.bus)
-        self._jobs = Jobs(queue.bus.database)
-        self._acts = Acts(queue.bus.database, by)
-        self._endings = Endings(queue.bus, self._jobs, Claims(queue.bus.database))
+        self._jobs = Jobs.of(queue.bus)
+        self._acts = Acts(engine_of(queue.bus), by)
+        self._endings = Endings(queue.bus, self._jobs, Claims.of(queue.bus))
 
     def retry(self, seq: int) -> Job:
         """Retry a job that ended without success, from its first attempt.
@@ -47,14 +47,14 @@ class JobControl:
             WrongJobState: it runs, succeeded, or waits for nothing but a worker.
         """
         self._queue.fill()
-        with self._bus.database.write():
+        with self._bus.transaction():
             info = self._info()
             job = self._jobs.get(info, seq)
             is_delayed = job.state == states.QUEUED and job.gate == states.TIME
             if job.state not in (*states.ENDED_BADLY, states.CANCELLED) and not is_delayed:
                 raise wrong_state(job, "tried again")
             attempt = job.attempt if is_delayed else 1
-            self._jobs.queue_again(info, job, attempt, self._bus.database.now_ms(), job.error)
+            self._jobs.queue_again(info, job, attempt, self._bus.now_ms(), job.error)
             self._acts.note(info, RETRY, seq=seq, detail=f"it was {job.state}")
             self._bus.ring()
             return self._jobs.get(info, seq)
@@ -67,7 +67,7 @@ class JobControl:
             WrongJobState: it succeeded, or was cancelled before.
         """
         self._queue.fill()
-        with self._bus.database.write():
+        with self._bus.transaction():
             info = self._info()
             job = self._jobs.get(info, seq)
             if job.state in (states.SUCCEEDED, states.CANCELLED):
@@ -84,7 +84,7 @@ class JobControl:
         self._queue.fill()
         count = 0
         while True:
-            with self._bus.database.write():
+            with self._bus.transaction():
                 info = self._info()
                 waiting = self._jobs.queued(info, BATCH)
                 if not waiting:
@@ -118,7 +118,7 @@ class JobControl:
             QueueStuck: a part of the archive is lost, so it can't be told what waits.
         """
         self._queue.fill()
-        with self._bus.database.write():
+        with self._bus.transaction():
             info = self._set_limit(max_waiting)
             self._acts.note(info, LIMIT, detail=f"{max_waiting:,} may wait")
 
@@ -128,7 +128,7 @@ class JobControl:
         Raises:
             NotFound: it has no limit.
         """
-        with self._bus.database.write():
+        with self._bus.transaction():
             self._bus.limits.clear("queue", self._queue.name)
             self._acts.note(self._info(), UNLIMIT)
 
@@ -141,7 +141,7 @@ class JobControl:
         for each in self._bus.limits.list():
             if (each.kind, each.name) == ("queue", self._queue.name):
                 self._queue.fill()
-                with self._bus.database.write():
+                with self._bus.transaction():
                     self._set_limit(each.max_waiting)
 
     def _set_limit(self, max_waiting: int) -> QueueInfo:
@@ -163,7 +163,7 @@ class JobControl:
     def _pass_by_lost(self) -> tuple[int, int] | None:
         """Move the queue over what it can't read next, and return that; None when it can."""
         self._queue.fill()
-        with self._bus.database.write():
+        with self._bus.transaction():
             self._queue.fill()  # what came since, or another has passed by
             stuck = self._queue.stuck
             if stuck is None:

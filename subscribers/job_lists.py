@@ -1,20 +1,16 @@
-"""Lists of a queue's jobs for people, each a walk over an index where most jobs are not meant.
-
-Lists and statistics read jobs and claims by statements of their own (`views.sql`): what people ask
-for must not widen what changes the tables.
-"""
+"""Lists of a queue's jobs for people, each a walk over an index where most jobs are not meant."""
 
 from __future__ import annotations
 
 from ..schema import MAX_SEQ, InvalidInput
 from . import jobs as states
-from .jobs import Job
-from .work_statements import VIEWS
+from .views import Views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from .jobs import Job
     from .queue import Queue
 
 
@@ -58,5 +54,4 @@ def _newest(queue: Queue, state: str, limit: int, upto_seq: int) -> list[Job]:
 
 
 def _rows(queue: Queue, statement: str, *values: object) -> list[Job]:
-    rows = queue.bus.database.rows(VIEWS[statement], (queue.info.id, *values))
-    return [Job(*row) for row in rows]
+    return Views.of(queue.bus).jobs(queue.info, statement, *values)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..schema import Table
+from .at_hand import AtHand
 from .errors import JobNotFound, WrongJobState
 from .kept import kept_error
 from .work_statements import SQL, VIEWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..schema import Database, Message
+    from ..schema import Message
     from .queues import QueueInfo
     from .wishes import WorkHeaders
 
@@ -82,11 +84,8 @@ class Job:
     error: str | None
 
 
-class Jobs:
+class Jobs(Table):
     """The table `jobs`. What changes it belongs into a transaction that the caller has open."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     # Taking in ---------------------------------------------------------------------------------
 
@@ -119,7 +118,7 @@ class Jobs:
     def add(self, rows: list[tuple[object, ...]]) -> None:
         """Store new jobs."""
         if rows:
-            self._database.run_many(SQL["add_job"], rows)
+            self._engine.run_many(SQL["add_job"], rows)
 
     def add_special(
         self,
@@ -138,7 +137,7 @@ class Jobs:
         Returns:
             Of what it is a duplicate, for people, or None.
         """
-        now_ms = self._database.now_ms()
+        now_ms = self._engine.now_ms()
         original = self._original(info, message, wanted)
         is_later = wanted.available_at_ms is not None and wanted.available_at_ms > now_ms
         state, gate, ended_at_ms, error = QUEUED, OPEN, None, None
@@ -156,7 +155,7 @@ class Jobs:
             *(message.priority, turn_ms, rank_ms, wanted.dedupe_key),
             *(created_at_ms, ended_at_ms, error),
         )
-        self._database.rows(SQL["add_job"], row)
+        self._engine.rows(SQL["add_job"], row)
         if gate == KEY:
             self.open_key(info, wanted.dedupe_key)
         if original is not None:
@@ -182,33 +181,33 @@ class Jobs:
         if window_ms is None:
             window_ms = round(info.policy.dedupe_window_s * 1000)
         else:
-            until_ms = max(until_ms, self._database.now_ms())
-            live: int | None = self._database.value(SQL["live_with_key"], key)
+            until_ms = max(until_ms, self._engine.now_ms())
+            live: int | None = self._engine.value(SQL["live_with_key"], key)
             if live is not None:
                 return f"{live}, which is not over,"
         if not window_ms:
             return None
         span = (published_ms - window_ms, until_ms)
-        done: int | None = self._database.value(SQL["succeeded_with_key"], (*key, *span))
+        done: int | None = self._engine.value(SQL["succeeded_with_key"], (*key, *span))
         return None if done is None else f"{done}, which succeeded,"
 
     # Claiming ----------------------------------------------------------------------------------
 
     def open_due(self, info: QueueInfo, now_ms: int) -> None:
         """Open the jobs whose time has come."""
-        for (key,) in set(self._database.rows(SQL["open_due"], (info.id, now_ms, _DUE_BATCH))):
+        for (key,) in set(self._engine.rows(SQL["open_due"], (info.id, now_ms, _DUE_BATCH))):
             self.open_key(info, key)
 
     def open_key(self, info: QueueInfo, key: str | None) -> None:
         """Open as many jobs as may run with a key; to be called whenever one has left."""
         if key is not None:
             limit = info.policy.max_running_per_key
-            self._database.rows(SQL["open_key"], (info.id, key, limit))
+            self._engine.rows(SQL["open_key"], (info.id, key, limit))
 
     def rank_again(self, info: QueueInfo, seqs: list[int]) -> None:
         """Rank those of some jobs that are queued by the ordering that their queue has now."""
         rows = [(info.id, seq) for seq in seqs]
-        self._database.run_many(SQL["rank_job"], rows)
+        self._engine.run_many(SQL["rank_job"], rows)
 
     def open_keys_again(self, info: QueueInfo, after_key: str) -> str | None:
         """Open or close what waits with the keys after one, a batch of keys.
@@ -216,17 +215,17 @@ class Jobs:
         Returns:
             The last key of the batch; None when there was none.
         """
-        rows = self._database.rows(SQL["live_keys_after"], (info.id, after_key, BATCH))
+        rows = self._engine.rows(SQL["live_keys_after"], (info.id, after_key, BATCH))
         for (key,) in rows:
-            self._database.rows(SQL["close_key"], (info.id, key))
+            self._engine.rows(SQL["close_key"], (info.id, key))
             self.open_key(info, key)
         return rows[-1][0] if rows else None
 
     def take(self, info: QueueInfo, now_ms: int, limit: int) -> list[Ready]:
         """Mark up to `limit` jobs as running, in the queue's order, and return them."""
-        ready = self._database.rows(SQL["first_ready"], (info.id, limit))
+        ready = self._engine.rows(SQL["first_ready"], (info.id, limit))
         for seq, *_ in ready:
-            self._database.rows(SQL["start_job"], (now_ms, info.id, seq))
+            self._engine.rows(SQL["start_job"], (now_ms, info.id, seq))
         return ready
 
     def end(
@@ -240,20 +239,33 @@ class Jobs:
     ) -> None:
         """Note that a job is over; others with its key may be claimed now."""
         values = (state, now_ms, kept_error(error), info.id, seq)
-        self._database.rows(SQL["end_job"], values)
+        self._engine.rows(SQL["end_job"], values)
         self.open_key(info, key)
 
     def queue_again(
         self, info: QueueInfo, job: Job, attempt: int, at_ms: int, error: str | None
     ) -> None:
         """Queue a job for another attempt, from `at_ms` on."""
-        is_later = at_ms > self._database.now_ms()
+        is_later = at_ms > self._engine.now_ms()
         gate = TIME if is_later else OPEN if job.dedupe_key is None else KEY
         values = (gate, attempt, at_ms, kept_error(error), info.id, job.seq)
-        self._database.rows(SQL["queue_job_again"], values)
+        self._engine.rows(SQL["queue_job_again"], values)
         self.open_key(info, job.dedupe_key)
 
     # Looking -----------------------------------------------------------------------------------
+
+    def at_hand(self, info: QueueInfo, limit: int) -> AtHand:
+        """Return the work at hand in a queue; jobs that may be claimed are counted up to a limit.
+
+        One look, at its workers' claims too.
+        """
+        key = (info.id, self._engine.now_ms(), limit)
+        return AtHand(*self._engine.rows(SQL["work_at_hand"], key)[0])
+
+    def next_change_ms(self, info: QueueInfo) -> int | None:
+        """Return when a delay ends or a lease runs out next, in epoch milliseconds, or None."""
+        at_ms: int | None = self._engine.value(SQL["next_due"], (info.id,))
+        return at_ms
 
     def get(self, info: QueueInfo, seq: int) -> Job:
         """Return a job.
@@ -261,7 +273,7 @@ class Jobs:
         Raises:
             JobNotFound: the queue has none of this seq.
         """
-        row = self._database.row(SQL["job"], (info.id, seq))
+        row = self._engine.row(SQL["job"], (info.id, seq))
         if row is None:
             raise JobNotFound(
                 f"queue {info.name!r} has no job {seq}; see 'bus job list --queue {info.name}'"
@@ -270,24 +282,24 @@ class Jobs:
 
     def of_message(self, seq: int) -> list[Job]:
         """Return the jobs that a message became, by queue."""
-        return [Job(*row) for row in self._database.rows(SQL["jobs_of_message"], (seq,))]
+        return [Job(*row) for row in self._engine.rows(SQL["jobs_of_message"], (seq,))]
 
     def queued_seqs(self, info: QueueInfo) -> list[int]:
         """Return the seqs of all jobs that are queued, whatever they wait for, in no order."""
-        return [seq for (seq,) in self._database.rows(SQL["queued_seqs"], (info.id,))]
+        return [seq for (seq,) in self._engine.rows(SQL["queued_seqs"], (info.id,))]
 
     def queued(self, info: QueueInfo, limit: int) -> list[Job]:
         """Return up to `limit` jobs that are queued, whatever they wait for, in no order."""
-        return [Job(*row) for row in self._database.rows(SQL["jobs_queued"], (info.id, limit))]
+        return [Job(*row) for row in self._engine.rows(SQL["jobs_queued"], (info.id, limit))]
 
     def ended_badly(self, info: QueueInfo, state: str, after_seq: int, limit: int) -> list[Job]:
         """Return up to `limit` jobs in a bad end state above a seq, in order."""
         values = (info.id, state, after_seq, limit)
-        return [Job(*row) for row in self._database.rows(SQL["jobs_ended_badly"], values)]
+        return [Job(*row) for row in self._engine.rows(SQL["jobs_ended_badly"], values)]
 
     def first_live(self, info: QueueInfo) -> int | None:
         """Return the seq of the first job that is not over; a walk over those that are not."""
-        seq: int | None = self._database.value(SQL["first_live_job"], (info.id,))
+        seq: int | None = self._engine.value(SQL["first_live_job"], (info.id,))
         return seq
 
     def counts(self, info: QueueInfo) -> dict[str, int]:
@@ -296,13 +308,13 @@ class Jobs:
         Those that succeeded or were cancelled are not counted: that would be a walk over all.
         """
         return dict.fromkeys(ENDED_BADLY, 0) | dict(
-            self._database.rows(SQL["count_jobs"], (info.id,))
+            self._engine.rows(SQL["count_jobs"], (info.id,))
         )
 
     def oldest_available_ms(self, info: QueueInfo, now_ms: int) -> int | None:
         """Return since when the job waits that could be claimed for longest; None without one."""
         values = (info.id, _NEXT_IN_LINE, now_ms)
-        since_ms: int | None = self._database.value(VIEWS["oldest_available"], values)
+        since_ms: int | None = self._engine.value(VIEWS["oldest_available"], values)
         return since_ms
 
 

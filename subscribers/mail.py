@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Message
+from ..schema import Message, engine_of
 from .statements import SQL
 
 TYPE_CHECKING = False
@@ -59,7 +59,7 @@ class Mail:
     ) -> None:
         self._log = bus.log
         self._blobs = bus.blobs
-        self._database = bus.database
+        self._engine = engine_of(bus)
         self._agent = agent
         self._cursors = cursors
         self._deliveries = deliveries
@@ -78,9 +78,9 @@ class Mail:
         """
         size = max(limit, _FILTERED_PAGE) if wanted else limit
         if self._is_plain:
-            rows = self._database.rows(SQL["mail"], (self._agent, size, self._hidden))
+            rows = self._engine.rows(SQL["mail"], (self._agent, size, self._hidden))
         else:
-            rows = self._database.rows(self._statement, (self._agent, size, self._hidden, 0))
+            rows = self._engine.rows(self._statement, (self._agent, size, self._hidden, 0))
         cursor, failing, requeued, chooses = self._cursors.standing(self._agent)
         if chooses and self._is_plain:
             self._is_plain = False  # the other statement is right for every agent: no way back
@@ -101,7 +101,7 @@ class Mail:
         Raises:
             MailArchived: as for `look`.
         """
-        rows = self._database.rows(self._statement, (self._agent, limit, self._hidden, seq))
+        rows = self._engine.rows(self._statement, (self._agent, limit, self._hidden, seq))
         self._cursors.standing(self._agent)
         return [Message(row, self._blobs) for row in rows]
 

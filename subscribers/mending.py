@@ -9,6 +9,7 @@ from ..schema import (
     Mended,
     Queries,
     TypePattern,
+    file_of,
     fits_pattern,
     is_too_wide,
     ranges,
@@ -21,6 +22,7 @@ from .wishes import WorkHeaders
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+    from typing import Any
 
     from ..bus import Bus
     from ..schema import Message
@@ -47,28 +49,26 @@ def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
         bus: the bus, which no other process may use.
         lossy: the tables that have lost rows.
     """
-    connection = bus.database.connection
-    with bus.database.write():
-        now_ms = bus.database.now_ms()
-        for name in _column(bus, "add_lost_queues", now_ms):
+    with bus.transaction():
+        now_ms = bus.now_ms()
+        for name in seqs_of(bus, "add_lost_queues", now_ms):
             yield Mended("queues", f"{name} is paused, for its jobs", "its name, pattern and rules")
-        yield from _told("jobs", "known by their claims alone", _column(bus, "add_jobs_of_claims"))
-        cancelled = _column(bus, "cancel_jobs_of_lost_messages", now_ms)
+        yield from _told("jobs", "known by their claims alone", seqs_of(bus, "add_jobs_of_claims"))
+        cancelled = seqs_of(bus, "cancel_jobs_of_lost_messages", now_ms)
         if cancelled:
             yield Mended("jobs", f"{ranges(cancelled)} cancelled", "the messages of these")
-        yield from _told("claims", "ended as lost", _column(bus, "end_idle_claims", now_ms))
-        yield from _told("jobs", "queued, since they run", _column(bus, "queue_unheld_jobs"))
+        yield from _told("claims", "ended as lost", seqs_of(bus, "end_idle_claims", now_ms))
+        yield from _told("jobs", "queued, since they run", seqs_of(bus, "queue_unheld_jobs"))
         if "jobs" in lossy:
             for info in Queues(bus).list():
                 again = list(_work_again(bus, info))
                 yield from _told("jobs", f"of {info.name} queued again", again)
-        with without_triggers(
-            connection
-        ):  # they guard what was published, and this is no part of it
-            given_back = _column(bus, "give_work_back")
+        # They guard what was published, and this is no part of it.
+        with without_triggers(file_of(bus).connection):
+            given_back = seqs_of(bus, "give_work_back")
         yield from _told("messages", "are mail again: no queue takes them", given_back)
         if {"jobs", "messages", "queues", "waiting_limits"} & set(lossy):
-            bus.database.rows(MENDING["count_waiting"])
+            file_of(bus).rows(MENDING["count_waiting"])
 
 
 def _told(part: str, what: str, seqs: list[int]) -> Iterator[Mended]:
@@ -76,26 +76,27 @@ def _told(part: str, what: str, seqs: list[int]) -> Iterator[Mended]:
         yield Mended(part, f"{ranges(seqs)} {what}")
 
 
-def _column(bus: Bus, statement: str, *values: object) -> list[int]:
-    return [row[0] for row in bus.database.rows(MENDING[statement], values)]
+def seqs_of(bus: Bus, statement: str, *values: object) -> list[Any]:
+    """Return the first column of what a statement of `mending.sql` finds, or has changed."""
+    return [row[0] for row in file_of(bus).rows(MENDING[statement], values)]
 
 
 def _work_again(bus: Bus, info: QueueInfo) -> Iterator[int]:
     """Queue the messages between a queue's first job and its position whose jobs are lost."""
-    first = bus.database.value(MENDING["first_job"], (info.id,))
+    first = file_of(bus).value(MENDING["first_job"], (info.id,))
     if first is None:
         return  # where the queue began is not known
-    jobs = Jobs(bus.database)
+    jobs = Jobs.of(bus)
     pattern = TypePattern(info.pattern).text
     messages = bus.log.read(after_seq=first, upto_seq=info.filled_seq, type=pattern)
     for message in [each for each in messages if info.policy.takes(each.to_agent)]:
-        if bus.database.value(MENDING["has_job"], (info.id, message.seq)) is None:
+        if file_of(bus).value(MENDING["has_job"], (info.id, message.seq)) is None:
             _add(bus, jobs, info, message)
             yield message.seq
 
 
 def _add(bus: Bus, jobs: Jobs, info: QueueInfo, message: Message) -> None:
-    created_at_ms = max(0, min(message.ts_ms, bus.database.now_ms()))
+    created_at_ms = max(0, min(message.ts_ms, bus.now_ms()))
     wanted = WorkHeaders.of(message)
     if wanted is None:
         jobs.add([jobs.row(info, message, created_at_ms, info.rank_clock_ms)])

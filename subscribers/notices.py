@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from ..bus import SegmentMissing
+from ..schema import engine_of
 from .reply_types import request_type_of
 from .work_statements import SQL
 
@@ -30,14 +31,14 @@ class Notices:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._database = bus.database
+        self._engine = engine_of(bus)
         #: By conversation and type: up to which seq there is no request of the type.
         self._unasked: dict[tuple[str, str], int] = {}
 
     @property
     def position(self) -> int:
         """The seq up to which the log was looked at; 0 before the first look."""
-        seq: int = self._database.one_number(SQL["notice_position"], "notice_state")
+        seq: int = self._engine.one_number(SQL["notice_position"], "notice_state")
         return seq
 
     def news(self, *, first_since_ms: int) -> Iterator[Message]:
@@ -61,7 +62,7 @@ class Notices:
         for message in self._read(after, newest, since_ms):
             if self._is_news(message) and self._note(message):
                 yield message
-        self._database.change(SQL["advance_notices"], (newest,))
+        self._engine.change(SQL["advance_notices"], (newest,))
 
     def _read(self, after: int, newest: int, since_ms: int | None) -> Iterator[Message]:
         """Yield a range of the log; what is lost of the archive is told, and left out for good."""
@@ -80,7 +81,7 @@ class Notices:
             return False
         key = (message.conversation, request_type)
         after = self._unasked.get(key, 0)
-        if self._database.value(SQL["is_news"], (*key, after, message.seq)):
+        if self._engine.value(SQL["is_news"], (*key, after, message.seq)):
             return True
         if self._was_asked_in_archive(*key, message):
             return True
@@ -91,7 +92,7 @@ class Notices:
 
     def _was_asked_in_archive(self, conversation: str, request_type: str, answer: Message) -> bool:
         """Whether the request is archived: the message that is answered tells, if it names one."""
-        if self._database.value(SQL["is_told"], (conversation,)) or answer.in_reply_to is None:
+        if self._engine.value(SQL["is_told"], (conversation,)) or answer.in_reply_to is None:
             return False
         try:
             asked = self._bus.get(answer.in_reply_to)
@@ -104,5 +105,5 @@ class Notices:
 
     def _note(self, message: Message) -> bool:
         """Note that people are told of a conversation; False when another process did so."""
-        values = (message.conversation, message.seq, self._database.now_ms())
-        return bool(self._database.change(SQL["add_notice"], values))
+        values = (message.conversation, message.seq, self._engine.now_ms())
+        return bool(self._engine.change(SQL["add_notice"], values))

@@ -6,7 +6,7 @@ from itertools import islice
 
 from ..bus import tracing
 from ..schema import EVERYONE, InvalidInput, check_agent
-from .at_hand import NEWS, AtHand, next_change_ms
+from .at_hand import NEWS, AtHand
 from .claims import Claim, Claims, Outcome
 from .endings import Endings
 from .errors import QueueStuck
@@ -62,8 +62,8 @@ class Queue:
         self.info = info
         self.stuck: QueueStuck | None = None
         self._queues = Queues(bus)
-        self._jobs = Jobs(bus.database)
-        self._claims = Claims(bus.database)
+        self._jobs = Jobs.of(bus)
+        self._claims = Claims.of(bus)
         self._endings = Endings(bus, self._jobs, self._claims)
         self._filler = Filler(bus, info, self._queues, self._jobs)
         # Whether the last claim found nothing at all.
@@ -119,12 +119,12 @@ class Queue:
         stops before that, and `stuck` tells: what is in the queue can be looked after all the same.
         In a backup, which is read-only, everything is as it was at its moment.
         """
-        if self.bus.database.backup_made_at_ms is not None:
+        if self.bus.backup_made_at_ms is not None:
             return
         self._refresh()
         try:
             while (page := self._filler.look()) is not None:
-                with self.bus.database.write():  # a page each, by the policy of its time
+                with self.bus.transaction():  # a page each, by the policy of its time
                     self._filler.store(page, self._refresh())
         except QueueStuck as stuck:
             self.stuck = stuck
@@ -173,7 +173,7 @@ class Queue:
             page, found = self._find(limit)
             if page is None and not found.is_something:
                 return []
-            with self.bus.database.write():
+            with self.bus.transaction():
                 taken = self._claim_found(page, found, who, limit, lease_ms, last_words)
             for claim in taken:
                 tracing.claimed(claim.message, claim.queue, claim.group, claim.claimed_at_ms)
@@ -188,8 +188,8 @@ class Queue:
             ClaimLost: its lease has run out, or the job was cancelled; nothing was changed.
         """
         lease_ms = _lease_ms(lease_s)
-        with self.bus.database.write():
-            now_ms = self.bus.database.now_ms()  # here: waiting for the lock must not shorten it
+        with self.bus.transaction():
+            now_ms = self.bus.now_ms()  # here: waiting for the lock must not shorten it
             if not self._claims.renew(claim.token, now_ms + lease_ms, now_ms):
                 raise self._endings.lost(claim)
 
@@ -267,9 +267,9 @@ class Queue:
             For each claim the receipts of its replies, and the error if it was lost, or its
             replies were refused.
         """
-        with self.bus.database.write():
+        with self.bus.transaction():
             info = self._refresh()
-            now_ms = self.bus.database.now_ms()
+            now_ms = self.bus.now_ms()
             ended = [self._endings.end(info, *end, now_ms, max_hops) for end in ends]
             drafts = [draft for replies, _ in ended for draft in replies]
             for draft in drafts:  # whoever is answered has sent something; the rest may be a slip
@@ -284,7 +284,7 @@ class Queue:
         Raises:
             ClaimLost: the lease has run out, or the job was cancelled; nothing was changed.
         """
-        with self.bus.database.write():
+        with self.bus.transaction():
             self._endings.release(self._refresh(), claim, why)
 
     def cancel(self, claim: Claim, why: str) -> None:
@@ -296,7 +296,7 @@ class Queue:
         Raises:
             ClaimLost: the lease has run out, or the job was cancelled; nothing was changed.
         """
-        with self.bus.database.write():
+        with self.bus.transaction():
             self._endings.cancel(self._refresh(), claim, why)
 
     def status(self, claim: Claim) -> str | None:
@@ -309,13 +309,13 @@ class Queue:
 
     def next_change_ms(self) -> int | None:
         """Return when a delay ends or a lease runs out next, in epoch milliseconds, or None."""
-        return next_change_ms(self.bus.database, self.info)
+        return self._jobs.next_change_ms(self.info)
 
     def _find(self, limit: int) -> tuple[Page | None, AtHand]:
         """Return new messages, if they are needed, and what is at hand without them."""
         was_idle = self._was_empty and self.info.policy.ordering == "fifo"
         page = self._filler.look() if was_idle else None
-        found = AtHand.of(self.bus.database, self.info, limit) if page is None else NEWS
+        found = self._jobs.at_hand(self.info, limit) if page is None else NEWS
         may_begin = not found.is_shut or found.is_due or found.is_lost
         if not was_idle and may_begin and not (found.is_by_age and found.ready >= limit):
             try:
@@ -326,7 +326,7 @@ class Queue:
         for _ in range(0 if found.is_by_age else MAX_PAGES):  # what is most urgent may stand last
             if page is None or not page.is_full:
                 break
-            with self.bus.database.write():
+            with self.bus.transaction():
                 self._filler.store(page, self._refresh())
             page = self._filler.look()
         self._was_empty = not (page or found.is_something or found.is_shut)
@@ -344,7 +344,7 @@ class Queue:
         last_words: LastWords | None,
     ) -> list[Claim]:
         info = self._refresh()
-        now_ms = self.bus.database.now_ms()
+        now_ms = self.bus.now_ms()
         if page is not None:
             self._filler.store(page, info)
         if found.is_lost:

@@ -1,7 +1,7 @@
 """The statistics of a queue: waiting jobs, durations, rates and failures.
 
 Everything is computed from the times that jobs and claims store; nothing is counted on the side.
-The statements are those of `views.sql`, which only read.
+The statements are those of `Views`, which only read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from . import jobs as states
 from .claims import ACTIVE, COMPLETED, LOST
 from .jobs import FAILED, TIMED_OUT, Jobs
 from .queues import QueueInfo
-from .work_statements import VIEWS
+from .views import Views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .queue import Queue
+    from .views import Attempt
 
-    #: Status, available_at_ms, claimed_at_ms, ended_at_ms of a claim.
-    Attempt = tuple[str, int, int, int]
 
 #: How far statistics look back unless told otherwise, and at most, in seconds: a day, 30 days.
 DEFAULT_WINDOW_S, MAX_WINDOW_S = 86_400.0, 2_592_000.0
@@ -148,13 +147,12 @@ class QueueStats:
                 f" {window_s:g} s"
             )
         queue.fill()
-        database, info = queue.bus.database, queue.info
-        now_ms = database.now_ms()
-        jobs = Jobs(database)
+        info, now_ms = queue.info, queue.bus.now_ms()
+        jobs, views = Jobs.of(queue.bus), Views.of(queue.bus)
         counts = jobs.counts(info)
         waits_since_ms = jobs.oldest_available_ms(info, now_ms)
-        runs_since_ms = database.value(VIEWS["oldest_active_claim"], (info.id,))
-        newest = database.rows(VIEWS["newest_attempts"], (info.id, _MAX_WALKED, MAX_SAMPLE))
+        runs_since_ms = views.oldest_active_claim_ms(info)
+        newest = views.newest_attempts(info, _MAX_WALKED, MAX_SAMPLE)
         begin_ms = now_ms - round(window_s * 1000)
         ended = [row for row in newest if row[0] != ACTIVE and row[3] >= begin_ms]
         covered_ms = now_ms - max(begin_ms, _reaches_back_to(info, newest))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..bus import Liveness
-from ..schema import TypePattern
+from ..schema import TypePattern, engine_of
 from .claims import Claims
 from .queues import Queues
 from .work_statements import SQL
@@ -28,13 +28,13 @@ class QueueWorkers:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._database = bus.database
+        self._engine = engine_of(bus)
 
     def note(self, info: QueueInfo, group: str) -> None:
         """Record that a group begins to work for a queue. Writes only what is new."""
         if group not in self._groups_of(info):
-            row = (info.id, group, self._database.now_ms())
-            self._database.change(SQL["add_queue_worker"], row)
+            row = (info.id, group, self._engine.now_ms())
+            self._engine.change(SQL["add_queue_worker"], row)
 
     def unserved(self, type: str) -> str | None:
         """Return a warning, for people, if no live worker serves a type of messages; else None.
@@ -57,7 +57,7 @@ class QueueWorkers:
     def _is_served(self, info: QueueInfo, there: set[str]) -> bool:
         if not there.isdisjoint(self._groups_of(info)):
             return True
-        return Claims(self._database).is_at_work(info, self._database.now_ms())
+        return Claims(self._engine).is_at_work(info, self._engine.now_ms())
 
     def _groups_of(self, info: QueueInfo) -> set[str]:
-        return {group for (group,) in self._database.rows(SQL["queue_workers"], (info.id,))}
+        return {group for (group,) in self._engine.rows(SQL["queue_workers"], (info.id,))}

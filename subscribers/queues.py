@@ -13,6 +13,7 @@ from ..schema import (
     check_agent,
     check_pattern,
     check_queue_name,
+    engine_of,
     shown,
 )
 from .acts import PAUSE, RESUME, SET, Acts
@@ -63,7 +64,7 @@ class Queues:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._database = bus.database
+        self._engine = engine_of(bus)
 
     def create(
         self,
@@ -93,9 +94,9 @@ class Queues:
         policy = Policy.of_row(
             _policy(Policy(), rules).row()
         )  # as it is stored: whole milliseconds
-        with self._database.write():
+        with self._engine.write():
             filled_seq = self._seq_before(start)
-            if self._database.row(SQL["queue"], (name,)) is None:
+            if self._engine.row(SQL["queue"], (name,)) is None:
                 made = policy if "addressed" in rules else replace(policy, addressed=group)
                 self._add(name, pattern, filled_seq, made)
             info = self.get(name)
@@ -106,8 +107,8 @@ class Queues:
         check_queue_name(name)
         check_pattern(pattern)
         _check_hiding(pattern, policy)
-        row = (name, pattern, filled_seq, self._database.now_ms(), *policy.row())
-        self._database.rows(SQL["create_queue"], row)
+        row = (name, pattern, filled_seq, self._engine.now_ms(), *policy.row())
+        self._engine.rows(SQL["create_queue"], row)
 
     def get(self, name: str) -> QueueInfo:
         """Return a queue.
@@ -115,14 +116,14 @@ class Queues:
         Raises:
             QueueNotFound: there is none of this name.
         """
-        row = self._database.row(SQL["queue"], (name,))
+        row = self._engine.row(SQL["queue"], (name,))
         if row is None:
             raise QueueNotFound(f"there is no queue {name!r}; see 'bus queue list'")
         return _info(row)
 
     def list(self) -> list[QueueInfo]:
         """Return all queues, by name."""
-        return [_info(row) for row in self._database.rows(SQL["queues"])]
+        return [_info(row) for row in self._engine.rows(SQL["queues"])]
 
     def set_policy(self, name: str, *, by: str | None = None, **rules: Any) -> QueueInfo:
         """Change rules of a queue; they hold from the next claim on, also for what waits.
@@ -141,15 +142,15 @@ class Queues:
             QueueNotFound: there is none of this name.
             InvalidInput: a rule is none.
         """
-        with self._database.write():
+        with self._engine.write():
             info = self.get(name)
             policy = _policy(info.policy, rules)
             _check_hiding(info.pattern, policy)
             if policy.addressed != info.policy.addressed:
                 self._fill(info)
-            self._database.rows(SQL["set_policy"], (*policy.row(), info.id))
+            self._engine.rows(SQL["set_policy"], (*policy.row(), info.id))
             told = ", ".join(f"{rule} {policy.said(rule)}" for rule in rules)
-            Acts(self._database, by).note(info, SET, detail=told)
+            Acts(self._engine, by).note(info, SET, detail=told)
             self._bus.ring()  # there may be room for more
         # Also where a rule is given that holds already: an earlier call may have been cut short.
         if rules.keys() & {"ordering", "ageing_s"}:
@@ -164,7 +165,7 @@ class Queues:
         """Take in what was stored by now: it is kept out of inboxes by the rules of its time."""
         from .filling import Filler  # which answers requests, and those look for queues
 
-        filler = Filler(self._bus, info, self, Jobs(self._database))
+        filler = Filler(self._bus, info, self, Jobs(self._engine))
         while (page := filler.look()) is not None:
             filler.store(page, self.get(info.name))
         # What it didn't take in is mail, and stays that under another rule.
@@ -172,16 +173,16 @@ class Queues:
         self.pass_by(info.id, filled_seq, newest)
 
     def _rank_again(self, info: QueueInfo) -> None:
-        jobs = Jobs(self._database)
+        jobs = Jobs(self._engine)
         seqs = jobs.queued_seqs(info)  # what comes later is ranked by the new order anyway
         for start in range(0, len(seqs), BATCH):
-            with self._database.write():
+            with self._engine.write():
                 jobs.rank_again(info, seqs[start : start + BATCH])
 
     def _open_keys_again(self, info: QueueInfo) -> None:
-        jobs, key = Jobs(self._database), ""
+        jobs, key = Jobs(self._engine), ""
         while True:
-            with self._database.write():
+            with self._engine.write():
                 last = jobs.open_keys_again(self.get(info.name), key)
                 self._bus.ring()
             if last is None:
@@ -204,7 +205,7 @@ class Queues:
         Raises:
             QueueNotFound: there is none of this name.
         """
-        self._set_paused(name, self._database.now_ms(), Acts(self._database, by))
+        self._set_paused(name, self._engine.now_ms(), Acts(self._engine, by))
 
     def resume(self, name: str, *, by: str | None = None) -> None:
         """Allow claims from a paused queue again; its workers are woken.
@@ -215,28 +216,28 @@ class Queues:
         Raises:
             QueueNotFound: there is none of this name.
         """
-        self._set_paused(name, None, Acts(self._database, by))
+        self._set_paused(name, None, Acts(self._engine, by))
         self._bus.ring()
 
     # Filling -----------------------------------------------------------------------------------
 
     def position(self, queue_id: int) -> tuple[int, int]:
         """Return how far a queue has looked, and the newest seq of the log, as of one moment."""
-        ((filled_seq, newest_seq),) = self._database.rows(SQL["filled_seq"], (queue_id,))
+        ((filled_seq, newest_seq),) = self._engine.rows(SQL["filled_seq"], (queue_id,))
         return filled_seq, newest_seq
 
     def pass_by(self, queue_id: int, base: int, upto: int) -> bool:
         """Move a queue's position over messages that it doesn't take, if it is still at `base`."""
-        return bool(self._database.change(SQL["pass_by"], (upto, queue_id, base)))
+        return bool(self._engine.change(SQL["pass_by"], (upto, queue_id, base)))
 
     def advance(self, queue_id: int, upto: int, clock_ms: int, offset_ms: int) -> None:
         """Move a queue's position and its clock, in the caller's transaction."""
-        self._database.rows(SQL["advance_filling"], (upto, clock_ms, offset_ms, queue_id))
+        self._engine.rows(SQL["advance_filling"], (upto, clock_ms, offset_ms, queue_id))
 
     def _set_paused(self, name: str, at_ms: int | None, acts: Acts) -> None:
-        with self._database.write():
+        with self._engine.write():
             info = self.get(name)
-            self._database.rows(SQL["set_paused"], (at_ms, info.id))
+            self._engine.rows(SQL["set_paused"], (at_ms, info.id))
             acts.note(info, RESUME if at_ms is None else PAUSE)
 
     def _seq_before(self, start: str | int) -> int:

@@ -93,10 +93,10 @@ class Retention:
             raise InvalidInput(f"idle_after_s must be 0 or more, not {idle_after_s}")
         self._bus = bus
         self._idle_ms = round(idle_after_s * 1000)
-        self._cursors = Cursors(bus.database)
-        self._jobs = Jobs(bus.database)
-        self._claims = Claims(bus.database)
-        self._imports = Imports(bus.database)
+        self._cursors = Cursors.of(bus)
+        self._jobs = Jobs.of(bus)
+        self._claims = Claims.of(bus)
+        self._imports = Imports.of(bus)
 
     def plan(
         self, wanted_seq: int, *, pass_over: Collection[str] = (), pass_over_idle: bool = False
@@ -150,7 +150,7 @@ class Retention:
                 raise NotFound(str(stranger))
 
     def _is_living(self, seen_ms: int) -> bool:
-        return seen_ms > self._bus.database.now_ms() - self._idle_ms
+        return seen_ms > self._bus.now_ms() - self._idle_ms
 
     def _inboxes(self) -> Iterator[Hold]:
         log = self._bus.log
@@ -167,8 +167,8 @@ class Retention:
 
     def _acts(self) -> dict[str, int]:
         """Return when agents last beat their hearts: now, for those whose loops run."""
-        loops, now_ms = Deliveries(self._bus.database).loops(), self._bus.database.now_ms()
-        beats = {beat.agent: beat.ts_ms for beat in Heartbeats(self._bus.database).list()}
+        loops, now_ms = Deliveries.of(self._bus).loops(), self._bus.now_ms()
+        beats = {beat.agent: beat.ts_ms for beat in Heartbeats.of(self._bus).list()}
         return beats | {name: now_ms for name, pid in loops.items() if is_running(pid)}
 
     def _came_ms(self, seq: int) -> int:

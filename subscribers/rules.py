@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 
+from ..schema import engine_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -119,7 +121,7 @@ class Rules:
             yield wait
             if wait.rung:
                 return
-            known, self._version = self._version, self.inbox.bus.database.version()
+            known, self._version = self._version, engine_of(self.inbox.bus).version()
             if self._version != known:  # or it was not known before the last look
                 return
 

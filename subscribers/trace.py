@@ -99,10 +99,10 @@ class WorkHistory:
     """Reads what became of messages in the queues of a bus. Changes nothing."""
 
     def __init__(self, bus: Bus) -> None:
-        self._jobs = Jobs(bus.database)
-        self._claims = Claims(bus.database)
+        self._jobs = Jobs.of(bus)
+        self._claims = Claims.of(bus)
         self._queues = Queues(bus)
-        self._acts = Acts(bus.database)
+        self._acts = Acts.of(bus)
 
     def of(self, seq: int) -> list[Work]:
         """Return what became of a message, by queue. A queue that has not looked has nothing."""
@@ -141,9 +141,9 @@ def _seq_of_work(bus: Bus, key: str) -> int | None:
     if not colon or not number:
         return None
     if name == CLAIM:
-        claim = Claims(bus.database).get(number)
+        claim = Claims.of(bus).get(number)
         return None if claim is None else claim.seq
-    is_job = any(job.queue == name for job in Jobs(bus.database).of_message(number))
+    is_job = any(job.queue == name for job in Jobs.of(bus).of_message(number))
     return number if is_job else None
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import apsw
 
 from ackbus import Bus
+from ackbus.schema import file_of
 
 
 @dataclass
@@ -38,7 +39,7 @@ def counting(bus: Bus) -> Iterator[Cost]:
         cost.statements += 1
         cost.steps += status["SQLITE_STMTSTATUS_VM_STEP"]
 
-    connection = bus.database.connection
+    connection = file_of(bus).connection
     connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, note, id="counting")
     yield cost
     connection.trace_v2(0, None, id="counting")

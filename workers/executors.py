@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import Protocol
 
-    from ..schema import Database, Message
+    from ..schema import Engine, Message
     from ..subscribers import Claim
     from .work import Work
 
@@ -180,7 +180,7 @@ class Tasks:
 
     Args:
         handler: the coroutine function.
-        database: the bus's.
+        engine: the bus's.
         loop: the loop.
         count: how many at once.
         timeout_s: how long each may take, or None.
@@ -191,7 +191,7 @@ class Tasks:
     def __init__(
         self,
         handler: Callable[[Message], Awaitable[object]],
-        database: Database,
+        engine: Engine,
         loop: asyncio.AbstractEventLoop,
         count: int,
         timeout_s: float | None,
@@ -200,7 +200,7 @@ class Tasks:
     ) -> None:
         self._is_stopping = is_stopping
         self._handler = handler
-        self._database = database
+        self._engine = engine
         self._loop = loop
         self._free = count
         self._timeout_s = timeout_s
@@ -241,7 +241,7 @@ class Tasks:
         finally:
             self._awaiting -= 1
         # While others are at it, a transaction that is open may be one of theirs.
-        return result if self._awaiting else unless_writing(self._database, result)
+        return result if self._awaiting else unless_writing(self._engine, result)
 
     async def _await(self, claim: Claim) -> Result:
         import asyncio

@@ -6,7 +6,7 @@ import logging
 import time
 from dataclasses import dataclass
 
-from ..schema import MAX_TYPE_CHARS, AckbusError, start_thread
+from ..schema import MAX_TYPE_CHARS, AckbusError, engine_of, start_thread
 from ..subscribers import ClaimLost
 
 TYPE_CHECKING = False
@@ -100,7 +100,7 @@ class Keeper:
                     self._heart.update(news[0], task=news[1])
                     told = news
         finally:
-            self._queue.bus.database.close_thread()
+            engine_of(self._queue.bus).close_thread()
 
     def _look_after(self, held: _Held) -> None:
         """Renew a claim when that is due; and notice soon when it was taken away."""

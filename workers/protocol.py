@@ -76,7 +76,7 @@ class JsonCommand(Command):
         super().__init__(bus, argv, group=group, timeout_s=timeout_s, supervisors=supervisors)
         self._command = command
         self._config = config or {}
-        self._states = WorkerStates(bus.database)
+        self._states = WorkerStates.of(bus)
 
     def do(self, claim: Claim) -> Result:
         """Run the command for a claim."""
@@ -101,7 +101,7 @@ class JsonCommand(Command):
     def _request(self, claim: Claim) -> dict[str, object]:
         message = claim.message
         context = message.headers.get(CONTEXT)
-        now_ms = self._bus.database.now_ms()
+        now_ms = self._bus.now_ms()
         deadline_ms = None if self._timeout_s is None else now_ms + round(self._timeout_s * 1000)
         return {
             "protocol": PROTOCOL,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import orjson
 
-from ..schema import InvalidInput, Queries, encode
+from ..schema import InvalidInput, Queries, Table, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..schema import Database
 
 SQL = Queries(beside=__file__)
 
@@ -18,15 +17,12 @@ SQL = Queries(beside=__file__)
 MAX_STATE_BYTES = 1_000_000
 
 
-class WorkerStates:
+class WorkerStates(Table):
     """The table `worker_states`: one JSON object for each worker group."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def get(self, group: str) -> dict[str, Any]:
         """Return a group's state; empty before the first update."""
-        text: str | None = self._database.value(SQL["worker_state"], (group,))
+        text: str | None = self._engine.value(SQL["worker_state"], (group,))
         state: dict[str, Any] = {} if text is None else orjson.loads(text)
         return state
 
@@ -36,12 +32,12 @@ class WorkerStates:
         Raises:
             InvalidInput: the state would be larger than 1 MB; it is unchanged.
         """
-        with self._database.write():
+        with self._engine.write():
             state = encode(self.get(group) | updates, "state_updates")
             if len(state) > MAX_STATE_BYTES:
                 raise InvalidInput(
                     f"the state of {group} would be {len(state)} bytes of JSON; the limit is"
                     f" {MAX_STATE_BYTES}"
                 )
-            values = (group, state.decode(), self._database.now_ms())
-            self._database.rows(SQL["set_worker_state"], values)
+            values = (group, state.decode(), self._engine.now_ms())
+            self._engine.rows(SQL["set_worker_state"], values)

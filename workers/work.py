@@ -7,7 +7,7 @@ import traceback
 from dataclasses import dataclass, field, replace
 
 from ..bus import tracing
-from ..schema import ABSENT, AckbusError, Draft, call_plain
+from ..schema import ABSENT, AckbusError, Draft, call_plain, engine_of
 from ..subscribers import NeverRetry, Outcome, RetryLater
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from ..bus import Bus
-    from ..schema import Database, Message
+    from ..schema import Engine, Message
     from ..subscribers import Claim
 
     class Work(Protocol):
@@ -66,7 +66,7 @@ class Function:
 
     def __init__(self, handler: Callable[[Message], object], bus: Bus) -> None:
         self._handler = handler
-        self._database = bus.database
+        self._engine = engine_of(bus)
         self._pid = os.getpid()
 
     def do(self, claim: Claim) -> Result:
@@ -77,20 +77,20 @@ class Function:
             if isinstance(error, KeyboardInterrupt) or os.getpid() != self._pid:
                 raise  # it is the worker that is to end, or a child that the handler forked
             result = result_of_error(error)
-        return unless_writing(self._database, result)
+        return unless_writing(self._engine, result)
 
     def stop(self, claim: Claim, grace_s: float) -> None:
         """Do nothing: a thread that runs Python can't be ended."""
 
 
-def unless_writing(database: Database, result: Result) -> Result:
+def unless_writing(engine: Engine, result: Result) -> Result:
     """Return a handler's result, unless it has left this thread's transaction open.
 
     Its lock would keep every writer out, and what is written next would be lost: it is undone.
     """
-    if not database.writing:
+    if not engine.writing:
         return result
-    database.close_thread()
+    engine.close_thread()
     return result_of_error(AckbusError("the handler left a transaction open: it is undone"))
 
 

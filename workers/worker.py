@@ -16,6 +16,7 @@ from ..schema import (
     Refused,
     check_coroutine_function,
     check_plain,
+    engine_of,
     is_coroutine_function,
 )
 from ..subscribers import (
@@ -109,7 +110,7 @@ class Worker:
         self.concurrency = concurrency
         self.lease_s = lease_s
         self._answers = Answers(self.group, success_type, failure_type, is_silent=not answers)
-        self._states = WorkerStates(bus.database)
+        self._states = WorkerStates.of(bus)
         self._beats = beats
         self._reports = Reports(warn_hops, max_hops)
         self._keeper = Keeper(self.queue, lease_s, None, self._give_up)
@@ -184,14 +185,14 @@ class Worker:
         loop = asyncio.get_running_loop()
         count = 1 if once else self.concurrency
         executor = Tasks(
-            handler, self.bus.database, loop, count, timeout_s, self._wake, self._begins_no_more
+            handler, engine_of(self.bus), loop, count, timeout_s, self._wake, self._begins_no_more
         )
 
         def run() -> int:
             try:
                 return self._run(executor, once, drain)
             finally:
-                self.bus.database.close_thread()
+                engine_of(self.bus).close_thread()
 
         return await in_thread(run, f"worker of {self.queue.name}", self.stop)
 
@@ -286,7 +287,7 @@ class Worker:
         timeout_s = RECHECK_S
         at_ms = self.queue.next_change_ms()
         if at_ms is not None:
-            timeout_s = min(timeout_s, max(0.001, (at_ms - self.bus.database.now_ms()) / 1000))
+            timeout_s = min(timeout_s, max(0.001, (at_ms - self.bus.now_ms()) / 1000))
         is_woken = listener.wait(timeout_s)
         _log.debug("woken" if is_woken else "looking again after %.3f s", *[timeout_s][is_woken:])
 

@@ -77,7 +77,7 @@ class Tally:
     def lease_left_s(self) -> float:
         """The time left of the killed worker's lease, in seconds; 0 when it has ended."""
         assert self.killing is not None
-        left_ms: int = self.killing.payload["until_ms"] - self.bus.database.now_ms()
+        left_ms: int = self.killing.payload["until_ms"] - self.bus.now_ms()
         return max(0, left_ms) / 1000
 
     @property

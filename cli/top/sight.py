@@ -130,7 +130,7 @@ class Watcher:
         newest = bus.log.newest_seq()
         return Sight(
             directory=bus.layout.directory,
-            at_ms=bus.database.now_ms(),
+            at_ms=bus.now_ms(),
             newest_seq=newest,
             per_s=self._per_s(newest),
             agents=self._agents(),
@@ -157,7 +157,7 @@ class Watcher:
         Agents that only ever sent are left out: finding them takes a walk through the log.
         """
         beats = {beat.agent: beat for beat in self._bus.heartbeats.list()}
-        seen_ms = {name: at_ms for name, (_, at_ms) in Cursors(self._bus.database).seen().items()}
+        seen_ms = {name: at_ms for name, (_, at_ms) in Cursors.of(self._bus).seen().items()}
         for name, beat in beats.items():
             seen_ms[name] = max(seen_ms.get(name, 0), beat.ts_ms)
         lately = sorted(seen_ms, key=lambda name: (-seen_ms[name], name))[:_AGENTS]

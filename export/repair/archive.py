@@ -87,7 +87,7 @@ class _Mender:
             yield self._made_again(file_name, name, segment, found)
 
     def _note(self, first_seq: int, found: SegmentFile) -> None:
-        now_ms = self._bus.database.now_ms()
+        now_ms = self._bus.now_ms()
         size, sha256 = found.size, found.sha256
         segment = Segment(first_seq, found.last_seq, len(found.lines), size, sha256, now_ms)
         self._bus.archive.note_again(segment, found.frames(first_seq), found.messages())
@@ -133,7 +133,7 @@ class _Mender:
         """Write a segment again of which only the name is known: it ends where the next begins."""
         following = (each.first_seq - 1 for each in self._bus.archive.segments())
         upto = min((seq for seq in following if seq >= first_seq), default=self._bus.archive.upto())
-        segment = Segment(first_seq, upto, 0, 0, "", self._bus.database.now_ms())
+        segment = Segment(first_seq, upto, 0, 0, "", self._bus.now_ms())
         there = found.lines.keys() | {message.seq for message, _ in self._copies(segment)}
         if not there:
             return Mended(name, "is damaged, and the bus knows nothing of it", "what it had")

@@ -72,7 +72,7 @@ def _names(refs: list[str]) -> str:
 def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
     """Rewrite the export if it differs from the log."""
     files = exported_files(bus.layout.jsonl)
-    was_exported = bool(files) or Position(bus.database).get() > 0
+    was_exported = bool(files) or Position.of(bus).get() > 0
     if not was_exported or (files and _is_as_the_log(bus)):
         return
     try:
@@ -99,7 +99,7 @@ def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
 def _is_as_the_log(bus: Bus) -> bool:
     """Whether an export is whole; one that is behind is."""
     lines = checks(bus, full=True)["bus.jsonl"]()
-    lacking = Parts(bus.layout.directory, Rotation(bus.database).get()).lacking()
+    lacking = Parts(bus.layout.directory, Rotation.of(bus).get()).lacking()
     return lines.state == ok("").state and not lacking
 
 

@@ -9,6 +9,7 @@ from ...schema import (
     Layout,
     Mended,
     NewFile,
+    file_of,
     in_words,
     parts_of_a_bus,
     ranges,
@@ -109,7 +110,7 @@ class DatabaseMaker:
             if found.tables[name].is_whole or name in _NOT_FROM_BACKUP:
                 continue
             columns, which = ", ".join(table.columns), _ROWS_OF_BACKUP.get(name, "TRUE")
-            rows = self._backup.database.rows(f"SELECT {columns} FROM {name} WHERE {which}")
+            rows = file_of(self._backup).rows(f"SELECT {columns} FROM {name} WHERE {which}")
             filled[name] = sum(new.add_row(table, row) for row in rows)
         return filled
 

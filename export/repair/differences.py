@@ -39,7 +39,7 @@ def differences(bus: Bus) -> Differences:
 
     Of an export that is not the log's own, as git leaves it after a merge, nothing is told.
     """
-    sure = whole_export(bus.layout.jsonl, Position(bus.database).crc())
+    sure = whole_export(bus.layout.jsonl, Position.of(bus).crc())
     exported = Exported(bus.layout, bus.blobs, sure)
     in_log: list[int] = []
     unclear: list[int] = []

@@ -20,6 +20,7 @@ from ...schema import (
     Unfinished,
     checks_of_file,
     examine,
+    file_of,
     has_export,
     is_of_other_version,
     keep_out_of_git,
@@ -181,7 +182,7 @@ def _differs(layout: Layout) -> bool:
 def _with_state(layout: Layout, dry_run: bool, mend: Mend) -> Iterator[Mended]:
     """Put right the rows of a whole file that break a rule, where they are."""
     with closing(Bus.open(layout.directory, read_only=dry_run)) as bus:
-        yield from put_right(bus.database, dry_run=dry_run)
+        yield from put_right(file_of(bus), dry_run=dry_run)
         if not dry_run:
             yield from mend(bus, ())
 
@@ -222,16 +223,16 @@ def _with_new_file(
             raise BusUnusable(f"no new file can be made in {where}: {error}") from error
         _compare(layout, workshop, maker, only_messages=maker.is_later)
         with closing(_new_bus(workshop, layout)) as bus:
-            told += put_right(bus.database)  # what is known of segments, before they are read by it
+            told += put_right(file_of(bus))  # what is known of segments, before they are read by it
             told += _beside(bus, saved, stamp, dry_run)
             if maker.lacks_catalog:
                 bus.catalog.recount(bus.log)
             told += _chain(bus, maker.lossy)
-            told += put_right(bus.database)
+            told += put_right(file_of(bus))
             told += mend(bus, maker.lossy)
             if told:
                 _tell_the_log(bus, told)
-            bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+            file_of(bus).rows("PRAGMA wal_checkpoint(TRUNCATE)")
             _check(bus)
         _compare(layout, workshop, maker, only_messages=True)  # rules may have removed other rows
         if dry_run:
@@ -303,7 +304,7 @@ def _tell_the_log(bus: Bus, told: list[Mended]) -> None:
 
 
 def _check(bus: Bus) -> None:
-    for finding in examine(checks_of_file(bus.database, full=True)):
+    for finding in examine(checks_of_file(file_of(bus), full=True)):
         if finding.state == "bad":
             raise BusUnusable(
                 f"the new file is not whole ({finding.check}: {finding.text}); bus.db is as it was"

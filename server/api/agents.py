@@ -82,7 +82,7 @@ class ChainRecord(BaseModel):
 def list_agents(bus: TheBus, _: MessageReader) -> AgentList:
     """List the agents that the bus knows, and whether they are alive."""
     beats = {beat.agent: beat for beat in bus.heartbeats.list()}
-    cursors = Cursors(bus.database).positions()
+    cursors = Cursors.of(bus).positions()
     records = [
         AgentRecord(
             agent=name,
@@ -150,7 +150,7 @@ def show_status(
     return {
         "newest_seq": bus.log.newest_seq(),
         "agents": Counter(beat.liveness.value for beat in bus.heartbeats.list()),
-        "parked": Deliveries(bus.database).count_parked(MAX_SEQ),
+        "parked": Deliveries.of(bus).count_parked(MAX_SEQ),
         "dead": sum(each.dead for each in stats),
         "queues": [stats_record(each) for each in stats],
     }

@@ -155,10 +155,10 @@ def _record(claim: Claim) -> dict[str, object]:
 def show_claim(token: ClaimToken, bus: TheBus, reader: WorkReader) -> Response:
     """Show a claim, how it stands, and its message with the payload."""
     _, claim = claim_of(bus, token)
-    found = Claims(bus.database).get(token)
+    found = Claims.of(bus).get(token)
     assert found is not None
     message = orjson.Fragment(claim.message.to_json())
-    return json_of(attempt_record(found, bus.database.now_ms()) | {"message": message})
+    return json_of(attempt_record(found, bus.now_ms()) | {"message": message})
 
 
 @router.post("/claims/{token}/renew", responses=problems(409))
@@ -168,7 +168,7 @@ def renew_claim(
     """Extend a claim to `lease_s` from now. Safe to repeat. A lost claim is a conflict."""
     queue, claim = _held(bus, token, worker)
     queue.renew(claim, lease_s=renewal.lease_s)
-    found = Claims(bus.database).get(token)
+    found = Claims.of(bus).get(token)
     assert found is not None
     return RenewedRecord(token=token, lease_until=format_ts(found.lease_until_ms))
 

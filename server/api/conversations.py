@@ -171,7 +171,7 @@ def trace(
     """Return a message's trace: its causes, its consequences, and the jobs of each."""
     found = Trace.of(bus, key)
     end = skip + limit
-    now_ms = bus.database.now_ms()
+    now_ms = bus.now_ms()
     messages = [
         {"depth": step.depth}
         | orjson.loads(step.message.to_line())

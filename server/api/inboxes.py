@@ -145,8 +145,8 @@ class Chosen(Given):
 @router.get("/inboxes", responses=problems())
 def list_inboxes(bus: TheBus, _: MessageReader) -> InboxList:
     """List the inboxes, and how far each agent is behind."""
-    cursors = Cursors(bus.database).positions()
-    parked = Counter(item.agent for item in Deliveries(bus.database).parked())
+    cursors = Cursors.of(bus).positions()
+    parked = Counter(item.agent for item in Deliveries.of(bus).parked())
     records = [
         InboxRecord(
             agent=name,
@@ -174,7 +174,7 @@ def list_parked(
     agent: Annotated[str | None, Query(description="Only those of this agent.")] = None,
 ) -> ParkedList:
     """List the parked messages, and why they failed."""
-    found = Deliveries(bus.database).parked(reader.own(agent))
+    found = Deliveries.of(bus).parked(reader.own(agent))
     return ParkedList(parked=[ParkedRecord.of(item) for item in found])
 
 

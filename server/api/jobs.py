@@ -143,14 +143,14 @@ def show_job(queue: QueueName, seq: Seq, bus: TheBus, _: WorkReader) -> Response
 def _in_full(bus: Bus, name: str, seq: int, state: str | None) -> Response:
     queue = Queue.open(bus, name)
     queue.fill()
-    job = Jobs(bus.database).get(queue.info, seq)
+    job = Jobs.of(bus).get(queue.info, seq)
     if state not in (None, job.state):
         raise NotFound(f"job {seq} of queue {name!r} is not {state}: it is {job.state}")
     message = bus.log.at(seq)
     assert message is not None  # the log keeps every message, and jobs are made of messages
-    now_ms = bus.database.now_ms()
-    attempts = Claims(bus.database).of_job(queue.info, seq)
-    acts = Acts(bus.database).of_job(queue.info, seq)
+    now_ms = bus.now_ms()
+    attempts = Claims.of(bus).of_job(queue.info, seq)
+    acts = Acts.of(bus).of_job(queue.info, seq)
     return json_of(
         job_record(job)
         | {
@@ -229,7 +229,7 @@ def drop_dead_letters(
 def _change(bus: Bus, name: str, seqs: list[int], act: Callable[[int], Job]) -> dict[str, Any]:
     queue = Queue.open(bus, name)
     queue.fill()
-    jobs = Jobs(bus.database)
+    jobs = Jobs.of(bus)
     with bus.transaction():
         for seq in dict.fromkeys(seqs):
             state = jobs.get(queue.info, seq).state

@@ -85,7 +85,7 @@ def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> Lease
     if lease is not None:
         return LeaseRecord.of(lease)
     held = bus.leases.get(wanted.name)
-    if held is None or held.until_ms <= bus.database.now_ms():
+    if held is None or held.until_ms <= bus.now_ms():
         raise BusBusy(f"lease {wanted.name!r} could not be had, or has become free only now")
     record = LeaseRecord.of(held)
     text = f"lease {held.name!r} is held by {held.holder} until {record.until}"

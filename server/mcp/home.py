@@ -70,7 +70,7 @@ class Home:
             Inbox(bus, agent).join()
         with self._lock:
             if self._hearts is None:
-                self._hearts = Hearts(bus.database)
+                self._hearts = Hearts(bus)
                 self._hearts.start()
             before = None if agent in self._called else bus.heartbeats.get(agent)
             if task is not None:

@@ -58,7 +58,7 @@ def _claim(session: Session, given: Take) -> Reply:
         if claim.queue != queue.name:
             raise InvalidInput(f"claim {claim.token} is one of queue {claim.queue!a}")
         queue.renew(claim, lease_s=given.minutes * 60)
-        until = format_ts(bus.database.now_ms() + round(given.minutes * 60_000))
+        until = format_ts(bus.now_ms() + round(given.minutes * 60_000))
         return Reply(Taken(token=claim.token, until=until), f"Claim {claim.token} until {until}.")
     claims = queue.claim(agent, lease_s=given.minutes * 60)
     if not claims:
@@ -132,7 +132,7 @@ def _finish(session: Session, given: Finish) -> Reply:
         outcome, replies = _end(claim.message, agent, given)
         receipts = _ended(queue, claim, outcome, replies)
         answer = receipts[0].seq if receipts else None
-    state = Jobs(bus.database).get(queue.info, claim.message.seq).state
+    state = Jobs.of(bus).get(queue.info, claim.message.seq).state
     told = f" The answer is seq {answer}." if answer else ""
     return Reply(Finished(job=state, answer_seq=answer), f"The job is {state} now.{told}")
 

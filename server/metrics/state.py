@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from ...bus import Bus, Liveness
 from ...export import Position
-from ...subscribers import Claims, Cursors, Deliveries, Jobs, QueueInfo, Queues, count_unread
+from ...subscribers import Claims, Cursors, Deliveries, Jobs, QueueInfo, Queues
 
 #: How many agents, and how many queues, have metrics of their own.
 MAX_LABELS = 100
@@ -36,7 +36,7 @@ class BusState(Collector):
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._claims = Claims(bus.database)
+        self._claims = Claims.of(bus)
         #: Claims are counted from here on.
         self._token = self._claims.newest_token()
         self._claimed: Counter[int] = Counter()
@@ -56,13 +56,14 @@ class BusState(Collector):
 
     def _files(self, newest: int) -> Iterator[Metric]:
         layout = self._bus.layout
-        behind = newest - Position(self._bus.database).get()
+        behind = newest - Position.of(self._bus).get()
         yield _gauge("export_behind", "Messages that are not in bus.jsonl yet.", behind)
         yield _gauge("database_bytes", "The size of bus.db.", _size(layout.database))
         yield _gauge("wal_bytes", "The size of its WAL.", _size(f"{layout.database}-wal"))
 
     def _inboxes(self) -> Iterator[Metric]:
-        seen = Cursors(self._bus.database).seen()
+        readers = Cursors.of(self._bus)
+        seen = readers.seen()
         yield _gauge("inboxes", "Agents that joined or acknowledged.", len(seen))
         unread = GaugeMetricFamily(
             "ackbus_inbox_unread",
@@ -74,10 +75,10 @@ class BusState(Collector):
         )
         latest = sorted(seen, key=lambda agent: seen[agent][1], reverse=True)
         for agent in latest[:MAX_LABELS]:
-            unread.add_metric([agent], count_unread(self._bus.database, agent, MAX_UNREAD))
+            unread.add_metric([agent], readers.count_unread(agent, MAX_UNREAD))
             cursors.add_metric([agent], seen[agent][0])
         yield from (unread, cursors)
-        parked = Deliveries(self._bus.database).count_parked(MAX_PARKED)
+        parked = Deliveries.of(self._bus).count_parked(MAX_PARKED)
         yield _gauge("parked", "Messages that failed too often in inboxes.", parked)
 
     def _queues(self, newest: int) -> Iterator[Metric]:
@@ -95,7 +96,7 @@ class BusState(Collector):
         waits = GaugeMetricFamily(
             "ackbus_queue_oldest_wait_seconds", "Of jobs that could be claimed.", labels=["queue"]
         )
-        jobs, now_ms = Jobs(self._bus.database), self._bus.database.now_ms()
+        jobs, now_ms = Jobs.of(self._bus), self._bus.now_ms()
         for queue in shown:
             for state, count in jobs.counts(queue).items():
                 states.add_metric([queue.name, state], count)

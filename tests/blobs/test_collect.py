@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import BlobMissing, Bus, Draft
+from ackbus.schema import file_of
 
 LARGE = "x" * 5000
 DAY_S = 86_400
@@ -80,15 +81,15 @@ def test_publisher_stores_a_blob_again_that_was_collected_meanwhile(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 9: between writing the blob and the transaction, the collector takes it."""
-    real_write = bus.database.write
+    real_write = file_of(bus).write
     collected: list[tuple[int, int]] = []
 
     def write_after_the_collector() -> object:
-        monkeypatch.setattr(bus.database, "write", real_write)
+        monkeypatch.setattr(file_of(bus), "write", real_write)
         collected.append(bus.collect_blobs(older_than_s=-1))
         return real_write()
 
-    monkeypatch.setattr(bus.database, "write", write_after_the_collector)
+    monkeypatch.setattr(file_of(bus), "write", write_after_the_collector)
     bus.publish("note", LARGE, from_agent="bob")
     assert collected == [(1, 5002)]
     (message,) = bus.read()

@@ -15,7 +15,7 @@ import pytest
 
 from ackbus import BlobAltered, BlobMissing, BlobStore, Bus, BusUnusable, Draft, Inbox, InvalidInput
 from ackbus.blobs import CHUNK_BYTES
-from ackbus.schema import Folder
+from ackbus.schema import Folder, file_of
 
 from ..programs import connect, run_program, running_program
 
@@ -285,9 +285,9 @@ def test_blobs_of_a_batch_share_the_wait_for_their_names(bus: Bus, steps: list[s
 def test_blob_of_a_message_is_there_before_its_row(bus: Bus) -> None:
     """Promise 9: a reader that sees the message can read its payload."""
     seen: list[set[str]] = []
-    bus.database.connection.trace_v2(1, lambda event: seen.append(files(bus)))
+    file_of(bus).connection.trace_v2(1, lambda event: seen.append(files(bus)))
     bus.publish("note", LARGE, from_agent="bob")
-    bus.database.connection.trace_v2(0, None)
+    file_of(bus).connection.trace_v2(0, None)
     assert seen
     assert all(len(names) == 1 for names in seen)
 

@@ -10,6 +10,7 @@ from ackbus import Bus, Draft
 from ackbus.bus import Chain, Link, Problem, Verification
 from ackbus.bus.chain import STEP_BYTES, STEP_MESSAGES
 from ackbus.export import Archiver, Exporter, import_jsonl
+from ackbus.schema import file_of
 
 from .. import programs
 from ..programs import raw_sql, run_program
@@ -364,9 +365,9 @@ def test_off_is_as_if_there_were_no_chain(bus: Bus) -> None:
             seen.append(sql)
         return True
 
-    bus.database.connection.exec_trace = note
+    file_of(bus).connection.exec_trace = note
     bus.publish("t", from_agent="a")
-    bus.database.connection.exec_trace = None
+    file_of(bus).connection.exec_trace = None
     assert [sql.split()[:3] for sql in seen] == [["INSERT", "INTO", "messages"]]
     assert isinstance(bus.chain, Chain)
     assert bus.chain.head() is None

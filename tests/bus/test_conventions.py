@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Inbox, Liveness
+from ackbus.schema import file_of
 
 from ..programs import raw_sql
 
@@ -132,7 +133,7 @@ def test_status_is_beats_from_the_table_and_changes_from_the_log(bus: Bus) -> No
 
 def test_phases_of_the_document_are_there_as_far_as_this_version_goes(bus: Bus) -> None:
     """M-97: phase 0 and 1 whole; of phase 2 adaptive polling. Search and compaction come later."""
-    assert bus.database.value("PRAGMA journal_mode") == "wal"
+    assert file_of(bus).value("PRAGMA journal_mode") == "wal"
     bus.heartbeats.beat("alice", "working")
     bus.publish("note", "x" * 5000, from_agent="bob", to_agent="alice")
     inbox = Inbox(bus, "alice")

@@ -12,6 +12,7 @@ import pytest
 
 from ackbus import Bus, Listener
 from ackbus.bus import RECHECK_S, doorbell
+from ackbus.schema import file_of
 
 from ..programs import raw_sql, run_program, running_program
 
@@ -22,7 +23,7 @@ PROMPT_S = 1.0
 @pytest.fixture(params=[True, False], ids=["inotify", "asking"])
 def listen(request: pytest.FixtureRequest, bus: Bus) -> Callable[[], Listener]:
     """Makes listeners, by inotify and as where there is none."""
-    return lambda: Listener(bus.layout.doorbell, bus.database, use_inotify=request.param)
+    return lambda: Listener(bus.layout.doorbell, file_of(bus), use_inotify=request.param)
 
 
 def timed_wait(listener: Listener, timeout_s: float) -> tuple[bool, float]:
@@ -105,7 +106,7 @@ def test_raw_writer_is_seen_by_the_look_that_comes_anyway(bus: Bus, bus_dir: Pat
 
 def test_raw_writer_is_noticed_by_asking(bus: Bus, bus_dir: Path) -> None:
     """M-08: without inotify the question is put to SQLite, which knows of every commit."""
-    with Listener(bus.layout.doorbell, bus.database, use_inotify=False) as listener:
+    with Listener(bus.layout.doorbell, file_of(bus), use_inotify=False) as listener:
         raw_sql(bus_dir, "INSERT INTO cursors VALUES ('raw', 0, 1, NULL)")
         assert listener.wait(30)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ackbus import Bus
 from ackbus.bus import Keyring, Verification
-from ackbus.schema import encode
+from ackbus.schema import encode, file_of
 
 ROOT = Path(__file__).parents[2]
 RECORD: dict[str, Any] = json.loads(
@@ -53,8 +53,8 @@ def store(bus: Bus, row: dict[str, Any], signature: str) -> None:
     headers = json.loads(row["headers"]) | {"signature": signature}
     values = row | {"headers": json.dumps(headers)}
     places = ", ".join(f":{name}" for name in values)
-    with bus.database.write():
-        bus.database.rows(
+    with bus.transaction():
+        file_of(bus).rows(
             f"INSERT INTO messages ({', '.join(values)}) VALUES ({places})",
             values,  # type: ignore[arg-type]
         )

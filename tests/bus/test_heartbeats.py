@@ -12,6 +12,7 @@ import pytest
 
 from ackbus import Bus, Heartbeat, InvalidInput, Liveness, Message, Session
 from ackbus.bus import heartbeats as module
+from ackbus.schema import file_of
 
 from ..conftest import wait_until
 from ..programs import connect, held_write_lock
@@ -42,7 +43,7 @@ def backdate(bus_dir: Path, agent: str, age_s: float) -> None:
 @pytest.fixture
 def beats(bus: Bus, bus_dir: Path) -> Iterator[Beats]:
     """Reads every beat that was written from now on: agent, time, status."""
-    bus.database.refuses_strangers = False  # the triggers are not ours
+    file_of(bus).refuses_strangers = False  # the triggers are not ours
     connection = connect(bus_dir)
     connection.execute(
         "CREATE TABLE beats (agent, ts_ms, status);"
@@ -127,7 +128,7 @@ def test_heart_has_a_connection_of_its_own(bus: Bus, monkeypatch: pytest.MonkeyP
     real_beat = module.Heartbeats.beat
 
     def beat(self: module.Heartbeats, *args: object, **fields: object) -> None:
-        seen.append((threading.current_thread(), bus.database.connection))
+        seen.append((threading.current_thread(), file_of(bus).connection))
         real_beat(self, *args, **fields)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module.Heartbeats, "beat", beat)
@@ -135,7 +136,7 @@ def test_heart_has_a_connection_of_its_own(bus: Bus, monkeypatch: pytest.MonkeyP
         heart.update("working")
     assert len(seen) >= 2
     assert {thread.name for thread, _ in seen} == {"heart of alice"}
-    assert all(connection is not bus.database.connection for _, connection in seen)
+    assert all(connection is not file_of(bus).connection for _, connection in seen)
 
 
 def test_failing_beat_is_logged_and_the_heart_goes_on(

@@ -6,14 +6,14 @@ import pytest
 
 from ackbus import Bus
 from ackbus.bus import Hearts
-from ackbus.schema import InvalidInput
+from ackbus.schema import InvalidInput, file_of
 
 from ..conftest import wait_until
 
 
 @pytest.fixture
 def hearts(bus: Bus) -> Iterator[Hearts]:
-    made = Hearts(bus.database, interval_s=0.02)
+    made = Hearts(bus, interval_s=0.02)
     made.start()
     yield made
     made.stop()
@@ -33,7 +33,7 @@ def test_each_agent_goes_on_beating(bus: Bus, hearts: Hearts) -> None:
     hearts.beat("a")
     hearts.beat("b", task="tests")
     wait_until(lambda: len(said(bus)) == 2)
-    bus.database.change("UPDATE heartbeats SET ts_ms = 1")
+    file_of(bus).change("UPDATE heartbeats SET ts_ms = 1")
     wait_until(lambda: all(each.ts_ms > 1 for each in bus.heartbeats.list()))
     assert said(bus) == {"a": ("idle", None), "b": ("idle", "tests")}
 
@@ -43,13 +43,13 @@ def test_agent_that_rests_says_so_and_beats_no_more(bus: Bus, hearts: Hearts) ->
     hearts.beat("b")
     hearts.rest("a")
     wait_until(lambda: said(bus) == {"a": ("stopped", None), "b": ("idle", None)})
-    bus.database.change("UPDATE heartbeats SET ts_ms = 1")
+    file_of(bus).change("UPDATE heartbeats SET ts_ms = 1")
     wait_until(lambda: bus.heartbeats.list()[1].ts_ms > 1)
     assert bus.heartbeats.list()[0].ts_ms == 1
 
 
 def test_all_say_that_they_stop(bus: Bus) -> None:
-    hearts = Hearts(bus.database)
+    hearts = Hearts(bus)
     hearts.start()
     for name in "abc":
         hearts.beat(name)

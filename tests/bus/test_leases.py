@@ -10,6 +10,7 @@ import pytest
 
 from ackbus import Bus, InvalidInput, Lease, LeaseLost
 from ackbus.bus.leases import DEFAULT_LEASE_S
+from ackbus.schema import file_of
 
 from ..programs import connect, held_write_lock, raw_sql, running_program
 
@@ -246,13 +247,13 @@ def test_waiting_for_the_bus_does_not_shorten_a_renewal(bus: Bus, clock: Clock) 
     """Promise 6: a lease lasts from when it was renewed, not from when that was asked for."""
     lease = bus.leases.acquire("a.py", "alice")
     assert lease is not None
-    wait, begin = 5_000, bus.database.write
+    wait, begin = 5_000, file_of(bus).write
 
     def write_after_a_wait() -> object:
-        if not bus.database.writing:
+        if not file_of(bus).writing:
             clock.ms += wait
         return begin()
 
-    bus.database.write = write_after_a_wait  # type: ignore[assignment, method-assign]
+    file_of(bus).write = write_after_a_wait  # type: ignore[assignment, method-assign]
     assert bus.leases.renew(lease, ttl_s=1).until_ms == clock.ms + 1000
-    del bus.database.write
+    del file_of(bus).write

@@ -9,6 +9,7 @@ import pytest
 from ackbus import Bus, Draft, Inbox
 from ackbus.bus import Maintenance, maintenance
 from ackbus.export import Archiver
+from ackbus.schema import file_of
 from ackbus.subscribers import Deliveries
 
 
@@ -63,12 +64,12 @@ def test_checkpoint_empties_the_log(archived: Bus) -> None:
 def test_checkpoint_does_not_wait_for_a_reader(archived: Bus) -> None:
     """A long reader keeps the log; publishers and the checkpoint go on."""
     with Bus.open(archived.layout.directory) as reader:
-        reader.database.connection.execute("BEGIN")
+        file_of(reader).connection.execute("BEGIN")
         reader.log.newest_seq()
         archived.publish("note", from_agent="planner")
         assert Maintenance(archived).checkpoint()[1] > 0
         assert archived.publish("note", from_agent="planner").seq == 5002
-        reader.database.connection.execute("COMMIT")
+        file_of(reader).connection.execute("COMMIT")
         assert Maintenance(archived).checkpoint()[1] == 0
 
 
@@ -78,7 +79,7 @@ def test_finished_messages_of_the_archive_are_forgotten_but_for_parked_ones(bus:
     for message in inbox.poll(3):
         inbox.complete(message)
     ids = [message.id for message in bus.read()]
-    deliveries = Deliveries(bus.database)
+    deliveries = Deliveries.of(bus)
     deliveries.finish("worker", ids[3])
     inbox.fail(bus.log.at(4), "broken")  # type: ignore[arg-type]
     assert deliveries.forget_finished() == 0

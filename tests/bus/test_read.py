@@ -11,6 +11,7 @@ import pytest
 from ackbus import Bus, Draft, Inbox, Stats
 from ackbus.bus.catalog import BLOCK_SEQS, STEP_MESSAGES
 from ackbus.bus.statements import SQL
+from ackbus.schema import file_of
 from ackbus.schema.queries import Queries
 from ackbus.subscribers.statements import SQL as INBOXES
 
@@ -168,9 +169,9 @@ class Steps:
 def steps(bus: Bus) -> Iterator[Steps]:
     """Counts the steps that this thread's statements take."""
     counter = Steps()
-    bus.database.connection.set_progress_handler(counter, 1)
+    file_of(bus).connection.set_progress_handler(counter, 1)
     yield counter
-    bus.database.connection.set_progress_handler(None)
+    file_of(bus).connection.set_progress_handler(None)
 
 
 def test_poll_costs_the_same_in_a_log_of_any_length(bus: Bus, steps: Steps) -> None:
@@ -279,7 +280,7 @@ def test_statements_of_a_poll_are_in_the_file(bus: Bus) -> None:
     made = {"unread_but_news"}  # of `unread`
     assert set(Queries(beside=Inbox.__init__.__code__.co_filename)) | made == set(INBOXES)
     seen: list[str] = []
-    connection = bus.database.connection
+    connection = file_of(bus).connection
     connection.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: seen.append(event["sql"]))
     Inbox(bus, "alice").poll()
     connection.trace_v2(0, None)

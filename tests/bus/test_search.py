@@ -11,6 +11,7 @@ import pytest
 from ackbus import Bus, Draft, InvalidInput
 from ackbus.bus import Search, search_index, search_rating
 from ackbus.bus.search_text import MAX_TEXT_CHARS, Words, text_of
+from ackbus.schema import file_of
 
 from ..programs import run_program_to_sigkill, running_program
 
@@ -116,7 +117,7 @@ def test_payload_that_is_no_json_is_searched_as_it_is_stored(bus: Bus) -> None:
     insert = (
         "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES (?, 1, 'x', 'n', ?)"
     )
-    bus.database.change(insert, ("a", "no {json"))
+    file_of(bus).change(insert, ("a", "no {json"))
     assert seqs(bus, "json") == [1]
 
 

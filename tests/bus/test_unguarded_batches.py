@@ -8,6 +8,7 @@ import pytest
 
 from ackbus import Bus, Draft, IdConflict, InvalidInput, JobControl, LimitReached, Queue, Receipt
 from ackbus.bus.appending import UNGUARDED_FROM
+from ackbus.schema import file_of
 
 from ..programs import raw_sql
 
@@ -28,7 +29,7 @@ def assert_guarded(bus: Bus) -> None:
     """The guard is there for what this connection does next: a REPLACE is refused."""
     bus.publish("note", from_agent="a", id="before")
     with pytest.raises(apsw.ConstraintError, match="only appended"):
-        bus.database.connection.execute(INSERT, ("before",))
+        file_of(bus).connection.execute(INSERT, ("before",))
 
 
 def test_guard_is_back_after_a_batch(bus: Bus) -> None:

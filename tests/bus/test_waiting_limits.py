@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Inbox, InvalidInput, import_jsonl
-from ackbus.schema import LimitReached, NotFound, Refused, TypePattern
+from ackbus.schema import LimitReached, NotFound, Refused, TypePattern, file_of
 from ackbus.subscribers import (
     Claim,
     JobControl,
@@ -118,7 +118,7 @@ def test_message_that_is_ignored_does_not_count(
         )
     assert (len(list(bus.read())), waiting(bus)) == (1, 1)
     queue.fill()
-    assert Jobs(bus.database).counts(queue.info)["open"] == 1
+    assert Jobs.of(bus).counts(queue.info)["open"] == 1
 
 
 def test_batch_is_stored_whole_or_not_at_all(bus: Bus, queue: Queue) -> None:
@@ -150,7 +150,7 @@ def test_reply_without_room_leaves_the_claim_as_it_was(bus: Bus) -> None:
     reply = Draft("job.done", from_agent="worker", to_agent="boss")
     with pytest.raises(LimitReached):
         queue.complete(claim, reply)
-    assert Jobs(queue.bus.database).get(queue.info, 1).state == "running"
+    assert Jobs.of(queue.bus).get(queue.info, 1).state == "running"
     Inbox(bus, "boss").ack(2)
     assert len(queue.complete(claim, reply)) == 1
 
@@ -242,7 +242,7 @@ def test_what_counts_is_what_the_queue_takes_in(bus: Bus, pattern: str) -> None:
     for type in TYPES:
         publish(bus, type=type)
     queue.fill()
-    taken_in = Jobs(queue.bus.database).counts(queue.info)["open"]
+    taken_in = Jobs.of(queue.bus).counts(queue.info)["open"]
     expected = [type for type in TYPES if TypePattern(pattern).matches(type)]
     assert waiting(bus) == taken_in == len(expected) > 0
 
@@ -339,7 +339,7 @@ def test_count_stays_right_over_duplicates_and_delays(bus: Bus, queue: Queue) ->
     (claim,) = queue.claim("worker")
     queue.complete(claim)
     publish(bus, headers=key)
-    publish(bus, headers=work_headers(available_at_ms=bus.database.now_ms() + 10**7))
+    publish(bus, headers=work_headers(available_at_ms=bus.now_ms() + 10**7))
     assert waiting(bus) == 2
     queue.fill()
     assert waiting(bus) == 1
@@ -348,10 +348,10 @@ def test_count_stays_right_over_duplicates_and_delays(bus: Bus, queue: Queue) ->
 def test_count_stays_right_while_workers_are_lost(bus: Bus, queue: Queue) -> None:
     """Q-04, X-03: until the jobs are dead."""
     publish(bus, 2)
-    counts = Jobs(queue.bus.database).counts(queue.info)
+    counts = Jobs.of(queue.bus).counts(queue.info)
     while counts.get("dead") != 2:
         queue.claim("worker", lease_s=0.001)
-        counts = Jobs(queue.bus.database).counts(queue.info)
+        counts = Jobs.of(queue.bus).counts(queue.info)
         assert waiting(bus) == 2 - counts["running"] - counts.get("dead", 0)
     assert waiting(bus) == 0
 
@@ -374,7 +374,7 @@ def test_count_is_right_after_anything(bus: Bus, seed: int) -> None:
         lambda: publish(
             bus, headers=work_headers(dedupe_key=chance.choice("ab"), dedupe_window_s=60)
         ),
-        lambda: publish(bus, headers=work_headers(available_at_ms=bus.database.now_ms() + 2)),
+        lambda: publish(bus, headers=work_headers(available_at_ms=bus.now_ms() + 2)),
         lambda: held.extend(queue.claim("worker", limit=3)),
         lambda: held.extend(queue.claim("worker", limit=3)),
         lambda: queue.claim("lost", lease_s=0.001),
@@ -394,7 +394,7 @@ def test_count_is_right_after_anything(bus: Bus, seed: int) -> None:
         counted = waiting(bus)
         with contextlib.suppress(KeyError), bus.transaction():
             queue.fill()
-            counts = Jobs(queue.bus.database).counts(queue.info)
+            counts = Jobs.of(queue.bus).counts(queue.info)
             assert waiting(bus) == counts["open"] + counts["time"] + counts["key"]
             raise KeyError  # so that the next act meets a queue that is not filled
         assert waiting(bus) == counted <= 25
@@ -540,16 +540,16 @@ def test_refusal_is_explained_while_nobody_can_make_room(bus: Bus) -> None:
     bus.heartbeats.beat("bob")
     bus.limits.set_for_inbox("bob", 1)
     bus.publish("note", from_agent="ann", to_agent="bob")
-    change = bus.database.change
+    change = file_of(bus).change
 
     def make_room_after(*arguments: Any, **options: Any) -> Any:
         try:
             return change(*arguments, **options)
         finally:
-            if not bus.database.writing:
+            if not file_of(bus).writing:
                 patch.undo()
                 bus.limits.set_for_inbox("bob", 2)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bus.database, "change", make_room_after)
+        patch.setattr(file_of(bus), "change", make_room_after)
         assert bus.publish("note", from_agent="ann", to_agent="bob").seq == 2

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from ackbus import Bus, Draft, Inbox
+from ackbus.schema import file_of
 
 from ..conftest import RunBus, wait_until
 from .conftest import StartBus, assert_error
@@ -20,7 +21,7 @@ def test_agents_shows_who_acted_and_how_they_are(run_bus: RunBus, bus: Bus) -> N
     """M-66, M-67: liveness from the table of heartbeats; one's own broadcasts are not unread."""
     bus.publish("t", from_agent="sender")
     bus.heartbeats.beat("old", "working", task="x", progress=0.5, pid=1)
-    bus.database.rows("UPDATE heartbeats SET ts_ms = ts_ms - 200000")
+    file_of(bus).rows("UPDATE heartbeats SET ts_ms = ts_ms - 200000")
     Inbox(bus, "reader").ack(1)
     records = [json.loads(line) for line in run_bus("agents", "--json").out.splitlines()]
     old, reader, sender = records

@@ -188,7 +188,7 @@ def test_maintain_tells_what_it_did(run_bus: RunBus, filled: Bus) -> None:
 
 def test_times_that_cannot_be_hold_no_archive(bus: Bus, bus_dir: Path, run_bus: RunBus) -> None:
     """One in microseconds, of before the file refused it, was never old enough."""
-    now_ms = bus.database.now_ms()
+    now_ms = bus.now_ms()
     with closing(connect(bus_dir)) as raw:
         raw.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
         for number, ts_ms in enumerate((1_000, now_ms * 1000, 2_000, now_ms), 1):

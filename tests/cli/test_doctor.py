@@ -11,7 +11,7 @@ import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
 from ackbus.export import Archiver
-from ackbus.schema import checks_of_file
+from ackbus.schema import checks_of_file, file_of
 
 from ..conftest import RunBus, wait_until
 from ..programs import held_write_lock, raw_sql, running_program
@@ -59,9 +59,9 @@ def test_a_bus_that_is_well(bus: Bus, doctor: Doctor, run_bus: RunBus) -> None:
 
 def test_examining_changes_nothing(bus: Bus, bus_dir: Path, doctor: Doctor) -> None:
     bus.publish("note", from_agent="ann")
-    before = sorted(os.listdir(bus_dir)), bus.database.value("PRAGMA data_version")
+    before = sorted(os.listdir(bus_dir)), file_of(bus).value("PRAGMA data_version")
     doctor("--full")
-    assert (sorted(os.listdir(bus_dir)), bus.database.value("PRAGMA data_version")) == before
+    assert (sorted(os.listdir(bus_dir)), file_of(bus).value("PRAGMA data_version")) == before
 
 
 # Damage: pitfalls 27 and 28 -------------------------------------------------------------------
@@ -182,8 +182,8 @@ def test_looking_at_a_large_file_ends_in_time(bus: Bus, monkeypatch: pytest.Monk
     """Issue 4, item 6: quick unless --full is given."""
     bus.publish_many([Draft("note", "x" * 4000, from_agent="ann") for _ in range(3000)])
     monkeypatch.setattr("ackbus.schema.file_checks._QUICK_S", 0.0)
-    assert "no damage within" in checks_of_file(bus.database)["pages"]().text
-    assert checks_of_file(bus.database, full=True)["pages"]().text == "undamaged"
+    assert "no damage within" in checks_of_file(file_of(bus))["pages"]().text
+    assert checks_of_file(file_of(bus), full=True)["pages"]().text == "undamaged"
 
 
 # What wants attention -------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, InvalidInput
+from ackbus.schema import file_of
 
 from ..conftest import RunBus
 from ..programs import raw_sql, run_program
@@ -40,7 +41,7 @@ NORMAL, FULL = 1, 2
 
 
 def synchronous(bus: Bus) -> object:
-    return bus.database.value("PRAGMA synchronous")
+    return file_of(bus).value("PRAGMA synchronous")
 
 
 def syncs_of(*arguments: object) -> int:
@@ -73,9 +74,9 @@ def test_the_setting_holds_in_every_thread_and_can_only_be_made_stronger(full: P
     with Bus.open(full) as bus, ThreadPoolExecutor(1) as other:
         assert synchronous(bus) == FULL
         assert other.submit(synchronous, bus).result() == FULL
-        other.submit(bus.database.close_thread).result()
+        other.submit(file_of(bus).close_thread).result()
     with Bus.open(full, durability="normal") as bus:
-        assert (synchronous(bus), bus.database.durability) == (FULL, "full")
+        assert (synchronous(bus), file_of(bus).durability) == (FULL, "full")
         bus.settings.set_durability("normal")
         assert bus.settings.durability() == "normal"
     with Bus.open(full) as bus:

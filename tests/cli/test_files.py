@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.schema import file_of
 
 from ..conftest import RunBus, wait_until
 from .conftest import StartBus, assert_error
@@ -146,7 +147,7 @@ def test_a_size_is_understood_as_people_write_it(run_bus: RunBus, bus: Bus) -> N
     for size in sizes:
         ended = run_bus("export", "--rotate", size)
         assert (ended.code, ended.err) == (0, ""), size
-        understood[size] = int(bus.database.value(stored))
+        understood[size] = int(file_of(bus).value(stored))
     assert understood == sizes
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.schema import file_of
 
 from ..conftest import RunBus
 from .conftest import BUS, StartBus, assert_error
@@ -151,7 +152,7 @@ def test_show_says_how_to_get_a_payload_that_it_can_not_show(run_bus: RunBus, bu
     """X-19, promise 9: what is no payload is a blob still."""
     ref = bus.blobs.put(b"\x89PNG")
     bus.publish("t", from_agent="a", payload_ref=ref)
-    bus.database.rows(
+    file_of(bus).rows(
         "INSERT INTO messages (id, ts_ms, from_agent, type, payload_ref)"
         " VALUES ('raw', 1, 'a', 't', 'no-blob')"
     )
@@ -169,7 +170,7 @@ def test_show_prints_headers_as_json_and_priorities_by_name(run_bus: RunBus, bus
 
 
 def test_stats_count_everything(run_bus: RunBus, filled: Bus, bus_dir: Path) -> None:
-    filled.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    file_of(filled).rows("PRAGMA wal_checkpoint(TRUNCATE)")
     stats = json.loads(run_bus("stats", "--json").out)
     assert stats["dir"] == str(bus_dir)
     assert (stats["messages"], stats["newest_seq"]) == (3, 3)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus
+from ackbus.schema import file_of
 from ackbus.subscribers import Claim, ClaimLost, Outcome, Queue, list_jobs, work_headers
 
 from ..conftest import RunBus
@@ -70,7 +71,7 @@ def test_jobs_are_listed_newest_first_across_queues(run_bus: RunBus, bus: Bus) -
 
 def test_what_waits_is_listed_in_the_order_of_claiming(run_bus: RunBus, bus: Bus) -> None:
     queue = Queue.create(bus, "review", ordering="priority")
-    publish(bus, headers=work_headers(available_at_ms=bus.database.now_ms() + 7_200_000))
+    publish(bus, headers=work_headers(available_at_ms=bus.now_ms() + 7_200_000))
     publish(bus, 2, headers=work_headers(dedupe_key="k"))
     publish(bus, priority=0)
     rows = [
@@ -228,7 +229,7 @@ def test_retry_wants_one_clear_choice(
 
 def test_delayed_job_need_not_wait_any_longer(run_bus: RunBus, bus: Bus) -> None:
     queue = Queue.create(bus, "review")
-    publish(bus, headers=work_headers(available_at_ms=bus.database.now_ms() + 9**9))
+    publish(bus, headers=work_headers(available_at_ms=bus.now_ms() + 9**9))
     assert queue.claim("worker") == []
     assert run_bus("job", "retry", "1").code == 0
     assert take(queue).attempt == 1
@@ -366,7 +367,7 @@ def test_what_commands_printed_can_not_act_on_a_terminal(
     publish(bus)
     outcome = Outcome(status="failed", error=EVIL, stderr=EVIL, result=EVIL, logs=[{"m": EVIL}])
     queue.end(take(queue), outcome)
-    bus.database.rows("UPDATE claims SET worker_group = ?", (EVIL,))
+    file_of(bus).rows("UPDATE claims SET worker_group = ?", (EVIL,))
     for sent in (run_bus(*line).out, on_terminal(*line), on_terminal(*line, "--json")):
         assert not re.search("\x1b]|\x1b\\[2J|[\x07\x9b\u202e\u2066\u2028\t]", sent)
         assert "owned" in sent

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.schema import file_of
 
 from ..conftest import RunBus, wait_until
 from .conftest import StartBus, assert_error
@@ -161,14 +162,14 @@ def test_notifier_does_not_touch_deliveries(start_bus: StartBus, bus: Bus) -> No
     """P-81: a notifier that is killed leaves the log and every cursor as they were."""
     process = start_bus("notify", "--every", "20ms")
     conversation = answered(bus, "!")
-    wait_until(lambda: bus.database.value("SELECT count(*) FROM notices") == 1)
+    wait_until(lambda: file_of(bus).value("SELECT count(*) FROM notices") == 1)
     process.kill()
     process.wait(timeout=5)
     assert [message.type for message in bus.read(conversation=conversation)] == [
         "x.request",
         "x.done",
     ]
-    assert bus.database.value("SELECT count(*) FROM cursors") == 0
+    assert file_of(bus).value("SELECT count(*) FROM cursors") == 0
 
 
 def test_bad_options_are_refused(run_bus: RunBus) -> None:

@@ -120,7 +120,7 @@ def test_headers_come_from_a_pipe(run_bus: RunBus, bus: Bus) -> None:
 def test_delayed_message_is_handed_out_later(run_bus: RunBus, bus: Bus) -> None:
     """Issue 3, item 2: --delay and --at; inboxes see it at once."""
     queue = Queue.create(bus, "job")
-    before_ms = bus.database.now_ms()
+    before_ms = bus.now_ms()
     assert run_bus(*PUBLISH, "--delay", "2h").code == 0
     assert run_bus(*PUBLISH, "--at", "2099-01-01T00:00:00Z").code == 0
     assert run_bus(*PUBLISH, "--at", "2000-01-01T00:00:00Z").code == 0

@@ -8,6 +8,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.cli.policy_options import HidesName, OnLostName, OrderingName, RetryName
+from ackbus.schema import file_of
 from ackbus.subscribers import Policy, Queue, Queues, list_jobs, work_headers
 from ackbus.subscribers.policy import CHOICES
 
@@ -158,7 +159,7 @@ def test_list_shows_how_much_waits(run_bus: RunBus, bus: Bus) -> None:
     bus.publish(
         "review",
         from_agent="lead",
-        headers=work_headers(available_at_ms=bus.database.now_ms() + 9**9),
+        headers=work_headers(available_at_ms=bus.now_ms() + 9**9),
     )
     one, two = queue.claim("worker", limit=2)
     queue.fail(one, "no")
@@ -260,7 +261,7 @@ def test_watch_ends_when_the_reader_leaves(start_bus: StartBus, bus: Bus) -> Non
 def test_watch_on_a_terminal_draws_in_place(on_terminal: Callable[..., str], bus: Bus) -> None:
     """Issue 3, item 6: the cursor goes up again, and names of others can't act on the terminal."""
     insert = "INSERT INTO queues (name, pattern, filled_seq, created_at_ms) VALUES (?, ?, 0, 1)"
-    bus.database.change(insert, ("review", "evil\x1b[2J"))
+    file_of(bus).change(insert, ("review", "evil\x1b[2J"))
     shown = on_terminal("queue", "list", "--watch", "--every", "10ms", until=b"\x1b[1A")
     assert shown.count("review") >= 2
     assert r"evil\x1b[2J" in shown
@@ -270,7 +271,7 @@ def test_watch_on_a_terminal_draws_in_place(on_terminal: Callable[..., str], bus
 def test_queue_that_another_program_made_does_not_stop_a_list(run_bus: RunBus, bus: Bus) -> None:
     """Its pattern fits no type of ours; only new queues are held to that."""
     insert = "INSERT INTO queues (name, pattern, filled_seq, created_at_ms) VALUES (?, ?, 0, 1)"
-    bus.database.change(insert, ("my queue", "a b"))
+    file_of(bus).change(insert, ("my queue", "a b"))
     assert run_bus("queue", "create", "reviews").code == 0
     listed = run_bus("queue", "list", "--json")
     assert [json.loads(line)["queue"] for line in listed.out.splitlines()] == [

@@ -13,7 +13,7 @@ import pytest
 from ackbus import Bus, Draft, Exporter
 from ackbus.cli.repairing import watched
 from ackbus.export import Archiver
-from ackbus.schema import Mended
+from ackbus.schema import Mended, file_of
 
 from ..conftest import RunBus, wait_until
 from ..programs import running_program
@@ -33,7 +33,7 @@ def damaged(bus_dir: Path) -> Path:
     with closing(Bus.open(bus_dir)) as bus:
         bus.publish_many([Draft("note", f"{n} " + "x" * 900, from_agent="ann") for n in range(300)])
         Exporter(bus).export_once()
-        bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        file_of(bus).rows("PRAGMA wal_checkpoint(TRUNCATE)")
     with (bus_dir / "bus.db").open("r+b") as file:
         file.seek(4096 * 4)
         file.write(os.urandom(4096 * 30))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Queue
+from ackbus.schema import file_of
 from ackbus.subscribers import ClaimRecord, QueueStats, list_jobs
 
 from ..conftest import RunBus, wait_until
@@ -229,7 +230,7 @@ def test_command_that_is_not_there_is_refused_before_anything_is_claimed(
     ask(bus, "a")
     ended = run_bus("run", "--type", REQUEST, "--drain", "--", command, "--option")
     assert_error(ended, 2, *words)
-    assert bus.database.value("SELECT count(*) FROM queues") == 0
+    assert file_of(bus).value("SELECT count(*) FROM queues") == 0
 
 
 @pytest.mark.parametrize(
@@ -319,7 +320,7 @@ def test_bad_argument_is_one_line_and_nothing_is_claimed(
     ended = run_bus("run", *args)
     assert_error(ended, 2 if "@no" not in args else ended.code, words)
     assert ended.code != 0
-    assert bus.database.value("SELECT count(*) FROM claims") == 0
+    assert file_of(bus).value("SELECT count(*) FROM claims") == 0
 
 
 def test_worker_without_a_bus_says_so(run_bus: RunBus, project: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from ackbus import Bus, Inbox, Queue
 from ackbus.cli import output
+from ackbus.schema import file_of
 
 from ..conftest import RunBus
 
@@ -29,7 +30,7 @@ def evil(bus: Bus) -> Bus:
     """A bus whose first message is an attack, and whose other rows are, by other programs' SQL."""
     bus.publish("t", EVIL, from_agent="a", headers={"h": EVIL})
     bus.publish("t", {"k": EVIL}, from_agent="a")
-    bus.database.rows(
+    file_of(bus).rows(
         "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES (?, 1, ?, ?, ?)",
         ("i\x1b[1m", "x\x1b[2m", "t\x1b[3m", '"p"'),
     )

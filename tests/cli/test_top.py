@@ -181,8 +181,8 @@ def test_picture_fits_any_terminal(size: tuple[int, int], busy: Bus) -> None:
 def test_agents_seen_last_are_shown_where_not_all_have_room(busy: Bus) -> None:
     for number in range(40):
         busy.heartbeats.beat(f"agent-{number:02}")
-    began_ms = busy.database.now_ms()
-    wait_until(lambda: busy.database.now_ms() > began_ms)
+    began_ms = busy.now_ms()
+    wait_until(lambda: busy.now_ms() > began_ms)
     busy.heartbeats.beat("agent-39")
     console = Console(width=100, height=24, force_terminal=True)
     with console.capture() as captured:

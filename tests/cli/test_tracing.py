@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft
+from ackbus.schema import file_of
 from ackbus.subscribers import Queue
 
 from ..conftest import RunBus
@@ -116,7 +117,7 @@ def test_inspect_tells_live_claims_from_expired_ones(
     assert " state=expired_active status=active " in shown
     assert "lease_until=2020-01-01T00:00:00.000Z" in shown
     assert "expired_active" in run_bus("trace", "1").out
-    assert bus.database.value("SELECT status FROM claims") == "active"
+    assert file_of(bus).value("SELECT status FROM claims") == "active"
 
 
 def test_logs_of_a_claim_are_shown_as_they_were_reported(

@@ -26,7 +26,7 @@ def test_500_jobs_and_8_processes_make_500_claims(
 
     assert sorted(seq for done in told for seq in done) == list(range(1, JOBS + 1))
     assert all(done == sorted(done) for done in told)
-    records = [Claims(queue.bus.database).of_job(queue.info, seq) for seq in range(1, JOBS + 1)]
+    records = [Claims.of(queue.bus).of_job(queue.info, seq) for seq in range(1, JOBS + 1)]
     assert [[record.status for record in claims] for claims in records] == [["completed"]] * JOBS
     assert len({claims[0].token for claims in records}) == JOBS
     for name, done in zip(WORKERS, told, strict=True):
@@ -56,7 +56,7 @@ def test_workers_that_wait_miss_nothing(
     for number in range(300):
         bus.publish("job", number, from_agent="boss")
         if chance.random() < 0.5:  # wait until it is idle again, so that it has to be woken
-            wait_until(lambda: Jobs(queue.bus.database).counts(queue.info)["running"] == 0)
+            wait_until(lambda: Jobs.of(queue.bus).counts(queue.info)["running"] == 0)
     bus.publish("job", "stop", from_agent="boss")
     ((missed, given),) = actor.end()[1:]
     assert given == [*range(300), "stop"]
@@ -83,9 +83,9 @@ def test_killed_worker_leaves_its_job_to_another(
     actor = start("holder", bus_dir, "victim")
     assert actor.wait_told(1) == [1]
     actor.kill()
-    assert Jobs(queue.bus.database).get(queue.info, 1).state == "running"
+    assert Jobs.of(queue.bus).get(queue.info, 1).state == "running"
     wait_until(lambda: [queue.complete(claim) for claim in queue.claim("heir")])
-    records = Claims(queue.bus.database).of_job(queue.info, 1)
+    records = Claims.of(queue.bus).of_job(queue.info, 1)
     assert [(record.instance, record.status) for record in records] == [
         ("victim", "lost"),
         ("heir", "completed"),

@@ -10,6 +10,7 @@ from threading import Event, Thread
 import pytest
 
 from ackbus import Bus, Message
+from ackbus.schema import file_of
 from ackbus.subscribers import Claim, Claims, Jobs, Queue
 from ackbus.workers import Worker
 
@@ -162,7 +163,7 @@ def test_16_threads_share_one_queue(bus: Bus) -> None:
     assert sorted(claim.message.seq for claim in claims) == list(range(1, 401))
     assert len({claim.token for claim in claims}) == 400
     assert history(bus) == [[seq, "succeeded", "completed", 0] for seq in range(1, 401)]
-    records = [Claims(queue.bus.database).get(claim.token) for claim in claims]
+    records = [Claims.of(queue.bus).get(claim.token) for claim in claims]
     assert [record and record.instance for record in records] == [one.instance for one in claims]
 
 
@@ -287,7 +288,7 @@ def test_transaction_of_a_handler_that_raises_is_undone(bus: Bus) -> None:
 
     publish(bus, 2)
     work_off(bus, handle)
-    assert not bus.database.writing
+    assert not file_of(bus).writing
     assert [(m.type, m.payload) for m in bus.read(from_seq=3) if m.type == "step"] == [("step", 1)]
     assert history(bus) == [[1, "dead", "failed", 1], [2, "succeeded", "completed", 1]]
 
@@ -318,9 +319,9 @@ def test_transaction_that_a_handler_leaves_open_is_undone_and_fails_it(bus: Bus,
         worker.run(handle_async, drain=True)
     else:
         worker.run(handle, drain=True)
-    assert not bus.database.writing
+    assert not file_of(bus).writing
     assert history(bus) == [[1, "dead", "failed", 1], [2, "succeeded", "completed", 1]]
-    assert "left a transaction open" in str(Jobs(queue.bus.database).get(queue.info, 1).error)
+    assert "left a transaction open" in str(Jobs.of(queue.bus).get(queue.info, 1).error)
     assert not list(bus.read(type="step"))
     with contextlib.suppress(Exception):
         kept[0].close()  # which finds its connection gone
@@ -335,5 +336,5 @@ def test_generator_is_no_answer(bus: Bus) -> None:
 
     publish(bus, 1)
     work_off(bus, lambda message: handle(message))  # as it is, it would be refused at the call
-    assert not bus.database.writing
+    assert not file_of(bus).writing
     assert history(bus) == [[1, "dead", "failed", 1]]

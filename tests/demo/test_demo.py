@@ -16,6 +16,7 @@ import pytest
 
 from ackbus import Bus, BusNotFound, Inbox
 from ackbus.bus.heartbeats import WARN_AFTER_S
+from ackbus.schema import file_of
 
 from ..conftest import RunBus, wait_until
 
@@ -257,7 +258,7 @@ def test_agents_end_with_the_demo_however_it_ends(
         pids = agents_of(bus)
         wait_until(lambda: not any(map(is_running, pids.values())))
         assert not any(bus.read(type="run_finished"))
-        assert bus.database.value("PRAGMA integrity_check") == "ok"
+        assert file_of(bus).value("PRAGMA integrity_check") == "ok"
     assert (out, b"Traceback" in err) == (b"", False)
     if ending == signal.SIGINT:
         assert process.returncode == 130

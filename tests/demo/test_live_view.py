@@ -32,7 +32,7 @@ def log(bus: Bus) -> Bus:
     first, second = (bus.publish(TASK_ASSIGN, from_agent=COORDINATOR).id for _ in range(2))
     bus.publish(TASKS_ASSIGNED, from_agent=COORDINATOR)
     bus.publish(TASK_DONE, from_agent="worker-2", in_reply_to=first)
-    until_ms = bus.database.now_ms() + AN_HOUR_MS
+    until_ms = bus.now_ms() + AN_HOUR_MS
     payload = {"agent": "worker-1", "task": second, "path": PATH, "until_ms": until_ms}
     bus.publish(WORKER_KILLED, payload, from_agent=DEMO)
     return bus

@@ -18,7 +18,7 @@ from ackbus.cli.demo.protocol import (
     result_id,
 )
 from ackbus.cli.demo.worker import MAX_WINDOW, WINDOW, Worker
-from ackbus.schema import Draft
+from ackbus.schema import Draft, file_of
 
 from ..conftest import wait_until
 
@@ -40,7 +40,7 @@ def assign(bus: Bus, path: str) -> str:
 def work(bus: Bus, root: Path, agent: str, lease_s: float) -> None:
     with Session(bus, agent) as me:
         Worker(me, str(root), NEVER, lease_s=lease_s).run()
-    bus.database.close_thread()
+    file_of(bus).close_thread()
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def test_lease_is_renewed_while_a_file_takes_longer_than_it_lasts(bus: Bus, tmp_
         with open(tmp_path / "slow.txt", "wb", buffering=0) as file:
             first = held(bus, task)
             lines = 0
-            while bus.database.now_ms() <= first.until_ms:
+            while bus.now_ms() <= first.until_ms:
                 lines += file.write(b"\n")
             assert held(bus, task).until_ms > first.until_ms
             assert held(bus, task).token == first.token

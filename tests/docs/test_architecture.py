@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
+from ackbus.schema import file_of
 
 from ..architecture.rooms import BESIDE, MAY_IMPORT
 
@@ -36,7 +37,7 @@ def test_rooms_are_those_of_the_code() -> None:
 
 def test_every_table_has_an_owner(bus: Bus) -> None:
     documented = {name for row in table("table") for name in re.findall(r"`(\w+)`", row[0])}
-    rows = bus.database.rows(
+    rows = file_of(bus).rows(
         "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
         " AND name NOT LIKE 'sqlite_%'"
     )
@@ -51,7 +52,7 @@ class Costs:
         self._transactions = 0
         self._fsyncs = 0
         self._fsync = os.fsync
-        bus.database.connection.exec_trace = self._count_statement
+        file_of(bus).connection.exec_trace = self._count_statement
         monkeypatch.setattr(os, "fsync", self._count_fsync)
 
     def of(self, act: Callable[[], object]) -> list[int]:

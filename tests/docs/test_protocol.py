@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.schema import limits
+from ackbus.schema import file_of, limits
 
 PROTOCOL = (Path(__file__).parents[2] / "docs/protocol.md").read_text("utf-8")
 
@@ -26,7 +26,7 @@ def rows(text: str) -> dict[str, str]:
 
 
 def schema(bus: Bus, kind: str) -> list[str]:
-    found = bus.database.rows(
+    found = file_of(bus).rows(
         "SELECT name FROM sqlite_schema WHERE type = ? AND name NOT LIKE 'sqlite_%'", (kind,)
     )
     assert found
@@ -35,7 +35,7 @@ def schema(bus: Bus, kind: str) -> list[str]:
 
 def columns(bus: Bus, table: str) -> dict[str, str]:
     """Each column of a table, with its definition as the document writes it."""
-    found = bus.database.rows(
+    found = file_of(bus).rows(
         'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?)', (table,)
     )
     keys = sum(pk > 0 for *_, pk in found)
@@ -94,7 +94,7 @@ def test_pragmas_are_those_of_a_connection(bus: Bus) -> None:
     levels = {"1": "NORMAL", "2": "FULL"}
     found = {}
     for name in documented:
-        value = str(bus.database.value(f"PRAGMA {name}"))
+        value = str(file_of(bus).value(f"PRAGMA {name}"))
         found[name] = (levels if name == "synchronous" else spelling).get(value, value)
     assert len(documented) == 4
     assert found == documented
@@ -102,7 +102,7 @@ def test_pragmas_are_those_of_a_connection(bus: Bus) -> None:
 
 def test_schema_version_is_documented(bus: Bus) -> None:
     """M-20: meta holds the schema version."""
-    version = bus.database.value("SELECT value FROM meta WHERE key = 'schema_version'")
+    version = file_of(bus).value("SELECT value FROM meta WHERE key = 'schema_version'")
     assert f"`schema_version` is `{version}`." in section("meta")
     assert f"Schema version {version}." in PROTOCOL
 

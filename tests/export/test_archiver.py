@@ -12,6 +12,7 @@ import pytest
 from ackbus import Bus, Draft, Exporter, IdConflict, Inbox, Queue, UnknownParent, Worker
 from ackbus.bus import Search, Segment, SegmentMissing
 from ackbus.export import Archiver, ArchiverRunning, archiver
+from ackbus.schema import file_of
 from ackbus.subscribers import Notices
 
 from ..conftest import wait_until
@@ -292,7 +293,7 @@ def test_frame_that_is_not_where_the_bus_says_is_not_read(
 ) -> None:
     small_parts(monkeypatch)
     archive(filled, 30)
-    filled.database.change(
+    file_of(filled).change(
         "UPDATE archive_frames SET (start, bytes) ="
         " (SELECT start, bytes FROM archive_frames WHERE first_seq = 1) WHERE first_seq = 4"
     )
@@ -356,6 +357,7 @@ KILLED = """
 import os, signal, sys
 from ackbus import Bus
 from ackbus.bus import archive
+from ackbus.schema import file_of, file_of
 from ackbus.export import Archiver, archiver
 
 bus_dir = sys.argv[1]
@@ -376,7 +378,7 @@ def archive_until(step):
         return True
 
     bus = Bus.open(bus_dir)
-    bus.database.connection.trace_v2(1, count)
+    file_of(bus).connection.trace_v2(1, count)
     sys.addaudithook(
         lambda event, _: event in ("open", "os.rename", "os.mkdir", "os.remove") and count()
     )

@@ -14,7 +14,7 @@ import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, import_jsonl
 from ackbus.export import Archiver, back_up
-from ackbus.schema import BusUnusable, InvalidInput, Refused
+from ackbus.schema import BusUnusable, InvalidInput, Refused, file_of
 
 from ..conftest import wait_until
 from ..programs import raw_sql, run_program
@@ -79,7 +79,7 @@ def test_a_backup_under_publishers_is_one_moment_of_the_log(bus: Bus, tmp_path: 
         while not stop.is_set():
             bus.publish_many([Draft("note", f"{n}-{m}" * 2000, from_agent="ann") for m in range(5)])
             n += 1
-        bus.database.close_thread()
+        file_of(bus).close_thread()
 
     writer = threading.Thread(target=publish)
     writer.start()

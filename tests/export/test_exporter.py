@@ -16,7 +16,7 @@ from ackbus import Bus, BusUnusable, Draft, Exporter, ExporterRunning, Refused
 from ackbus.export import NotImported
 from ackbus.export.position import Position
 from ackbus.export.writer import BATCH_MESSAGES
-from ackbus.schema import FileLock
+from ackbus.schema import FileLock, file_of
 
 from ..conftest import wait_until
 from ..programs import raw_sql
@@ -194,7 +194,7 @@ def test_lines_that_outran_the_position_are_not_written_twice(bus: Bus) -> None:
     publish_golden(bus)
     Exporter(bus).export_once()
     with bus.transaction():
-        bus.database.change("UPDATE export_state SET last_seq = 2")
+        file_of(bus).change("UPDATE export_state SET last_seq = 2")
     assert Exporter(bus).export_once() == 0
     assert exported(bus) == GOLDEN
     assert Exporter(bus).position == 6
@@ -292,7 +292,7 @@ def test_a_payload_that_is_no_json_still_gives_a_whole_line(bus: Bus) -> None:
     sql = "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES (?, 0, 'a', 't', ?)"
     with bus.transaction():
         for id, payload in (("bad", '{"a":\n'), ("long", '{"a":\n 1}'), ("good", '{"b": 2}')):
-            bus.database.change(sql, (id, payload))
+            file_of(bus).change(sql, (id, payload))
     Exporter(bus).export_once()
     bad, long, good = map(json.loads, exported(bus).splitlines())
     assert (bad["payload"], bad["payload_error"]) == ('{"a":\n', "decode_failed")
@@ -306,7 +306,7 @@ def test_a_number_beyond_64_bits_in_the_last_line_stops_nothing(bus: Bus) -> Non
         sql = (
             "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES (?, 0, 'a', 't', ?)"
         )
-        bus.database.change(sql, ("h", huge))
+        file_of(bus).change(sql, ("h", huge))
     Exporter(bus).export_once()
     publish_some(bus, 1)
     assert Exporter(bus).export_once() == 1
@@ -556,11 +556,11 @@ def test_export_waits_for_a_busy_one_without_reading_its_file(bus: Bus) -> None:
     done = threading.Event()
 
     def get_on() -> None:
-        position, seq = Position(bus.database), 0
+        position, seq = Position.of(bus), 0
         while not done.is_set():
             seq = seq % 3 + 1  # it stays in the log
             position.set(seq, (0, 0, 0), 0)
-        bus.database.close_thread()
+        file_of(bus).close_thread()
 
     thread = threading.Thread(target=get_on)
     thread.start()

@@ -9,6 +9,7 @@ import pytest
 from ackbus import Bus, Draft, Exporter, FieldMap, ImportReport, Inbox, InvalidInput, import_jsonl
 from ackbus.export import ConflictMarkers
 from ackbus.export.importer import BATCH_BYTES
+from ackbus.schema import file_of
 
 from ..conftest import ROOT, RunBus
 from ..programs import raw_sql
@@ -295,7 +296,7 @@ def test_large_lines_are_stored_before_many_are_in_memory(bus: Bus) -> None:
 def test_a_reply_that_names_no_conversation_imports_as_it_is(bus: Bus, tmp_path: Path) -> None:
     """X-37: a raw writer's reply may have a NULL correlation_id; its line means the same again."""
     bus.publish("ask", from_agent="a", id="parent")
-    bus.database.change(
+    file_of(bus).change(
         "INSERT INTO messages (id, ts_ms, from_agent, type, in_reply_to)"
         " VALUES ('reply', 1, 'b', 'answer', 'parent')"
     )

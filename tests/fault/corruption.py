@@ -18,7 +18,7 @@ from ackbus import Bus, Draft, Exporter, Inbox, Queue
 from ackbus.cli import output
 from ackbus.cli.app import run
 from ackbus.export import Archiver
-from ackbus.schema import AckbusError
+from ackbus.schema import AckbusError, file_of
 
 Harm = Callable[[Path, random.Random], object]
 
@@ -51,7 +51,7 @@ def make_bus(directory: Path, *, exported: bool = True) -> None:
         bus.search("word")
         if exported:
             Exporter(bus).export_once()
-        bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        file_of(bus).rows("PRAGMA wal_checkpoint(TRUNCATE)")
         bus.publish_many(_drafts(20, MESSAGES - 20))
         bus.heartbeats.beat("ann")
         if exported:
@@ -153,9 +153,9 @@ def use(directory: Path) -> None:
         assert lease.token > max(tokens, default=0)
         inbox = Inbox(bus, "bob")
         inbox.poll()
-        if bus.database.value("SELECT count(*) FROM queues WHERE name = 'work'"):
+        if file_of(bus).value("SELECT count(*) FROM queues WHERE name = 'work'"):
             queue = Queue.open(bus, "work")
-            last = bus.database.value("SELECT max(token) FROM claims") or 0
+            last = file_of(bus).value("SELECT max(token) FROM claims") or 0
             claims = queue.claim("w2")
             assert claims
             assert claims[0].token > last

@@ -13,7 +13,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.export import back_up
-from ackbus.schema import checks_of_file
+from ackbus.schema import checks_of_file, file_of
 
 from ..programs import running_program
 from . import corruption
@@ -267,7 +267,7 @@ def test_a_log_that_begins_anew_while_it_is_read_is_no_damage(bus: Bus, bus_dir:
         process.stdout.readline()
         beginnings = set()
         while len(beginnings) < 3:
-            found = checks_of_file(bus.database, full=True)["log"]()
+            found = checks_of_file(file_of(bus), full=True)["log"]()
             assert found.state != "bad", found.text
             with (bus_dir / "bus.db-wal").open("rb") as file:
                 beginnings.add(file.read(32))

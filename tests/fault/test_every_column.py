@@ -42,7 +42,7 @@ ACTS: list[Callable[[Bus], object]] = [
     lambda bus: bus.leases.acquire("another", "ann"),
     lambda bus: bus.heartbeats.list(),
     lambda bus: bus.limits.list(),
-    lambda bus: Tokens(bus.database).all(),
+    lambda bus: Tokens.of(bus).all(),
     lambda bus: Retention(bus).plan(3),
 ]
 

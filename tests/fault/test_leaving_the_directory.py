@@ -12,7 +12,7 @@ import pytest
 from ackbus import Bus, BusUnusable, Exporter, Inbox, InvalidInput, Queue
 from ackbus.bus import Verification, segment_name
 from ackbus.export import Archiver, back_up, import_jsonl
-from ackbus.schema import AckbusError, BlobMissing
+from ackbus.schema import AckbusError, BlobMissing, file_of
 
 from ..conftest import RunBus
 from ..programs import raw_sql
@@ -134,7 +134,7 @@ def test_link_that_comes_while_a_bus_is_open_is_not_written_through(
     name: str, bus: Bus, victim: Path
 ) -> None:
     """As a merge of git may bring it."""
-    bus.database.rows("SELECT 1")
+    file_of(bus).rows("SELECT 1")
     raw_sql(
         Path(bus.layout.directory),
         "INSERT INTO messages (id, ts_ms, from_agent, type) VALUES ('a', 1, 'a', 't')",
@@ -194,7 +194,7 @@ def test_ref_that_is_no_blob_name_reads_nothing(
     ref: str, bus: Bus, victim: Path, tmp_path: Path
 ) -> None:
     """M-92: in a row that another program wrote."""
-    bus.database.rows(
+    file_of(bus).rows(
         "INSERT INTO messages (id, ts_ms, from_agent, type, payload_ref)"
         " VALUES ('m', 1, 'a', 't', ?)",
         (ref,),

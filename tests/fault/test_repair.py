@@ -14,7 +14,7 @@ import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
 from ackbus.export import Archiver, back_up, checks, repair_bus
-from ackbus.schema import BusUnusable, LeaseLost, Mended
+from ackbus.schema import BusUnusable, LeaseLost, Mended, file_of
 from ackbus.schema.recovery import Pages
 from ackbus.schema.recovery.records import TABLE_LEAF, page_of, row_at
 from ackbus.server import Scope, Tokens
@@ -30,7 +30,7 @@ def publish(bus: Bus, count: int, by: str = "ann") -> None:
 
 
 def move_log_into_file(bus: Bus) -> None:
-    bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    file_of(bus).rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def zero_page_with(directory: Path, text: bytes) -> None:
@@ -146,7 +146,7 @@ def test_a_damaged_backup_is_passed_over_and_named(bus: Bus, bus_dir: Path) -> N
 
 
 def test_a_token_that_was_taken_away_stays_away(bus: Bus, bus_dir: Path) -> None:
-    tokens = Tokens(bus.database)
+    tokens = Tokens.of(bus)
     tokens.create("leaked", [Scope.MESSAGES_RO])
     back_up(bus, bus_dir.parent / "copy")
     tokens.remove("leaked")
@@ -157,7 +157,7 @@ def test_a_token_that_was_taken_away_stays_away(bus: Bus, bus_dir: Path) -> None
         file.write(bytes(4096))
     assert any("access_tokens" in each.lost for each in repaired(bus_dir))
     with closing(Bus.open(bus_dir)) as after:
-        assert Tokens(after.database).all() == []
+        assert Tokens.of(after).all() == []
 
 
 @pytest.mark.parametrize("table", ["task_claims", "reservations", "claims"])
@@ -197,14 +197,14 @@ def test_tables_of_other_programs_are_taken_over_or_named_as_lost(
     bus: Bus, bus_dir: Path, is_readable: bool
 ) -> None:
     """Their rows that SQLite reads are in the new file, with their indexes."""
-    bus.database.rows('CREATE TABLE "the\nirs" (x TEXT PRIMARY KEY, y)')
-    bus.database.rows('CREATE INDEX own ON "the\nirs" (y)')
-    bus.database.connection.executemany(
+    file_of(bus).rows('CREATE TABLE "the\nirs" (x TEXT PRIMARY KEY, y)')
+    file_of(bus).rows('CREATE INDEX own ON "the\nirs" (y)')
+    file_of(bus).connection.executemany(
         'INSERT INTO "the\nirs" VALUES (?, ?)', [(f"their {n}", n) for n in range(500)]
     )
     publish(bus, 300)
     move_log_into_file(bus)
-    rows = bus.database.rows('SELECT * FROM "the\nirs"')
+    rows = file_of(bus).rows('SELECT * FROM "the\nirs"')
     bus.close()
     zero_page_with(bus_dir, b"ann 150")
     if not is_readable:
@@ -213,8 +213,8 @@ def test_tables_of_other_programs_are_taken_over_or_named_as_lost(
     assert ("the\nirs" in told.lost) == (not is_readable)
     with closing(Bus.open(bus_dir)) as after:
         if is_readable:
-            assert after.database.rows('SELECT * FROM "the\nirs"') == rows
-        names = {row[0] for row in after.database.rows("SELECT name FROM sqlite_schema")}
+            assert file_of(after).rows('SELECT * FROM "the\nirs"') == rows
+        names = {row[0] for row in file_of(after).rows("SELECT name FROM sqlite_schema")}
         assert ("own" in names) == is_readable
 
 
@@ -317,7 +317,7 @@ def test_pages_that_tell_of_two_holders_of_a_job(bus: Bus, bus_dir: Path, tmp_pa
             file.write(bytes([byte ^ 1]))
     assert repaired(harmed)
     with closing(Bus.open(harmed)) as after:
-        held = after.database.rows("SELECT token FROM claims WHERE status = 'active'")
+        held = file_of(after).rows("SELECT token FROM claims WHERE status = 'active'")
         assert held == [(again.token,)]
         Queue.open(after, "work").complete(again)
 

@@ -14,7 +14,7 @@ import pytest
 
 from ackbus import Bus, Draft
 from ackbus.export import repair_bus
-from ackbus.schema import BusUnusable
+from ackbus.schema import BusUnusable, file_of
 from ackbus.schema.recovery import Pages
 
 from ..programs import run_program_to_sigkill
@@ -54,7 +54,7 @@ def make_bus(
     if child == 0:
         with Bus.open(directory) as bus:
             bus.publish_many(drafts(MESSAGES))
-            while bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
+            while file_of(bus).rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
                 time.sleep(0.001)  # a thread of its own does so too
             bus.publish_many(drafts(4))
             os.kill(os.getpid(), signal.SIGKILL)
@@ -243,7 +243,7 @@ def test_every_number_that_has_no_message_is_told_as_lost(tmp_path: Path) -> Non
     directory = tmp_path / "bus"
     with closing(Bus.init(directory)) as bus:
         bus.publish_many(drafts(10_000))
-        bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        file_of(bus).rows("PRAGMA wal_checkpoint(TRUNCATE)")
     chance = random.Random(5)
     with (directory / "bus.db").open("r+b") as file:
         pages = (directory / "bus.db").stat().st_size // 4096

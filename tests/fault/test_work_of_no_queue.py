@@ -8,7 +8,7 @@ import pytest
 
 from ackbus import Bus, Exporter, Inbox, Queue
 from ackbus.export import repair_bus
-from ackbus.schema import is_work
+from ackbus.schema import file_of, is_work
 from ackbus.subscribers import Queues, mend
 
 from ..programs import raw_sql
@@ -62,7 +62,7 @@ def work_of(directory: Path) -> list[int]:
         for info in Queues(bus).list():
             Queues(bus).resume(info.name)
             Queue.open(bus, info.name).claim("w", limit=100)
-        return [seq for (seq,) in bus.database.rows("SELECT seq FROM jobs WHERE state = 'running'")]
+        return [seq for (seq,) in file_of(bus).rows("SELECT seq FROM jobs WHERE state = 'running'")]
 
 
 @pytest.mark.parametrize("sql", REFUSED)
@@ -170,7 +170,7 @@ def test_repair_from_the_export_keeps_work_of_a_pattern_out_of_inboxes(
         bus.publish(f"work.a.{n}", "x" * 500, from_agent="a")
     bus.publish("note", from_agent="a")
     Exporter(bus).export_once()
-    bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    file_of(bus).rows("PRAGMA wal_checkpoint(TRUNCATE)")
     bus.close()
     with (bus_dir / "bus.db").open("r+b") as file:
         file.seek(page_of_table(bus_dir, "messages"))
@@ -188,5 +188,5 @@ def test_file_has_the_one_definition_of_work(bus: Bus) -> None:
     """The triggers for programs with plain SQL say what our own statements say."""
     told = "".join(is_work("NEW.type", "NEW.to_agent").split()).strip("()")
     for name in ("messages_may_be_work", "messages_are_never_changed"):
-        sql = bus.database.value("SELECT sql FROM sqlite_schema WHERE name = ?", (name,))
+        sql = file_of(bus).value("SELECT sql FROM sqlite_schema WHERE name = ?", (name,))
         assert told in "".join(sql.split()), name

@@ -17,6 +17,7 @@ import apsw
 
 from ackbus import Bus
 from ackbus.export import Exporter, exported_files, import_jsonl
+from ackbus.schema import file_of
 
 from .library import MAX_ERROR_CHARS, undone
 
@@ -294,7 +295,7 @@ def digest(project: Path) -> list[object]:
 def check_stored(project: Path) -> None:
     """Checks that what was stored can be read back, exported, and is known when imported again."""
     with Bus.open(project / ".worker-state") as bus:
-        assert bus.database.row("PRAGMA quick_check") == ("ok",)
+        assert file_of(bus).row("PRAGMA quick_check") == ("ok",)
         lines = [message.to_line() for message in bus.read()]
         for line in lines:
             assert isinstance(json.loads(line), dict)

@@ -22,7 +22,7 @@ import apsw
 from ackbus import AckbusError, Bus, Exporter, Inbox
 from ackbus.bus import segment_name
 from ackbus.export import Archiver, back_up, checks, exported_files, import_jsonl, open_exported
-from ackbus.schema import checks_of_place, create, examine, upgrade
+from ackbus.schema import checks_of_place, create, examine, file_of, upgrade
 from ackbus.subscribers import Shown
 
 #: Seconds after which an act counts as hung; the issue's own bound.
@@ -233,7 +233,7 @@ def _listen(bus: Bus) -> None:
 
 def _in_another_thread(bus: Bus) -> None:
     """A thread opens the files of SQLite and the lock by their names."""
-    bus.database.close_thread()
+    file_of(bus).close_thread()
     bus.publish("note", "again", from_agent="ann")
 
 
@@ -334,7 +334,7 @@ def check_unharmed(scene: Scene) -> None:
     for name in ("search.db", "search.db-wal", "search.db-shm"):  # nobody promises to keep it
         (scene.bus / name).unlink(missing_ok=True)
     with in_time("look"), Bus.open(scene.bus) as bus:
-        assert bus.database.value("PRAGMA integrity_check") == "ok"
+        assert file_of(bus).value("PRAGMA integrity_check") == "ok"
         found = {message.id: message.payload for message in bus.read()}
         assert [found.get(f"m-{number}") for number in range(30)] == [
             [number, "y" * 400] for number in range(30)

@@ -89,7 +89,7 @@ def work(bus: Bus) -> None:
     queue.renew(running, lease_s=30)
     people.limit(50)
     bus.limits.set_for_inbox("carol", 100)
-    WorkerStates(bus.database).update("crew", {"last_run": 1})
+    WorkerStates.of(bus).update("crew", {"last_run": 1})
     QueueWorkers(bus).note(queue.info, "crew")
     assert [message.id for message in Notices(bus).news(first_since_ms=0)] == ["m-2"]
 
@@ -98,12 +98,12 @@ def trust(bus: Bus) -> None:
     """Leaves a hash chain over what is in the log by now, and a token of the server."""
     bus.chain.switch_on()
     bus.chain.catch_up()
-    Tokens(bus.database).create("ci", [Scope.MESSAGES_RO], agent="alice", ttl_s=3600)
+    Tokens.of(bus).create("ci", [Scope.MESSAGES_RO], agent="alice", ttl_s=3600)
 
 
 def archive_first(bus: Bus) -> None:
     """Leaves the first message in the archive, and an agent that missed what is there."""
-    Cursors(bus.database).pass_over("eve", 1)
+    Cursors.of(bus).pass_over("eve", 1)
     with Archiver(bus) as archiver:
         archiver.archive(1)
 

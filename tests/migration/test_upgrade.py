@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from ackbus import AckbusError, Bus, BusNotFound, BusUnusable, Draft, Exporter, Inbox
-from ackbus.schema import SCHEMA_VERSION, create, upgrade
+from ackbus.schema import SCHEMA_VERSION, create, file_of, upgrade
 
 from ..cli.conftest import assert_error
 from ..conftest import RunBus
@@ -32,7 +32,7 @@ def use(directory: Path) -> None:
         assert alice.poll(3)[2].payload == LARGE
         assert alice.ack(14) == 14
         alice.complete(alice.poll()[0], Draft("task.done", from_agent="alice"))
-        last_token = bus.database.value("SELECT last_token FROM fencing")
+        last_token = file_of(bus).value("SELECT last_token FROM fencing")
         lease = bus.leases.acquire("deploy", "bob")
         assert lease is not None
         assert lease.token == last_token + 1 >= 4

@@ -13,6 +13,7 @@ from itertools import count
 import apsw
 
 from ackbus import Bus
+from ackbus.schema import file_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Counters:
         """The mean cost of one operation."""
         act = operation.prepare(bus)
         act()  # what is done once for each process is no cost of the operation
-        bus.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        file_of(bus).rows("PRAGMA wal_checkpoint(TRUNCATE)")
         counted = self._done(bus, act, operation.times)
         divisor = operation.times * operation.each
         costs = {unit: round(count / divisor, 3) for unit, count in counted.items()}
@@ -101,7 +102,7 @@ class Counters:
         blocks, written = sys.getallocatedblocks(), _written()
         for number in range(times):
             kept[number] = act()
-            bus.database.checkpointer.wait()  # beside the next act it would find other pages
+            file_of(bus).checkpointer.wait()  # beside the next act it would find other pages
         ended = _written()
         blocks = sys.getallocatedblocks() - blocks
         gc.enable()

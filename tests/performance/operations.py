@@ -7,6 +7,7 @@ from pathlib import Path
 from counters import Operation
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
+from ackbus.schema import file_of
 
 #: How many messages the log has, and how many agents wrote them.
 MESSAGES, AGENTS = 5000, 50
@@ -147,7 +148,7 @@ def _export(bus: Bus) -> Act:
 
     def act() -> object:
         bus.publish_many(map(_message, range(1000)))
-        bus.database.checkpointer.wait()  # beside the export it would find other pages
+        file_of(bus).checkpointer.wait()  # beside the export it would find other pages
         return exporter.export_once()
 
     return act

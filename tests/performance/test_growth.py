@@ -7,7 +7,7 @@ import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue, check
 from ackbus.bus.catalog import BLOCK_SEQS
-from ackbus.subscribers import Retention, count_unread
+from ackbus.subscribers import Cursors, Retention
 
 from ..costs import Cost, counting
 
@@ -44,7 +44,7 @@ ACTS: dict[str, Begin] = {
     "poll, nothing new": lambda bus: polling(bus, "idle", bus.log.newest_seq()),
     "poll, some way behind": lambda bus: polling(bus, "agent-3", bus.log.newest_seq() - 2_000),
     "poll, new agent": lambda bus: polling(bus, "newcomer"),
-    "count what waits": lambda bus: lambda: count_unread(bus.database, "agent-3", 100),
+    "count what waits": lambda bus: lambda: Cursors.of(bus).count_unread("agent-3", 100),
     "ack": lambda bus: lambda: Inbox(bus, "agent-4").ack(1_000),
     "get": lambda bus: lambda: bus.get("message-77"),
     "read a conversation": lambda bus: lambda: list(bus.read(conversation="conversation-9")),

@@ -29,10 +29,11 @@ from ackbus import subscribers as subscribers_room
 from ackbus.bus import Segment, SegmentMissing
 from ackbus.export import Archiver, back_up
 from ackbus.export.repair.segment_file import read_segment
-from ackbus.schema import checks_of_file, examine
+from ackbus.schema import checks_of_file, examine, file_of
 from ackbus.subscribers import (
     Acts,
     Claims,
+    Cursors,
     Deliveries,
     Jobs,
     Notices,
@@ -40,7 +41,6 @@ from ackbus.subscribers import (
     Queues,
     QueueWorkers,
     Retention,
-    count_unread,
     list_jobs,
 )
 from ackbus.workers.states import WorkerStates
@@ -78,7 +78,7 @@ def use_the_log(bus: Bus) -> None:
     list(bus.read(type="review.*"))
     list(bus.read(conversation="conversation-7"))
     list(bus.read(agent="agent-3"))
-    list(bus.read(since_ms=bus.database.now_ms()))
+    list(bus.read(since_ms=bus.now_ms()))
     list(bus.read(from_seq=100, to_seq=200))
     bus.log.newest(5, type="note")
     bus.log.between(10, 20, type="note")
@@ -88,7 +88,7 @@ def use_the_log(bus: Bus) -> None:
     assert inbox.wants == ["task.>"]
     inbox.poll()
     inbox.want()
-    subscribers_room.Cursors(bus.database).receive("agent-2", sent.seq)
+    subscribers_room.Cursors.of(bus).receive("agent-2", sent.seq)
     bus.stats()
     bus.agents.names()
     bus.collect_blobs(older_than_s=0)
@@ -103,7 +103,7 @@ def use_the_chain(bus: Bus) -> None:
 
 
 def use_inboxes(bus: Bus) -> None:
-    deliveries = Deliveries(bus.database)
+    deliveries = Deliveries.of(bus)
     inbox = Inbox(bus, "agent-2", max_deliveries=1, own_broadcasts=False)
     first, second, third = inbox.poll(3)
     inbox.ack(first)
@@ -123,12 +123,12 @@ def use_inboxes(bus: Bus) -> None:
     (fourth,) = patient.poll(1)
     patient.fail(fourth, "why")
     patient.ack(fourth)
-    count_unread(bus.database, "agent-2", 100)
-    count_unread(bus.database, "agent-2", 100, news=False)
+    Cursors.of(bus).count_unread("agent-2", 100)
+    Cursors.of(bus).count_unread("agent-2", 100, news=False)
     Inbox(bus, "agent-3").run(lambda message: None, drain=True)
     with Session(bus, "agent-4") as session:
         session.run(lambda message: None, drain=True)
-    subscribers_room.Cursors(bus.database).seen()
+    subscribers_room.Cursors.of(bus).seen()
     deliveries.loops()
 
 
@@ -201,11 +201,11 @@ def use_queues(bus: Bus, clock: Clock) -> None:
     queues.pause("review")
     queue.claim("worker")
     queues.resume("review")
-    assert [act.act for act in Acts(bus.database).of_queue(queue.info)][-2:] == ["pause", "resume"]
+    assert [act.act for act in Acts.of(bus).of_queue(queue.info)][-2:] == ["pause", "resume"]
     for claim in queue.claim("worker", limit=3):
         control.cancel(claim.message.seq)
     control.purge()
-    states = WorkerStates(bus.database)
+    states = WorkerStates.of(bus)
     states.update("worker", {"n": 1})
     Queue.create(bus, "all", ">").claim("worker", limit=1000)
     Queue.create(bus, "none", "nothing.fits").claim("worker")
@@ -220,14 +220,14 @@ def _finish(queue: Queue, count: int) -> None:
 
 
 def _look_at_jobs(bus: Bus, queue: Queue) -> None:
-    Claims(queue.bus.database).count_since(0)
+    Claims.of(queue.bus).count_since(0)
     bus.publish_many(map(_message, range(MESSAGES, MESSAGES + 40)))
     (claim,) = queue.claim("worker")
     for states in ([], ["queued"], ["queued", "running"], ["dead"], ["succeeded"]):
         list_jobs(queue, states, 10)
     QueueStats.of(queue)
     Trace.of(bus, f"claim:{claim.token}")
-    Jobs(bus.database).of_message(claim.message.seq)
+    Jobs.of(bus).of_message(claim.message.seq)
     queue.complete(claim)
 
 
@@ -265,7 +265,7 @@ def use_archive(bus: Bus, clock: Clock) -> None:
     retention.pass_over(plan)
     with Archiver(bus) as archiver:
         (segment,) = archiver.archive(MESSAGES // 2)
-    Deliveries(bus.database).forget_finished()
+    Deliveries.of(bus).forget_finished()
     bus.get("message-5")
     bus.publish("note", from_agent="agent-1", in_reply_to="message-5")
     list(bus.read(conversation="conversation-2"))
@@ -293,7 +293,7 @@ def _search_without(bus: Bus, segment: Segment) -> None:
 
 def use_doctor(bus: Bus) -> None:
     checks = {
-        **checks_of_file(bus.database, full=True),
+        **checks_of_file(file_of(bus), full=True),
         **bus_room.checks(bus, full=True),
         **subscribers_room.checks(bus),
         **export_room.checks(bus, full=True),

@@ -25,7 +25,7 @@ import ackbus.export
 import ackbus.subscribers
 from ackbus import AckPastEnd, Bus, Exporter, IdConflict, Inbox, Queue, Refused, import_jsonl
 from ackbus.export import Archiver, back_up
-from ackbus.schema import SCHEMA_VERSION, Database, checks_of_file, examine, upgrade
+from ackbus.schema import SCHEMA_VERSION, Database, checks_of_file, examine, file_of, upgrade
 
 
 class Bad(AssertionError):
@@ -131,7 +131,7 @@ def look(root: str, cut: Cut) -> None:
         newest = bus.log.newest_seq()
     with Bus.open(directory, durability=cut.durability) as bus:
         _is("the newest after opening once more", bus.log.newest_seq(), newest)
-        _check_file(bus.database)
+        _check_file(file_of(bus))
 
 
 def _is(what: str, found: object, expected: object) -> None:
@@ -186,7 +186,7 @@ def _check_health(bus: Bus) -> None:
         for finding in examine(checks):
             if finding.state == "bad":
                 raise Bad(f"{finding.check}: {finding.text}")
-    _check_file(bus.database)
+    _check_file(file_of(bus))
 
 
 def _check_content(bus: Bus) -> None:
@@ -198,7 +198,7 @@ def _check_content(bus: Bus) -> None:
     for message in messages:
         if message.payload_error is not None:
             raise Bad(f"message {message.seq}: {message.payload_error}")
-    for agent, position in ackbus.subscribers.Cursors(bus.database).positions().items():
+    for agent, position in ackbus.subscribers.Cursors.of(bus).positions().items():
         if position > bus.log.newest_seq():
             raise Bad(f"the cursor of {agent} is at {position}, past the newest")
     for segment in bus.archive.segments():

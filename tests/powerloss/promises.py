@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from ackbus import Bus, Exporter, Inbox
+from ackbus.schema import file_of
 
 #: What was told: its kind, and what it is about.
 Fact = tuple[object, ...]
@@ -39,7 +40,7 @@ def _succeeded(bus: Bus, saved: str, queue: str, seq: int, reply: str) -> bool:
 
 
 def _has_succeeded(bus: Bus, queue: str, seq: int) -> bool:
-    return bool(bus.database.value(_STATE, (queue, seq)) == "succeeded")
+    return bool(file_of(bus).value(_STATE, (queue, seq)) == "succeeded")
 
 
 def _saved(bus: Bus, saved: str, newest_seq: int) -> bool:
@@ -69,12 +70,12 @@ _KEPT = {
 
 def last_token(bus: Bus) -> int:
     """Return the newest fencing token of a lease or a reservation."""
-    return int(bus.database.value("SELECT last_token FROM fencing"))
+    return int(file_of(bus).value("SELECT last_token FROM fencing"))
 
 
 def last_claim(bus: Bus) -> int:
     """Return the newest token of a claim."""
-    return int(bus.database.value("SELECT max(token) FROM claims") or 0)
+    return int(file_of(bus).value("SELECT max(token) FROM claims") or 0)
 
 
 def broken(

@@ -252,7 +252,7 @@ class Work(RuleBasedStateMachine):
             self._came_in(OTHER)
             return
         # The pause has a random part: read it, and hold it against the rule.
-        at_ms = Jobs(queue.bus.database).get(queue.info, claim.message.seq).available_at_ms
+        at_ms = Jobs.of(queue.bus).get(queue.info, claim.message.seq).available_at_ms
         shortest_ms, longest_ms = model.pauses_ms(claim.attempt, after_s)
         assert shortest_ms <= at_ms - self.now_ms <= longest_ms
         model.again(self._model(claim), at_ms, self.now_ms)

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis.stateful import initialize, invariant
 
+from ackbus.schema import file_of
 from ackbus.subscribers import Jobs
 
 from .conftest import RUNS
@@ -25,7 +26,7 @@ class QueueMachine(Work):
     @invariant()
     def jobs_are_the_model(self) -> None:
         for name, model in self.models.items():
-            rows = self.bus.database.rows(
+            rows = file_of(self.bus).rows(
                 "SELECT seq, state, iif(state = 'queued', gate, ''), attempt, max_attempts,"
                 " available_at_ms, ended_at_ms, error FROM jobs WHERE queue_id = ? ORDER BY seq",
                 (self.queues[name].info.id,),
@@ -53,8 +54,8 @@ class QueueMachine(Work):
     @invariant()
     def claims_are_the_model(self) -> None:
         """None disappears; one that has ended stays as it ended, but for what came late."""
-        rows = self.bus.database.rows("SELECT * FROM claims ORDER BY token")
-        columns = [row[1] for row in self.bus.database.rows("PRAGMA table_info(claims)")]
+        rows = file_of(self.bus).rows("SELECT * FROM claims ORDER BY token")
+        columns = [row[1] for row in file_of(self.bus).rows("PRAGMA table_info(claims)")]
         ids = {queue.info.id: name for name, queue in self.queues.items()}
         assert [row[0] for row in rows] == [claim.token for claim in self.claims]
         for values in rows:
@@ -95,7 +96,7 @@ class QueueMachine(Work):
                 for job in model.jobs.values()
                 if job.state not in ("succeeded", "cancelled")
             )
-            counts = Jobs(self.queues[name].bus.database).counts(self.queues[name].info)
+            counts = Jobs.of(self.queues[name].bus).counts(self.queues[name].info)
             assert Counter(counts) == expected
         limits = {
             limit.name: (limit.max_waiting, limit.waiting) for limit in self.bus.limits.list()
@@ -111,7 +112,7 @@ class QueueMachine(Work):
         """By the tables alone: as many run, or may, as the key allows, before one is held."""
         for name, queue in self.queues.items():
             most = self.models[name].policy.max_running_per_key
-            rows = self.bus.database.rows(
+            rows = file_of(self.bus).rows(
                 "SELECT sum(gate = 'key'), sum(gate = 'open'), sum(state = 'running') FROM jobs"
                 " WHERE queue_id = ? AND dedupe_key IS NOT NULL AND state IN ('queued', 'running')"
                 " GROUP BY dedupe_key",
@@ -124,7 +125,7 @@ class QueueMachine(Work):
     @invariant()
     def every_message_stays_and_is_a_job_in_each_queue_once(self) -> None:
         """Or it waits to be filled in, after those that are."""
-        rows = self.bus.database.rows("SELECT seq, type, * FROM messages ORDER BY seq")
+        rows = file_of(self.bus).rows("SELECT seq, type, * FROM messages ORDER BY seq")
         assert len(rows) == self.published
         assert rows[: len(self.messages)] == self.messages
         self.messages = rows

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.schema import checkpoints
+from ackbus.schema import checkpoints, file_of
 
 from ..programs import connect, raw_sql, run_program
 
@@ -38,7 +38,7 @@ def test_log_stays_short_under_constant_writing(bus_dir: Path) -> None:
     """Issue 5, item 2: it restarts, though something always comes."""
     with Bus.open(bus_dir) as bus:
         publish(bus, 6000)
-        bus.database.checkpointer.wait()
+        file_of(bus).checkpointer.wait()
     # Of some 24,000 that were written; the thread may get a processor late.
     assert wal_pages(bus_dir) < 12_000
 
@@ -50,7 +50,7 @@ def test_writers_that_each_write_once_look_too(bus: Bus, bus_dir: Path) -> None:
         thread = threading.Thread(target=publish, args=(bus, 1))
         thread.start()
         thread.join()
-        bus.database.checkpointer.wait()
+        file_of(bus).checkpointer.wait()
     assert wal_pages(bus_dir) < 150  # of some 240 that were written
 
 
@@ -63,7 +63,7 @@ def test_reader_that_stays_stops_no_publisher(bus: Bus, bus_dir: Path) -> None:
         publish(bus, 300)
         assert wal_pages(bus_dir) > 800
     publish(bus, 1000)
-    bus.database.checkpointer.wait()
+    file_of(bus).checkpointer.wait()
     grown = wal_pages(bus_dir)
     publish(bus, 300)
     assert wal_pages(bus_dir) == grown
@@ -90,14 +90,14 @@ def test_forked_child_can_open_the_bus_whatever_the_thread_does(bus_dir: Path) -
         """
         import os, signal, sys
         from ackbus import Bus
-        from ackbus.schema import checkpoints
+        from ackbus.schema import checkpoints, file_of
         checkpoints.CHECKPOINT_PAGES = 1
         bus = Bus.open(sys.argv[1])
         ended = []
         for _ in range(40):
             for _ in range(60):
                 bus.publish("note", "x" * 2000, from_agent="ann")
-            bus.database.checkpointer.look(bus.database.connection)
+            file_of(bus).checkpointer.look(file_of(bus).connection)
             child = os.fork()
             if child == 0:
                 signal.alarm(20)
@@ -118,18 +118,18 @@ def test_descriptors_that_have_run_out_make_no_noise(bus_dir: Path) -> None:
         """
         import os, resource, sys
         from ackbus import Bus
-        from ackbus.schema import checkpoints
+        from ackbus.schema import checkpoints, file_of
         checkpoints.CHECKPOINT_PAGES = 1
         bus = Bus.open(sys.argv[1])
         bus.publish("note", from_agent="ann")
-        bus.database.checkpointer.wait()
+        file_of(bus).checkpointer.wait()
         highest = os.dup(0)
         os.close(highest)
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest, highest))
         sys.stderr = sys.stdout
         for _ in range(300):
             bus.publish("note", from_agent="ann")
-        bus.database.checkpointer.wait()
+        file_of(bus).checkpointer.wait()
         print(bus.log.newest_seq())
         """,
         bus_dir,

@@ -15,6 +15,7 @@ import pytest
 
 from ackbus import AckbusError, Bus, BusBusy, BusUnusable, Draft, Inbox, InvalidInput
 from ackbus.export import Archiver
+from ackbus.schema import file_of
 
 from ..conftest import RunBus, wait_until
 from ..programs import connect, held_write_lock, raw_sql, run_program, run_program_to_sigkill
@@ -23,7 +24,7 @@ PRAGMAS = {"busy_timeout": 5000, "foreign_keys": 1, "journal_mode": "wal", "sync
 
 
 def pragmas(bus: Bus) -> dict[str, object]:
-    return {name: bus.database.value(f"PRAGMA {name}") for name in PRAGMAS}
+    return {name: file_of(bus).value(f"PRAGMA {name}") for name in PRAGMAS}
 
 
 def seqs(bus: Bus) -> list[int]:
@@ -49,7 +50,7 @@ def test_each_thread_has_a_connection_of_its_own(bus: Bus) -> None:
     """M-26: one for each thread, kept for the thread's life, never shared."""
 
     def two_looks() -> tuple[apsw.Connection, apsw.Connection]:
-        return bus.database.connection, bus.database.connection
+        return file_of(bus).connection, file_of(bus).connection
 
     with ThreadPoolExecutor(1) as other:
         theirs = other.submit(two_looks).result()
@@ -97,7 +98,7 @@ CHANGE = re.compile(r"^(INSERT|UPDATE|DELETE)\b", re.MULTILINE)
 def statements(bus: Bus) -> Iterator[list[str]]:
     """Every statement that this thread's connection runs, as SQLite saw it."""
     seen: list[str] = []
-    connection = bus.database.connection
+    connection = file_of(bus).connection
     connection.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: seen.append(event["sql"]))
     yield seen
     connection.trace_v2(0, None)
@@ -145,7 +146,7 @@ def test_no_transaction_is_open_while_a_handler_runs(bus: Bus, bus_dir: Path) ->
     bus.publish("note", from_agent="bob")
 
     def handle(message: object) -> None:
-        assert not bus.database.connection.in_transaction
+        assert not file_of(bus).connection.in_transaction
         with connect(bus_dir) as other:  # a transaction, which would wait for ours
             other.execute("INSERT OR REPLACE INTO cursors VALUES ('other', 0, 1)")
 
@@ -157,7 +158,7 @@ def test_iterating_holds_no_transaction_between_messages(bus: Bus) -> None:
     """M-27: reading is by pages, whatever the reader does between two of them."""
     bus.publish_many([Draft("note", from_agent="bob") for _ in range(3)])
     for _ in bus.read():
-        assert not bus.database.connection.in_transaction
+        assert not file_of(bus).connection.in_transaction
     assert bus.log.newest_seq() == 3
 
 
@@ -317,19 +318,19 @@ def test_failed_rows_of_a_batch_take_the_batch_with_them(bus: Bus) -> None:
 
 def test_failing_statement_raises_one_clear_line_and_rolls_back(bus: Bus, bus_dir: Path) -> None:
     """M-29, M-44: anything but a duplicate is an error, never swallowed."""
-    bus.database.refuses_strangers = False
+    file_of(bus).refuses_strangers = False
     connect(bus_dir).execute("ALTER TABLE messages RENAME TO gone")
     with pytest.raises(AckbusError, match=r"^the bus in \S+ refused a statement: .*messages"):
         bus.publish("note", from_agent="bob")
-    assert not bus.database.connection.in_transaction
+    assert not file_of(bus).connection.in_transaction
     connect(bus_dir).execute("ALTER TABLE gone RENAME TO messages")
     assert bus.publish("note", from_agent="bob").seq == 1
 
 
 def test_full_database_undoes_the_transaction_and_says_so(bus: Bus) -> None:
     """M-29, M-44, promise 11."""
-    pages = bus.database.value("PRAGMA page_count")
-    bus.database.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    pages = file_of(bus).value("PRAGMA page_count")
+    file_of(bus).connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     many = [Draft("note", "x" * 4000, from_agent="bob") for _ in range(100)]
     with pytest.raises(BusUnusable, match="is full; nothing was stored"):
         bus.publish_many(many)
@@ -351,7 +352,7 @@ def test_transaction_that_sqlite_undid_takes_nothing_more(bus: Bus) -> None:
     def go_on_after_the_error() -> None:
         with bus.transaction():
             bus.publish("before", from_agent="bob")
-            bus.database.connection.execute("ROLLBACK")
+            file_of(bus).connection.execute("ROLLBACK")
             with pytest.raises(AckbusError, match="an error has undone this transaction"):
                 bus.publish("after", from_agent="bob")
 

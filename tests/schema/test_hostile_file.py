@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from ackbus import Bus, BusUnusable, Inbox
-from ackbus.schema import SCHEMA_VERSION, Database, create, database, hardening, upgrade
+from ackbus.schema import SCHEMA_VERSION, Database, create, database, file_of, hardening, upgrade
 from ackbus.schema.strangers import strangers_in
 
 from ..conftest import RunBus, wait_until
@@ -180,7 +180,7 @@ def test_program_goes_on_while_a_newer_ackbus_upgrades_the_file(bus: Bus, bus_di
         "COMMIT",
     )
     assert bus.publish("t", from_agent="bob").seq == 1
-    bus.database.close_thread()
+    file_of(bus).close_thread()
     assert bus.publish("t", from_agent="bob").seq == 2
     with pytest.raises(BusUnusable, match="use a newer ackbus"):
         Bus.open(bus_dir)
@@ -201,7 +201,7 @@ def test_upgrade_runs_nothing_of_an_older_file(version: str, tmp_path: Path) -> 
 
 
 def test_connections_let_nobody_write_to_the_schema(bus: Bus) -> None:
-    connection = bus.database.connection
+    connection = file_of(bus).connection
     connection.execute("PRAGMA writable_schema = ON")
     with pytest.raises(apsw.SQLError, match="may not be modified"):
         connection.execute("DELETE FROM sqlite_schema")
@@ -214,9 +214,9 @@ def test_statement_without_end_is_ended(bus_dir: Path, monkeypatch: pytest.Monke
     with Bus.open(bus_dir) as bus:
         count = f"WITH endless (x) AS ({NEVER_ENDS}) SELECT count(*) FROM endless"
         with pytest.raises(BusUnusable, match=r"took more work than any should.*'bus doctor'$"):
-            bus.database.rows(count)
+            file_of(bus).rows(count)
         for _ in range(8):  # each takes most of what one may
-            bus.database.rows(
+            file_of(bus).rows(
                 "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 1200000)"
                 " SELECT count(*) FROM n"
             )
@@ -239,9 +239,10 @@ def test_table_of_ours_that_is_an_endless_view_is_not_waited_for(
 def test_ctrl_c_ends_a_long_statement(bus_dir: Path) -> None:
     program = f"""
         from ackbus import Bus
+        from ackbus.schema import file_of
         bus = Bus.open({str(bus_dir)!r})
         print("begins", flush=True)
-        bus.database.rows("WITH e (x) AS ({NEVER_ENDS}) SELECT count(*) FROM e")
+        file_of(bus).rows("WITH e (x) AS ({NEVER_ENDS}) SELECT count(*) FROM e")
         """
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program)],

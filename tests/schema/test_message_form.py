@@ -14,7 +14,7 @@ import pytest
 
 from ackbus import ABSENT, Bus, Draft, Exporter, FieldMap, Inbox, InvalidInput, Priority
 from ackbus.bus import parse_pattern
-from ackbus.schema import limits, parse_duration_ms, parse_since, parse_ts
+from ackbus.schema import file_of, limits, parse_duration_ms, parse_since, parse_ts
 from ackbus.schema.ids import new_id
 from ackbus.schema.json import decode, encode
 from ackbus.schema.message import parse_priority
@@ -426,7 +426,7 @@ def test_json_that_is_nested_too_deep_to_be_written_is_text(
         "INSERT INTO messages (id, ts_ms, from_agent, type, payload, headers)"
         " VALUES ('deep', 1, 'x', 'n', ?, ?)"
     )
-    bus.database.change(insert, (deep, deep))
+    file_of(bus).change(insert, (deep, deep))
     message = bus.get("deep")
     assert message is not None
     Exporter(bus).export_once()

@@ -8,7 +8,7 @@ import pytest
 
 import ackbus
 from ackbus import Bus
-from ackbus.schema import Queries
+from ackbus.schema import Queries, file_of
 from ackbus.server.tokens import SQL as TOKENS
 
 from ..performance.statements import NAMED
@@ -48,7 +48,7 @@ def test_rooms_keep_their_statements_in_files() -> None:
 
 def test_every_statement_is_prepared_by_sqlite(bus: Bus) -> None:
     """M-14, M-17, M-18, M-19, M-21: the tables and columns that statements name are there."""
-    connection = bus.database.connection
+    connection = file_of(bus).connection
     of_tokens = {f"server.{name}": sql for name, sql in TOKENS.items()}
     statements = NAMED | of_tokens
     assert len(statements) >= sum(map(count_of_names, FILES))

@@ -192,7 +192,7 @@ def test_claim_is_that_of_the_agent_of_the_token_whatever_worker_took_it(bus: Bu
         assert (await caller.call("bus_finish", **finish, headers=token("alice")))[0]
 
     served(bus, act)
-    claim = Claims(bus.database).get(1)
+    claim = Claims.of(bus).get(1)
     assert claim is not None
     assert (claim.group, claim.instance, claim.status) == ("alice", "bob", "completed")
 

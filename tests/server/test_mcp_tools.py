@@ -20,7 +20,7 @@ from ackbus import Bus, Inbox, Queue
 from ackbus.bus import SegmentMissing
 from ackbus.cli.waiting_mail import waiting_mail
 from ackbus.export import Archiver
-from ackbus.schema import InvalidInput
+from ackbus.schema import InvalidInput, file_of
 from ackbus.server.mcp.errors import explain
 from ackbus.server.mcp.home import Home
 from ackbus.server.mcp.pages import MAX_CHARS
@@ -61,7 +61,7 @@ def test_no_body_can_leave_its_frame(bus: Bus, bus_dir: Path, body: Any) -> None
 
 
 def test_no_name_that_plain_sql_stored_can_leave_its_line(bus: Bus, bus_dir: Path) -> None:
-    bus.database.change(
+    file_of(bus).change(
         "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES (?, 1, ?, ?, '1')",
         ("i\n| x", "a\n[2] b", "t\x1b[31m"),
     )
@@ -74,7 +74,7 @@ def test_no_name_that_plain_sql_stored_can_leave_its_line(bus: Bus, bus_dir: Pat
 
 def test_message_tells_when_it_was_sent(bus: Bus, bus_dir: Path) -> None:
     """A late agent sees all broadcasts ever sent, and most of them are outdated."""
-    bus.database.change(
+    file_of(bus).change(
         "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES ('i', 1, 'a', 't', '1')"
     )
     result = in_process(bus_dir, lambda me: me.try_to("bus_inbox"))

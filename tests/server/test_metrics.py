@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from ackbus import Bus, BusBusy, Draft, Inbox, Queue, Worker
+from ackbus.schema import file_of
 from ackbus.server import Scope, Tokens
 from ackbus.server.access import Access
 from ackbus.server.app import create_app
@@ -116,7 +117,7 @@ def test_names_of_any_form_are_labels(one_client: httpx.Client, one_bus: Bus) ->
     one_bus.publish("t", from_agent="a")
     names = ['q"uote', "back\\slash\\", "new\nline", '"} 1\nackbus_leases 99', "\u2028"]
     for name in names:
-        one_bus.database.rows("INSERT INTO cursors VALUES (?, 1, 1, NULL)", (name,))
+        file_of(one_bus).rows("INSERT INTO cursors VALUES (?, 1, 1, NULL)", (name,))
     found = scrape(one_client)
     assert {("ackbus_inbox_unread", (name,)) for name in names} <= found.keys()
     assert found["ackbus_leases", ()] == 0
@@ -181,7 +182,7 @@ def test_defects_are_counted_too(bus: Bus) -> None:
 
 
 def test_metrics_need_a_token_that_may_look_at_work(serve: Serve, bus: Bus) -> None:
-    tokens = Tokens(bus.database)
+    tokens = Tokens.of(bus)
     shown = {scope: tokens.create(scope.replace(":", "-"), [scope]) for scope in Scope}
     client = serve()
     problem(client.get("/metrics"), 401, "unauthorized")

@@ -60,7 +60,7 @@ def test_server_keeps_to_its_document(
         if claim.message.payload != 0:
             queue.fail(claim, "no disk")
     config = tmp_path / "schemathesis.toml"
-    token = Tokens(one_bus.database).create("st", [Scope.ADMIN])
+    token = Tokens.of(one_bus).create("st", [Scope.ADMIN])
     config.write_text(CONFIG.format(token=token))
     done = subprocess.run(
         [

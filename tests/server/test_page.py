@@ -206,14 +206,14 @@ def test_dead_letter_is_requeued(visit: Visit, url: str, shared: Bus) -> None:
     expect(page.locator(".notice")).to_contain_text(f"{seq} is queued again")
     expect(page.get_by_role("button", name=f"Requeue {seq}")).to_have_count(0)
     queue = Queue.open(shared, "review")
-    assert Jobs(shared.database).get(queue.info, seq).state == "queued"
+    assert Jobs.of(shared).get(queue.info, seq).state == "queued"
 
 
 def test_job_is_cancelled_and_tried_again(visit: Visit, url: str, shared: Bus) -> None:
     queue = Queue.create(shared, "deploy", "deploy.request")
     seq = shared.publish("deploy.request", from_agent="lead").seq
     queue.claim("deployer-1")
-    jobs = Jobs(shared.database)
+    jobs = Jobs.of(shared)
     page = visit(f"{url}/#/queues")
     running = page.get_by_label("Queue deploy").get_by_role("link", name="1 running for up to")
     running.click()
@@ -584,7 +584,7 @@ def elements(page: Page) -> int:
 
 def test_token_is_asked_for_and_kept_for_the_tab(visit: Visit, bus: Bus, bus_dir: Path) -> None:
     bus.publish("secret", from_agent="lead")
-    token = Tokens(bus.database).create("me", [Scope.MESSAGES_RO])
+    token = Tokens.of(bus).create("me", [Scope.MESSAGES_RO])
     with serving(bus_dir) as url:
         page = visit(url)
         dialog = page.get_by_role("dialog")
@@ -602,7 +602,7 @@ def test_token_is_asked_for_and_kept_for_the_tab(visit: Visit, bus: Bus, bus_dir
 
 def test_token_in_the_address_is_taken_out_of_it(visit: Visit, bus: Bus, bus_dir: Path) -> None:
     bus.publish("secret", from_agent="lead")
-    token = Tokens(bus.database).create("me", [Scope.MESSAGES_RO])
+    token = Tokens.of(bus).create("me", [Scope.MESSAGES_RO])
     with serving(bus_dir) as url:
         page = visit(f"{url}/#token={token}")
         expect(rows(page)).to_have_count(1)
@@ -614,7 +614,7 @@ def test_token_that_one_tab_has_is_told_to_the_others(
     browser: Browser, bus: Bus, bus_dir: Path
 ) -> None:
     bus.publish("secret", from_agent="lead")
-    tokens = Tokens(bus.database)
+    tokens = Tokens.of(bus)
     token = tokens.create("me", [Scope.MESSAGES_RO])
     with serving(bus_dir) as url, browser.new_context() as context:
         first, second = context.new_page(), context.new_page()
@@ -639,7 +639,7 @@ def test_what_may_not_be_read_is_not_said_to_be_empty(
     visit: Visit, bus: Bus, bus_dir: Path
 ) -> None:
     bus.leases.acquire("release", "lead", ttl_s=600)
-    token = Tokens(bus.database).create("me", [Scope.MESSAGES_RO])
+    token = Tokens.of(bus).create("me", [Scope.MESSAGES_RO])
     with serving(bus_dir) as url:
         page = visit(f"{url}/#token={token}")
         page.goto(f"{url}/#/holds")
@@ -648,7 +648,7 @@ def test_what_may_not_be_read_is_not_said_to_be_empty(
         page.get_by_role("button", name="Another token").click()
         page.keyboard.press("Escape")
         page.get_by_role("button", name="Another token").click()
-        may_see = Tokens(bus.database).create("you", [Scope.MESSAGES_RO, Scope.WORK_RO])
+        may_see = Tokens.of(bus).create("you", [Scope.MESSAGES_RO, Scope.WORK_RO])
         page.get_by_role("textbox", name="Token").fill(may_see)
         page.keyboard.press("Enter")
         expect(page.get_by_role("row").filter(has_text="release")).to_be_visible()

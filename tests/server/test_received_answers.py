@@ -40,7 +40,7 @@ class Asked:
         return str(response.json()["state"])
 
     def bearer(self, *scopes: Scope, agent: str | None = None) -> dict[str, str]:
-        token = Tokens(self.bus.database).create(uuid4().hex, scopes, agent=agent)
+        token = Tokens.of(self.bus).create(uuid4().hex, scopes, agent=agent)
         return {"Authorization": f"Bearer {token}"}
 
     def mcp(self, name: str) -> str:

@@ -20,13 +20,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bus, htt
     """A bus with a token, and a client of its server that shows none."""
     directory = tmp_path_factory.mktemp("project") / ".worker-state"
     with Bus.init(directory) as bus:
-        Tokens(bus.database).create("root", [Scope.ADMIN])
+        Tokens.of(bus).create("root", [Scope.ADMIN])
         with serving(Path(directory)) as url, httpx.Client(base_url=url, timeout=20) as client:
             yield bus, client
 
 
 def bearer(bus: Bus, name: str, *scopes: Scope, agent: str | None = None) -> dict[str, str]:
-    token = Tokens(bus.database).create(name, scopes, agent=agent)
+    token = Tokens.of(bus).create(name, scopes, agent=agent)
     return {"Authorization": f"Bearer {token}"}
 
 

@@ -13,6 +13,7 @@ from websockets.sync.client import connect
 
 from ackbus import Bus, InvalidInput, NotFound, Queue, Refused
 from ackbus.bus import Keyring
+from ackbus.schema import file_of
 from ackbus.server import Scope, Tokens
 
 from ..conftest import RunBus
@@ -24,7 +25,7 @@ MESSAGE = {"type": "t", "from": "a"}
 
 @pytest.fixture
 def tokens(bus: Bus) -> Tokens:
-    return Tokens(bus.database)
+    return Tokens.of(bus)
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -264,14 +265,14 @@ def test_own_pages_and_allowed_ones_may_ask(serve: Serve) -> None:
 
 def test_secret_is_not_in_the_file(tokens: Tokens, bus: Bus) -> None:
     secret = tokens.create("ci", [RW]).rpartition("_")[2]
-    (row,) = bus.database.rows("SELECT * FROM access_tokens")
+    (row,) = file_of(bus).rows("SELECT * FROM access_tokens")
     assert all(secret not in str(value) for value in row)
 
 
 def test_rotated_token_overlaps_and_then_ends(bus_dir: object) -> None:
     now = [1_000_000]
     with Bus.open(bus_dir, clock=lambda: now[0]) as bus:  # type: ignore[arg-type]
-        tokens = Tokens(bus.database)
+        tokens = Tokens.of(bus)
         old = tokens.create("ci", [RW], agent="a")
         new = tokens.rotate("ci", overlap_s=10)
         assert tokens.holder(old) == tokens.holder(new)
@@ -284,12 +285,12 @@ def test_rotated_token_overlaps_and_then_ends(bus_dir: object) -> None:
 def test_token_expires(bus_dir: object) -> None:
     now = [1_000_000]
     with Bus.open(bus_dir, clock=lambda: now[0]) as bus:  # type: ignore[arg-type]
-        token = Tokens(bus.database).create("ci", [RW], ttl_s=5)
+        token = Tokens.of(bus).create("ci", [RW], ttl_s=5)
         now[0] += 4_999
-        assert Tokens(bus.database).holder(token).name == "ci"
+        assert Tokens.of(bus).holder(token).name == "ci"
         now[0] += 1
         with pytest.raises(Exception, match="expired"):
-            Tokens(bus.database).holder(token)
+            Tokens.of(bus).holder(token)
 
 
 REFUSED: dict[str, tuple[Callable[[Tokens], object], type[Exception]]] = {

@@ -91,7 +91,7 @@ def test_ui_shows_no_token_to_other_users(
     bus: Bus, bus_dir: Path, bus_env: dict[str, str], opened: Path
 ) -> None:
     """A command line can be seen by all users of a machine, so a browser is not started with it."""
-    Tokens(bus.database).create("ci", [Scope.MESSAGES_RO])
+    Tokens.of(bus).create("ci", [Scope.MESSAGES_RO])
     with running_ui(bus_env, "--dir", bus_dir, "--port", "0") as link:
         url, _, token = link.partition("/#token=")
         headers = {"Authorization": f"Bearer {token}"}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Inbox, InvalidInput, Message, TimedOut
+from ackbus.schema import file_of
 from ackbus.subscribers import Answer, Request, check, request
 
 from ..conftest import wait_until
@@ -59,8 +60,8 @@ def ask(executor: ThreadPoolExecutor, bus: Bus, type: str = "t.request") -> "Fut
 
 
 def rows_by_table(bus: Bus) -> dict[str, int]:
-    names = bus.database.rows("SELECT name FROM sqlite_schema WHERE type = 'table'")
-    return {name: bus.database.value(f"SELECT count(*) FROM {name}") for (name,) in names}
+    names = file_of(bus).rows("SELECT name FROM sqlite_schema WHERE type = 'table'")
+    return {name: file_of(bus).value(f"SELECT count(*) FROM {name}") for (name,) in names}
 
 
 def test_request_is_a_message_and_nothing_else(bus: Bus, in_background: ThreadPoolExecutor) -> None:
@@ -256,11 +257,11 @@ def steps(bus: Bus, sent: Request) -> int:
         return False
 
     sent.answer()  # statements are prepared by now
-    bus.database.connection.set_progress_handler(step, 1)
+    file_of(bus).connection.set_progress_handler(step, 1)
     try:
         assert sent.answer().state == "pending"
     finally:
-        bus.database.connection.set_progress_handler(None)
+        file_of(bus).connection.set_progress_handler(None)
     return count
 
 

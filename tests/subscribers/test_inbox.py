@@ -8,6 +8,7 @@ import apsw
 import pytest
 
 from ackbus import AckPastEnd, Bus, Draft, IdConflict, Inbox, InvalidInput, Message, Queue
+from ackbus.schema import file_of
 
 from ..programs import connect, raw_sql
 
@@ -33,11 +34,11 @@ def seqs(messages: Iterable[Message]) -> list[int]:
 def test_poll_changes_nothing(bus: Bus, bus_dir: Path) -> None:
     """M-48, promise 4: twice the same result, no cursor, and not a byte of the file."""
     fill(bus, 3)
-    changes = bus.database.connection.total_changes()
+    changes = file_of(bus).connection.total_changes()
     inbox = Inbox(bus, "alice")
     assert seqs(inbox.poll()) == seqs(inbox.poll()) == [1, 2, 3]
     assert inbox.position == 0
-    assert bus.database.connection.total_changes() == changes
+    assert file_of(bus).connection.total_changes() == changes
     assert raw_sql(bus_dir, "SELECT count(*) FROM cursors") == [[0]]
 
 

@@ -20,6 +20,7 @@ from ackbus import (
     Pace,
     SecondLoopWarning,
 )
+from ackbus.schema import file_of
 from ackbus.subscribers import MAX_DELIVERIES
 from ackbus.subscribers import rules as rules_module
 
@@ -278,7 +279,7 @@ def test_redelivered_message_has_its_effect_once(bus: Bus) -> None:
 
     for _ in range(2):
         inbox.run(handle, drain=True)
-        bus.database.change("UPDATE cursors SET last_acked_seq = 0")
+        file_of(bus).change("UPDATE cursors SET last_acked_seq = 0")
     assert known == [False, True]
     assert [message.type for message in bus.read()] == ["note", "effect"]
 
@@ -294,7 +295,7 @@ def test_error_after_an_acknowledgement_is_no_failure(bus: Bus) -> None:
 
     inbox.run(handle, drain=True)
     assert (inbox.position, inbox.parked()) == (2, [])
-    assert bus.database.rows("SELECT * FROM deliveries") == []
+    assert file_of(bus).rows("SELECT * FROM deliveries") == []
 
 
 def test_loop_of_a_living_process_is_no_crash(bus: Bus, bus_dir: Path) -> None:
@@ -535,7 +536,7 @@ def test_reading_a_message_as_json_does_not_keep_its_payload(bus: Bus) -> None:
 
 def test_a_death_while_idle_does_not_park_what_comes_later(bus: Bus, bus_dir: Path) -> None:
     """Promise 5: a message is never parked without a delivery, also at max_deliveries=1."""
-    bus.database.change("INSERT INTO loops VALUES ('alice', 999999999, 0)")
+    file_of(bus).change("INSERT INTO loops VALUES ('alice', 999999999, 0)")
     fill(bus, 1)
     delivered: list[int] = []
     Inbox(bus, "alice", max_deliveries=1).run(lambda m: delivered.append(m.seq), drain=True)
@@ -546,7 +547,7 @@ def test_message_that_failed_thousands_of_times_still_comes_again(bus: Bus) -> N
     """M-53, promise 5: an inbox that never parks outlives any number of failures."""
     fill(bus, 1)
     row = "INSERT INTO deliveries VALUES ('alice', 1, 'failing', 5000, 'error', 0)"
-    bus.database.change(row)
+    file_of(bus).change(row)
     outcomes = iter([ValueError("once more"), None])
 
     def handle(message: Message) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft
+from ackbus.schema import file_of
 from ackbus.subscribers import Notices
 
 from ..programs import held_write_lock, running_program
@@ -60,11 +61,11 @@ def steps(bus: Bus, notices: Notices) -> int:
         count += 1
         return False
 
-    bus.database.connection.set_progress_handler(step, 1)
+    file_of(bus).connection.set_progress_handler(step, 1)
     try:
         assert told(bus, notices) == []
     finally:
-        bus.database.connection.set_progress_handler(None)
+        file_of(bus).connection.set_progress_handler(None)
     return count
 
 
@@ -88,7 +89,7 @@ def test_second_request_in_a_conversation_adds_nothing(bus: Bus) -> None:
     answer(bus, root)
     answer(bus, root)
     assert told(bus) == [root]
-    assert bus.database.rows("SELECT conversation, seq FROM notices") == [(root, 3)]
+    assert file_of(bus).rows("SELECT conversation, seq FROM notices") == [(root, 3)]
 
 
 def test_only_answers_to_requests_are_news(bus: Bus) -> None:
@@ -114,7 +115,7 @@ def test_state_is_in_the_bus_and_not_in_a_file(bus: Bus, project: Path, bus_dir:
     before = {path.name for folder in (project, bus_dir) for path in folder.iterdir()}
     root = ask(bus)
     answer(bus, root)
-    assert bus.database.value("SELECT count(*) FROM notices") == 0
+    assert file_of(bus).value("SELECT count(*) FROM notices") == 0
     assert told(bus) == [root]
     after = {path.name for folder in (project, bus_dir) for path in folder.iterdir()}
     assert after - before <= {"doorbell", "write.lock"}
@@ -135,7 +136,7 @@ def test_requests_of_processes_at_once_are_all_told_of(bus: Bus, bus_dir: Path) 
             assert asker.stdout is not None
             assert asker.stdout.readline() == "done\n"
     assert sorted(told(bus)) == sorted(message.id for message in bus.read(type="t.request"))
-    assert bus.database.value("SELECT count(*) FROM notices") == 20
+    assert file_of(bus).value("SELECT count(*) FROM notices") == 20
 
 
 def test_notifiers_at_once_tell_of_each_conversation_once(bus: Bus, bus_dir: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, InvalidInput, Message
+from ackbus.schema import file_of
 from ackbus.subscribers import (
     JobNotFound,
     Jobs,
@@ -43,7 +44,7 @@ def test_order_does_not_go_by_clock_times(bus: Bus, clock: Clock) -> None:
     for ts_ms in (5_120, 5_100, 5_012, 5_000):
         clock.now_ms = ts_ms
         publish(bus)
-    columns = {name: type for _, name, type, *_ in bus.database.rows("PRAGMA table_info(claims)")}
+    columns = {name: type for _, name, type, *_ in file_of(bus).rows("PRAGMA table_info(claims)")}
     assert {type for name, type in columns.items() if name.endswith("_ms")} == {"INTEGER"}
     assert seqs(queue.claim("worker", limit=9)) == [1, 2, 3, 4]
 
@@ -86,7 +87,7 @@ def test_another_queue_is_another_full_copy_of_the_stream(bus: Bus) -> None:
         reviews.complete(claim)
     assert [state(reviews, seq) for seq in (1, 2, 3)] == ["succeeded"] * 3
     assert seqs(audits.claim("worker", limit=3)) == [1, 2, 3]
-    jobs = Jobs(reviews.bus.database).of_message(2)
+    jobs = Jobs.of(reviews.bus).of_message(2)
     assert [(one.queue, one.state) for one in jobs] == [
         ("audits", "running"),
         ("reviews", "succeeded"),
@@ -306,7 +307,7 @@ def test_messages_stay_as_they_are_whatever_becomes_of_the_work(bus: Bus) -> Non
     """P-07: state lives in jobs and claims only."""
 
     def log() -> list[tuple[object, ...]]:
-        return bus.database.rows("SELECT * FROM messages ORDER BY seq")
+        return file_of(bus).rows("SELECT * FROM messages ORDER BY seq")
 
     queue = Queue.create(bus, "job", backoff_s=0)
     publish(bus, 4)

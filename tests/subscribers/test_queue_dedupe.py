@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from ackbus import Bus, InvalidInput
+from ackbus.schema import file_of
 from ackbus.subscribers import Queue, Queues, work_headers
 
 from .conftest import Clock
@@ -270,9 +271,9 @@ def test_any_time_that_others_stored_is_taken(
 ) -> None:
     """Bad input: no message can stop its queue; older versions of the file took any time."""
     queue = Queue.create(bus, "job", ordering="priority")
-    bus.database.refuses_strangers = False
-    bus.database.change("DROP TRIGGER messages_are_only_appended")
-    bus.database.change(
+    file_of(bus).refuses_strangers = False
+    file_of(bus).change("DROP TRIGGER messages_are_only_appended")
+    file_of(bus).change(
         "INSERT INTO messages (id, ts_ms, from_agent, type, headers)"
         " VALUES ('m', ?, 'x', 'job', ?)",
         (ts_ms, json.dumps(about("k", window_s))),

@@ -7,6 +7,7 @@ import pytest
 
 from ackbus import Bus, Draft, Inbox, InvalidInput
 from ackbus.bus.catalog import STEP_MESSAGES
+from ackbus.schema import file_of
 from ackbus.subscribers import Queue, Queues, list_jobs, mend, work_headers
 from ackbus.subscribers.filling import PAGE_JOBS, STORE_AFTER
 
@@ -17,7 +18,7 @@ from .work import publish, seqs, take
 
 def append_raw(bus: Bus, count: int, type: str = "noise") -> None:
     """Appends messages as fast as SQLite can."""
-    bus.database.change(
+    file_of(bus).change(
         "INSERT INTO messages (id, ts_ms, from_agent, type)"
         " WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
         " SELECT lower(hex(randomblob(8))), 1, 'raw', ? FROM n",
@@ -114,10 +115,10 @@ def test_each_message_becomes_one_job_for_all_who_fill(bus: Bus) -> None:
     changes = []
     for queue, page in zip((first, second), pages, strict=True):
         assert page is not None
-        before = bus.database.connection.total_changes()
+        before = file_of(bus).connection.total_changes()
         with bus.transaction():
             queue._filler.store(page, queue._refresh())
-        changes.append(bus.database.connection.total_changes() - before)
+        changes.append(file_of(bus).connection.total_changes() - before)
     assert changes == [4, 0]  # three jobs and the position; nothing
     assert filled(second) == [1, 2, 3]
 
@@ -202,9 +203,9 @@ def test_long_look_in_vain_is_remembered_for_all(bus: Bus) -> None:
     """K-01: the next process does not look there again; a short one writes nothing."""
     queue = Queue.create(bus, "job")
     append_raw(bus, STORE_AFTER)
-    changes = bus.database.connection.total_changes()
+    changes = file_of(bus).connection.total_changes()
     assert queue.claim("worker") == []
-    assert bus.database.connection.total_changes() == changes
+    assert file_of(bus).connection.total_changes() == changes
     append_raw(bus, 1)
     assert queue.claim("worker") == []
     assert Queue.open(bus, "job").info.filled_seq == STORE_AFTER + 1
@@ -214,10 +215,10 @@ def test_looking_in_vain_writes_nothing(bus: Bus) -> None:
     """K-01: idle workers cost nobody anything."""
     queue = Queue.create(bus, "job")
     publish(bus, 3, type="other")
-    changes = bus.database.connection.total_changes()
+    changes = file_of(bus).connection.total_changes()
     for _ in range(3):
         assert queue.claim("worker") == []
-    assert bus.database.connection.total_changes() == changes
+    assert file_of(bus).connection.total_changes() == changes
 
 
 def test_gap_in_the_log_is_no_end(bus: Bus, bus_dir: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, InvalidInput, Priority
+from ackbus.schema import file_of
 from ackbus.subscribers import JobControl, Queue, Queues, work_headers
 
 from ..programs import connect
@@ -222,7 +223,7 @@ def test_ordering_may_be_switched_while_jobs_wait_and_run(bus: Bus, clock: Clock
 
 
 def ranks(bus: Bus) -> list[int]:
-    rows = bus.database.rows("SELECT DISTINCT rank_ms FROM jobs WHERE state = 'queued'")
+    rows = file_of(bus).rows("SELECT DISTINCT rank_ms FROM jobs WHERE state = 'queued'")
     return sorted(rank for (rank,) in rows)
 
 
@@ -234,7 +235,7 @@ def test_many_that_wait_are_ranked_anew_some_hundreds_a_transaction(bus: Bus, cl
         queue.complete(claim)
     queue.fill()
     changed: list[int] = []
-    connection = bus.database.connection  # asking for it in the hook may run a statement there
+    connection = file_of(bus).connection  # asking for it in the hook may run a statement there
 
     def hook() -> bool:
         changed.append(connection.total_changes())
@@ -247,7 +248,7 @@ def test_many_that_wait_are_ranked_anew_some_hundreds_a_transaction(bus: Bus, cl
     steps = [after - before for before, after in itertools.pairwise(changed)]
     assert max(steps) <= 501
     assert sum(steps) >= 1191
-    assert bus.database.value("SELECT max(rank_ms) FROM jobs WHERE state = 'succeeded'") == 0
+    assert file_of(bus).value("SELECT max(rank_ms) FROM jobs WHERE state = 'succeeded'") == 0
 
 
 def test_ranking_that_was_cut_short_is_done_by_the_same_call(bus: Bus, clock: Clock) -> None:
@@ -278,11 +279,11 @@ def interrupted_after(commits: int, bus: Bus, act: Callable[[], object]) -> None
             raise Interrupted
         return False
 
-    bus.database.connection.set_commit_hook(hook)
+    file_of(bus).connection.set_commit_hook(hook)
     try:
         act()
     finally:
-        bus.database.connection.set_commit_hook(None)
+        file_of(bus).connection.set_commit_hook(None)
 
 
 def test_ordering_that_is_switched_holds_for_what_waits_for_its_time_or_key(

@@ -54,7 +54,7 @@ def running(bus: Bus, queue: Queue, count: int) -> None:
 
 
 def delayed(bus: Bus, queue: Queue, count: int) -> None:
-    publish(bus, count, headers=work_headers(available_at_ms=bus.database.now_ms() + 10**9))
+    publish(bus, count, headers=work_headers(available_at_ms=bus.now_ms() + 10**9))
     queue.fill()
 
 

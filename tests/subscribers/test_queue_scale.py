@@ -11,6 +11,7 @@ import apsw
 import pytest
 
 from ackbus import Bus
+from ackbus.schema import file_of
 from ackbus.subscribers import Queue
 
 from ..programs import connect
@@ -50,7 +51,7 @@ def live_through(bus_dir: Path, queue: Queue) -> None:
         "finished": FINISHED,
         "delayed": DELAYED,
         "queue_id": queue.info.id,
-        "now_ms": queue.bus.database.now_ms(),
+        "now_ms": queue.bus.now_ms(),
     }
     other = connect(bus_dir)
     with other:
@@ -67,7 +68,7 @@ def counted(bus: Bus) -> Iterator[dict[str, int]]:
         spent["statements"] += 1
         spent["steps"] += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
 
-    connection = bus.database.connection
+    connection = file_of(bus).connection
     connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, note)
     yield spent
     connection.trace_v2(0, None)

@@ -8,6 +8,7 @@ import pytest
 from ackbus import Bus, Queue
 from ackbus.bus import Segment
 from ackbus.export import Archiver, archiver
+from ackbus.schema import file_of
 from ackbus.subscribers import JobControl, Queues
 
 from .work import publish, seqs
@@ -27,7 +28,7 @@ def archive(bus: Bus, upto: int) -> Segment:
 def damage(bus: Bus, *frames: int) -> None:
     """Change a byte within the frames that begin with these messages."""
     for first_seq in frames:
-        ((segment, start, size),) = bus.database.rows(
+        ((segment, start, size),) = file_of(bus).rows(
             "SELECT segment, start, bytes FROM archive_frames WHERE first_seq = ?", (first_seq,)
         )
         path = Path(bus.layout.archive, f"{segment:012}.jsonl.zst")
@@ -93,7 +94,7 @@ class Overtaken(Queue):
 
     def fill(self) -> None:
         super().fill()
-        if not self.bus.database.writing:
+        if not file_of(self.bus).writing:
             with Bus.open(self.bus.layout.directory) as bus:
                 JobControl(Queue.open(bus, self.name)).skip()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, InvalidInput
-from ackbus.schema import TypePattern
+from ackbus.schema import TypePattern, file_of
 from ackbus.subscribers import (
     Claim,
     DeadLetters,
@@ -164,9 +164,9 @@ def test_saturated_is_a_long_wait_while_workers_are_busy(bus: Bus, clock: Clock)
     assert not QueueStats.of(queue).is_saturated  # without workers more of them are no answer
     claim = take(queue, lease_s=600)
     assert QueueStats.of(queue).is_saturated
-    bus.database.rows("UPDATE queues SET paused_at_ms = 1")
+    file_of(bus).rows("UPDATE queues SET paused_at_ms = 1")
     assert not QueueStats.of(queue).is_saturated
-    bus.database.rows("UPDATE queues SET paused_at_ms = NULL")
+    file_of(bus).rows("UPDATE queues SET paused_at_ms = NULL")
     queue.complete(claim)
     publish(bus)
     take(queue, lease_s=600)
@@ -223,9 +223,9 @@ def steps_of(bus: Bus, queue: Queue) -> int:
         steps += 1
         return False
 
-    bus.database.connection.set_progress_handler(count, 10)
+    file_of(bus).connection.set_progress_handler(count, 10)
     QueueStats.of(queue)
-    bus.database.connection.set_progress_handler(None)
+    file_of(bus).connection.set_progress_handler(None)
     return steps
 
 

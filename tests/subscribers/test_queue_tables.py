@@ -6,6 +6,7 @@ import apsw
 import pytest
 
 from ackbus import Bus
+from ackbus.schema import file_of
 from ackbus.subscribers import Outcome, Queue, work_headers
 
 from ..programs import connect, raw_sql
@@ -23,7 +24,7 @@ def queue(bus: Bus) -> Queue:
 
 
 def columns(bus: Bus, table: str) -> set[str]:
-    return {name for _, name, *_ in bus.database.rows(f"PRAGMA table_info({table})")}
+    return {name for _, name, *_ in file_of(bus).rows(f"PRAGMA table_info({table})")}
 
 
 def test_columns_of_a_claim(queue: Queue, bus_dir: Path) -> None:
@@ -131,7 +132,7 @@ def test_plain_sql_is_held_to_the_rules(
 
     def everything() -> list[object]:
         return [
-            queue.bus.database.rows(f"SELECT * FROM {table}")
+            file_of(queue.bus).rows(f"SELECT * FROM {table}")
             for table in ("queues", "jobs", "claims", "messages")
         ]
 
@@ -175,15 +176,15 @@ def test_tokens_only_grow(queue: Queue) -> None:
 def test_every_time_is_an_integer(bus: Bus) -> None:
     """P-92, X-07, K-16: nothing is compared as text."""
     for table in ("queues", "jobs", "claims"):
-        for _, name, type, *_ in bus.database.rows(f"PRAGMA table_info({table})"):
+        for _, name, type, *_ in file_of(bus).rows(f"PRAGMA table_info({table})"):
             assert not name.endswith(("_at", "_until"))
             assert type == "INTEGER" or not name.endswith("_ms")
 
 
 def test_file_is_in_wal_mode_and_writes_begin_immediately(bus: Bus) -> None:
     """K-17: and keep foreign keys; tests/concurrency has the eight publishers."""
-    assert bus.database.value("PRAGMA journal_mode") == "wal"
-    assert bus.database.value("PRAGMA foreign_keys") == 1
+    assert file_of(bus).value("PRAGMA journal_mode") == "wal"
+    assert file_of(bus).value("PRAGMA foreign_keys") == 1
     begins: list[str] = []
 
     def note(_: object, sql: str, __: object) -> bool:
@@ -193,7 +194,7 @@ def test_file_is_in_wal_mode_and_writes_begin_immediately(bus: Bus) -> None:
 
     queue = Queue.create(bus, "job")
     publish(bus)
-    bus.database.connection.exec_trace = note
+    file_of(bus).connection.exec_trace = note
     queue.complete(take(queue))
     assert begins == ["BEGIN IMMEDIATE", "BEGIN IMMEDIATE"]
 

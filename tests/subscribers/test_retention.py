@@ -9,7 +9,7 @@ import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, InvalidInput, Queue, Session, Worker
 from ackbus.export import Archiver, import_jsonl
-from ackbus.schema import MailArchived
+from ackbus.schema import MailArchived, file_of
 from ackbus.subscribers import Hold, Retention
 from ackbus.subscribers.statements import SQL
 
@@ -409,14 +409,14 @@ def test_poll_that_reads_while_mail_is_moved_says_so(
     inbox = Inbox(bus, "sleeps")
     inbox.ack(1)
     clock.now_ms += 8 * DAY_MS
-    read = bus.database.rows
+    read = file_of(bus).rows
 
     def read_late(sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         if sql == SQL["mail"]:
             archive(bus, 6, pass_over_idle=True)
         return read(sql, values)
 
-    monkeypatch.setattr(bus.database, "rows", read_late)
+    monkeypatch.setattr(file_of(bus), "rows", read_late)
     with pytest.raises(MailArchived, match="up to 6"):
         inbox.poll()
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, NotFound
+from ackbus.schema import file_of
 from ackbus.subscribers import Queue, Trace, WorkHistory, find_message
 
 from ..programs import raw_sql
@@ -141,7 +142,7 @@ def test_id_that_looks_like_something_else_is_an_id_first(bus: Bus) -> None:
 
 def test_tracing_changes_nothing(bus: Bus, chain: list[str]) -> None:
     """PITFALLS 18: reading never writes; a claim whose lease ran out stays as it is."""
-    before = bus.database.value("SELECT total_changes()")
+    before = file_of(bus).value("SELECT total_changes()")
     for key in chain:
         Trace.of(bus, key)
-    assert bus.database.value("SELECT total_changes()") == before
+    assert file_of(bus).value("SELECT total_changes()") == before

@@ -55,7 +55,7 @@ def test_worker_whose_heart_has_stood_still_is_not_live(bus: Bus, bus_dir: Path)
     QueueWorkers(bus).note(queue.info, "crew")
     bus.heartbeats.beat("crew")
     assert QueueWorkers(bus).unserved(REQUEST) is None
-    late_ms = bus.database.now_ms() + 101_000
+    late_ms = bus.now_ms() + 101_000
     with Bus.open(bus_dir, clock=lambda: late_ms) as later:
         assert QueueWorkers(later).unserved(REQUEST) is not None
     bus.heartbeats.beat("crew", "stopped")

@@ -25,7 +25,7 @@ def seqs(found: Iterable[Claim | Job]) -> list[int]:
 
 
 def job(queue: Queue, seq: int = 1) -> Job:
-    return Jobs(queue.bus.database).get(queue.info, seq)
+    return Jobs.of(queue.bus).get(queue.info, seq)
 
 
 def state(queue: Queue, seq: int = 1) -> str:
@@ -33,7 +33,7 @@ def state(queue: Queue, seq: int = 1) -> str:
 
 
 def attempts(queue: Queue, seq: int = 1) -> list[ClaimRecord]:
-    return Claims(queue.bus.database).of_job(queue.info, seq)
+    return Claims.of(queue.bus).of_job(queue.info, seq)
 
 
 def statuses(queue: Queue, seq: int = 1) -> list[str]:
@@ -41,4 +41,4 @@ def statuses(queue: Queue, seq: int = 1) -> list[str]:
 
 
 def counts(queue: Queue) -> dict[str, int]:
-    return Jobs(queue.bus.database).counts(queue.info)
+    return Jobs.of(queue.bus).counts(queue.info)

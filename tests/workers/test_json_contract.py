@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, JobControl, Queue, Worker, work_headers
+from ackbus.schema import file_of
 from ackbus.subscribers import Claim
 from ackbus.workers import JSON_TIMEOUT_S, RAW_TIMEOUT_S, JsonCommand, RawCommand, WorkerStates
 from ackbus.workers.states import MAX_STATE_BYTES
@@ -335,7 +336,7 @@ def test_failed_attempt_publishes_no_event_and_keeps_no_state(bus: Bus) -> None:
     respond(bus, {"status": "error", "error": "x", **more})
     respond(bus, {**OK, **more}, exit_code=1)
     assert list(bus.read(type="disk.full")) == []
-    assert WorkerStates(bus.database).get("plugin") == {}
+    assert WorkerStates.of(bus).get("plugin") == {}
 
 
 def test_bad_event_among_good_ones_fails_the_job_and_nothing_of_it_is_stored(bus: Bus) -> None:
@@ -343,7 +344,7 @@ def test_bad_event_among_good_ones_fails_the_job_and_nothing_of_it_is_stored(bus
     seq = respond(bus, {**OK, "state_updates": {"a": 1}, "events": [{"type": "good"}, bad]})
     assert attempt(bus, seq).status == "failed"
     assert [message.type for message in bus.read(from_seq=seq)] == [REQUEST, "job.failed"]
-    assert WorkerStates(bus.database).get("plugin") == {}
+    assert WorkerStates.of(bus).get("plugin") == {}
 
 
 # State.
@@ -383,10 +384,10 @@ def test_state_above_a_megabyte_fails_the_job_and_stays_as_it_was(bus: Bus) -> N
         record.error or ""
     )
     assert answer(bus, seq).type == "job.failed"
-    assert WorkerStates(bus.database).get("plugin") == {"a": 1}
+    assert WorkerStates.of(bus).get("plugin") == {"a": 1}
     seq = respond(bus, {**OK, "state_updates": {"big": fits}})
     assert attempt(bus, seq).status == "completed"
-    assert WorkerStates(bus.database).get("plugin") == {"a": 1, "big": fits}
+    assert WorkerStates.of(bus).get("plugin") == {"a": 1, "big": fits}
 
 
 def test_outcome_follow_ups_and_state_are_one_transaction(bus: Bus, bus_dir: Path) -> None:
@@ -394,7 +395,7 @@ def test_outcome_follow_ups_and_state_are_one_transaction(bus: Bus, bus_dir: Pat
 
     What marks a message as handled is the end of its claim. Here the file refuses the last write.
     """
-    bus.database.refuses_strangers = False
+    file_of(bus).refuses_strangers = False
     raw_sql(
         bus_dir,
         "CREATE TRIGGER refuse BEFORE INSERT ON messages WHEN NEW.type = 'job.done'"
@@ -404,14 +405,14 @@ def test_outcome_follow_ups_and_state_are_one_transaction(bus: Bus, bus_dir: Pat
     ask(bus, {"events": [{"type": "next"}], "state_updates": {"a": 1}})
     assert work(bus, PLUGIN, queue) == 1
     assert [message.type for message in bus.read()] == [REQUEST]
-    assert WorkerStates(bus.database).get("plugin") == {}
+    assert WorkerStates.of(bus).get("plugin") == {}
     assert (state(queue), statuses(queue)) == ("queued", ["failed"])
     assert "refused by the test" in (attempt(bus).error or "")
     raw_sql(bus_dir, "DROP TRIGGER refuse")
     JobControl(queue).retry(1)
     assert work(bus, PLUGIN, queue) == 1
     assert [message.type for message in bus.read()] == [REQUEST, "next", "job.done"]
-    assert WorkerStates(bus.database).get("plugin") == {"a": 1}
+    assert WorkerStates.of(bus).get("plugin") == {"a": 1}
     assert statuses(queue) == ["failed", "completed"]
 
 
@@ -429,7 +430,7 @@ def test_late_worker_changes_no_state(bus: Bus) -> None:
     Worker(bus, queue, group="plugin", beats=False).run_work(slow, drain=True)
     told = [(message.type, message.from_agent) for message in bus.read(from_seq=2)]
     assert told == [("job.failed", REQUEST)]  # by the queue, when it was cancelled
-    assert WorkerStates(bus.database).get("plugin") == {}
+    assert WorkerStates.of(bus).get("plugin") == {}
     assert "reported too late: completed" in (attempt(bus).error or "")
 
 

@@ -198,7 +198,7 @@ def test_handler_can_ask_for_another_attempt_after_a_pause(bus: Bus, retry: str)
         raise RetryLater("not yet", after_s=1000)
 
     ask(bus, "go")
-    before_ms = bus.database.now_ms()
+    before_ms = bus.now_ms()
     assert drain(bus, later) == 1
     waiting = job(queue)
     assert (waiting.state, waiting.gate, waiting.attempt) == ("queued", "time", 2)
@@ -706,7 +706,7 @@ def test_job_that_ends_because_its_workers_were_lost_is_answered(
     queue = Queue.create(bus, REQUEST, on_lost=rule, max_attempts=1)
     ask(bus, "doomed")
     queue.claim("somebody", lease_s=0.001)
-    wait_until(lambda: attempt(bus).state(bus.database.now_ms()) == "expired_active")
+    wait_until(lambda: attempt(bus).state(bus.now_ms()) == "expired_active")
     assert drain(bus, shout) == 0
     assert (state(queue), attempt(bus).status) == (end, "lost")
     said = answer(bus)
@@ -719,7 +719,7 @@ def test_once_does_not_take_a_lost_job_that_is_over_for_its_message(bus: Bus) ->
     queue = Queue.create(bus, REQUEST, on_lost="dead")
     ask(bus, "doomed")
     queue.claim("somebody", lease_s=0.001)
-    wait_until(lambda: attempt(bus).state(bus.database.now_ms()) == "expired_active")
+    wait_until(lambda: attempt(bus).state(bus.now_ms()) == "expired_active")
     ask(bus, "next", "later")
     assert Worker(bus, queue, **QUICK).run(shout, once=True) == 1  # type: ignore[arg-type]
     ends = [state(queue, found.seq) for found in bus.read(type=REQUEST)]
@@ -887,7 +887,7 @@ def test_last_words_that_find_no_room_are_told_once_and_tried_again(
     queue = Queue.create(bus, REQUEST, on_lost="fail")
     ask(bus, "doomed")
     queue.claim("somebody", lease_s=0.001)
-    wait_until(lambda: attempt(bus, 2).state(bus.database.now_ms()) == "expired_active")
+    wait_until(lambda: attempt(bus, 2).state(bus.now_ms()) == "expired_active")
     ask(bus, "next")
     with at_work(Worker(bus, queue, **QUICK), shout):  # type: ignore[arg-type]
         wait_until(lambda: "can't end yet: queue 'failures' is full" in caplog.text)
@@ -1050,7 +1050,7 @@ def test_lost_job_that_no_answer_can_name_does_not_keep_the_queue_from_being_cla
     )
     queue.claim("somebody", lease_s=0.001)
     ask(bus, "next")
-    wait_until(lambda: attempt(bus).state(bus.database.now_ms()) == "expired_active")
+    wait_until(lambda: attempt(bus).state(bus.now_ms()) == "expired_active")
     assert drain(bus, shout) == 1
     assert (state(queue, 1), state(queue, 2)) == ("failed", "succeeded")
 

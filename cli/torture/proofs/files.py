@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .... import bus as bus_room
-from ....schema import checks_of_file, examine
+from ....schema import checks_of_file, examine, file_of
 from .verdict import Verdict
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ def prove_files(bus: Bus) -> Verdict:
         "SQLite finds no damage; every number has its message; every blob and archive segment is"
         " there, and whole",
     )
-    checks = {**checks_of_file(bus.database, full=True), **bus_room.checks(bus, full=True)}
+    checks = {**checks_of_file(file_of(bus), full=True), **bus_room.checks(bus, full=True)}
     for finding in examine(checks):
         verdict.expect(finding.state != "bad", f"{finding.check}: {finding.text}")
     # The doctor only warns of these: another program may leave numbers out. None did here.
