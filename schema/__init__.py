@@ -75,7 +75,7 @@ from .names import (
     check_unicode,
 )
 from .opening import refuse_place
-from .processes import boot_id, is_running, leave_signals, start_thread
+from .processes import boot_id, has_run_for, is_running, leave_signals, start_thread
 from .queries import (
     COLUMNS,
     Queries,
@@ -259,6 +259,7 @@ __all__ = [
     "fits_pattern",
     "format_ts",
     "has_export",
+    "has_run_for",
     "holder",
     "holders",
     "in_words",

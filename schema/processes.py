@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from functools import cache
 
 #: Where Linux tells it.
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+#: By how much a clock may be set forward before a process is taken for a younger one, in seconds.
+_SLACK_S = 1.0
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +55,33 @@ def is_running(pid: int) -> bool:
     except OSError:
         return True  # another user's
     return True
+
+
+def has_run_for(pid: int, age_s: float) -> bool:
+    """Whether the process that had this id so long ago runs still.
+
+    An id says nothing by itself: after a start of the system, or of a container, another process
+    has it soon. That one is younger than a note of the first. The host is this one, since no bus is
+    on a network filesystem. Where the system does not tell the age of a process, its id counts.
+
+    Args:
+        pid: its id, on this host.
+        age_s: how long ago it had this id, in seconds; below 0 where the clock was set back.
+    """
+    if not is_running(pid):
+        return False
+    lived_s = _lived_s(pid)
+    return lived_s is None or lived_s >= age_s - _SLACK_S
+
+
+def _lived_s(pid: int) -> float | None:
+    """Return the age of a process in seconds, by a clock that nobody sets; None if unknown."""
+    from .lock_holders import started
+
+    ticks = started(pid)  # since the system's start, with the time that it slept
+    if not ticks:
+        return None
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
 
 
 @cache

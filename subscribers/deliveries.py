@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..schema import NotFound, Table
+from ..schema import NotFound, Table, has_run_for
 from .statements import SQL
 
 #: How much of a failure's text is kept, in characters.
@@ -103,20 +103,29 @@ class Deliveries(Table):
             *_, agent, seq = values
             raise NotFound(f"message {seq} is not parked for {agent}; see 'bus parked list'")
 
-    def loops(self) -> dict[str, int]:
-        """Return the process of each delivery loop that has not ended in good order, by agent."""
-        return dict(self._engine.rows(SQL["loops"]))
+    def in_loops(self) -> set[str]:
+        """Return the agents whose delivery loops run, in processes that are there still."""
+        loops = self._engine.rows(SQL["loops"])
+        return {agent for agent, pid, since_ms in loops if self._still_runs(pid, since_ms)}
 
-    def begin_loop(self, agent: str) -> int | None:
+    def begin_loop(self, agent: str) -> tuple[int, bool] | None:
         """Record that this process delivers to an agent now.
 
         Returns:
-            The id of another process that did so before and has not ended it in good order.
+            The id of another process that did so before and has not ended it in good order, and
+            whether that process is there still; None if there is none.
         """
         with self._engine.write():
-            pid = self._engine.value(SQL["running_loop"], (agent,))
+            before = self._engine.row(SQL["running_loop"], (agent,))
             self._engine.rows(SQL["begin_loop"], (agent, os.getpid(), self._engine.now_ms()))
-        return None if pid == os.getpid() else pid
+        if before is None:
+            return None
+        pid, since_ms = before
+        runs = self._still_runs(pid, since_ms)
+        return None if runs and pid == os.getpid() else (pid, runs)
+
+    def _still_runs(self, pid: int, since_ms: int) -> bool:
+        return has_run_for(pid, (self._engine.now_ms() - since_ms) / 1000)
 
     def end_loop(self, agent: str) -> None:
         """Note that this process has stopped delivering, in good order."""

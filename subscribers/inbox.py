@@ -12,7 +12,6 @@ from ..schema import (
     SecondLoopWarning,
     TypePattern,
     check_agent,
-    is_running,
 )
 from .cursors import Cursors
 from .deliveries import Deliveries, Parked
@@ -334,8 +333,9 @@ class Inbox:
             other = self._deliveries.begin_loop(self.agent)
         if other is None:
             return
-        if is_running(other):
-            text = f"process {other} delivers to {self.agent} too: both get every message"
+        pid, runs = other
+        if runs:
+            text = f"process {pid} delivers to {self.agent} too: both get every message"
             warnings.warn(SecondLoopWarning(text), stacklevel=2)
             return
         for message in self.poll(limit=1):

@@ -193,10 +193,10 @@ SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE state = 'parked' LIMIT ?);
 -- loops ---------------------------------------------------------------------------------------
 
 -- name: loops
-SELECT agent_id, pid FROM loops;
+SELECT agent_id, pid, started_at_ms FROM loops;
 
 -- name: running_loop
-SELECT pid FROM loops WHERE agent_id = ?;
+SELECT pid, started_at_ms FROM loops WHERE agent_id = ?;
 
 -- name: begin_loop
 INSERT INTO loops (agent_id, pid, started_at_ms) VALUES (?, ?, ?)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import takewhile
 
-from ..bus import Heartbeats, Imports, SegmentMissing
-from ..schema import InvalidInput, NotFound, is_running, shown
+from ..bus import Imports, SegmentMissing
+from ..schema import InvalidInput, NotFound, shown
 from .claims import Claims
 from .cursors import Cursors
 from .deliveries import Deliveries
@@ -167,9 +167,8 @@ class Retention:
 
     def _acts(self) -> dict[str, int]:
         """Return when agents last beat their hearts: now, for those whose loops run."""
-        loops, now_ms = Deliveries.of(self._bus).loops(), self._bus.now_ms()
-        beats = {beat.agent: beat.ts_ms for beat in Heartbeats.of(self._bus).list()}
-        return beats | {name: now_ms for name, pid in loops.items() if is_running(pid)}
+        beats = {beat.agent: beat.ts_ms for beat in self._bus.heartbeats.list()}
+        return beats | dict.fromkeys(Deliveries.of(self._bus).in_loops(), self._bus.now_ms())
 
     def _came_ms(self, seq: int) -> int:
         """Return since when a message waits: an imported one may have been sent long before."""

@@ -129,7 +129,7 @@ def use_inboxes(bus: Bus) -> None:
     with Session(bus, "agent-4") as session:
         session.run(lambda message: None, drain=True)
     subscribers_room.Cursors.of(bus).seen()
-    deliveries.loops()
+    deliveries.in_loops()
 
 
 def use_leases(bus: Bus, clock: Clock) -> None:

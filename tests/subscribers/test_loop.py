@@ -1,5 +1,6 @@
 """The delivery loop: handle, acknowledge, deliver again, park; and how it waits meanwhile."""
 
+import os
 import signal
 import threading
 import time
@@ -21,7 +22,7 @@ from ackbus import (
     SecondLoopWarning,
 )
 from ackbus.schema import file_of
-from ackbus.subscribers import MAX_DELIVERIES
+from ackbus.subscribers import MAX_DELIVERIES, Deliveries
 from ackbus.subscribers import rules as rules_module
 
 from ..conftest import wait_until
@@ -313,6 +314,27 @@ def test_loop_of_a_living_process_is_no_crash(bus: Bus, bus_dir: Path) -> None:
         agent.stdin.close()
         assert agent.stdout.readline() == "drained\n"
     assert connect(bus_dir).execute("SELECT count(*) FROM loops").get == 0
+
+
+@pytest.mark.parametrize("pid", [os.getpid(), os.getppid()], ids=["own", "another's"])
+def test_loop_of_an_earlier_process_with_the_same_number_is_a_crash(bus: Bus, pid: int) -> None:
+    """PITFALLS 9: numbers come again, after a start of the system or of a container soon."""
+    fill(bus, 1)
+    row = "INSERT INTO loops VALUES ('alice', ?, ?)"
+    file_of(bus).change(row, (pid, bus.now_ms() - 1000 * 86_400 * 366))
+    assert Deliveries.of(bus).in_loops() == set()
+    inbox = Inbox(bus, "alice")
+    inbox.begin()
+    assert inbox.attempts(inbox.poll()[0]) == 1
+    assert Deliveries.of(bus).in_loops() == {"alice"}
+
+
+def test_own_loop_that_was_not_ended_is_no_crash(bus: Bus) -> None:
+    fill(bus, 1)
+    inbox = Inbox(bus, "alice")
+    for _ in range(2):
+        inbox.begin()
+    assert inbox.attempts(inbox.poll()[0]) == 0
 
 
 def test_error_that_is_no_exception_ends_the_loop(bus: Bus) -> None:
