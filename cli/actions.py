@@ -110,6 +110,7 @@ def publish(
     priority: str = "normal",
     header: Sequence[str] = (),
     headers: Mapping[str, object] | None = None,
+    delay_s: float | None = None,
     payload_ref: str | None = None,
     strict: bool = False,
     wait_s: float = 0.0,
@@ -120,6 +121,8 @@ def publish(
     from_agent = sender(from_agent)
     payload = payload_of(body, data, file, payload_ref)
     with open_bus(directory, user) as bus:
+        if delay_s is not None:
+            headers = {**(headers or {}), AVAILABLE_AT: bus.now_ms() + round(1000 * delay_s)}
         receipt = bus.publish(
             type,
             payload,

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from .. import subscribers  # loads what a command needs of it when it runs
-from ..schema import InvalidInput, now_ms, parse_ts
+from ..schema import InvalidInput, parse_ts
 from . import actions
 from .actions import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
 from .metadata import META, parse_meta
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 def message_headers(
     headers: str | None,
     meta: Sequence[str] | None,
-    delay: str | None,
     at: str | None,
     dedupe_key: str | None,
     dedupe_window: str | None,
@@ -35,12 +34,12 @@ def message_headers(
     found: dict[str, object] = {} if headers is None else _object(headers)
     if meta:
         found[META] = _base(found) | parse_meta(meta)
-    if (delay, at, dedupe_key, dedupe_window) != (None, None, None, None):
+    if (at, dedupe_key, dedupe_window) != (None, None, None):
         window_s = (
             None if dedupe_window is None else actions.seconds(dedupe_window, "--dedupe-window")
         )
         found |= subscribers.work_headers(
-            available_at_ms=_available_at_ms(delay, at),
+            available_at_ms=None if at is None else _time(at),
             dedupe_key=dedupe_key,
             dedupe_window_s=window_s,
         )
@@ -84,12 +83,8 @@ def _base(headers: dict[str, object]) -> dict[str, object]:
     return base
 
 
-def _available_at_ms(delay: str | None, at: str | None) -> int | None:
-    if delay is not None and at is not None:
-        raise InvalidInput("give --delay or --at, not both")
-    if at is not None:
-        try:
-            return parse_ts(at)
-        except InvalidInput as error:
-            raise InvalidInput(f"--at: {error}") from error
-    return None if delay is None else now_ms() + round(1000 * actions.seconds(delay, "--delay"))
+def _time(at: str) -> int:
+    try:
+        return parse_ts(at)
+    except InvalidInput as error:
+        raise InvalidInput(f"--at: {error}") from error

@@ -139,10 +139,14 @@ class Publication(Content):
         Raises:
             InvalidInput: a header is malformed, or two contradict each other.
         """
+        if self.delay is not None and self.at is not None:
+            raise InvalidInput("give --delay or --at, not both")
         given = vars(self).copy()
-        wishes = ("headers", "meta", "delay", "at", "dedupe_key", "dedupe_window")
+        delay = given.pop("delay")
+        wishes = ("headers", "meta", "at", "dedupe_key", "dedupe_window")
         headers = message_headers(**{name: given.pop(name) for name in wishes})
-        return given | {"headers": headers, "header": self.header or ()}
+        delay_s = None if delay is None else actions.seconds(delay, "--delay")
+        return given | {"headers": headers, "header": self.header or (), "delay_s": delay_s}
 
 
 @commands.command(
