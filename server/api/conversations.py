@@ -219,13 +219,10 @@ async def publish_request(
     draft = asked.draft(writer)
     reply_types = ReplyTypes.of(asked.type, asked.success_type, asked.failure_type)
     reply_types.require(asked.type)
-    (receipt,) = await publish_all(bus, [draft], trace, strict=strict, waiter=waiter)
-    if receipt.duplicate:
-        response.status_code = 200
+    (receipt,) = await publish_all(bus, [draft], trace, response, strict=strict, waiter=waiter)
     sent = await in_thread(
         partial(Request.published, bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
     )
-    response.headers["Location"] = f"/v1/messages/{receipt.seq}"
     receipt.warning = receipt.warning or sent.unserved
     return RequestRecord(
         **receipt.model_dump(),

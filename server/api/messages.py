@@ -75,10 +75,7 @@ async def publish(
     It is refused if a queue or inbox that it goes to is still full after `wait_s`.
     """
     drafts = [message.draft(writer)]
-    (receipt,) = await publish_all(bus, drafts, trace, strict=strict, waiter=waiter)
-    if receipt.duplicate:
-        response.status_code = 200
-    response.headers["Location"] = f"/v1/messages/{receipt.seq}"
+    (receipt,) = await publish_all(bus, drafts, trace, response, strict=strict, waiter=waiter)
     return receipt
 
 
@@ -104,10 +101,9 @@ async def publish_batch(
     Repeating it is safe where all have ids.
     """
     drafts = [message.draft(writer) for message in batch.messages]
-    receipts = await publish_all(bus, drafts, trace, strict=strict, waiter=waiter)
-    if all(receipt.duplicate for receipt in receipts):
-        response.status_code = 200
-    return ReceiptList(receipts=receipts)
+    return ReceiptList(
+        receipts=await publish_all(bus, drafts, trace, response, strict=strict, waiter=waiter)
+    )
 
 
 @router.get("/messages", response_model=MessagePage, responses=problems(409))

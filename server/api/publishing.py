@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from functools import partial
+
+from fastapi import Response
 
 from ...bus import Bus, tracing
 from ...schema import Draft, LimitReached
@@ -17,17 +19,20 @@ async def publish_all(
     bus: Bus,
     drafts: list[Draft],
     trace: Mapping[str, str],
+    response: Response,
     *,
     strict: bool = False,
     waiter: Waiter | None = None,
 ) -> list[ReceiptRecord]:
-    """Publish messages, all or none. Waiting for room holds no thread.
+    """Publish messages, all or none, for an operation. Waiting for room holds no thread.
 
-    Nothing is published for a client that disconnects before there is room.
+    Nothing is published for a client that disconnects before there is room. The response gets the
+    status 200 if all were there already, and the place of a message that is alone.
 
     Args:
         bus, drafts: the messages, and where they are published.
         trace: the trace context of messages that name none.
+        response: what the operation answers with.
         strict: refuse a recipient that was never seen.
         waiter: the client that waits for room; None: full queues refuse at once.
 
@@ -35,6 +40,18 @@ async def publish_all(
         As for `Bus.publish_many`.
     """
     publish = partial(_publish, bus, tracing.traced(drafts, trace), strict)
+    receipts = await _in_time(publish, waiter)
+    if all(receipt.duplicate for receipt in receipts):
+        response.status_code = 200
+    if len(receipts) == 1:
+        response.headers["Location"] = f"/v1/messages/{receipts[0].seq}"
+    return receipts
+
+
+async def _in_time(
+    publish: Callable[[], list[ReceiptRecord]], waiter: Waiter | None
+) -> list[ReceiptRecord]:
+    """Publish as soon as there is room, as long as the client waits."""
     try:
         return await in_thread(publish)
     except LimitReached as error:

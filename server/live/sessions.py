@@ -93,9 +93,7 @@ async def speak_in_session(
         correlation_id=session,
         headers={"turn_id": turn_id},
     )
-    (receipt,) = await publish_all(bus, [draft], trace)
-    if receipt.duplicate:
-        response.status_code = 200
+    (receipt,) = await publish_all(bus, [draft], trace, response)
     return SaidRecord(**receipt.model_dump(), turn_id=turn_id)
 
 
