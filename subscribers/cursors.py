@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import orjson
-
-from ..schema import MAX_SEQ, MailArchived, Table, TypePattern, check_pattern
+from ..schema import MAX_SEQ, MailArchived, Table
 from .statements import SQL
 
 TYPE_CHECKING = False
@@ -95,7 +93,12 @@ class Cursors(Table):
     def wants(self, agent: str) -> list[str] | None:
         """Return the patterns of the broadcasts that an agent wants; None for all."""
         wanted: str | None = self._engine.value(SQL["wants"], (agent,))
-        return None if wanted is None else orjson.loads(wanted)
+        if wanted is None:
+            return None
+        import orjson  # a prompt counts what is unread without it
+
+        patterns: list[str] = orjson.loads(wanted)
+        return patterns
 
     def set_wants(self, agent: str, patterns: Sequence[str] | None) -> None:
         """Store which broadcasts are an agent's mail, by patterns of types; None is all.
@@ -103,6 +106,10 @@ class Cursors(Table):
         Raises:
             InvalidInput: a pattern is none, or has a word between a `*` and a last `>`.
         """
+        import orjson  # as above
+
+        from ..schema import TypePattern, check_pattern
+
         for pattern in patterns or ():
             check_pattern(pattern)
             TypePattern(pattern).as_glob()
