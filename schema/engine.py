@@ -31,8 +31,7 @@ class Transaction(Protocol):
     """A block that is one write transaction, or a part of the one that the thread is in.
 
     It commits when the block ends. When the block raises, the whole transaction is rolled back, or
-    of a nested one this part. A statement that was refused ends the part that it was run in: the
-    block must raise, and not go on.
+    of a nested one this part.
     """
 
     def __enter__(self) -> None:
@@ -98,7 +97,8 @@ class Engine(Protocol):
             The rows that the statement returns (`RETURNING`).
 
         Raises:
-            RowRefused: a rule of the tables refuses a row.
+            RowRefused: a rule of the tables refuses a row. This statement is undone, and what came
+                before it in the transaction stays.
             BusBusy: other writers kept the bus for too long; nothing was stored.
         """
 

@@ -56,3 +56,14 @@ def test_a_value_that_no_engine_can_hold_is_bad_input_in_every_way_to_run(bus: B
             getattr(file_of(bus), act)(ADD_BLOCK, (2**64, 0))
     with pytest.raises(AckbusError, match="64 bits"), file_of(bus).write():
         file_of(bus).run_many(ADD_BLOCK, [(2**64, 0)])
+
+
+def test_a_refused_statement_leaves_the_transaction_as_it_was_before_it(bus: Bus) -> None:
+    """Appending relies on it: one message of many that is there already refuses no other."""
+    with file_of(bus).write():
+        file_of(bus).insert(ADD_BLOCK, (1, 0))
+        for act in ("change", "insert"):
+            with pytest.raises(RowRefused):
+                getattr(file_of(bus), act)(ADD_BLOCK, (1, 0))
+        file_of(bus).insert(ADD_BLOCK, (2, 0))
+    assert blocks(bus) == [1, 2]
