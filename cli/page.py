@@ -49,6 +49,7 @@ def ui(
     def show(url: str) -> Thread | None:
         link = _link(bus, url)
         output.result({"url": link}, link)
+        output.flush()  # whoever reads waits for the address
         if link != url or no_open or not _has_screen():
             return None
         return start_thread(lambda: _open(url), "browser")

@@ -58,6 +58,7 @@ def serve(
 
     def announce(url: str) -> None:
         output.result({"url": url}, url)
+        output.flush()  # whoever reads waits for the address
         if not options.is_of_this_machine:
             output.note(
                 "this is plain HTTP: others on the network can read all of it, tokens too;"

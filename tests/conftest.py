@@ -50,6 +50,9 @@ def hear_ctrl_c() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     hear_ctrl_c()
     os.environ["BUS_KEYS_DIR"] = os.devnull  # whoever runs the tests may have keys, and would sign
+    os.environ.pop(
+        "PYTHONUNBUFFERED", None
+    )  # output that nobody flushes would be seen all the same
     config.pluginmanager.register(RootIsNoTestPackage())
 
 
@@ -134,7 +137,7 @@ def run_bus(project: Path, bus_env: dict[str, str], command_server: CommandServe
             given.seek(0)
             code = command_server.run(
                 [os.fsencode(arg) for arg in args],
-                (given, out, err),
+                (given.fileno(), out.fileno(), err.fileno()),
                 cwd=cwd or project,
                 env=bus_env | dict(env or {}),
                 timeout_s=COMMAND_TIMEOUT_S,
