@@ -37,18 +37,19 @@ class CommandServer:
     Args:
         env: what it starts with. What Python reads of the environment at its start (encodings) is
             the same for all its commands.
+        doors: load what servers load, too, which takes a second more.
     """
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], *, doors: bool = False) -> None:
         self._socket, theirs = socket.socketpair()
         with theirs:
-            argv = [sys.executable, "-P", __file__, str(theirs.fileno())]
+            argv = [sys.executable, "-P", __file__, str(theirs.fileno()), *(["doors"] * doors)]
             self._process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], env=env)
 
     def run(
         self,
         args: Sequence[bytes],
-        streams: tuple[IO[bytes], IO[bytes], IO[bytes]],
+        streams: tuple[int, int, int],
         *,
         cwd: Path,
         env: Mapping[str, str],
@@ -59,26 +60,66 @@ class CommandServer:
         Raises:
             TimeoutExpired: it did not end in time, and was killed.
         """
+        with self.start(args, streams, cwd=cwd, env=env) as command:
+            return command.wait(timeout_s)
+
+    def start(
+        self,
+        args: Sequence[bytes],
+        streams: tuple[int, int, int],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+    ) -> "Command":
+        """Starts `bus` with these arguments and copies of these descriptors."""
         words = [str(BUS), *map(os.fsdecode, args)]
         request = json.dumps({"argv": words, "cwd": str(cwd), "env": dict(env)}).encode()
         ours, theirs = socket.socketpair()
-        with ours:
-            with theirs:
-                socket.send_fds(self._socket, [b"!"], [theirs.fileno()])
-            socket.send_fds(ours, [_NUMBER.pack(len(request))], [s.fileno() for s in streams])
-            ours.sendall(request)
-            pid = _number(ours)
-            ours.settimeout(timeout_s)
-            try:
-                return _number(ours)
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(words, timeout_s) from None
+        with theirs:
+            socket.send_fds(self._socket, [b"!"], [theirs.fileno()])
+        socket.send_fds(ours, [_NUMBER.pack(len(request))], streams)
+        ours.sendall(request)
+        return Command(words, _number(ours), ours)
 
     def close(self) -> None:
         """Ends the process."""
         self._socket.close()
         self._process.wait()
+
+
+class Command:
+    """A command that runs in a fork. What still runs at the end of a `with` block is killed."""
+
+    def __init__(self, words: list[str], pid: int, keeper: socket.socket) -> None:
+        self.pid = pid
+        self._words = words
+        self._keeper = keeper
+        self._code: int | None = None
+
+    def __enter__(self) -> "Command":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._code is None:
+            os.kill(self.pid, signal.SIGKILL)
+        self._keeper.close()
+
+    def terminate(self) -> None:
+        """Asks the command to end, by SIGTERM."""
+        os.kill(self.pid, signal.SIGTERM)
+
+    def wait(self, timeout_s: float) -> int:
+        """Returns the exit code as `subprocess` does, once there is one.
+
+        Raises:
+            TimeoutExpired: there was none in time.
+        """
+        self._keeper.settimeout(timeout_s)
+        try:
+            self._code = _number(self._keeper)
+        except TimeoutError:
+            raise subprocess.TimeoutExpired(self._words, timeout_s) from None
+        return self._code
 
 
 def _number(connection: socket.socket) -> int:
@@ -169,16 +210,16 @@ def _end(end: SystemExit) -> NoReturn:
     os._exit(end.code or 0)
 
 
-def _load() -> None:
-    """Loads what commands load, but for the doors."""
-    for room in ("schema", "blobs", "bus", "subscribers", "workers", "export", "cli"):
-        package = importlib.import_module(f"ackbus.{room}")
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not any(word in found.name for word in ("torture", "mcp")):
-                importlib.import_module(found.name)
+def _load(*, doors: bool) -> None:
+    """Loads what commands load."""
+    left_out = ("torture",) if doors else ("torture", "mcp", "server")
+    package = importlib.import_module("ackbus")
+    for found in pkgutil.walk_packages(package.__path__, "ackbus."):
+        if not any(word in found.name for word in left_out):
+            importlib.import_module(found.name)
     gc.freeze()  # a collection in a fork would copy every page
 
 
 if __name__ == "__main__":
-    _load()
+    _load(doors="doors" in sys.argv)
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,8 +1,9 @@
 """A real server process, asked by a real client."""
 
+import atexit
+import functools
 import json
 import os
-import subprocess
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +14,8 @@ import httpx
 import pytest
 
 from ackbus import Bus
+
+from ..command_server import CommandServer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,19 +31,33 @@ Serve = Callable[..., httpx.Client]
 @contextmanager
 def serving(bus_dir: Path, *options: str, env: dict[str, str] | None = None) -> Iterator[str]:
     """A server of a bus on a free port; gives its URL, and ends it well."""
-    process = subprocess.Popen(
-        [BUS, "serve", "--json", "--port", "0", "--dir", bus_dir, *options],
-        stdout=subprocess.PIPE,
-        env=env or dict(os.environ),
-    )
-    with process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
+    words = ["serve", "--json", "--port", "0", "--dir", bus_dir, *options]
+    out, theirs = os.pipe()
+    with (
+        open(os.devnull) as nothing,
+        door_server().start(
+            [os.fsencode(word) for word in words],
+            (nothing.fileno(), theirs, 2),
+            cwd=Path.cwd(),
+            env=env or dict(os.environ),
+        ) as server,
+        open(out, encoding="utf-8") as lines,
+    ):
+        os.close(theirs)
+        line = lines.readline()
         try:
             yield str(json.loads(line)["url"])
         finally:
-            process.terminate()
-            assert process.wait(20) == 0
+            server.terminate()
+            assert server.wait(20) == 0
+
+
+@functools.cache
+def door_server() -> CommandServer:
+    """The process in whose forks servers run: each would load for a second."""
+    server = CommandServer(os.environ, doors=True)
+    atexit.register(server.close)
+    return server
 
 
 @pytest.fixture
@@ -72,7 +89,7 @@ def problem(response: httpx.Response, status: int, kind: str) -> str:
     return str(body["detail"])
 
 
-# A server takes half a second to start: tests that use names of their own share one for a module.
+# A server takes a while to start: tests that use names of their own share one for a module.
 
 
 @pytest.fixture(scope="module")

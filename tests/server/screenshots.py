@@ -1,4 +1,4 @@
-"""Makes the pictures of the page in docs/pictures: `python tests/server/screenshots.py --write`.
+"""Makes the pictures of the page in docs/pictures: `python -m tests.server.screenshots --write`.
 
 Without `--write` they go to a new folder, to be looked at. Pillow comes with the extra `bench`.
 """
@@ -10,14 +10,15 @@ import time
 import warnings
 from pathlib import Path
 
-import scene
-from browsing import chromium
-from conftest import serving
 from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from ackbus import Bus, Queue
 from ackbus.schema import UnknownRecipientWarning
+
+from . import scene
+from .browsing import chromium
+from .conftest import serving
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 WIDE: ViewportSize = {"width": 1200, "height": 700}
