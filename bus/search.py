@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
-from ..schema import InvalidInput, Layout, check_progress, engine_of
+from ..schema import InvalidInput, Layout, check_progress
 from .archive import SegmentMissing
 from .search_index import SearchIndex
 from .search_text import Words, as_phrase, has_words, payload_text
@@ -56,7 +56,7 @@ class Search:
     """
 
     def __init__(self, bus: Bus) -> None:
-        self._engine = engine_of(bus)
+        self._bus = bus
         self._log = bus.log
         self._catalog = bus.catalog
         self._blobs = bus.blobs
@@ -107,7 +107,7 @@ class Search:
     @contextmanager
     def _searched(self) -> Iterator[SearchIndex]:
         """Yield the index; for a read-only backup, a temporary one."""
-        if self._engine.backup_made_at_ms is None:
+        if self._bus.backup_made_at_ms is None:
             yield self._index
             return
         from tempfile import TemporaryDirectory
