@@ -31,7 +31,7 @@ Serve = Callable[..., httpx.Client]
 @contextmanager
 def serving(bus_dir: Path, *options: str, env: dict[str, str] | None = None) -> Iterator[str]:
     """A server of a bus on a free port; gives its URL, and ends it well."""
-    words = ["serve", "--json", "--port", "0", "--dir", bus_dir, *options]
+    words = ["serve", "--json", "--port", "0", "--dir", str(bus_dir), *options]
     out, theirs = os.pipe()
     with (
         open(os.devnull) as nothing,
