@@ -16,6 +16,7 @@ from ackbus import InvalidInput
 from ackbus.cli import actions, app, hooks, hot, mcp_server, output, prompt
 
 from ..conftest import RunBus
+from ..sizes import size
 
 #: What each action takes for a parameter that is not given.
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -72,7 +73,7 @@ def test_plain_forms_are_hot_and_mean_what_typer_says(
 
 
 @given(data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=size(sample=100, whole=300), deadline=None)
 def test_whatever_the_hot_way_takes_typer_takes_in_the_same_way(data: st.DataObject) -> None:
     """Lines of options and words in any order, many of them wrong."""
     command = data.draw(st.sampled_from(sorted(hot.OPTIONS)))

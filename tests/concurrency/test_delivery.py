@@ -4,12 +4,13 @@ from pathlib import Path
 
 from ackbus import Bus, Inbox
 
+from ..sizes import size
 from .actors import Gate, StartActor, start_together
 
 PUBLISHERS = [f"publisher-{number}" for number in range(8)]
 POLLERS = [f"poller-{number}" for number in range(8)]
-MESSAGES = 300
-ROUNDS = 1000
+MESSAGES = size(sample=100, whole=300)
+ROUNDS = size(sample=200, whole=1000)
 
 
 def know(bus: Bus, *agents: str) -> None:

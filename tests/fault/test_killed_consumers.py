@@ -7,10 +7,11 @@ from pathlib import Path
 from ackbus import Bus, Draft, Inbox
 
 from ..concurrency.actors import StartActor
+from ..sizes import size
 from .evidence import raw_rows
 
 MESSAGES = 5000
-ROUNDS = 12
+ROUNDS = size(sample=5, whole=12)
 
 
 def fill(bus: Bus) -> None:

@@ -12,13 +12,14 @@ from ackbus import Bus
 
 from ..concurrency.actors import StartActor
 from ..conftest import wait_until
+from ..sizes import size
 from .evidence import raw_rows
 
-ROUNDS = 30
+ROUNDS = size(sample=8, whole=30)
 
 
 def test_what_publish_returned_survives_kill_9(start: StartActor, bus: Bus, bus_dir: Path) -> None:
-    """M-06, M-22, M-36, promise 1: 30 kills at random moments, each beside a second publisher."""
+    """M-06, M-22, M-36, promise 1: kills at random moments, each beside a second publisher."""
     chance = random.Random(1)
     bystander = start("publisher", bus_dir, "bystander", 0)
     for number in range(ROUNDS):
@@ -42,9 +43,9 @@ def test_what_publish_returned_survives_kill_9(start: StartActor, bus: Bus, bus_
 def test_a_batch_is_in_the_log_whole_or_not_at_all(
     start: StartActor, bus: Bus, bus_dir: Path
 ) -> None:
-    """M-06: 10 kills among batches of 20."""
+    """M-06: kills among batches of 20."""
     chance = random.Random(2)
-    for number in range(10):
+    for number in range(size(sample=4, whole=10)):
         name = f"victim-{number}"
         victim = start("batcher", bus_dir, name)
         victim.wait_told(chance.randrange(1, 15))

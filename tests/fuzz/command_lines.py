@@ -16,7 +16,7 @@ from .strategies import TOKENS, any_json, any_text, json_bytes, lines, mutated, 
 _STDIN = samples("bus.jsonl", "publish.jsonl", "response.json", "conflict.jsonl")
 
 #: What takes minutes by its nature, or never ends.
-LEFT_OUT = {"demo", "serve", "torture"}
+LEFT_OUT = {"demo", "serve", "torture", "ui"}
 
 #: Options of commands that would wait for what never comes; given first, so others win over them.
 _FORCED = {

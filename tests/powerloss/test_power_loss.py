@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from ..sizes import size
 from .disk import Disk, Found
+
+#: Points of each workload.
+POINTS = size(sample=2, whole=5)
 
 RUN = Path(__file__).with_name("run.py")
 
@@ -31,10 +35,10 @@ def run(*args: object) -> tuple[int, list[dict[str, Any]]]:
 @pytest.mark.parametrize("durability", ["full", pytest.param("normal", marks=pytest.mark.nightly)])
 def test_power_loss_takes_a_bus_back_to_an_earlier_moment_at_most(durability: str) -> None:
     """X-40, promises 1 to 9: `full` loses nothing that was told, `normal` only the newest."""
-    code, reports = run("--durability", durability, "--sample", 5, "--seed", 6)
+    code, reports = run("--durability", durability, "--sample", POINTS, "--seed", 6)
     assert [report["bad"] for report in reports if report["bad"]] == []
     assert code == 0
-    assert reports[-1]["states"] > 200
+    assert reports[-1]["states"] > 40 * POINTS
 
 
 @pytest.mark.slow

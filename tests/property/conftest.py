@@ -4,6 +4,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from ..sizes import size
+
 #: How many times as many examples as in CI are tried: `PROPERTY_RUNS=50 pytest tests/property`.
 RUNS = int(os.environ.get("PROPERTY_RUNS", "1"))
 
@@ -14,7 +16,7 @@ settings.register_profile(
     derandomize=True,
     print_blob=True,
     deadline=None,
-    max_examples=200 * RUNS,
+    max_examples=size(sample=60, whole=200) * RUNS,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ackbus")

@@ -22,6 +22,7 @@ from ackbus import (
     UnknownParent,
 )
 
+from ..sizes import size
 from .conftest import RUNS
 from .model import MAX_DELIVERIES, Log, Stored, View, canonical
 
@@ -337,4 +338,4 @@ class TestBusIsItsModel(BusMachine.TestCase):  # type: ignore[valid-type, misc]
     acknowledging, failing, parking, requeueing, dropping, completing; leases on a clock that moves.
     """
 
-    settings = settings(max_examples=60 * RUNS, stateful_step_count=40)
+    settings = settings(max_examples=size(sample=20, whole=60) * RUNS, stateful_step_count=40)

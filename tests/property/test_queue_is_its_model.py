@@ -9,6 +9,7 @@ from hypothesis.stateful import initialize, invariant
 from ackbus.schema import file_of
 from ackbus.subscribers import Jobs
 
+from ..sizes import size
 from .conftest import RUNS
 from .queue_machine import TAKEN_IN, Work
 from .queue_model import LIVE
@@ -142,4 +143,4 @@ class TestQueueIsItsModel(QueueMachine.TestCase):  # type: ignore[valid-type, mi
     back; trying again, cancelling, pausing, purging, limits, changes of policy; two queues at once.
     """
 
-    settings = settings(max_examples=250 * RUNS, stateful_step_count=40)
+    settings = settings(max_examples=size(sample=70, whole=250) * RUNS, stateful_step_count=40)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ackbus import Bus
 
+from ..sizes import size
 from .conftest import RUNS
 from .test_path_patterns import PATHS, fits, patterns
 
@@ -45,7 +46,7 @@ class Model:
         return True
 
 
-@settings(max_examples=25 * RUNS)
+@settings(max_examples=size(sample=12, whole=25) * RUNS)
 @given(st.lists(wishes, min_size=2, max_size=8))
 def test_reservations_are_granted_exactly_where_no_file_is_anothers(
     course: list[tuple[str, list[str], bool, int, int]],

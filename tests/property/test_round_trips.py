@@ -29,6 +29,8 @@ from ackbus.schema import (
 )
 from ackbus.schema.times import MAX_TS_MS
 
+from ..sizes import size
+
 scalars = (
     st.none()
     | st.booleans()
@@ -90,7 +92,7 @@ def test_a_retry_of_any_value_is_a_duplicate(value: object, shared_bus: Bus) -> 
     assert (again.seq, again.duplicate) == (first.seq, True)
 
 
-@settings(max_examples=100)
+@settings(max_examples=size(sample=40, whole=100))
 @given(values=st.tuples(scalars, scalars) | st.tuples(json_values, json_values))
 @example(values=(0, False))
 @example(values=(0, -0.0))

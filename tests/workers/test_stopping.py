@@ -11,6 +11,7 @@ import pytest
 from ackbus import Bus, JobControl, Queue
 
 from ..conftest import RunBus, wait_until
+from ..sizes import size
 from ..subscribers.work import attempts, job, state, statuses
 from .conftest import StartHost
 from .hosts import (
@@ -36,7 +37,7 @@ WAIT = """
 """
 
 #: How often a worker is killed in the midst of its work.
-KILLS = 15
+KILLS = size(sample=5, whole=15)
 
 
 @pytest.fixture
