@@ -18,8 +18,8 @@ from pathlib import Path
 from measure import Contender, compare, options, record, spread
 
 from ackbus import Bus
-from ackbus.bus import parse_pattern
-from ackbus.export.git import WorkTree
+from ackbus.bus.reservations.path_patterns import parse_pattern
+from ackbus.git.work_tree import WorkTree
 
 #: What the reserved globs look like; half of the reservations are such.
 GLOBS = ("src/pkg{0}/**/test_{0}*.py", "docs/ch{0}/*.md", "**/gen_{0}_?.c", "lib/[a-f]{0}/**")

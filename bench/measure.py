@@ -24,7 +24,7 @@ from typing import Any
 import apsw
 
 from ackbus import Bus
-from ackbus.schema import file_of
+from ackbus.schema.queries import file_of
 
 #: Runs a contender once, and returns seconds for each operation.
 Contender = Callable[[], float]

@@ -32,9 +32,9 @@ TABLES = {
     "2 and ids that are unique": f"{TABLE};{_ID}",
     "3 and an index of recipients": f"{TABLE};{_ID}{_RECIPIENT}",
     "4 and numbers that never come again": f"{_NUMBERED};{_ID}{_RECIPIENT}",
-    "5 the schema: rules, triggers": (Path(ackbus.__file__).parent / "schema/schema.sql").read_text(
-        "utf-8"
-    ),
+    "5 the schema: rules, triggers": (
+        Path(ackbus.__file__).parent / "schema/sqlite/schema.sql"
+    ).read_text("utf-8"),
 }
 
 #: And at last what stands around the INSERT.

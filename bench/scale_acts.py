@@ -13,10 +13,10 @@ from zlib import crc32
 from generator import AGENTS, agent, conversation, drafts, texts
 
 from ackbus import Bus, Exporter, Inbox, Queue
-from ackbus.export import Archiver
-from ackbus.export.jsonl_file import stamp_of
-from ackbus.export.position import Position
-from ackbus.subscribers import Retention
+from ackbus.export.archiver import Archiver
+from ackbus.export.jsonl.export_position import Position
+from ackbus.export.jsonl.jsonl_file import stamp_of
+from ackbus.subscribers.overview.retention import Retention
 
 #: How often an act is done in a round.
 TIMES = 100

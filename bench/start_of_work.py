@@ -24,7 +24,7 @@ from measure import Options, options, percentiles, record
 from peers import redis_server
 
 from ackbus import Bus, Draft
-from ackbus.schema import file_of
+from ackbus.schema.queries import file_of
 
 #: How long each contender is idle before a message: the shortest pause and the step between them,
 #: in seconds.

@@ -12,15 +12,9 @@ import sys
 import time
 from contextlib import ExitStack
 
-from ..schema import (
-    BlobAltered,
-    BlobMissing,
-    BusUnusable,
-    InvalidInput,
-    disk_full,
-    inner_folder,
-    shown,
-)
+from ..schema.directory.folder import inner_folder
+from ..schema.errors import BlobAltered, BlobMissing, BusUnusable, InvalidInput, shown
+from ..schema.system_errors import disk_full
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import BinaryIO
 
-    from ..schema import Folder
+    from ..schema.directory.folder import Folder
 
 #: How many bytes of a blob are held in memory while it streams.
 CHUNK_BYTES = 1024 * 1024

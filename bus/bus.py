@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import warnings
 
-from ..blobs import BlobStore
-from ..schema import (
-    ABSENT,
-    Database,
-    Draft,
-    Priority,
-    UnknownRecipientWarning,
-    check_agent,
-    create,
-    find_bus,
-)
-from .agents import Agents
-from .archive import Archive
-from .catalog import Catalog
+from ..blobs.store import BlobStore
+from ..schema.directory.discovery import find_bus
+from ..schema.errors import UnknownRecipientWarning
+from ..schema.message.draft import ABSENT, Draft
+from ..schema.message.message import Priority
+from ..schema.message.names import check_agent
+from ..schema.sqlite.creation import create
+from ..schema.sqlite.database import Database
 from .doorbell import Doorbell, Listener
-from .log import Log
+from .log.archive import Archive
+from .log.catalog import Catalog
+from .log.log import Log
+from .presence.known_agents import Agents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,14 +25,17 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
-    from ..schema import Engine, Layout, Message, Receipt, Settings
-    from .chain import Chain
-    from .heartbeats import Heartbeats
-    from .hearts import Heart
+    from ..schema.directory.layout import Layout
+    from ..schema.engine import Engine
+    from ..schema.message.message import Message, Receipt
+    from ..schema.sqlite.settings import Settings
     from .leases import Leases
-    from .reservations import Reservations
-    from .search import Found
+    from .presence.heartbeats import Heartbeats
+    from .presence.hearts import Heart
+    from .reservations.reservations import Reservations
+    from .search.search import Found
     from .stats import Stats
+    from .trust.chain import Chain
     from .waiting_limits import WaitingLimits
 
 #: How long a waiter trusts the doorbell before it looks for itself, in seconds.
@@ -114,21 +114,21 @@ class Bus:
     @property
     def reservations(self) -> Reservations:
         """The reservations of files."""
-        from .reservations import Reservations
+        from .reservations.reservations import Reservations
 
         return Reservations(self._engine)
 
     @property
     def settings(self) -> Settings:
         """The settings that are stored in the bus: its durability, and whether it is a backup."""
-        from ..schema import Settings
+        from ..schema.sqlite.settings import Settings
 
         return Settings(self._file)
 
     @property
     def heartbeats(self) -> Heartbeats:
         """The heartbeats of the agents."""
-        from .heartbeats import Heartbeats
+        from .presence.heartbeats import Heartbeats
 
         return Heartbeats(self._engine)
 
@@ -142,7 +142,7 @@ class Bus:
     @property
     def chain(self) -> Chain:
         """The hash chain over the log."""
-        from .chain import Chain
+        from .trust.chain import Chain
 
         return Chain(self._engine, self.log)
 
@@ -157,7 +157,7 @@ class Bus:
 
     def heart(self, agent: str, *, interval_s: float = 10.0) -> Heart:
         """Return a heart for an agent, not yet started: `with bus.heart("me") as heart: …`."""
-        from .hearts import Heart
+        from .presence.hearts import Heart
 
         return Heart(self, agent, interval_s=interval_s)
 
@@ -320,7 +320,7 @@ class Bus:
             BusUnusable: the index can't be written.
             BusBusy: other processes kept it locked.
         """
-        from .search import Search
+        from .search.search import Search
 
         return Search(self).find(words, **filters)
 

@@ -13,11 +13,11 @@ import struct
 import sys
 import time
 
-from ..schema import Descriptor, locate
+from ..schema.directory.folder import Descriptor, locate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..schema import Engine
+    from ..schema.engine import Engine
 
 #: An event of inotify: watch, mask, cookie, length of the name.
 _EVENT = struct.Struct("iIII")

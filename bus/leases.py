@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..schema import BusBusy, InvalidInput, LeaseLost, Table, check_agent, check_lease_name
+from ..schema.errors import BusBusy, InvalidInput, LeaseLost
+from ..schema.message.names import check_agent, check_lease_name
+from ..schema.queries import Table
 from .statements import SQL
 
 #: How long a lease lasts unless the caller says otherwise, in seconds; renew it at half of that.

@@ -7,7 +7,9 @@ from contextlib import closing
 
 import apsw
 
-from ..schema import check_progress, file_of, translate
+from ..schema.callbacks import check_progress
+from ..schema.queries import file_of
+from ..schema.sqlite.sqlite_errors import translate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Queries, is_work
+from ..schema.queries import Queries, is_work
 
 SQL = Queries(beside=__file__)
 SQL["append"] = SQL["append"].replace("{is_work}", is_work(type="?5", to_agent="?4"))

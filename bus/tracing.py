@@ -11,7 +11,7 @@ import re
 import sys
 from contextlib import nullcontext
 
-from ..schema import TRACE_PARENT, TRACE_STATE
+from ..schema.message.draft import TRACE_PARENT, TRACE_STATE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Tracer
 
-    from ..schema import Draft, Message
+    from ..schema.message.draft import Draft
+    from ..schema.message.message import Message
 
 #: What W3C calls valid: no version ff, and no number that is zero.
 _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")

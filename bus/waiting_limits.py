@@ -9,22 +9,18 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from ..schema import (
-    MAX_COUNT,
-    InvalidInput,
-    LimitReached,
-    NotFound,
-    Table,
-    TypePattern,
-    check_agent,
-)
+from ..schema.errors import InvalidInput, LimitReached, NotFound
+from ..schema.message.limits import MAX_COUNT
+from ..schema.message.names import check_agent
+from ..schema.message.patterns import TypePattern
+from ..schema.queries import Table
 from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..schema import Receipt
+    from ..schema.message.message import Receipt
 
 #: The kinds of places that may have a limit.
 QUEUE, INBOX = "queue", "inbox"

@@ -14,8 +14,8 @@ __all__ = ["main"]
 
 def main() -> int:
     """Run the command line of this process and return its exit code."""
-    from . import hot
-    from .run import guarded, leave
+    from .ending import guarded, leave
+    from .fast import hot
 
     arguments = sys.argv[1:]
     call = hot.parse(arguments)
@@ -25,7 +25,7 @@ def main() -> int:
         code = guarded(call)
         leave(0 if is_hook else code)
     if arguments and arguments[0] in ("git-clean", "git-merge", "git-textconv"):
-        from .git_drivers import driver
+        from .fast.git_drivers import driver
 
         leave(guarded(driver(arguments)))
     from .app import run

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from . import output
-from .commands import OnDemand
-from .usage import CommandLineError, show
+from .definition import OnDemand
+from .show import output
+from .usage_errors import CommandLineError, show
 
 _HELP = """A message bus for coding agents and the people who run them, in one SQLite file.
 

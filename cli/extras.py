@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from ..schema import AckbusError
+from ..schema.errors import AckbusError
 
 
 def require(extra: str, *modules: str) -> None:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 import sys
 
-from ..export import git
-from ..schema import InvalidInput, find_bus
-from . import actions, output
-from .prompt import AGENT_VARIABLE
-from .reservation_records import conflict_record, describe
+from ..git.work_tree import WorkTree
+from ..schema.directory.discovery import find_bus
+from ..schema.errors import InvalidInput
+from .fast import actions
+from .fast.prompt import AGENT_VARIABLE
+from .show import output
+from .show.reservations import conflict_record, describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..bus import Bus, Conflict
+    from ..bus.bus import Bus
+    from ..bus.reservations.reservations import Conflict
 
 #: The environment variable that sets the guard's mode, and wins over the hooks.
 GUARD_VARIABLE = "BUS_GUARD"
@@ -50,7 +53,7 @@ def check(
     if mode == OFF:
         return 0
     agent = agent or os.environ.get(AGENT_VARIABLE) or None
-    tree = git.WorkTree.around(os.getcwd())
+    tree = WorkTree.around(os.getcwd())
     try:
         pushed = {} if push is None else tree.pushed(sys.stdin.buffer.read())
         files = tree.staged() if push is None else list(pushed)
@@ -95,7 +98,7 @@ def check_mode(mode: str, *modes: str) -> None:
         raise InvalidInput(f"the mode must be {' or '.join(modes)}, not {mode!a}")
 
 
-def open_bus(tree: git.WorkTree, directory: str | None, user: bool) -> Bus:
+def open_bus(tree: WorkTree, directory: str | None, user: bool) -> Bus:
     """Open the bus as other commands do, but look for it from the root of the work tree."""
     if directory is None and not user:
         directory = find_bus(tree.root)
@@ -113,6 +116,6 @@ def _line(conflict: Conflict, mode: str) -> str:
 
 
 if __name__ == "__main__":
-    from .run import guarded
+    from .ending import guarded
 
     sys.exit(guarded(lambda: check(*sys.argv[1:3])))

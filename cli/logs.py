@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from . import output
+from .show import output
 
 #: The environment variable that sets how much long commands log.
 LOG_VARIABLE = "BUS_LOG"

@@ -11,24 +11,22 @@ import hashlib
 import os
 from contextlib import suppress
 
-from ..bus import Frame, Segment, segment_name
-from ..schema import (
-    BusUnusable,
-    FileLock,
-    Refused,
-    check_progress,
-    engine_of,
-    keep_out_of_git,
-    unwritable,
-)
+from ..bus.log.archive import segment_name
+from ..bus.log.segment import Frame, Segment
+from ..schema.callbacks import check_progress
+from ..schema.directory.file_lock import FileLock
+from ..schema.errors import BusUnusable, Refused
+from ..schema.queries import engine_of
+from ..schema.sqlite.creation import keep_out_of_git
+from ..schema.system_errors import unwritable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import BinaryIO
 
-    from ..bus import Bus
-    from ..schema import Message
+    from ..bus.bus import Bus
+    from ..schema.message.message import Message
 
 #: How many messages a segment has at the most.
 SEGMENT_MESSAGES = 100_000

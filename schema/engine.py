@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from .database import Database
+    from .sqlite.database import Database
 
     #: The values of a statement's placeholders, or the columns of a row.
     Values = tuple[object, ...]

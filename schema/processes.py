@@ -76,7 +76,7 @@ def has_run_for(pid: int, age_s: float) -> bool:
 
 def _lived_s(pid: int) -> float | None:
     """Return the age of a process in seconds, by a clock that nobody sets; None if unknown."""
-    from .lock_holders import started
+    from .directory.lock_holders import started
 
     ticks = started(pid)  # since the system's start, with the time that it slept
     if not ticks:

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Self
 
-    from .database import Database
     from .engine import Engine, Opened
+    from .sqlite.database import Database
 
 #: The stored columns of a message, in the order in which every statement reads them.
 COLUMNS = (

@@ -13,20 +13,22 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.telemetry import TelemetryConfig
 from starlette.responses import RedirectResponse
 
-from ..bus import Bus, tracing
-from .access import Access
+from ..bus import tracing
+from ..bus.bus import Bus
+from .access.access import Access
+from .access.origins import OwnOrigins
 from .api import ROUTERS
 from .body_limit import MAX_BLOB_BYTES, MAX_BODY_BYTES, BodyLimit
+from .client_timeouts import Patience
 from .health import Readiness
 from .health import router as health
 from .live import ROUTERS as LIVE_ROUTERS
-from .live import Feed
-from .mcp import McpMount
-from .metrics import Measured, Metrics
-from .metrics import router as metrics
-from .origins import OwnOrigins
+from .live.feed import Feed
+from .mcp.route import McpMount
+from .metrics.counters import Metrics
+from .metrics.endpoint import router as metrics
+from .metrics.requests import Measured
 from .page import ROUTERS as PAGE_ROUTERS
-from .patience import Patience
 from .problems import Problem, handle_problems
 from .threads import DOWNLOADS, UPLOADS, bound_threads
 from .waiting import Waiting

@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..schema import InvalidInput
+from ..schema.errors import InvalidInput
 from .problems import TOO_LARGE, problem
 
 #: The most that a body may have, but for those of blobs: a payload's 16 MiB, and what is around it.

@@ -10,8 +10,8 @@ import anyio.to_thread
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from ..bus import Bus
-from ..schema import BusUnusable
+from ..bus.bus import Bus
+from ..schema.errors import BusUnusable
 from .problems import documented, problem
 
 #: How long the bus may keep a write waiting before it counts as busy, in seconds.

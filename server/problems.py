@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
-from ..schema import (
+from ..schema.errors import (
     AckbusError,
     BlobMissing,
     BusBusy,
@@ -31,8 +31,8 @@ from ..schema import (
     TimedOut,
     UnknownRecipient,
 )
-from ..subscribers import ClaimLost, QueueStuck
-from .errors import Forbidden, Held, Reserved, TooManyRequests, Unauthorized
+from ..subscribers.jobs.errors import ClaimLost, QueueStuck
+from .access.errors import Forbidden, Held, Reserved, TooManyRequests, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
 

@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from ..schema import ABSENT, MAX_SEQ, Draft, Message, Receipt, parse_priority
-from ..subscribers import carried_on
-from .principals import Principal
+from ..schema.message.draft import ABSENT, Draft
+from ..schema.message.limits import MAX_SEQ
+from ..schema.message.message import Message, Receipt, parse_priority
+from ..subscribers.jobs.job_replies import carried_on
+from .access.principals import Principal
 
 #: Names, as far as a schema can express their rule.
 Name = Annotated[str, Field(min_length=1, max_length=128)]

@@ -17,15 +17,15 @@ import uvicorn
 from fastapi import FastAPI
 from prometheus_client import disable_created_metrics
 
-from ..bus import Bus
-from ..schema import AckbusError, Refused, UnknownRecipientWarning
-from ..subscribers import UnservedRequestWarning
-from .access import Access
+from ..bus.bus import Bus
+from ..schema.errors import AckbusError, Refused, UnknownRecipientWarning
+from ..subscribers.jobs.errors import UnservedRequestWarning
+from .access.access import Access
+from .access.origins import LOOPBACK_NAMES, check_origin
+from .access.tokens import Tokens
 from .app import create_app, end_streams
 from .body_limit import MAX_BLOB_BYTES
-from .origins import LOOPBACK_NAMES, check_origin
-from .patience import Patience
-from .tokens import Tokens
+from .client_timeouts import Patience
 
 #: How long running requests may take to end when the server stops, in seconds.
 _LAST_S = 3

@@ -10,14 +10,15 @@ from typing import TypeVar
 import anyio
 from starlette.requests import Request
 
-from ..bus import Wanted
-from ..schema import BusBusy, Message
+from ..bus.log.filters import Wanted
+from ..schema.errors import BusBusy
+from ..schema.message.message import Message
 from .disconnects import until_gone
 from .threads import in_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .live import Feed
+    from .live.feed import Feed
 
 #: How many clients may wait at a time.
 MAX_WAITING = 500

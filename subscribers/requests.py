@@ -7,17 +7,18 @@ import time
 import warnings
 from dataclasses import dataclass
 
-from ..schema import ABSENT, TimedOut
-from .conversations import PENDING, RECEIVE_WITHIN_S, Answer, answers_to, receive
-from .errors import UnservedRequestWarning
-from .queue_workers import QueueWorkers
-from .reply_types import ReplyTypes
+from ..schema.errors import TimedOut
+from ..schema.message.draft import ABSENT
+from .conversations.answers import PENDING, RECEIVE_WITHIN_S, Answer, answers_to, receive
+from .conversations.reply_types import ReplyTypes
+from .jobs.errors import UnservedRequestWarning
+from .queues.worker_groups import QueueWorkers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..bus import Bus
+    from ..bus.bus import Bus
 
 #: How long a waiter trusts the doorbell before it looks for itself, in seconds.
 WAIT_RECHECK_S = 0.25

@@ -6,13 +6,13 @@ widen what changes the tables.
 
 from __future__ import annotations
 
-from ..schema import Table
-from .jobs import Job
-from .work_statements import VIEWS
+from ..schema.queries import Table
+from .jobs.jobs import Job
+from .jobs.statements import VIEWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .queues import QueueInfo
+    from .queues.queues import QueueInfo
 
     #: Status, available_at_ms, claimed_at_ms, ended_at_ms of a claim.
     Attempt = tuple[str, int, int, int]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import apsw
 
 from ackbus import Bus
-from ackbus.schema import file_of
+from ackbus.schema.queries import file_of
 
 
 @dataclass

@@ -11,8 +11,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from ..bus import tracing
-from ..schema import refuse_unrun
-from ..subscribers import Outcome
+from ..schema.callbacks import refuse_unrun
+from ..subscribers.jobs.claims import Outcome
 from .work import Result, do, result_of, result_of_error, unless_writing
 
 TYPE_CHECKING = False
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import Protocol
 
-    from ..schema import Engine, Message
-    from ..subscribers import Claim
+    from ..schema.engine import Engine
+    from ..schema.message.message import Message
+    from ..subscribers.jobs.claims import Claim
     from .work import Work
 
     Ended = tuple[Claim, Result]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ..schema import start_thread
+from ..schema.processes import start_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,17 +7,22 @@ import traceback
 from dataclasses import dataclass, field, replace
 
 from ..bus import tracing
-from ..schema import ABSENT, AckbusError, Draft, call_plain, engine_of
-from ..subscribers import NeverRetry, Outcome, RetryLater
+from ..schema.callbacks import call_plain
+from ..schema.errors import AckbusError
+from ..schema.message.draft import ABSENT, Draft
+from ..schema.queries import engine_of
+from ..subscribers.jobs.claims import Outcome
+from ..subscribers.jobs.errors import NeverRetry, RetryLater
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
 
-    from ..bus import Bus
-    from ..schema import Engine, Message
-    from ..subscribers import Claim
+    from ..bus.bus import Bus
+    from ..schema.engine import Engine
+    from ..schema.message.message import Message
+    from ..subscribers.jobs.claims import Claim
 
     class Work(Protocol):
         """Something that a worker can do with claims; called from several threads at once."""

@@ -7,43 +7,29 @@ import os
 import secrets
 from contextlib import nullcontext
 
-from ..schema import (
-    AckbusError,
-    BusBusy,
-    InvalidInput,
-    LimitReached,
-    NotFound,
-    Refused,
-    check_coroutine_function,
-    check_plain,
-    engine_of,
-    is_coroutine_function,
-)
-from ..subscribers import (
-    DEFAULT_LEASE_S,
-    MAX_CLAIMS,
-    MAX_HOPS,
-    MAX_LEASE_S,
-    WARN_HOPS,
-    ClaimLost,
-    Queue,
-    QueueWorkers,
-)
-from .answers import Answers
+from ..schema.callbacks import check_coroutine_function, check_plain, is_coroutine_function
+from ..schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, NotFound, Refused
+from ..schema.queries import engine_of
+from ..subscribers.jobs.errors import ClaimLost
+from ..subscribers.jobs.hops import MAX_HOPS, WARN_HOPS
+from ..subscribers.queues.queue import DEFAULT_LEASE_S, MAX_CLAIMS, MAX_LEASE_S, Queue
+from ..subscribers.queues.worker_groups import QueueWorkers
+from .claim_keeper import Keeper
+from .commands.saved_state import WorkerStates
 from .executors import Inline, Tasks, Threads
-from .keeper import Keeper
-from .reports import Reports
-from .states import WorkerStates
-from .stop_switch import GRACE_S
+from .log_messages import Reports
+from .processes.stop_switch import GRACE_S
 from .work import Function, not_storable
+from .worker_replies import Answers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ..bus import Bus, Listener
-    from ..schema import Message
-    from ..subscribers import Claim
+    from ..bus.bus import Bus
+    from ..bus.doorbell import Listener
+    from ..schema.message.message import Message
+    from ..subscribers.jobs.claims import Claim
     from .executors import Ended, Executor
     from .work import Result, Work
 

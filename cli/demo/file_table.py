@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from .. import output
+from ..show import output
 from .text import shortened, terminal_columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...schema import Message
+    from ...schema.message.message import Message
 
 #: The columns of numbers: their headings, and the fields of a result.
 _NUMBERS = {

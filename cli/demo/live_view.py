@@ -17,14 +17,14 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from ..output import visible
+from ..show.output import visible
 from .text import shortened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from .tally import Tally
+    from ...demo.tally import Tally
 
 #: How often the screen is drawn again, in seconds.
 DRAW_EVERY_S = 0.1

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .proof import Takeover
+    from ...demo.proof import Takeover
 
 _NAME = "bus"
 

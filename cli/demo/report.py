@@ -5,18 +5,18 @@ from __future__ import annotations
 import shlex
 from dataclasses import asdict
 
-from .. import output
+from ...demo.results import read_results, read_totals
+from ..show import output
 from .file_table import print_files
 from .next_steps import next_steps
-from .results import read_results, read_totals
 from .text import counted, print_prose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus import Bus
-    from .place import Place
-    from .proof import Proof, Takeover
-    from .results import Totals
+    from ...bus.bus import Bus
+    from ...demo.place import Place
+    from ...demo.proof import Proof, Takeover
+    from ...demo.results import Totals
 
 
 def print_json(bus: Bus, proof: Proof, took_s: float) -> None:

@@ -6,7 +6,7 @@ import shutil
 import sys
 import textwrap
 
-from .. import output
+from ..show import output
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:

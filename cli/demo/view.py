@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from .. import output
+from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Protocol
 
-    from .tally import Tally
+    from ...demo.tally import Tally
 
     class View(Protocol):
         """Shows the run. A context manager, because a live view has to leave the screen tidy."""

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from ...bus import Bus, Listener
-from .. import output
+from ...bus.bus import Bus
+from ...bus.doorbell import Listener
+from ..show import output
 from .sight import AGENT_HEADINGS, QUEUE_HEADINGS, Sight, Watcher
 
 #: How long a picture stays at least, and at most, in seconds.

@@ -6,11 +6,19 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from ...bus import Bus, Heartbeat
-from ...schema import AckbusError, Message, format_ts
-from ...subscribers import Cursors, Inbox, Queue, Queues, QueueStats, state_of
-from .. import output
-from ..queue_views import duration, rate
+from ...bus.bus import Bus
+from ...bus.presence.heartbeats import Heartbeat
+from ...schema.errors import AckbusError
+from ...schema.message.message import Message
+from ...schema.message.times import format_ts
+from ...subscribers.inboxes.cursors import Cursors
+from ...subscribers.inboxes.inbox import Inbox
+from ...subscribers.jobs.json_records import state_of
+from ...subscribers.queues.queue import Queue
+from ...subscribers.queues.queues import Queues
+from ...subscribers.queues.statistics import QueueStats
+from ..show import output
+from ..show.queues import duration, rate
 
 #: Unread messages are counted up to this: a moment's look must cost little.
 _COUNTED = 100

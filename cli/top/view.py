@@ -9,14 +9,14 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from ...schema import format_ts
-from .. import output
-from ..terminal import console, fitted_table, message_line
+from ...schema.message.times import format_ts
+from ..show import output
+from ..show.terminal import console, fitted_table, message_line
 from .sight import AGENT_HEADINGS, QUEUE_HEADINGS, Sight
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..output import Parts
+    from ..show.output import Parts
 
 #: The lines that are always there: the first, the last, and an empty one above each part.
 _FRAME_LINES = 5

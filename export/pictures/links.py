@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...schema import Message
+    from ...schema.message.message import Message
 
 
 @dataclass(frozen=True, slots=True)

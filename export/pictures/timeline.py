@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ...schema import format_ts
+from ...schema.message.times import format_ts
 from .traffic import lanes
 from .words import plain_name
 
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...bus import Heartbeat
+    from ...bus.presence.heartbeats import Heartbeat
     from .traffic import Traffic
 
 #: A pause is cut out when it is so many times as long as the shorter ones are on the average…

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...schema import format_ts
+from ...schema.message.times import format_ts
 from . import svg
 from .time_axis import PAUSE_WIDTH, TimeAxis
 from .words import EVERYBODY, fitted, fitted_name, span, width

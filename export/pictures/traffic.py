@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 import orjson
 
-from ...schema import BlobMissing, InvalidInput, format_ts
+from ...schema.errors import BlobMissing, InvalidInput
+from ...schema.message.times import format_ts
 from .words import EVERYBODY, counted, cut, plain, plain_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...blobs import BlobStore
-    from ...schema import Message
+    from ...blobs.store import BlobStore
+    from ...schema.message.message import Message
 
 #: How much of a payload an arrow carries, in characters: the text shown on hovering.
 TEXT_CHARS = 400

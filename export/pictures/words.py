@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from ...schema import format_ts
+from ...schema.message.times import format_ts
 
 #: The name of the lane of broadcasts.
 EVERYBODY = "everybody"

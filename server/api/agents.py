@@ -7,11 +7,17 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from ...bus import Heartbeat
-from ...schema import MAX_SEQ, format_ts
-from ...subscribers import Cursors, Deliveries, Queue, Queues, QueueStats, stats_record
-from ..access import needs
-from ..principals import Principal, Scope
+from ...bus.presence.heartbeats import Heartbeat
+from ...schema.message.limits import MAX_SEQ
+from ...schema.message.times import format_ts
+from ...subscribers.inboxes.cursors import Cursors
+from ...subscribers.inboxes.failed_deliveries import Deliveries
+from ...subscribers.jobs.json_records import stats_record
+from ...subscribers.queues.queue import Queue
+from ...subscribers.queues.queues import Queues
+from ...subscribers.queues.statistics import QueueStats
+from ..access.access import needs
+from ..access.principals import Principal, Scope
 from ..records import Given
 from .common import AgentName, MessageReader, MessageWriter, TheBus, new_router, problems
 from .inboxes import unread_of

@@ -15,9 +15,9 @@ from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from ...blobs import BlobStore
+from ...blobs.store import BlobStore
+from ..client_timeouts import Patience
 from ..disconnects import until_gone
-from ..patience import Patience
 from ..threads import in_thread
 from .common import MessageReader, MessageWriter, TheBus, has_tag, new_router, next_piece, problems
 from .ranges import part_of

@@ -11,19 +11,17 @@ import orjson
 from fastapi import Path, Response
 from pydantic import BaseModel, Field
 
-from ...bus import Bus, tracing
-from ...schema import MAX_SEQ, Message, TypePattern, format_ts
-from ...subscribers import (
-    DEFAULT_LEASE_S,
-    MAX_LEASE_S,
-    Claim,
-    ClaimLost,
-    Claims,
-    Outcome,
-    Queue,
-    claim_of,
-)
-from ..principals import Principal
+from ...bus import tracing
+from ...bus.bus import Bus
+from ...schema.message.limits import MAX_SEQ
+from ...schema.message.message import Message
+from ...schema.message.patterns import TypePattern
+from ...schema.message.times import format_ts
+from ...subscribers.jobs.claims import Claim, Claims, Outcome
+from ...subscribers.jobs.errors import ClaimLost
+from ...subscribers.queues.claim_by_token import claim_of
+from ...subscribers.queues.queue import DEFAULT_LEASE_S, MAX_LEASE_S, Queue
+from ..access.principals import Principal
 from ..records import MAX_NAMED, OR_BOUND, Given, Name, ReceiptRecord, ReplyGiven
 from ..threads import in_thread
 from .common import (

@@ -16,12 +16,16 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
 
-from ...blobs import CHUNK_BYTES
-from ...bus import Bus, sign_only_for, tracing
-from ...schema import MAX_SEQ, InvalidInput, decode
-from ..access import known, needs
-from ..principals import Principal
-from ..principals import Scope as TokenScope
+from ...blobs.store import CHUNK_BYTES
+from ...bus import tracing
+from ...bus.bus import Bus
+from ...bus.trust.signing import sign_only_for
+from ...schema.errors import InvalidInput
+from ...schema.message.json import decode
+from ...schema.message.limits import MAX_SEQ
+from ..access.access import known, needs
+from ..access.principals import Principal
+from ..access.principals import Scope as TokenScope
 from ..problems import documented
 from ..waiting import Waiter, Waiting
 

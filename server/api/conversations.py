@@ -10,11 +10,17 @@ from fastapi import Path, Query, Response
 from fastapi import Request as Call
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...bus import Bus
-from ...schema import MAX_SEQ, NotFound, check_agent
-from ...subscribers import Answer, ReplyTypes, Request, Trace, Work, check, job_record, receive
-from ..access import needs
-from ..principals import Principal, Scope
+from ...bus.bus import Bus
+from ...schema.errors import NotFound
+from ...schema.message.limits import MAX_SEQ
+from ...schema.message.names import check_agent
+from ...subscribers.conversations.answers import Answer, check, receive
+from ...subscribers.conversations.reply_types import ReplyTypes
+from ...subscribers.jobs.json_records import job_record
+from ...subscribers.overview.trace import Trace, Work
+from ...subscribers.requests import Request
+from ..access.access import needs
+from ..access.principals import Principal, Scope
 from ..records import MessageGiven, MessagePage, MessageRecord, Name, ReceiptRecord, Type
 from ..threads import in_thread
 from .common import (

@@ -10,9 +10,16 @@ from typing import Annotated
 from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
-from ...bus import Bus, tracing
-from ...schema import InvalidInput, Message, NotFound, TypePattern, encode, format_ts
-from ...subscribers import Cursors, Deliveries, Inbox, Parked
+from ...bus import tracing
+from ...bus.bus import Bus
+from ...schema.errors import InvalidInput, NotFound
+from ...schema.message.json import encode
+from ...schema.message.message import Message
+from ...schema.message.patterns import TypePattern
+from ...schema.message.times import format_ts
+from ...subscribers.inboxes.cursors import Cursors
+from ...subscribers.inboxes.failed_deliveries import Deliveries, Parked
+from ...subscribers.inboxes.inbox import Inbox
 from ..records import MAX_NAMED, Given, MessageList, ReceiptRecord, ReplyGiven, Seq, Seqs
 from .common import (
     PAGE,

@@ -10,21 +10,21 @@ import orjson
 from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
-from ...bus import Bus
-from ...schema import MAX_SEQ, MAX_TS_MS, InvalidInput, NotFound, TypePattern
-from ...subscribers import (
-    Acts,
-    Claims,
-    DeadLetters,
-    Job,
-    JobControl,
-    Jobs,
-    Queue,
-    Queues,
-    WrongJobState,
-    job_record,
-    list_jobs,
-)
+from ...bus.bus import Bus
+from ...schema.errors import InvalidInput, NotFound
+from ...schema.message.limits import MAX_SEQ
+from ...schema.message.patterns import TypePattern
+from ...schema.message.times import MAX_TS_MS
+from ...subscribers.jobs.claims import Claims
+from ...subscribers.jobs.errors import WrongJobState
+from ...subscribers.jobs.job_lists import list_jobs
+from ...subscribers.jobs.jobs import Job, Jobs
+from ...subscribers.jobs.json_records import job_record
+from ...subscribers.jobs.manual_acts import Acts
+from ...subscribers.queues.dead_letters import DeadLetters
+from ...subscribers.queues.job_control import JobControl
+from ...subscribers.queues.queue import Queue
+from ...subscribers.queues.queues import Queues
 from ..records import Given, Seqs
 from .common import (
     PAGE,

@@ -7,10 +7,12 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import BaseModel, Field
 
-from ...bus import DEFAULT_RESERVATION_S, Lease, Reservation
-from ...schema import BusBusy, format_ts
-from ..errors import Held, Reserved
-from ..principals import Principal
+from ...bus.leases import Lease
+from ...bus.reservations.reservations import DEFAULT_RESERVATION_S, Reservation
+from ...schema.errors import BusBusy
+from ...schema.message.times import format_ts
+from ..access.errors import Held, Reserved
+from ..access.principals import Principal
 from ..records import MAX_NAMED, OR_BOUND, Given, Name, Token
 from .common import TheBus, WorkReader, WorkWriter, new_router, problems
 

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import orjson
 from fastapi import Header, Query, Response
 
-from ...bus import Bus
-from ...schema import MAX_SEQ, Message, NotFound
-from ...subscribers import find_message
-from ..live.cursors import begin_after
+from ...bus.bus import Bus
+from ...schema.errors import NotFound
+from ...schema.message.limits import MAX_SEQ
+from ...schema.message.message import Message
+from ...subscribers.overview.trace import find_message
 from ..records import (
     FoundList,
     MessageGiven,
@@ -23,6 +24,7 @@ from ..records import (
     ReceiptList,
     ReceiptRecord,
 )
+from ..stream_start import begin_after
 from .common import (
     PAGE,
     After,

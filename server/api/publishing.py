@@ -8,8 +8,10 @@ from functools import partial
 
 from fastapi import Response
 
-from ...bus import Bus, tracing
-from ...schema import Draft, LimitReached
+from ...bus import tracing
+from ...bus.bus import Bus
+from ...schema.errors import LimitReached
+from ...schema.message.draft import Draft
 from ..records import ReceiptRecord
 from ..threads import in_thread
 from ..waiting import Waiter

@@ -8,17 +8,13 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...subscribers import (
-    DEFAULT_WINDOW_S,
-    JobControl,
-    Queue,
-    Queues,
-    QueueStats,
-    queue_record,
-    stats_record,
-)
-from ..access import needs
-from ..principals import Principal, Scope
+from ...subscribers.jobs.json_records import queue_record, stats_record
+from ...subscribers.queues.job_control import JobControl
+from ...subscribers.queues.queue import Queue
+from ...subscribers.queues.queues import Queues
+from ...subscribers.queues.statistics import DEFAULT_WINDOW_S, QueueStats
+from ..access.access import needs
+from ..access.principals import Principal, Scope
 from ..records import Given, Seq
 from .common import Admin, QueueName, TheBus, WorkReader, WorkWriter, new_router, problems
 from .work_records import QueueRecord, QueueStatsList, QueueStatsRecord

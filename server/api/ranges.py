@@ -6,7 +6,7 @@ import re
 
 from starlette.exceptions import HTTPException
 
-from ...schema import InvalidInput
+from ...schema.errors import InvalidInput
 
 _ONE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?", re.ASCII)
 

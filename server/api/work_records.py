@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from ...subscribers import ClaimRecord as Claim
-from ...subscribers import claim_record
+from ...subscribers.jobs.claims import ClaimRecord as Claim
+from ...subscribers.jobs.json_records import claim_record
 from ..records import MessageRecord
 
 

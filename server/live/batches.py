@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-from ...bus import Wanted
-from ...schema import Message
+from ...bus.log.filters import Wanted
+from ...schema.message.message import Message
 
 #: How long a batch gets, in bytes: as much as the buffer of a connection holds before it is full.
 #: A client that is sent this much and reads nothing has it, and no more, in memory.

@@ -11,10 +11,10 @@ import anyio
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
-from ...schema import AckbusError
-from ..access import still_allowed
-from ..patience import Patience
-from ..principals import Scope
+from ...schema.errors import AckbusError
+from ..access.access import still_allowed
+from ..access.principals import Scope
+from ..client_timeouts import Patience
 from .batches import Batch
 
 #: How often a client's token is checked again, in seconds.

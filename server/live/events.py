@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from fastapi import Header, Request, Response
 from starlette.types import Receive, Scope, Send
 
-from ...bus import Bus, Wanted
+from ...bus.bus import Bus
+from ...bus.log.filters import Wanted
 from ..api.common import (
     After,
     MessageReader,
@@ -19,11 +20,11 @@ from ..api.common import (
     new_router,
     problems,
 )
+from ..client_timeouts import Patience
 from ..disconnects import until_gone
-from ..patience import Patience
+from ..stream_start import begin_after
 from .batches import Batch
 from .clients import Client, End
-from .cursors import begin_after
 from .feed import Feed
 
 router = new_router("live")

@@ -18,8 +18,10 @@ from itertools import islice
 import anyio
 import anyio.to_thread
 
-from ...bus import RECHECK_S, Bus, Wanted
-from ...schema import AckbusError, start_thread
+from ...bus.bus import RECHECK_S, Bus
+from ...bus.log.filters import Wanted
+from ...schema.errors import AckbusError
+from ...schema.processes import start_thread
 from .batches import Batch, Event, cut, joined
 from .history import History
 

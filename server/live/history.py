@@ -9,7 +9,8 @@ from functools import partial
 import anyio
 import anyio.to_thread
 
-from ...bus import Bus, Wanted
+from ...bus.bus import Bus
+from ...bus.log.filters import Wanted
 from .batches import Batch, Event, cut
 
 #: How many messages are read at once. All read from multiples of it, so that clients at about the

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response, WebSocket
 from pydantic import Field
 
-from ...bus import Wanted
-from ...schema import Draft, new_id
+from ...bus.log.filters import Wanted
+from ...schema.message.draft import Draft
+from ...schema.message.ids import new_id
 from ..api.common import After, MessageReader, MessageWriter, TheBus, TheTrace, new_router, problems
 from ..api.publishing import publish_all
 from ..records import OR_BOUND, Given, Id, Name, ReceiptRecord

@@ -9,16 +9,18 @@ from anyio.lowlevel import checkpoint
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ...bus import Bus, Wanted
-from ...schema import MAX_SEQ, AckbusError, BusBusy, BusUnusable, InvalidInput
-from ..access import allowed
-from ..errors import TooManyRequests
-from ..patience import Patience
-from ..principals import Scope
+from ...bus.bus import Bus
+from ...bus.log.filters import Wanted
+from ...schema.errors import AckbusError, BusBusy, BusUnusable, InvalidInput
+from ...schema.message.limits import MAX_SEQ
+from ..access.access import allowed
+from ..access.errors import TooManyRequests
+from ..access.principals import Scope
+from ..client_timeouts import Patience
 from ..problems import problem
+from ..stream_start import begin_after
 from .batches import Batch
 from .clients import Client, End
-from .cursors import begin_after
 from .feed import Feed
 
 #: The longest reason that a close frame has room for, in bytes.

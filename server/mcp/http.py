@@ -16,16 +16,17 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
-from ...bus import Bus, sign_only_for
-from ...schema import InvalidInput
-from ..access import allowed, known
-from ..principals import Scope
+from ...bus.bus import Bus
+from ...bus.trust.signing import sign_only_for
+from ...schema.errors import InvalidInput
+from ..access.access import allowed, known
+from ..access.principals import Scope
 from ..threads import WRITE_TIMEOUT_S
-from .hanging_up import while_there
-from .home import IDLE_S, Home
-from .profiles import DEFAULT, PROFILES
+from .cancellation import while_there
 from .protocol import Protocol
-from .session import Session
+from .tools.joined_agents import IDLE_S, Home
+from .tools.profiles import DEFAULT, PROFILES
+from .tools.session import Session
 
 #: How often idle agents are looked for, in seconds.
 _SWEEP_S = 60.0

@@ -28,14 +28,14 @@ from mcp_types import (
 )
 from mcp_types import Tool as ListedTool
 
-from ...schema import AckbusError, BusBusy
-from ..principals import Scope
-from .errors import explain
-from .profiles import FULL
-from .resources import JSON, KINDS, read
-from .session import Session
-from .tool import Reply, Tool
-from .tools import tools_of
+from ...schema.errors import AckbusError, BusBusy
+from ..access.principals import Scope
+from .tools.catalog import tools_of
+from .tools.errors import explain
+from .tools.profiles import FULL
+from .tools.resources import JSON, KINDS, read
+from .tools.session import Session
+from .tools.tool import Reply, Tool
 
 #: What the agent is told of the server as a whole.
 INSTRUCTIONS = (

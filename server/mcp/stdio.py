@@ -9,19 +9,19 @@ import os
 import signal
 import warnings
 
-from ...bus import project_root
-from ...schema import AckbusError, InvalidInput, UnknownRecipientWarning
-from ...subscribers import UnservedRequestWarning
-from .profiles import DEFAULT
+from ...bus.reservations.project_paths import project_root
+from ...schema.errors import AckbusError, InvalidInput, UnknownRecipientWarning
+from ...subscribers.jobs.errors import UnservedRequestWarning
+from .tools.profiles import DEFAULT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
-    from ...bus import Bus
-    from .home import Home
+    from ...bus.bus import Bus
     from .protocol import Protocol
+    from .tools.joined_agents import Home
 
 #: How long the last beats may take when a signal ends the process, in seconds: less than the grace
 #: of programs before they kill it.
@@ -48,9 +48,9 @@ def serve_stdio(
     gc.disable()
     import anyio
 
-    from .home import Home
     from .protocol import Protocol
-    from .session import Session
+    from .tools.joined_agents import Home
+    from .tools.session import Session
 
     gc.freeze()
     gc.enable()

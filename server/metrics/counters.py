@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client import generate_latest as generate
 
-from ...bus import Bus
+from ...bus.bus import Bus
 from .state import BusState
 
 #: The upper ends of the times that requests take, in seconds.

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from ..access import needs
-from ..principals import Principal, Scope
+from ..access.access import needs
+from ..access.principals import Principal, Scope
 from ..problems import documented
 from .counters import Metrics
 

@@ -15,9 +15,14 @@ from threading import Lock
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ...bus import Bus, Liveness
-from ...export import Position
-from ...subscribers import Claims, Cursors, Deliveries, Jobs, QueueInfo, Queues
+from ...bus.bus import Bus
+from ...bus.presence.heartbeats import Liveness
+from ...export.jsonl.export_position import Position
+from ...subscribers.inboxes.cursors import Cursors
+from ...subscribers.inboxes.failed_deliveries import Deliveries
+from ...subscribers.jobs.claims import Claims
+from ...subscribers.jobs.jobs import Jobs
+from ...subscribers.queues.queues import QueueInfo, Queues
 
 #: How many agents, and how many queues, have metrics of their own.
 MAX_LABELS = 100

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
-from ...schema import NotFound
+from ...schema.errors import NotFound
 from ..api.common import has_tag
 
 _ROOT = Path(__file__).with_name("static")

@@ -18,7 +18,7 @@ BY_PATH = {"open", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", 
     *("os.chmod", "os.chown", "os.utime", "os.truncate"),
 }
 #: Who may be told by its user to open a file, wherever it is; and what is given a bus of its own.
-USERS_FILES = ("ackbus.cli.", "ackbus.bus.keys")
+USERS_FILES = ("ackbus.cli.", "ackbus.bus.trust.keys")
 
 
 class PathOpened(AssertionError):
@@ -38,7 +38,11 @@ def _guard(event: str, args: tuple[object, ...]) -> None:
     _guard_databases(event, args)
     if event in BY_PATH and args and isinstance(args[0], str) and os.path.isabs(args[0]):
         caller = _nearest_of_the_package(sys._getframe(1))
-        if caller and caller != "ackbus.schema.folder" and not caller.startswith(USERS_FILES):
+        if (
+            caller
+            and caller != "ackbus.schema.directory.folder"
+            and not caller.startswith(USERS_FILES)
+        ):
             directory = os.path.dirname(args[0])
             if any(map(_is_bus, (directory, os.path.dirname(directory)))):
                 raise PathOpened(f"{event} of {args[0]} by {caller}: go through its Folder")

@@ -1,6 +1,6 @@
 """The rules of the architecture, each a function that lists where a source tree breaks it.
 
-The rules take the modules of a tree and return lines like ``bus/log.py:12: what is wrong``.
+The rules take the modules of a tree and return lines like ``bus/log/log.py:12: what is wrong``.
 """
 
 import ast
@@ -26,41 +26,41 @@ MAY_IMPORT: dict[str, set[str]] = {
 BESIDE = {"bench", "build", "dist", "docs", "examples", "tests"}
 
 #: Where files are opened, made, renamed or removed by their paths, and whose they are. All that is
-#: in a bus directory goes through `schema/folder.py`.
+#: in a bus directory goes through `schema/directory/folder.py`.
 OPENING: dict[str, str] = {
-    "schema/folder.py": "the one way to what is in a bus directory",
-    "schema/creation.py": "the package's own statements; the bus directory itself",
-    "schema/migrate.py": "the package's own migrations",
+    "schema/directory/folder.py": "the one way to what is in a bus directory",
+    "schema/sqlite/creation.py": "the package's own statements; the bus directory itself",
+    "schema/sqlite/upgrade.py": "the package's own migrations",
     "schema/queries.py": "the package's own statements",
-    "schema/hardening.py": "the package's own statements",
-    "schema/recovery/tables.py": "the package's own statements",
-    "schema/layout.py": "the kernel's list of mounts; the bus directory itself, and those above it",
-    "schema/sqlite.py": "SQLite's own files, which are looked at before",
-    "schema/place_checks.py": "the list of what is in a bus directory, none of which is opened",
-    "schema/trouble.py": "the bus directory itself, to hear why it can't be entered",
-    "schema/lock_holders.py": "what the kernel tells in /proc",
+    "schema/sqlite/hardening.py": "the package's own statements",
+    "doctor/recovery/tables.py": "the package's own statements",
+    "schema/directory/layout.py": "the kernel's list of mounts; the bus directory itself, and those above it",
+    "schema/sqlite/sqlite_errors.py": "SQLite's own files, which are looked at before",
+    "doctor/checks/directory.py": "the list of what is in a bus directory, none of which is opened",
+    "schema/system_errors.py": "the bus directory itself, to hear why it can't be entered",
+    "schema/directory/lock_holders.py": "what the kernel tells in /proc",
     "schema/processes.py": "what the kernel tells in /proc",
-    "schema/ownership.py": "this user's list of trusted directories",
-    "bus/keys.py": "this user's keys",
-    "export/backup.py": "the directory of a backup itself, which its user names",
-    "export/repair/backups.py": "the directories beside a bus, to look for backups",
-    "export/git/drivers.py": "git's own files",
-    "export/git/hooks.py": "git's own files",
-    "export/git/text_file.py": "git's own files",
-    "export/git/work_tree.py": "git's own files",
+    "schema/directory/ownership.py": "this user's list of trusted directories",
+    "bus/trust/keys.py": "this user's keys",
+    "export/backup/backup.py": "the directory of a backup itself, which its user names",
+    "doctor/repair/backups.py": "the directories beside a bus, to look for backups",
+    "git/driver_setup.py": "git's own files",
+    "git/guard_hooks.py": "git's own files",
+    "git/text_file.py": "git's own files",
+    "git/work_tree.py": "git's own files",
     "workers/process_group.py": "what the kernel tells in /proc",
-    "workers/process_session.py": "what the kernel tells in /proc",
-    "workers/supervisor.py": "what the kernel tells in /proc",
+    "workers/processes/process_session.py": "what the kernel tells in /proc",
+    "workers/processes/supervisor.py": "what the kernel tells in /proc",
     "server/page/files.py": "the package's own page",
     "server/mcp/stdio.py": "the null device",
-    "cli/blobs.py": "the file that its user names",
-    "cli/git_drivers.py": "the files that git hands over",
-    "cli/payloads.py": "the file that its user names",
-    "cli/pictures.py": "the file that its user names",
-    "cli/run.py": "the null device",
+    "cli/commands/blob.py": "the file that its user names",
+    "cli/fast/git_drivers.py": "the files that git hands over",
+    "cli/options/payload.py": "the file that its user names",
+    "cli/commands/graph.py": "the file that its user names",
+    "cli/ending.py": "the null device",
 }
 #: Parts of the command that work on other programs' files, or on a bus that they made themselves.
-OPENING_ROOMS = ("cli/setup/", "cli/demo/", "cli/torture/", "cli/top/")
+OPENING_ROOMS = ("setup/", "cli/demo/", "torture/", "cli/top/")
 
 _OPENING_ANYTHING = re.compile(
     r"((builtins|io)\.)?open|shutil\.(copy|copy2|copyfile|copytree|move|rmtree)"

@@ -29,27 +29,27 @@ WRITTEN_BY_MORE = {"messages": {"Appender", "Archive"}}
 #: What knows that a bus is one file of SQLite, above `schema/`: nothing of it is for other engines.
 OF_ONE_FILE = {
     "bus/bus.py": "opens it",
-    "bus/health.py": "checks how the file describes itself",
+    "doctor/checks/bus.py": "checks how the file describes itself",
     "bus/maintenance.py": "compacts it",
-    "bus/search_index.py": "the index of words: a file of its own, on every engine",
-    "bus/search_rating.py": "the index of words",
-    "bus/verification.py": "checks its rows",
-    "cli/doctor.py": "checks it, whatever is in it",
-    "cli/torture/proofs/files.py": "checks it after a torture",
-    "export/backup.py": "copies it",
-    "export/backup_check.py": "checks the copy",
-    "export/repair/backups.py": "looks for copies of it",
-    "export/repair/database.py": "makes it again",
-    "export/repair/repair.py": "makes it again",
-    "subscribers/mending.py": "mends its rows",
-    "subscribers/unread.py": "opens it for one look, without the rest of a bus",
+    "bus/search/index.py": "the index of words: a file of its own, on every engine",
+    "bus/search/rating.py": "the index of words",
+    "bus/trust/verification.py": "checks its rows",
+    "cli/commands/doctor.py": "checks it, whatever is in it",
+    "torture/proofs/files.py": "checks it after a torture",
+    "export/backup/backup.py": "copies it",
+    "export/backup/copy_check.py": "checks the copy",
+    "doctor/repair/backups.py": "looks for copies of it",
+    "doctor/repair/database.py": "makes it again",
+    "doctor/repair/repair.py": "makes it again",
+    "doctor/repair/work.py": "mends its rows",
+    "subscribers/inboxes/unread_count.py": "opens it for one look, without the rest of a bus",
 }
 
 #: What asks the host for the time of day, and why that is not the time of a bus.
 CLOCKS = {
     "blobs/store.py": "compares the times of files, which are the host's",
-    "bus/keys.py": "notes when a key of this user was made, outside of any bus",
-    "cli/torture/measures.py": "measures whether the clock was set",
+    "bus/trust/keys.py": "notes when a key of this user was made, outside of any bus",
+    "torture/measures.py": "measures whether the clock was set",
 }
 
 #: The rooms whose code is a door: it has no engine.

@@ -50,27 +50,36 @@ def check(rule: Rule, files: dict[str, str], root: Path) -> list[str]:
 
 SCHEMA = {
     "schema/__init__.py": "from .creation import create\n__all__ = ['create']\n",
-    "schema/creation.py": "def create(): pass\n",
-    "schema/message.py": "",
+    "schema/sqlite/creation.py": "def create(): pass\n",
+    "schema/message/message.py": "",
 }
 
 ALLOWED: list[tuple[Rule, dict[str, str]]] = [
-    (rooms.unknown_rooms, {"bus/log.py": "", "tests/x.py": "", ".venv/x.py": ""}),
+    (rooms.unknown_rooms, {"bus/log/log.py": "", "tests/x.py": "", ".venv/x.py": ""}),
     (rooms.forbidden_arrows, {"__init__.py": "from .bus import Bus"}),
     (rooms.forbidden_arrows, {"cli/demo/x.py": "from ... import Bus\nfrom ...export import E"}),
-    (rooms.forbidden_arrows, {"bus/log.py": "from ..schema import M\nfrom .x import y"}),
-    (rooms.imported_submodules, {"bus/log.py": "from ..schema import create\nfrom .x import y"}),
-    (rooms.absolute_imports, {"bus/log.py": "import apsw\nfrom .x import y"}),
-    (rooms.long_modules, {"bus/log.py": "x = 1\n" * 400}),
-    (rooms.long_functions, {"bus/log.py": "def f():\n    '''A.\n\n    B.'''\n" + "    g()\n" * 59}),
-    (rooms.swallowed_exceptions, {"bus/log.py": "try: f()\nexcept KeyError: pass"}),
-    (rooms.swallowed_exceptions, {"bus/log.py": "try: f()\nexcept Exception: g()\n"}),
-    (rooms.opened_paths, {"schema/folder.py": "os.open(name, 0)", "cli/setup/x.py": "open(p)"}),
-    (rooms.opened_paths, {"bus/log.py": "files.rename(a, b)\nBus.open(d)\nos.fdopen(fd)"}),
-    (rooms.opened_paths, {"bus/log.py": "apsw.Connection(':memory:')"}),
-    (rooms.unused_openings, {"schema/creation.py": "def create(): open(path)"}),
-    (rooms.opened_databases, {"bus/log.py": "open(layout.jsonl)\nos.stat(layout.database)"}),
-    (rooms.opened_databases, {"bus/log.py": "apsw.Connection(layout.database)"}),
+    (rooms.forbidden_arrows, {"bus/log/log.py": "from ..schema import M\nfrom .x import y"}),
+    (
+        rooms.imported_submodules,
+        {"bus/log/log.py": "from ..schema import create\nfrom .x import y"},
+    ),
+    (rooms.absolute_imports, {"bus/log/log.py": "import apsw\nfrom .x import y"}),
+    (rooms.long_modules, {"bus/log/log.py": "x = 1\n" * 400}),
+    (
+        rooms.long_functions,
+        {"bus/log/log.py": "def f():\n    '''A.\n\n    B.'''\n" + "    g()\n" * 59},
+    ),
+    (rooms.swallowed_exceptions, {"bus/log/log.py": "try: f()\nexcept KeyError: pass"}),
+    (rooms.swallowed_exceptions, {"bus/log/log.py": "try: f()\nexcept Exception: g()\n"}),
+    (
+        rooms.opened_paths,
+        {"schema/directory/folder.py": "os.open(name, 0)", "setup/x.py": "open(p)"},
+    ),
+    (rooms.opened_paths, {"bus/log/log.py": "files.rename(a, b)\nBus.open(d)\nos.fdopen(fd)"}),
+    (rooms.opened_paths, {"bus/log/log.py": "apsw.Connection(':memory:')"}),
+    (rooms.unused_openings, {"schema/sqlite/creation.py": "def create(): open(path)"}),
+    (rooms.opened_databases, {"bus/log/log.py": "open(layout.jsonl)\nos.stat(layout.database)"}),
+    (rooms.opened_databases, {"bus/log/log.py": "apsw.Connection(layout.database)"}),
 ]
 
 FOUND: list[tuple[Rule, dict[str, str], str]] = [
@@ -99,7 +108,7 @@ FOUND: list[tuple[Rule, dict[str, str], str]] = [
     (rooms.opened_paths, {"cli/x.py": "shutil.rmtree(folder)"}, "rmtree"),
     (rooms.opened_paths, {"server/x.py": "Path(p).write_text('')"}, "write_text"),
     (rooms.opened_paths, {"bus/x.py": "apsw.Connection(layout.search)"}, "apsw.Connection"),
-    (rooms.unused_openings, {}, "schema/creation.py: opens nothing"),
+    (rooms.unused_openings, {}, "schema/sqlite/creation.py: opens nothing"),
     (rooms.opened_databases, {"bus/x.py": "Path(layout.database).read_bytes()"}, "read_bytes"),
 ]
 

@@ -20,7 +20,7 @@ _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def odd_docstrings(modules: list[Module]) -> list[str]:
-    """List the docstrings that break a rule, as `bus/log.py:12: docstring begins with 'What'`."""
+    """List the docstrings that break a rule, as `bus/log/log.py:12: docstring begins with 'What'`."""
     broken = []
     for module in modules:
         for node in ast.walk(module.tree):
@@ -43,7 +43,7 @@ def test_docstrings_of_the_tests_name_things_and_acts() -> None:
 
 
 def _module(source: str) -> Module:
-    return Module(Path("bus/log.py"), source, ast.parse(source))
+    return Module(Path("bus/log/log.py"), source, ast.parse(source))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_an_odd_docstring_is_found_wherever_it_stands(
 ) -> None:
     line = form.count("\n")
     found = odd_docstrings([_module(form.format(docstring))])
-    assert found == [f"bus/log.py:{line}: docstring {complaint}"]
+    assert found == [f"bus/log/log.py:{line}: docstring {complaint}"]
 
 
 @pytest.mark.parametrize(

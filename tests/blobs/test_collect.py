@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import BlobMissing, Bus, Draft
-from ackbus.schema import file_of
+from ackbus.schema.queries import file_of
 
 LARGE = "x" * 5000
 DAY_S = 86_400
@@ -73,7 +73,7 @@ def test_collector_passes_over_a_file_that_its_writer_renames(
         doomed.unlink(missing_ok=True)
         return names
 
-    monkeypatch.setattr("ackbus.schema.folder.os.listdir", listdir)
+    monkeypatch.setattr("ackbus.schema.directory.folder.os.listdir", listdir)
     assert bus.collect_blobs(older_than_s=-1) == (1, 3)
 
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ackbus import BlobAltered, BlobMissing, BlobStore, Bus, BusUnusable, Draft, Inbox, InvalidInput
-from ackbus.blobs import CHUNK_BYTES
-from ackbus.schema import Folder, file_of
+from ackbus.blobs.store import CHUNK_BYTES
+from ackbus.schema.directory.folder import Folder
+from ackbus.schema.queries import file_of
 
 from ..programs import connect, run_program, running_program
 
@@ -252,7 +253,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         real_rename(source, target, **folders)
 
     monkeypatch.setattr("ackbus.blobs.store.os.fsync", fsync)
-    monkeypatch.setattr("ackbus.schema.folder.os.rename", rename)
+    monkeypatch.setattr("ackbus.schema.directory.folder.os.rename", rename)
     return steps
 
 

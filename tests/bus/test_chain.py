@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft
-from ackbus.bus import Chain, Link, Problem, Verification
-from ackbus.bus.chain import STEP_BYTES, STEP_MESSAGES
-from ackbus.export import Archiver, Exporter, import_jsonl
-from ackbus.schema import file_of
+from ackbus.bus.trust.chain import STEP_BYTES, STEP_MESSAGES, Chain, Link
+from ackbus.bus.trust.verification import Verification
+from ackbus.bus.trust.verification_checks import Problem
+from ackbus.export.archiver import Archiver
+from ackbus.export.jsonl.exporter import Exporter
+from ackbus.export.jsonl.importer import import_jsonl
+from ackbus.schema.queries import file_of
 
 from .. import programs
 from ..programs import raw_sql, run_program

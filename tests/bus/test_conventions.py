@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Inbox, Liveness
-from ackbus.schema import file_of
+from ackbus.schema.queries import file_of
 
 from ..programs import raw_sql
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Listener
-from ackbus.bus import RECHECK_S, doorbell
-from ackbus.schema import file_of
+from ackbus.bus import doorbell
+from ackbus.bus.bus import RECHECK_S
+from ackbus.schema.queries import file_of
 
 from ..programs import raw_sql, run_program, running_program
 

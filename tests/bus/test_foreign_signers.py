@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ackbus import Bus
-from ackbus.bus import Keyring, Verification
-from ackbus.schema import encode, file_of
+from ackbus.bus.trust.keys import Keyring
+from ackbus.bus.trust.verification import Verification
+from ackbus.schema.message.json import encode
+from ackbus.schema.queries import file_of
 
 ROOT = Path(__file__).parents[2]
 RECORD: dict[str, Any] = json.loads(

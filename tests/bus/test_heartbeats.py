@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Heartbeat, InvalidInput, Liveness, Message, Session
-from ackbus.bus import heartbeats as module
-from ackbus.schema import file_of
+from ackbus.bus.presence import heartbeats as module
+from ackbus.schema.queries import file_of
 
 from ..conftest import wait_until
 from ..programs import connect, held_write_lock

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from ackbus import Bus
-from ackbus.bus import Hearts
-from ackbus.schema import InvalidInput, file_of
+from ackbus.bus.presence.hearts import Hearts
+from ackbus.schema.errors import InvalidInput
+from ackbus.schema.queries import file_of
 
 from ..conftest import wait_until
 

@@ -11,8 +11,9 @@ import platformdirs
 import pytest
 
 from ackbus import Bus, BusUnusable, InvalidInput
-from ackbus.bus import Key, Keyring
-from ackbus.schema import NotFound, Refused, keys_directory
+from ackbus.bus.trust.keys import Key, Keyring
+from ackbus.schema.directory.layout import keys_directory
+from ackbus.schema.errors import NotFound, Refused
 
 from ..programs import run_program
 

@@ -10,7 +10,7 @@ import pytest
 
 from ackbus import Bus, InvalidInput, Lease, LeaseLost
 from ackbus.bus.leases import DEFAULT_LEASE_S
-from ackbus.schema import file_of
+from ackbus.schema.queries import file_of
 
 from ..programs import connect, held_write_lock, raw_sql, running_program
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Inbox
-from ackbus.bus import Maintenance, maintenance
-from ackbus.export import Archiver
-from ackbus.schema import file_of
-from ackbus.subscribers import Deliveries
+from ackbus.bus import maintenance
+from ackbus.bus.maintenance import Maintenance
+from ackbus.export.archiver import Archiver
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
 
 
 def sizes(bus: Bus) -> tuple[int, int]:

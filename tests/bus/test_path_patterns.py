@@ -5,7 +5,7 @@ import time
 import pytest
 
 from ackbus import InvalidInput
-from ackbus.bus.path_patterns import PathIndex, parse_pattern
+from ackbus.bus.reservations.path_patterns import PathIndex, parse_pattern
 
 #: A pattern, files in it, and files that are not: the table of docs/how-to/reserve-files.md.
 MEANINGS = [

@@ -21,7 +21,7 @@ from ackbus import (
     UnknownRecipient,
     UnknownRecipientWarning,
 )
-from ackbus.schema import file_of
+from ackbus.schema.queries import file_of
 
 from ..programs import connect, raw_sql, run_program, run_program_to_sigkill
 

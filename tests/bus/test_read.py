@@ -9,11 +9,10 @@ import apsw.ext
 import pytest
 
 from ackbus import Bus, Draft, Inbox, Stats
-from ackbus.bus.catalog import BLOCK_SEQS, STEP_MESSAGES
+from ackbus.bus.log.catalog import BLOCK_SEQS, STEP_MESSAGES
 from ackbus.bus.statements import SQL
-from ackbus.schema import file_of
-from ackbus.schema.queries import Queries
-from ackbus.subscribers.statements import SQL as INBOXES
+from ackbus.schema.queries import Queries, file_of
+from ackbus.subscribers.inboxes.statements import SQL as INBOXES
 
 from ..programs import connect, held_write_lock, raw_sql
 

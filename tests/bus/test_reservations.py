@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, InvalidInput, LeaseLost
-from ackbus.bus import Reservation, ReserveResult
-from ackbus.schema import MAX_TS_MS
+from ackbus.bus.reservations.reservations import Reservation, ReserveResult
+from ackbus.schema.message.times import MAX_TS_MS
 
 from ..programs import held_write_lock, raw_sql
 

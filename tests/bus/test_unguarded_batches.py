@@ -7,8 +7,8 @@ import apsw
 import pytest
 
 from ackbus import Bus, Draft, IdConflict, InvalidInput, JobControl, LimitReached, Queue, Receipt
-from ackbus.bus.appending import UNGUARDED_FROM
-from ackbus.schema import file_of
+from ackbus.bus.log.append import UNGUARDED_FROM
+from ackbus.schema.queries import file_of
 
 from ..programs import raw_sql
 

@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Inbox, InvalidInput, import_jsonl
-from ackbus.schema import LimitReached, NotFound, Refused, TypePattern, file_of
-from ackbus.subscribers import (
-    Claim,
-    JobControl,
-    Jobs,
-    Outcome,
-    Queue,
-    Queues,
-    mend,
-    work_headers,
-)
+from ackbus.doctor.repair.work import mend
+from ackbus.schema.errors import LimitReached, NotFound, Refused
+from ackbus.schema.message.patterns import TypePattern
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.jobs.claims import Claim, Outcome
+from ackbus.subscribers.jobs.jobs import Jobs
+from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queues import Queues
 
 from ..programs import raw_sql
 

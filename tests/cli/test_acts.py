@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, DeadLetters, Draft, InvalidInput, JobControl, Queue
-from ackbus.subscribers import Acts, Queues
+from ackbus.subscribers.jobs.manual_acts import Acts
+from ackbus.subscribers.queues.queues import Queues
 
 from ..conftest import RunBus
 from ..programs import raw_sql

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from ackbus import Bus, Draft, Inbox
-from ackbus.schema import file_of
+from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus, wait_until
 from .conftest import StartBus, assert_error

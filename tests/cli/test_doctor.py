@@ -10,8 +10,9 @@ import apsw
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
-from ackbus.export import Archiver
-from ackbus.schema import checks_of_file, file_of
+from ackbus.export.archiver import Archiver
+from ackbus.schema.queries import file_of
+from ackbus.schema.sqlite.file_checks import checks_of_file
 
 from ..conftest import RunBus, wait_until
 from ..programs import held_write_lock, raw_sql, running_program
@@ -181,7 +182,7 @@ def test_a_directory_that_cannot_be_read_is_bad(bus_dir: Path, doctor: Doctor) -
 def test_looking_at_a_large_file_ends_in_time(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 4, item 6: quick unless --full is given."""
     bus.publish_many([Draft("note", "x" * 4000, from_agent="ann") for _ in range(3000)])
-    monkeypatch.setattr("ackbus.schema.file_checks._QUICK_S", 0.0)
+    monkeypatch.setattr("ackbus.schema.sqlite.file_checks._QUICK_S", 0.0)
     assert "no damage within" in checks_of_file(file_of(bus))["pages"]().text
     assert checks_of_file(file_of(bus), full=True)["pages"]().text == "undamaged"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.bus import parse_pattern
-from ackbus.export.git import WorkTree
+from ackbus.bus.reservations.path_patterns import parse_pattern
+from ackbus.git.work_tree import WorkTree
 
 from ..conftest import RunBus
 from ..programs import run_program_to_sigkill
@@ -361,9 +361,9 @@ def test_hook_loads_little(guarded: Git) -> None:
     ours = {name for name in loaded if name.startswith("ackbus.export")}
     assert ours == {
         "ackbus.export",
-        "ackbus.export.git",
-        "ackbus.export.git.repository",
-        "ackbus.export.git.work_tree",
+        "ackbus.git",
+        "ackbus.git.repository",
+        "ackbus.git.work_tree",
     }
     assert {"subprocess", "apsw"} <= loaded
     assert not loaded & {"typer", "rich", "pathlib", "tempfile", "shutil", "argparse", "asyncio"}

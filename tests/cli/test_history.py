@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.schema import file_of
+from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus
 from .conftest import BUS, StartBus, assert_error

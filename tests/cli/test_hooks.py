@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Inbox, Queue, Request
-from ackbus.cli import hooks
-from ackbus.cli.waiting_mail import SHOWN_MESSAGES
+from ackbus.cli.fast import agent_hooks as hooks
+from ackbus.cli.fast.waiting_mail import SHOWN_MESSAGES
 
 from ..conftest import Ended, RunBus
 from ..programs import run_program
@@ -289,7 +289,7 @@ def test_hook_loads_next_to_nothing_when_nothing_waits(bus_dir: Path, run_bus: R
         [sys.executable, "-c", program], input=b"{}", capture_output=True, check=True
     )
     loaded = set(done.stdout.decode().split())
-    assert "ackbus.cli.hooks" in loaded
+    assert "ackbus.cli.fast.agent_hooks" in loaded
     assert loaded & {"typer", "rich", "orjson", "ackbus.bus.bus", "ackbus.server"} == set()
     assert BUS.exists()
 

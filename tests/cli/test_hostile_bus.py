@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.bus import Keyring
+from ackbus.bus.trust.keys import Keyring
 
 from ..programs import connect
 from . import reference

@@ -13,7 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ackbus import InvalidInput
-from ackbus.cli import actions, app, hooks, hot, mcp_server, output, prompt
+from ackbus.cli import app
+from ackbus.cli.fast import actions, hot, mcp_server, prompt
+from ackbus.cli.fast import agent_hooks as hooks
+from ackbus.cli.show import output
 
 from ..conftest import RunBus
 from ..sizes import size
@@ -159,7 +162,7 @@ def test_hot_commands_load_little(
     heavy |= {"subprocess", "tempfile", "platformdirs", "tenacity", "inotify_simple", "shutil"}
     assert not loaded & heavy
     assert not {name for name in done.stderr.split() if "ackbus.export" in name}
-    assert "ackbus.bus.segments" not in done.stderr.split()
+    assert "ackbus.bus.log.segment" not in done.stderr.split()
 
 
 def test_a_prompt_loads_even_less(bus_dir: Path, bus_env: dict[str, str], run_bus: RunBus) -> None:
@@ -185,7 +188,7 @@ def test_a_prompt_loads_even_less(bus_dir: Path, bus_env: dict[str, str], run_bu
     assert done.stdout == "1\n"
     assert not loaded & {"orjson", "dataclasses", "inspect", "json", "uuid", "typer", "typing"}
     assert not loaded & {"datetime", "logging", "threading", "pathlib"}
-    assert not loaded & {"ackbus.bus", "ackbus.blobs", "ackbus.schema.message"}
+    assert not loaded & {"ackbus.bus", "ackbus.blobs", "ackbus.schema.message.message"}
 
 
 def _parameters(command: str) -> dict[str, Any]:

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from ackbus import Bus
-from ackbus.schema import file_of
-from ackbus.subscribers import Claim, ClaimLost, Outcome, Queue, list_jobs, work_headers
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.jobs.claims import Claim, Outcome
+from ackbus.subscribers.jobs.errors import ClaimLost
+from ackbus.subscribers.jobs.job_lists import list_jobs
+from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.queues.queue import Queue
 
 from ..conftest import RunBus
 from .conftest import assert_error

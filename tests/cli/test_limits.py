@@ -6,7 +6,7 @@ import time
 import pytest
 
 from ackbus import Bus
-from ackbus.subscribers import Queue
+from ackbus.subscribers.queues.queue import Queue
 
 from ..conftest import RunBus
 from .conftest import StartBus, assert_error

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from ackbus import Bus
-from ackbus.subscribers import Queue, list_jobs
+from ackbus.subscribers.jobs.job_lists import list_jobs
+from ackbus.subscribers.queues.queue import Queue
 
 from ..conftest import RunBus
 from .conftest import assert_error

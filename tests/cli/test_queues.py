@@ -7,10 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from ackbus import Bus
-from ackbus.cli.policy_options import HidesName, OnLostName, OrderingName, RetryName
-from ackbus.schema import file_of
-from ackbus.subscribers import Policy, Queue, Queues, list_jobs, work_headers
-from ackbus.subscribers.policy import CHOICES
+from ackbus.cli.options.policy import HidesName, OnLostName, OrderingName, RetryName
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.jobs.job_lists import list_jobs
+from ackbus.subscribers.jobs.policy import CHOICES, Policy
+from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queues import Queues
 
 from ..conftest import RunBus
 from .conftest import StartBus, assert_error

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter
-from ackbus.cli.repairing import watched
-from ackbus.export import Archiver
-from ackbus.schema import Mended, file_of
+from ackbus.cli.show.repair import watched
+from ackbus.export.archiver import Archiver
+from ackbus.schema.queries import file_of
+from ackbus.schema.repaired import Mended
 
 from ..conftest import RunBus, wait_until
 from ..programs import running_program

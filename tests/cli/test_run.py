@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.schema import file_of
-from ackbus.subscribers import ClaimRecord, QueueStats, list_jobs
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.jobs.claims import ClaimRecord
+from ackbus.subscribers.jobs.job_lists import list_jobs
+from ackbus.subscribers.queues.statistics import QueueStats
 
 from ..conftest import RunBus, wait_until
 from ..subscribers.work import attempts, job, state, statuses

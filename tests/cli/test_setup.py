@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Inbox
-from ackbus.cli.setup import Installation, check, mcp_probe
+from ackbus.setup import mcp_probe
+from ackbus.setup.checking import check
+from ackbus.setup.installation import Installation
 
 from ..conftest import RunBus
 from .conftest import BUS, assert_error

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from ackbus.cli.setup import PROGRAMS, Installation
-from ackbus.schema import AckbusError, InvalidInput, Refused
+from ackbus.schema.errors import AckbusError, InvalidInput, Refused
+from ackbus.setup.installation import Installation
+from ackbus.setup.programs import PROGRAMS
 
 BUS = "/opt/bus tools/bin/bus"
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from ackbus import Bus, Inbox, Queue
-from ackbus.cli import output
-from ackbus.schema import file_of
+from ackbus.cli.show import output
+from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus
 

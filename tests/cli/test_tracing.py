@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft
-from ackbus.schema import file_of
-from ackbus.subscribers import Queue
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.queues.queue import Queue
 
 from ..conftest import RunBus
 from ..programs import raw_sql

@@ -10,7 +10,7 @@ import sys
 import time
 
 from ackbus import Bus, Draft, IdConflict, Inbox, Lease
-from ackbus.subscribers import Queue
+from ackbus.subscribers.queues.queue import Queue
 
 #: Rounds of `player` with one listener: the kernel takes milliseconds to close each.
 ROUNDS_A_LISTENER = 5

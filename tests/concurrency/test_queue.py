@@ -5,7 +5,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ackbus import Bus, Draft
-from ackbus.subscribers import Claims, Jobs, Queue
+from ackbus.subscribers.jobs.claims import Claims
+from ackbus.subscribers.jobs.jobs import Jobs
+from ackbus.subscribers.queues.queue import Queue
 
 from ..conftest import wait_until
 from ..programs import running_program

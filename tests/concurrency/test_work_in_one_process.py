@@ -10,9 +10,11 @@ from threading import Event, Thread
 import pytest
 
 from ackbus import Bus, Message
-from ackbus.schema import file_of
-from ackbus.subscribers import Claim, Claims, Jobs, Queue
-from ackbus.workers import Worker
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.jobs.claims import Claim, Claims
+from ackbus.subscribers.jobs.jobs import Jobs
+from ackbus.subscribers.queues.queue import Queue
+from ackbus.workers.worker import Worker
 
 from ..programs import raw_sql, run_program
 from .test_threads import in_threads

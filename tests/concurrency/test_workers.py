@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft
-from ackbus.subscribers import Queue
+from ackbus.subscribers.queues.queue import Queue
 
 from ..programs import raw_sql
 from ..sizes import size

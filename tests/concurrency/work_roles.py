@@ -9,7 +9,7 @@ import sysconfig
 import time
 
 from ackbus import Bus, Message
-from ackbus.workers import Worker
+from ackbus.workers.worker import Worker
 
 #: How long the slow ones of the handlers take, in seconds: several leases of a claim would be
 #: too long for a test, and no time at all would hardly ever meet a kill.

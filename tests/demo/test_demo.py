@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, BusNotFound, Inbox
-from ackbus.bus.heartbeats import WARN_AFTER_S
-from ackbus.schema import file_of
+from ackbus.bus.presence.heartbeats import WARN_AFTER_S
+from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus, wait_until
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.cli.demo.examine import (
+from ackbus.demo.examine import (
     CHUNK_BYTES,
     MAX_PARSED_BYTES,
     PYTHON_NOT_CHECKED,

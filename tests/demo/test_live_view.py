@@ -8,7 +8,7 @@ from rich.console import Console
 
 from ackbus import Bus, Message
 from ackbus.cli.demo.live_view import LiveView
-from ackbus.cli.demo.protocol import (
+from ackbus.demo.protocol import (
     COORDINATOR,
     DEMO,
     RUN_FINISHED,
@@ -18,7 +18,7 @@ from ackbus.cli.demo.protocol import (
     WORKER_KILLED,
     WORKERS,
 )
-from ackbus.cli.demo.tally import Tally
+from ackbus.demo.tally import Tally
 
 PATH = "a/folder/with/files.py"
 AN_HOUR_MS = 3_600_000

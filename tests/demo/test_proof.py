@@ -3,8 +3,8 @@
 import pytest
 
 from ackbus import Bus
-from ackbus.cli.demo.proof import Proof, read_proof
-from ackbus.cli.demo.protocol import (
+from ackbus.demo.proof import Proof, read_proof
+from ackbus.demo.protocol import (
     COORDINATOR,
     DEMO,
     TASK_ASSIGN,

@@ -10,8 +10,8 @@ import pytest
 
 from ackbus.cli.demo.file_table import fit
 from ackbus.cli.demo.next_steps import next_steps, this_command
-from ackbus.cli.demo.place import Place, choose_place
 from ackbus.cli.demo.text import counted, print_prose, shortened
+from ackbus.demo.place import Place, choose_place
 
 COLUMNS = {
     "file": ["app/schema/database.py"],

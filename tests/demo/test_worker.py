@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 
 from ackbus import Bus, Lease, Message, Session
-from ackbus.cli.demo.protocol import (
+from ackbus.demo.protocol import (
     COORDINATOR,
     RUN_FINISHED,
     TASK_ASSIGN,
@@ -17,8 +17,9 @@ from ackbus.cli.demo.protocol import (
     lease_name,
     result_id,
 )
-from ackbus.cli.demo.worker import MAX_WINDOW, WINDOW, Worker
-from ackbus.schema import Draft, file_of
+from ackbus.demo.worker import MAX_WINDOW, WINDOW, Worker
+from ackbus.schema.message.draft import Draft
+from ackbus.schema.queries import file_of
 
 from ..conftest import wait_until
 

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
-from ackbus.schema import file_of
+from ackbus.schema.queries import file_of
 
 from ..architecture.rooms import BESIDE, MAY_IMPORT
 

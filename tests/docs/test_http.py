@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from ackbus import Bus
-from ackbus.server import Access, create_app
+from ackbus.server.access.access import Access
+from ackbus.server.app import create_app
 
 ROOT = Path(__file__).parents[2]
 

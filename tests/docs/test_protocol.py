@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.schema import file_of, limits
+from ackbus.schema.message import limits
+from ackbus.schema.queries import file_of
 
 PROTOCOL = (Path(__file__).parents[2] / "docs/protocol.md").read_text("utf-8")
 

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter, IdConflict, Inbox, Queue, UnknownParent, Worker
-from ackbus.bus import Search, Segment, SegmentMissing
-from ackbus.export import Archiver, ArchiverRunning, archiver
-from ackbus.schema import file_of
-from ackbus.subscribers import Notices
+from ackbus.bus.log.archive import SegmentMissing
+from ackbus.bus.log.segment import Segment
+from ackbus.bus.search.search import Search
+from ackbus.export import archiver
+from ackbus.export.archiver import Archiver, ArchiverRunning
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.overview.notices import Notices
 
 from ..conftest import wait_until
 
@@ -50,7 +53,7 @@ def lines(bus: Bus, **filters: object) -> list[bytes]:
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archiver, "SEGMENT_MESSAGES", 8)
     monkeypatch.setattr(archiver, "FRAME_LINES", 3)
-    monkeypatch.setattr("ackbus.bus.archive.REMOVE_MESSAGES", 5)
+    monkeypatch.setattr("ackbus.bus.log.archive.REMOVE_MESSAGES", 5)
 
 
 # The same before and after.
@@ -134,7 +137,7 @@ def test_reader_in_the_middle_of_the_log_goes_on_in_the_archive(
     filled: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page that it has read may be gone from the log by the time it asks for the next."""
-    monkeypatch.setattr("ackbus.bus.log.PAGE_MESSAGES", 4)
+    monkeypatch.setattr("ackbus.bus.log.log.PAGE_MESSAGES", 4)
     before = lines(filled)
     for upto in (2, 4, 11, 30):
         reading = filled.read()

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, import_jsonl
-from ackbus.export import Archiver, back_up
-from ackbus.schema import BusUnusable, InvalidInput, Refused, file_of
+from ackbus.export.archiver import Archiver
+from ackbus.export.backup.backup import back_up
+from ackbus.schema.errors import BusUnusable, InvalidInput, Refused
+from ackbus.schema.queries import file_of
 
 from ..conftest import wait_until
 from ..programs import raw_sql, run_program

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, BusUnusable, Draft, Exporter, ExporterRunning, Refused
-from ackbus.export import NotImported
-from ackbus.export.position import Position
-from ackbus.export.writer import BATCH_MESSAGES
-from ackbus.schema import FileLock, file_of
+from ackbus.export.jsonl.export_position import Position
+from ackbus.export.jsonl.replaced_file import NotImported
+from ackbus.export.jsonl.writer import BATCH_MESSAGES
+from ackbus.schema.directory.file_lock import FileLock
+from ackbus.schema.queries import file_of
 
 from ..conftest import wait_until
 from ..programs import raw_sql
@@ -161,7 +162,7 @@ def test_a_file_that_is_as_it_was_left_is_not_read(
 ) -> None:
     publish_golden(bus)
     Exporter(bus).export_once()
-    monkeypatch.setattr("ackbus.export.writer.last_in_log", None)
+    monkeypatch.setattr("ackbus.export.jsonl.writer.last_in_log", None)
     publish_some(bus, 1)
     assert Exporter(bus).export_once() == 1
 
@@ -401,7 +402,9 @@ def test_a_file_that_a_power_loss_harmed_is_not_gone_on_with(
     bus: Bus, bus_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-86, promise 8: bytes that were not synced may be lost where size and time are not."""
-    monkeypatch.setattr("ackbus.export.position.boot_id", lambda: "before the power loss")
+    monkeypatch.setattr(
+        "ackbus.export.jsonl.export_position.boot_id", lambda: "before the power loss"
+    )
     for n in range(3):
         bus.publish("note", n, from_agent="bob")
     Exporter(bus).export_once()
@@ -412,7 +415,7 @@ def test_a_file_that_a_power_loss_harmed_is_not_gone_on_with(
         file.write(bytes(20))
     os.utime(jsonl, ns=(there.st_atime_ns, there.st_mtime_ns))
 
-    monkeypatch.setattr("ackbus.export.position.boot_id", lambda: "after it")
+    monkeypatch.setattr("ackbus.export.jsonl.export_position.boot_id", lambda: "after it")
     bus.publish("note", 3, from_agent="bob")
     with pytest.raises(NotImported, match="was not written by a bus"):
         Exporter(bus).export_once()
@@ -523,7 +526,7 @@ def test_a_full_disk_is_waited_out(bus: Bus, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "write", full)
-    monkeypatch.setattr("ackbus.export.exporter.RECHECK_S", 0.05)
+    monkeypatch.setattr("ackbus.export.jsonl.exporter.RECHECK_S", 0.05)
     with Exporter(bus):
         wait_until(lambda: exported(bus) == GOLDEN[:40])
         monkeypatch.setattr(os, "write", real_write)

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ackbus import InvalidInput
-from ackbus.export import git
-from ackbus.schema import encode
+from ackbus.git.git_lines import records
+from ackbus.git.merge_driver import merge
+from ackbus.schema.message.json import encode
 
 
 def line(id: str, ts: int = 0, /, **fields: object) -> bytes:
@@ -35,7 +36,7 @@ FILES = st.lists(
 def merged(*files: list[bytes]) -> list[bytes]:
     result: list[bytes] = []
     for file in files:
-        outcome = git.merge(result, file)
+        outcome = merge(result, file)
         assert outcome.conflicts == []
         result = outcome.lines
     return result
@@ -57,14 +58,14 @@ def test_merging_is_a_union(a: list[bytes], b: list[bytes], c: list[bytes]) -> N
 def test_spelling_is_no_conflict() -> None:
     left = line("a", payload={"x": 1, "y": 2})
     right = line("a", payload={"y": 2, "x": 1})
-    assert git.merge([left], [right]).conflicts == []
-    assert git.merge([left], [right]).lines == git.merge([right], [left]).lines
+    assert merge([left], [right]).conflicts == []
+    assert merge([left], [right]).lines == merge([right], [left]).lines
 
 
 @pytest.mark.parametrize("field", ["payload", "to", "in_reply_to", "headers"])
 def test_other_content_is_a_conflict(field: str) -> None:
     """Pitfall 17."""
-    outcome = git.merge([line("a"), line("b")], [line("a", 0, **{field: {"x": 1}}), line("c")])
+    outcome = merge([line("a"), line("b")], [line("a", 0, **{field: {"x": 1}}), line("c")])
     assert outcome.conflicts == ["a"]
     assert [json.loads(each)["id"] for each in outcome.lines if each[:1] == b"{"] == [*"aabc"]
 
@@ -73,7 +74,7 @@ def test_other_content_is_a_conflict(field: str) -> None:
 def test_what_is_no_message_is_not_merged(bad: bytes) -> None:
     told = f"line 2 of our side is no message: {bad.decode().strip()!r}"
     with pytest.raises(InvalidInput, match=f"^{re.escape(told)}$"):
-        git.merge([line("a"), bad], [line("b")])
+        merge([line("a"), bad], [line("b")])
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
@@ -84,13 +85,13 @@ def test_a_conflict_marker_is_called_so(marker: bytes, end: bytes) -> None:
     """Issue 4: also the last line of a file, which may lack its end."""
     told = "line 2 of our side is a conflict marker of git: keep one of the lines"
     with pytest.raises(InvalidInput, match=f"^{told}$"):
-        git.merge([line("a"), marker + end], [line("b")])
+        merge([line("a"), marker + end], [line("b")])
 
 
 def test_a_number_beyond_64_bits_stays_as_it_is() -> None:
     """Pitfall 21: another program stored it; the line is text to git."""
     huge = line("a")[:-2] + b',"payload":123456789012345678901234567890}\n'
-    assert git.merge([huge], [line("b")]).lines[0] == huge
+    assert merge([huge], [line("b")]).lines[0] == huge
 
 
 def test_what_is_nested_too_deep_to_be_shown_is_no_message() -> None:
@@ -100,13 +101,13 @@ def test_what_is_nested_too_deep_to_be_shown_is_no_message() -> None:
         return line("a")[:-2] + b',"payload":' + b"[" * depth + b"]" * depth + b"}\n"
 
     deepest = next(depth for depth in range(300, 0, -1) if can_be_written(depth))
-    ((_, record),) = git.records([nested(deepest)])
+    ((_, record),) = records([nested(deepest)])
     assert record is not None
     orjson.dumps({"messages": [record]})
-    ((_, record),) = git.records([nested(deepest + 10)])
+    ((_, record),) = records([nested(deepest + 10)])
     assert record is None
     with pytest.raises(InvalidInput, match="line 1 of our side is no message"):
-        git.merge([nested(deepest + 10)], [line("b")])
+        merge([nested(deepest + 10)], [line("b")])
 
 
 def can_be_written(depth: int) -> bool:

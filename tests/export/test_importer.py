@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter, FieldMap, ImportReport, Inbox, InvalidInput, import_jsonl
-from ackbus.export import ConflictMarkers
-from ackbus.export.importer import BATCH_BYTES
-from ackbus.schema import file_of
+from ackbus.export.jsonl.conflict_markers import ConflictMarkers
+from ackbus.export.jsonl.importer import BATCH_BYTES
+from ackbus.schema.queries import file_of
 
 from ..conftest import ROOT, RunBus
 from ..programs import raw_sql

@@ -9,19 +9,13 @@ from xml.etree import ElementTree
 import pytest
 
 from ackbus import Bus, Draft, FieldMap, import_jsonl
-from ackbus.bus import Heartbeat, Liveness
-from ackbus.export.pictures import (
-    Arrow,
-    Links,
-    Timeline,
-    Traffic,
-    flowchart,
-    sequence_diagram,
-    timeline_svg,
-)
+from ackbus.bus.presence.heartbeats import Heartbeat, Liveness
+from ackbus.export.pictures.links import Links
+from ackbus.export.pictures.mermaid import flowchart, sequence_diagram
 from ackbus.export.pictures.time_axis import PAUSE_WIDTH, TimeAxis, length
-from ackbus.export.pictures.timeline import pauses
-from ackbus.export.pictures.traffic import MAX_BLOB_BYTES, TEXT_CHARS
+from ackbus.export.pictures.timeline import Timeline, pauses
+from ackbus.export.pictures.timeline_svg import timeline_svg
+from ackbus.export.pictures.traffic import MAX_BLOB_BYTES, TEXT_CHARS, Arrow, Traffic
 from ackbus.export.pictures.words import cut_name, fitted, fitted_name, width
 
 from ..programs import raw_sql, tamper

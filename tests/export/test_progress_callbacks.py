@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Exporter, InvalidInput
-from ackbus.bus import Maintenance, Verification
-from ackbus.export import Archiver, back_up
+from ackbus.bus.maintenance import Maintenance
+from ackbus.bus.trust.verification import Verification
+from ackbus.export.archiver import Archiver
+from ackbus.export.backup.backup import back_up
 
 
 async def tell(done: int) -> None:

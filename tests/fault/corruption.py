@@ -15,10 +15,11 @@ from typing import Any
 import apsw
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
-from ackbus.cli import output
 from ackbus.cli.app import run
-from ackbus.export import Archiver
-from ackbus.schema import AckbusError, file_of
+from ackbus.cli.show import output
+from ackbus.export.archiver import Archiver
+from ackbus.schema.errors import AckbusError
+from ackbus.schema.queries import file_of
 
 Harm = Callable[[Path, random.Random], object]
 

@@ -10,9 +10,10 @@ import apsw
 import pytest
 
 from ackbus import Bus, Exporter, Inbox, Queue
-from ackbus.schema import AckbusError
-from ackbus.server import Tokens
-from ackbus.subscribers import Queues, Retention
+from ackbus.schema.errors import AckbusError
+from ackbus.server.access.tokens import Tokens
+from ackbus.subscribers.overview.retention import Retention
+from ackbus.subscribers.queues.queues import Queues
 
 from ..migration.make_fixture import fill
 from .corruption import doctor

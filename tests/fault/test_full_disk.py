@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, BusUnusable, Claim, Draft, Exporter, Inbox, Queue, import_jsonl
-from ackbus.bus import Maintenance
-from ackbus.export import Archiver, back_up
-from ackbus.schema import upgrade
+from ackbus.bus.maintenance import Maintenance
+from ackbus.export.archiver import Archiver
+from ackbus.export.backup.backup import back_up
+from ackbus.schema.sqlite.upgrade import upgrade
 
 from ..migration.old_files import FIXTURES, restore, rows, version_of
 from ..programs import connect

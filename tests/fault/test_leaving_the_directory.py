@@ -10,9 +10,13 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, BusUnusable, Exporter, Inbox, InvalidInput, Queue
-from ackbus.bus import Verification, segment_name
-from ackbus.export import Archiver, back_up, import_jsonl
-from ackbus.schema import AckbusError, BlobMissing, file_of
+from ackbus.bus.log.archive import segment_name
+from ackbus.bus.trust.verification import Verification
+from ackbus.export.archiver import Archiver
+from ackbus.export.backup.backup import back_up
+from ackbus.export.jsonl.importer import import_jsonl
+from ackbus.schema.errors import AckbusError, BlobMissing
+from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus
 from ..programs import raw_sql

@@ -13,12 +13,19 @@ import apsw
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
-from ackbus.export import Archiver, back_up, checks, repair_bus
-from ackbus.schema import BusUnusable, LeaseLost, Mended, file_of
-from ackbus.schema.recovery import Pages
-from ackbus.schema.recovery.records import TABLE_LEAF, page_of, row_at
-from ackbus.server import Scope, Tokens
-from ackbus.subscribers import ClaimLost, mend
+from ackbus.doctor.checks.export import checks
+from ackbus.doctor.recovery.pages import Pages
+from ackbus.doctor.recovery.records import TABLE_LEAF, page_of, row_at
+from ackbus.doctor.repair.repair import repair_bus
+from ackbus.doctor.repair.work import mend
+from ackbus.export.archiver import Archiver
+from ackbus.export.backup.backup import back_up
+from ackbus.schema.errors import BusUnusable, LeaseLost
+from ackbus.schema.queries import file_of
+from ackbus.schema.repaired import Mended
+from ackbus.server.access.principals import Scope
+from ackbus.server.access.tokens import Tokens
+from ackbus.subscribers.jobs.errors import ClaimLost
 
 from ..migration.old_files import FIXTURES, restore
 from .conftest import SmallDisk
@@ -446,7 +453,7 @@ def test_a_repair_that_dies_leaves_a_segment_of_which_the_next_one_saves_all(
     (bus_dir / "bus.jsonl").write_bytes(b"".join(exported[3900:]))  # and all but that is in it only
     child = os.fork()
     if child == 0:
-        monkeypatch.setattr("ackbus.schema.folder.os.rename", killed_at(rename))
+        monkeypatch.setattr("ackbus.schema.directory.folder.os.rename", killed_at(rename))
         for _ in repair_bus(bus_dir, backup=copy):
             pass
         os._exit(0)

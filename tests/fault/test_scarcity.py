@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, BusUnusable, Inbox, Queue
-from ackbus.bus import Maintenance
+from ackbus.bus.maintenance import Maintenance
 
 from ..concurrency.actors import StartActor
 from ..programs import run_program

@@ -13,9 +13,10 @@ import apsw
 import pytest
 
 from ackbus import Bus, Draft
-from ackbus.export import repair_bus
-from ackbus.schema import BusUnusable, file_of
-from ackbus.schema.recovery import Pages
+from ackbus.doctor.recovery.pages import Pages
+from ackbus.doctor.repair.repair import repair_bus
+from ackbus.schema.errors import BusUnusable
+from ackbus.schema.queries import file_of
 
 from ..programs import run_program_to_sigkill
 from . import corruption
@@ -218,7 +219,7 @@ def test_a_repair_that_would_lose_what_sqlite_reads_changes_nothing(
         connection.execute("DROP TRIGGER messages_are_never_changed")
     before = (directory / "bus.db").read_bytes()
     add = corruption_of_add()
-    monkeypatch.setattr("ackbus.schema.recovery.new_file.NewFile.add", add)
+    monkeypatch.setattr("ackbus.doctor.recovery.new_file.NewFile.add", add)
     with pytest.raises(BusUnusable, match="would lose what SQLite still reads: messages has a row"):
         list(repair_bus(directory))
     assert (directory / "bus.db").read_bytes() == before
@@ -227,7 +228,7 @@ def test_a_repair_that_would_lose_what_sqlite_reads_changes_nothing(
 
 def corruption_of_add() -> object:
     """A defect: each hundredth row is left out."""
-    from ackbus.schema import NewFile
+    from ackbus.doctor.recovery.new_file import NewFile
 
     real = NewFile.add
 

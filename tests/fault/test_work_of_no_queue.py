@@ -7,9 +7,10 @@ import apsw
 import pytest
 
 from ackbus import Bus, Exporter, Inbox, Queue
-from ackbus.export import repair_bus
-from ackbus.schema import file_of, is_work
-from ackbus.subscribers import Queues, mend
+from ackbus.doctor.repair.repair import repair_bus
+from ackbus.doctor.repair.work import mend
+from ackbus.schema.queries import file_of, is_work
+from ackbus.subscribers.queues.queues import Queues
 
 from ..programs import raw_sql
 from .corruption import doctor, page_of_table

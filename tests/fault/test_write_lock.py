@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, BusBusy
-from ackbus.schema import FileLock
+from ackbus.schema.directory.file_lock import FileLock
 
 from ..concurrency.actors import Actor, StartActor
 from ..conftest import wait_until

@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
-from ackbus.schema import upgrade
+from ackbus.schema.sqlite.upgrade import upgrade
 
 from ..conftest import RunBus
 from ..migration.old_files import FIXTURES, restore

@@ -17,8 +17,10 @@ from pathlib import Path
 import apsw
 
 from ackbus import Bus
-from ackbus.export import Exporter, exported_files, import_jsonl
-from ackbus.schema import file_of
+from ackbus.export.jsonl.exporter import Exporter
+from ackbus.export.jsonl.importer import import_jsonl
+from ackbus.export.jsonl.replaced_file import exported_files
+from ackbus.schema.queries import file_of
 
 from .library import MAX_ERROR_CHARS, undone
 

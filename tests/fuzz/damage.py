@@ -14,7 +14,7 @@ import apsw
 from hypothesis import strategies as st
 
 from ackbus import Bus, Draft, Inbox, Queue
-from ackbus.schema import AckbusError
+from ackbus.schema.errors import AckbusError
 
 from ..fault import corruption
 

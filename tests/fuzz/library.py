@@ -9,22 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from ackbus import AckbusError, Bus, Inbox, InvalidInput
-from ackbus.bus import escape_path, parse_pattern
-from ackbus.bus.path_patterns import PathIndex
-from ackbus.export import ConflictMarkers, FieldMap, git, import_jsonl
-from ackbus.schema import (
-    MAX_PATH_CHARS,
-    TypePattern,
-    check_pattern,
-    decode,
-    encode,
-    format_ts,
-    message_of_line,
-    parse_duration_ms,
-    parse_since,
-    parse_ts,
-)
-from ackbus.workers.protocol import parse_response
+from ackbus.bus.reservations.path_patterns import PathIndex, escape_path, parse_pattern
+from ackbus.export.jsonl.conflict_markers import ConflictMarkers
+from ackbus.export.jsonl.field_map import FieldMap
+from ackbus.export.jsonl.importer import import_jsonl
+from ackbus.git.git_lines import records
+from ackbus.git.merge_driver import merge
+from ackbus.schema.message.json import decode, encode
+from ackbus.schema.message.limits import MAX_PATH_CHARS
+from ackbus.schema.message.lines import message_of_line
+from ackbus.schema.message.patterns import TypePattern, check_pattern
+from ackbus.schema.message.times import format_ts, parse_duration_ms, parse_since, parse_ts
+from ackbus.workers.commands.json_contract import parse_response
 
 #: The longest error, in characters: it is to be read as one line.
 MAX_ERROR_CHARS = 1500
@@ -266,17 +262,17 @@ def git_merge(case: tuple[bytes, bytes], _place: None) -> None:
     """A merge has every message of both sides, whichever comes first; merged again, it stays."""
     ours, theirs = (side.splitlines(keepends=True) for side in case)
     try:
-        merged = git.merge(ours, theirs)
-        assert git.merge(theirs, ours).conflicts == merged.conflicts
+        merged = merge(ours, theirs)
+        assert merge(theirs, ours).conflicts == merged.conflicts
     except InvalidInput as error:
         refused(error)
         return
     if not merged.conflicts:
-        assert git.merge(theirs, ours).lines == merged.lines
-        assert git.merge(merged.lines, theirs).lines == merged.lines
-    held = {record["id"] for _, record in git.records(merged.lines) if record is not None}
+        assert merge(theirs, ours).lines == merged.lines
+        assert merge(merged.lines, theirs).lines == merged.lines
+    held = {record["id"] for _, record in records(merged.lines) if record is not None}
     whole = [line for line in ours + theirs if line.endswith(b"\n")]
-    assert held >= {record["id"] for _, record in git.records(whole) if record is not None}
+    assert held >= {record["id"] for _, record in records(whole) if record is not None}
 
 
 def worker_response(printed: bytes, _place: None) -> None:

@@ -20,10 +20,19 @@ from types import FrameType
 import apsw
 
 from ackbus import AckbusError, Bus, Exporter, Inbox
-from ackbus.bus import segment_name
-from ackbus.export import Archiver, back_up, checks, exported_files, import_jsonl, open_exported
-from ackbus.schema import checks_of_place, create, examine, file_of, upgrade
-from ackbus.subscribers import Shown
+from ackbus.bus.log.archive import segment_name
+from ackbus.doctor.checks.directory import checks_of_place
+from ackbus.doctor.checks.export import checks
+from ackbus.export.archiver import Archiver
+from ackbus.export.backup.backup import back_up
+from ackbus.export.jsonl.importer import import_jsonl
+from ackbus.export.jsonl.jsonl_file import open_exported
+from ackbus.export.jsonl.replaced_file import exported_files
+from ackbus.schema.findings import examine
+from ackbus.schema.queries import file_of
+from ackbus.schema.sqlite.creation import create
+from ackbus.schema.sqlite.upgrade import upgrade
+from ackbus.subscribers.inboxes.seen_mail import Shown
 
 #: Seconds after which an act counts as hung; the issue's own bound.
 HANG_S = 5.0

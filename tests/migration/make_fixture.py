@@ -14,11 +14,14 @@ from itertools import count
 from pathlib import Path
 
 from ackbus import Bus, Draft, Exporter, Inbox, JobControl, Queue
-from ackbus.export import Archiver
-from ackbus.schema import SCHEMA_VERSION
-from ackbus.server import Scope, Tokens
-from ackbus.subscribers import Cursors, Notices, QueueWorkers
-from ackbus.workers import WorkerStates
+from ackbus.export.archiver import Archiver
+from ackbus.schema.sqlite.database import SCHEMA_VERSION
+from ackbus.server.access.principals import Scope
+from ackbus.server.access.tokens import Tokens
+from ackbus.subscribers.inboxes.cursors import Cursors
+from ackbus.subscribers.overview.notices import Notices
+from ackbus.subscribers.queues.worker_groups import QueueWorkers
+from ackbus.workers.commands.saved_state import WorkerStates
 
 #: 2026-01-02 03:04:05 UTC; each look at the clock is one millisecond later.
 BEGINNING_MS = 1_767_323_045_000

@@ -10,7 +10,9 @@ import apsw
 import pytest
 
 from ackbus import Bus, Inbox
-from ackbus.schema import SCHEMA_VERSION, create, upgrade
+from ackbus.schema.sqlite.creation import create
+from ackbus.schema.sqlite.database import SCHEMA_VERSION
+from ackbus.schema.sqlite.upgrade import upgrade
 
 from ..programs import connect
 from .old_files import FIXTURES, objects, restore, rows

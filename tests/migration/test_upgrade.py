@@ -9,7 +9,10 @@ import apsw
 import pytest
 
 from ackbus import AckbusError, Bus, BusNotFound, BusUnusable, Draft, Exporter, Inbox
-from ackbus.schema import SCHEMA_VERSION, create, file_of, upgrade
+from ackbus.schema.queries import file_of
+from ackbus.schema.sqlite.creation import create
+from ackbus.schema.sqlite.database import SCHEMA_VERSION
+from ackbus.schema.sqlite.upgrade import upgrade
 
 from ..cli.conftest import assert_error
 from ..conftest import RunBus

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Refused
-from ackbus.schema import SCHEMA_VERSION, upgrade
+from ackbus.schema.sqlite.database import SCHEMA_VERSION
+from ackbus.schema.sqlite.upgrade import upgrade
 
 from ..conftest import RunBus
 from ..programs import connect, held_write_lock, running_program
@@ -125,7 +126,7 @@ def test_nothing_is_upgraded_under_a_program_that_goes_on(
     old_dir: Path, run_bus: RunBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P-16: it would look for the newest message where its version had it, and find none."""
-    monkeypatch.setattr("ackbus.schema.migrate._PATIENCE_S", 0.1)
+    monkeypatch.setattr("ackbus.schema.sqlite.upgrade._PATIENCE_S", 0.1)
     with running_program(KEEPS_READING, old_dir) as old:
         assert old.stdin is not None
         assert old.stdout is not None
@@ -154,7 +155,7 @@ def test_program_that_comes_during_the_upgrade_undoes_it(
             assert old.stdout is not None
             assert old.stdout.readline() == "14\n"
 
-        monkeypatch.setattr("ackbus.schema.migrate._check_references", come)
+        monkeypatch.setattr("ackbus.schema.sqlite.upgrade._check_references", come)
         with pytest.raises(Refused, match="has the bus open"):
             upgrade(old_dir)
     assert (objects(connect(old_dir)), rows(connect(old_dir))) == before
@@ -204,7 +205,7 @@ def test_upgrade_waits_for_other_writers_only_so_long(
     old_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-28, M-29: then it says so, and nothing has changed."""
-    monkeypatch.setattr("ackbus.schema.migrate._PATIENCE_S", 0.2)
+    monkeypatch.setattr("ackbus.schema.sqlite.upgrade._PATIENCE_S", 0.2)
     with held_write_lock(old_dir), pytest.raises(Refused, match="has the bus open"):
         upgrade(old_dir, write_timeout_s=0.2)
     assert version_of(old_dir) == "1"

@@ -13,7 +13,7 @@ from itertools import count
 import apsw
 
 from ackbus import Bus
-from ackbus.schema import file_of
+from ackbus.schema.queries import file_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 from counters import Operation
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
-from ackbus.schema import file_of
+from ackbus.schema.queries import file_of
 
 #: How many messages the log has, and how many agents wrote them.
 MESSAGES, AGENTS = 5000, 50
@@ -176,7 +176,7 @@ def _replay(bus: Bus) -> Act:
 
 
 def _archive_nothing(bus: Bus) -> Act:
-    from ackbus.subscribers import Retention
+    from ackbus.subscribers.overview.retention import Retention
 
     return lambda: Retention(bus).plan(MESSAGES)
 

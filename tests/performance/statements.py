@@ -11,13 +11,13 @@ import apsw
 import ackbus.export
 import ackbus.subscribers
 import ackbus.workers
-from ackbus.bus import search_index
+from ackbus.bus.search import index as search_index
 from ackbus.bus.statements import SQL as BUS
-from ackbus.schema import Queries
-from ackbus.subscribers.mending import MENDING
-from ackbus.subscribers.statements import SQL as INBOXES
-from ackbus.subscribers.work_statements import SQL as WORK
-from ackbus.subscribers.work_statements import VIEWS
+from ackbus.doctor.repair.work import MENDING
+from ackbus.schema.queries import Queries
+from ackbus.subscribers.inboxes.statements import SQL as INBOXES
+from ackbus.subscribers.jobs.statements import SQL as WORK
+from ackbus.subscribers.jobs.statements import VIEWS
 
 #: Every statement that stands in a file of SQL, by room and name.
 NAMED = {

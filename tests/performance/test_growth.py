@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue, check
-from ackbus.bus.catalog import BLOCK_SEQS
-from ackbus.subscribers import Cursors, Retention
+from ackbus.bus.log.catalog import BLOCK_SEQS
+from ackbus.subscribers.inboxes.cursors import Cursors
+from ackbus.subscribers.overview.retention import Retention
 
 from ..costs import Cost, counting
 

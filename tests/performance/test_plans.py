@@ -12,9 +12,9 @@ import apsw
 import pytest
 
 from ackbus import Bus
-from ackbus.bus.search_rating import rating
-from ackbus.schema import Database
-from ackbus.schema.columns import add_functions
+from ackbus.bus.search.rating import rating
+from ackbus.schema.sqlite.database import Database
+from ackbus.schema.sqlite.rules.column_rules import add_functions
 
 from .statements import NAMED, OF_SEARCH, Seen, name_of, plan, watching
 from .workload import use_all

@@ -23,27 +23,30 @@ from ackbus import (
     import_jsonl,
     work_headers,
 )
-from ackbus import bus as bus_room
-from ackbus import export as export_room
-from ackbus import subscribers as subscribers_room
-from ackbus.bus import Segment, SegmentMissing
-from ackbus.export import Archiver, back_up
-from ackbus.export.repair.segment_file import read_segment
-from ackbus.schema import checks_of_file, examine, file_of
-from ackbus.subscribers import (
-    Acts,
-    Claims,
-    Cursors,
-    Deliveries,
-    Jobs,
-    Notices,
-    Outcome,
-    Queues,
-    QueueWorkers,
-    Retention,
-    list_jobs,
-)
-from ackbus.workers.states import WorkerStates
+from ackbus.bus.log.archive import SegmentMissing
+from ackbus.bus.log.segment import Segment
+from ackbus.bus.trust.verification import Verification
+from ackbus.doctor.checks.bus import checks
+from ackbus.doctor.checks.export import checks
+from ackbus.doctor.checks.work import checks
+from ackbus.doctor.repair.segment_file import read_segment
+from ackbus.doctor.repair.work import mend
+from ackbus.export.archiver import Archiver
+from ackbus.export.backup.backup import back_up
+from ackbus.schema.findings import examine
+from ackbus.schema.queries import file_of
+from ackbus.schema.sqlite.file_checks import checks_of_file
+from ackbus.subscribers.inboxes.cursors import Cursors
+from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
+from ackbus.subscribers.jobs.claims import Claims, Outcome
+from ackbus.subscribers.jobs.job_lists import list_jobs
+from ackbus.subscribers.jobs.jobs import Jobs
+from ackbus.subscribers.jobs.manual_acts import Acts
+from ackbus.subscribers.overview.notices import Notices
+from ackbus.subscribers.overview.retention import Retention
+from ackbus.subscribers.queues.queues import Queues
+from ackbus.subscribers.queues.worker_groups import QueueWorkers
+from ackbus.workers.commands.saved_state import WorkerStates
 
 from ..subscribers.conftest import Clock
 
@@ -88,7 +91,7 @@ def use_the_log(bus: Bus) -> None:
     assert inbox.wants == ["task.>"]
     inbox.poll()
     inbox.want()
-    subscribers_room.Cursors.of(bus).receive("agent-2", sent.seq)
+    Cursors.of(bus).receive("agent-2", sent.seq)
     bus.stats()
     bus.agents.names()
     bus.collect_blobs(older_than_s=0)
@@ -98,7 +101,7 @@ def use_the_chain(bus: Bus) -> None:
     bus.chain.switch_on()
     bus.publish("note", from_agent="agent-1")
     bus.chain.catch_up()
-    assert list(bus_room.Verification(bus).problems()) == []
+    assert list(Verification(bus).problems()) == []
     bus.chain.switch_off()
 
 
@@ -128,7 +131,7 @@ def use_inboxes(bus: Bus) -> None:
     Inbox(bus, "agent-3").run(lambda message: None, drain=True)
     with Session(bus, "agent-4") as session:
         session.run(lambda message: None, drain=True)
-    subscribers_room.Cursors.of(bus).seen()
+    Cursors.of(bus).seen()
     deliveries.in_loops()
 
 
@@ -294,9 +297,9 @@ def _search_without(bus: Bus, segment: Segment) -> None:
 def use_doctor(bus: Bus) -> None:
     checks = {
         **checks_of_file(file_of(bus), full=True),
-        **bus_room.checks(bus, full=True),
-        **subscribers_room.checks(bus),
-        **export_room.checks(bus, full=True),
+        **checks(bus, full=True),
+        **checks(bus),
+        **checks(bus, full=True),
     }
     findings = list(examine(checks))
     assert [finding for finding in findings if finding.state == "bad"] == []
@@ -308,8 +311,8 @@ def use_repair(bus: Bus) -> None:
     frames = read_segment(bus.archive.path(segment)).frames(segment.first_seq)
     bus.archive.note_again(segment, frames, bus.log.read(upto_seq=segment.last_seq))
     bus.catalog.recount(bus.log)
-    subscribers_room.checks(bus, full=True)["work"]()
-    list(subscribers_room.mend(bus, {"jobs"}))
+    checks(bus, full=True)["work"]()
+    list(mend(bus, {"jobs"}))
 
 
 def use_all(directory: Path, folder: Path) -> None:

@@ -24,8 +24,13 @@ import ackbus.bus
 import ackbus.export
 import ackbus.subscribers
 from ackbus import AckPastEnd, Bus, Exporter, IdConflict, Inbox, Queue, Refused, import_jsonl
-from ackbus.export import Archiver, back_up
-from ackbus.schema import SCHEMA_VERSION, Database, checks_of_file, examine, file_of, upgrade
+from ackbus.export.archiver import Archiver
+from ackbus.export.backup.backup import back_up
+from ackbus.schema.findings import examine
+from ackbus.schema.queries import file_of
+from ackbus.schema.sqlite.database import SCHEMA_VERSION, Database
+from ackbus.schema.sqlite.file_checks import checks_of_file
+from ackbus.schema.sqlite.upgrade import upgrade
 
 
 class Bad(AssertionError):

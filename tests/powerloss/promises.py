@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from ackbus import Bus, Exporter, Inbox
-from ackbus.schema import file_of
+from ackbus.schema.queries import file_of
 
 #: What was told: its kind, and what it is about.
 Fact = tuple[object, ...]

@@ -21,7 +21,7 @@ from workloads import BUS, WORKLOADS, Scene
 
 from ackbus.bus import maintenance
 from ackbus.export import archiver
-from ackbus.schema import checkpoints, transactions
+from ackbus.schema.sqlite import checkpoints, transactions
 
 #: The system's name for the time since it was started: another one after a power loss.
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -43,7 +43,7 @@ def make_everything_small() -> None:
     checkpoints.CHECKPOINT_PAGES, checkpoints.LONG_PAGES, checkpoints.LEFT_PAGES = 20, 60, 15
     maintenance.SPARE_PAGES = 1
     archiver.SEGMENT_MESSAGES, archiver.FRAME_LINES = 4, 2
-    sys.modules["ackbus.bus.archive"].REMOVE_MESSAGES = 3  # type: ignore[attr-defined]
+    sys.modules["ackbus.bus.log.archive"].REMOVE_MESSAGES = 3  # type: ignore[attr-defined]
 
 
 def record(name: str, durability: str, without_syncs: Callable[[str], bool]) -> dict[str, Any]:

@@ -16,10 +16,12 @@ from typing import Any
 import apsw
 
 from ackbus import Bus, Draft, Exporter, Inbox, Message, Queue, Refused, import_jsonl
-from ackbus.blobs import BlobStore
-from ackbus.bus import Maintenance
-from ackbus.export import Archiver, back_up
-from ackbus.schema import encode, upgrade
+from ackbus.blobs.store import BlobStore
+from ackbus.bus.maintenance import Maintenance
+from ackbus.export.archiver import Archiver
+from ackbus.export.backup.backup import back_up
+from ackbus.schema.message.json import encode
+from ackbus.schema.sqlite.upgrade import upgrade
 
 #: Where in the recorded folder the bus is, and where its backup goes.
 BUS, SAVED = "project/.worker-state", "saved"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ackbus.subscribers import Policy
+from ackbus.subscribers.jobs.policy import Policy
 
 LIVE = ("queued", "running")
 ENDED_BADLY = ("failed", "timed_out", "dead")

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import settings
 from hypothesis.stateful import initialize, invariant
 
-from ackbus.schema import file_of
-from ackbus.subscribers import Jobs
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.jobs.jobs import Jobs
 
 from ..sizes import size
 from .conftest import RUNS

@@ -19,15 +19,15 @@ from ackbus import (
     UnknownRecipient,
     UnknownRecipientWarning,
 )
-from ackbus.schema import (
-    MAX_PAYLOAD_BYTES,
-    TypePattern,
+from ackbus.schema.message.limits import MAX_PAYLOAD_BYTES
+from ackbus.schema.message.patterns import TypePattern
+from ackbus.schema.message.times import (
+    MAX_TS_MS,
     format_ts,
     parse_duration_ms,
     parse_since,
     parse_ts,
 )
-from ackbus.schema.times import MAX_TS_MS
 
 from ..sizes import size
 

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ackbus.cli.setup.edits import Edit, JsonHook, JsonServer
-from ackbus.cli.setup.files import ConfigFile
-from ackbus.cli.setup.json_text import parse
+from ackbus.setup.edits import Edit, JsonHook, JsonServer
+from ackbus.setup.files import ConfigFile
+from ackbus.setup.json_text import parse
 
 from ..sizes import size
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ackbus import InvalidInput
-from ackbus.schema import (
+from ackbus.schema.callbacks import (
     call_plain,
     check_coroutine_function,
     check_plain,

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.schema import checkpoints, file_of
+from ackbus.schema.queries import file_of
+from ackbus.schema.sqlite import checkpoints
 
 from ..programs import connect, raw_sql, run_program
 

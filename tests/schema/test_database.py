@@ -14,8 +14,8 @@ import apsw
 import pytest
 
 from ackbus import AckbusError, Bus, BusBusy, BusUnusable, Draft, Inbox, InvalidInput
-from ackbus.export import Archiver
-from ackbus.schema import file_of
+from ackbus.export.archiver import Archiver
+from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus, wait_until
 from ..programs import connect, held_write_lock, raw_sql, run_program, run_program_to_sigkill

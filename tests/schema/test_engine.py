@@ -4,7 +4,8 @@ import apsw
 import pytest
 
 from ackbus import Bus
-from ackbus.schema import AckbusError, RowRefused, file_of
+from ackbus.schema.errors import AckbusError, RowRefused
+from ackbus.schema.queries import file_of
 
 ADD_BLOCK = "INSERT INTO catalog_blocks (block, max_ts_ms) VALUES (?, ?)"
 

@@ -11,8 +11,12 @@ import apsw
 import pytest
 
 from ackbus import Bus, BusUnusable, Inbox
-from ackbus.schema import SCHEMA_VERSION, Database, create, database, file_of, hardening, upgrade
-from ackbus.schema.strangers import strangers_in
+from ackbus.schema.queries import file_of
+from ackbus.schema.sqlite import database, hardening
+from ackbus.schema.sqlite.creation import create
+from ackbus.schema.sqlite.database import SCHEMA_VERSION, Database
+from ackbus.schema.sqlite.foreign_objects import strangers_in
+from ackbus.schema.sqlite.upgrade import upgrade
 
 from ..conftest import RunBus, wait_until
 from ..migration.old_files import FIXTURES, restore

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, BusNotFound, BusUnusable
-from ackbus.schema import SCHEMA_VERSION, layout
-from ackbus.schema.layout import filesystem_of
-from ackbus.schema.sqlite import check_sqlite_version
-from ackbus.schema.upwards import find_bus
+from ackbus.schema.directory import layout
+from ackbus.schema.directory.discovery import find_bus
+from ackbus.schema.directory.layout import filesystem_of
+from ackbus.schema.sqlite.database import SCHEMA_VERSION
+from ackbus.schema.sqlite.sqlite_errors import check_sqlite_version
 
 from ..conftest import RunBus
 from ..programs import connect, run_program_to_sigkill
@@ -209,7 +210,7 @@ def test_read_only_bus_gives_one_line(bus_dir: Path, monkeypatch: pytest.MonkeyP
     def no_writing(path: str, wanted: int) -> bool:
         return wanted != os.W_OK and real_access(path, wanted)
 
-    monkeypatch.setattr("ackbus.schema.database.os.access", no_writing)
+    monkeypatch.setattr("ackbus.schema.sqlite.database.os.access", no_writing)
     with pytest.raises(BusUnusable) as caught:
         Bus.open(bus_dir)
     assert str(caught.value).startswith(
@@ -243,7 +244,7 @@ def test_filesystem_is_that_of_the_nearest_mount(path: str, kind: str) -> None:
 def test_network_filesystem_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """PITFALLS 3, M-29: by init, which makes no database there, and by open."""
     Bus.init(tmp_path / "local").close()
-    monkeypatch.setattr("ackbus.schema.layout.os.major", lambda device: 0)
+    monkeypatch.setattr("ackbus.schema.directory.layout.os.major", lambda device: 0)
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"30 22 0:40 / {tmp_path} rw - nfs4 server:/home rw\n")
     real_open = open

@@ -13,14 +13,15 @@ import orjson
 import pytest
 
 from ackbus import ABSENT, Bus, Draft, Exporter, FieldMap, Inbox, InvalidInput, Priority
-from ackbus.bus import parse_pattern
-from ackbus.schema import file_of, limits, parse_duration_ms, parse_since, parse_ts
-from ackbus.schema.ids import new_id
-from ackbus.schema.json import decode, encode
-from ackbus.schema.message import parse_priority
-from ackbus.schema.patterns import TypePattern, check_pattern
-from ackbus.schema.times import format_ts
-from ackbus.workers.protocol import parse_response
+from ackbus.bus.reservations.path_patterns import parse_pattern
+from ackbus.schema.message import limits
+from ackbus.schema.message.ids import new_id
+from ackbus.schema.message.json import decode, encode
+from ackbus.schema.message.message import parse_priority
+from ackbus.schema.message.patterns import TypePattern, check_pattern
+from ackbus.schema.message.times import format_ts, parse_duration_ms, parse_since, parse_ts
+from ackbus.schema.queries import file_of
+from ackbus.workers.commands.json_contract import parse_response
 
 from ..programs import connect
 
@@ -218,7 +219,7 @@ def test_payload_limit_is_refused_beyond_its_edge(
 ) -> None:
     """X-19, promise 11: 64 MiB of JSON; the test lowers it, since memory is all it would show."""
     assert limits.MAX_PAYLOAD_BYTES == 64 * 1024 * 1024
-    monkeypatch.setattr("ackbus.schema.draft.MAX_PAYLOAD_BYTES", 10_000)
+    monkeypatch.setattr("ackbus.schema.message.draft.MAX_PAYLOAD_BYTES", 10_000)
     bus.publish("note", "x" * 9_998, from_agent="bob")
     with pytest.raises(InvalidInput, match="payload is 10001 bytes of JSON; the limit is 10000"):
         bus.publish("note", "x" * 9_999, from_agent="bob")
@@ -227,7 +228,7 @@ def test_payload_limit_is_refused_beyond_its_edge(
 
 
 def test_limits_are_documented() -> None:
-    """Promise 11: docs/protocol.md gives each limit of schema/limits.py by its number."""
+    """Promise 11: docs/protocol.md gives each limit of schema/message/limits.py by its number."""
     document = (ROOT / "docs" / "protocol.md").read_text("utf-8")
     found = re.findall(r"\d[\d,]*", document)
     numbers = {int(number.replace(",", "")) for number in found}

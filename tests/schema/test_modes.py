@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Exporter
-from ackbus.bus import Keyring
-from ackbus.export import Archiver, back_up
-from ackbus.schema import Layout, checks_of_place
+from ackbus.bus.trust.keys import Keyring
+from ackbus.doctor.checks.directory import checks_of_place
+from ackbus.export.archiver import Archiver
+from ackbus.export.backup.backup import back_up
+from ackbus.schema.directory.layout import Layout
 
 from ..conftest import RunBus
 
@@ -73,7 +75,7 @@ def test_every_file_is_for_its_user_alone(
 
 
 def test_copy_before_an_upgrade_is_for_its_user_alone(umask: int, tmp_path: Path) -> None:
-    from ackbus.schema import upgrade
+    from ackbus.schema.sqlite.upgrade import upgrade
 
     from ..migration.old_files import FIXTURES, restore
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from ackbus.schema import has_run_for
+from ackbus.schema.processes import has_run_for
 
 
 def test_this_process_has_run_since_it_was_noted() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 import ackbus
 from ackbus import Bus
-from ackbus.schema import Queries, file_of
-from ackbus.server.tokens import SQL as TOKENS
+from ackbus.schema.queries import Queries, file_of
+from ackbus.server.access.tokens import SQL as TOKENS
 
 from ..performance.statements import NAMED
 

@@ -7,8 +7,9 @@ import apsw
 import pytest
 
 from ackbus import Bus, Draft, Inbox
-from ackbus.export import Archiver
-from ackbus.schema import MAX_SEQ, SCHEMA_VERSION
+from ackbus.export.archiver import Archiver
+from ackbus.schema.message.limits import MAX_SEQ
+from ackbus.schema.sqlite.database import SCHEMA_VERSION
 
 from ..programs import connect, raw_sql
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 
 from ackbus import Bus, Draft, Queue
-from ackbus.subscribers import Inbox
+from ackbus.subscribers.inboxes.inbox import Inbox
 
 #: Who says what to whom in the conversation that is drawn: from, to, type, payload.
 CONVERSATION = (
@@ -83,7 +83,10 @@ def _work(bus: Bus) -> None:
         bus, "review", "review.request", addressed="reviewer", max_attempts=2, backoff_s=0
     )
     for number in range(9):
-        payload = {"commit": f"{0x4E1C2A9 * (number + 3) % 0xFFFFFFF:07x}", "paths": ["bus/log.py"]}
+        payload = {
+            "commit": f"{0x4E1C2A9 * (number + 3) % 0xFFFFFFF:07x}",
+            "paths": ["bus/log/log.py"],
+        }
         _say(bus, "coder", "reviewer", "review.request", payload, None, None)
     for claim in queue.claim("reviewer-1", limit=4):
         queue.complete(claim, result={"remarks": 0})

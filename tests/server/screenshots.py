@@ -14,7 +14,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from ackbus import Bus, Queue
-from ackbus.schema import UnknownRecipientWarning
+from ackbus.schema.errors import UnknownRecipientWarning
 
 from . import scene
 from .browsing import chromium

@@ -15,8 +15,10 @@ from fastapi import FastAPI
 from starlette.types import Message
 
 from ackbus import Bus
-from ackbus.server import Access, Patience, create_app
+from ackbus.server.access.access import Access
 from ackbus.server.api.blobs import BlobResponse
+from ackbus.server.app import create_app
+from ackbus.server.client_timeouts import Patience
 
 from ..conftest import wait_until
 from .conftest import Serve, problem

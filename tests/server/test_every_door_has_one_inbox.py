@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from ackbus import Bus, Draft, Inbox, Queue
-from ackbus.subscribers import Request
+from ackbus.subscribers.requests import Request
 
 from ..conftest import RunBus
 from ..programs import raw_sql

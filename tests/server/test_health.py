@@ -4,8 +4,8 @@ import asyncio
 import threading
 
 from ackbus import Bus
-from ackbus.server import Access, create_app
-from ackbus.server.app import end_streams
+from ackbus.server.access.access import Access
+from ackbus.server.app import create_app, end_streams
 from ackbus.server.health import Readiness
 
 

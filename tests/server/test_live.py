@@ -16,11 +16,11 @@ from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
 from ackbus import Bus, Draft, Message
-from ackbus.bus import Wanted
-from ackbus.schema import BusUnusable
-from ackbus.server.live import Feed
+from ackbus.bus.log.filters import Wanted
+from ackbus.schema.errors import BusUnusable
 from ackbus.server.live import feed as feed_module
 from ackbus.server.live.batches import BATCH_BYTES, Batch, Event
+from ackbus.server.live.feed import Feed
 from ackbus.server.live.history import History
 
 from ..conftest import RunBus

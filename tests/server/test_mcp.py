@@ -21,8 +21,8 @@ import anyio
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.bus import Liveness
-from ackbus.server import PROFILES
+from ackbus.bus.presence.heartbeats import Liveness
+from ackbus.server.mcp.tools.profiles import PROFILES
 
 from ..conftest import wait_until
 from .conftest import serving

@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
-from ackbus.server import PROFILES
-from ackbus.server.mcp.common import MAX_COUNTED, MAX_WAIT_S
-from ackbus.server.mcp.pages import MAX_CHARS, PAGE
-from ackbus.server.mcp.resources import KINDS
-from ackbus.server.mcp.tools import tools_of
+from ackbus.server.mcp.tools.catalog import tools_of
+from ackbus.server.mcp.tools.common import MAX_COUNTED, MAX_WAIT_S
+from ackbus.server.mcp.tools.pages import MAX_CHARS, PAGE
+from ackbus.server.mcp.tools.profiles import PROFILES
+from ackbus.server.mcp.tools.resources import KINDS
 
 PAGE_TEXT = (Path(__file__).parents[2] / "docs/mcp.md").read_text("utf-8")
 

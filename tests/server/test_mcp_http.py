@@ -11,12 +11,15 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from ackbus import Bus
-from ackbus.bus import Keyring
-from ackbus.server import Access, Principal, Scope, create_app
+from ackbus.bus.trust.keys import Keyring
+from ackbus.server.access.access import Access
+from ackbus.server.access.origins import LOOPBACK_NAMES
+from ackbus.server.access.principals import LOCAL, Principal, Scope
+from ackbus.server.app import create_app
 from ackbus.server.mcp.http import HttpDoor
-from ackbus.server.origins import LOOPBACK_NAMES
-from ackbus.server.principals import LOCAL
-from ackbus.subscribers import Claims, Inbox, Queue
+from ackbus.subscribers.inboxes.inbox import Inbox
+from ackbus.subscribers.jobs.claims import Claims
+from ackbus.subscribers.queues.queue import Queue
 
 from .conftest import problem
 

@@ -17,17 +17,20 @@ import pytest
 from mcp import MCPError
 
 from ackbus import Bus, Inbox, Queue
-from ackbus.bus import SegmentMissing
-from ackbus.cli.waiting_mail import waiting_mail
-from ackbus.export import Archiver
-from ackbus.schema import InvalidInput, file_of
-from ackbus.server.mcp.errors import explain
-from ackbus.server.mcp.home import Home
-from ackbus.server.mcp.pages import MAX_CHARS
-from ackbus.server.mcp.profiles import FULL
+from ackbus.bus.log.archive import SegmentMissing
+from ackbus.cli.fast.waiting_mail import waiting_mail
+from ackbus.export.archiver import Archiver
+from ackbus.schema.errors import InvalidInput
+from ackbus.schema.queries import file_of
 from ackbus.server.mcp.protocol import WAITING
-from ackbus.server.mcp.tools import tools_of
-from ackbus.subscribers import QueueStuck, Retention, Shown
+from ackbus.server.mcp.tools.catalog import tools_of
+from ackbus.server.mcp.tools.errors import explain
+from ackbus.server.mcp.tools.joined_agents import Home
+from ackbus.server.mcp.tools.pages import MAX_CHARS
+from ackbus.server.mcp.tools.profiles import FULL
+from ackbus.subscribers.inboxes.seen_mail import Shown
+from ackbus.subscribers.jobs.errors import QueueStuck
+from ackbus.subscribers.overview.retention import Retention
 
 from ..conftest import wait_until
 from .mcp_clients import Agent, in_process, listeners, text_of

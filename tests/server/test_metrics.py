@@ -11,12 +11,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from ackbus import Bus, BusBusy, Draft, Inbox, Queue, Worker
-from ackbus.schema import file_of
-from ackbus.server import Scope, Tokens
-from ackbus.server.access import Access
+from ackbus.schema.queries import file_of
+from ackbus.server.access.access import Access
+from ackbus.server.access.principals import Scope
+from ackbus.server.access.tokens import Tokens
 from ackbus.server.app import create_app
 from ackbus.server.health import Readiness
-from ackbus.server.metrics import Metrics
+from ackbus.server.metrics.counters import Metrics
 
 from ..conftest import RunBus
 from .conftest import Serve, problem

@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 
 from ackbus import Bus, Queue
-from ackbus.server import Scope, Tokens
+from ackbus.server.access.principals import Scope
+from ackbus.server.access.tokens import Tokens
 
 from ..sizes import size
 from .conftest import problem

@@ -16,9 +16,14 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from ackbus import Bus, Draft
-from ackbus.schema import TypePattern, UnknownRecipientWarning
-from ackbus.server import Scope, Tokens
-from ackbus.subscribers import Inbox, Jobs, Outcome, Queue
+from ackbus.schema.errors import UnknownRecipientWarning
+from ackbus.schema.message.patterns import TypePattern
+from ackbus.server.access.principals import Scope
+from ackbus.server.access.tokens import Tokens
+from ackbus.subscribers.inboxes.inbox import Inbox
+from ackbus.subscribers.jobs.claims import Outcome
+from ackbus.subscribers.jobs.jobs import Jobs
+from ackbus.subscribers.queues.queue import Queue
 
 from ..conftest import RunBus, wait_until
 from . import scene

@@ -13,8 +13,12 @@ import httpx
 import pytest
 
 from ackbus import Bus, Inbox
-from ackbus.server import Access, Scope, Tokens, create_app
-from ackbus.subscribers import Request, check
+from ackbus.server.access.access import Access
+from ackbus.server.access.principals import Scope
+from ackbus.server.access.tokens import Tokens
+from ackbus.server.app import create_app
+from ackbus.subscribers.conversations.answers import check
+from ackbus.subscribers.requests import Request
 
 from ..conftest import RunBus, wait_until
 from .conftest import BUS, Serve, problem

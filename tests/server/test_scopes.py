@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.schema import MAX_SEQ
-from ackbus.server import Principal, Scope, Tokens
+from ackbus.schema.message.limits import MAX_SEQ
+from ackbus.server.access.principals import Principal, Scope
+from ackbus.server.access.tokens import Tokens
 
 from .conftest import problem, serving
 

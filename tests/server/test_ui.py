@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from ackbus import Bus
-from ackbus.server import Scope, Tokens
+from ackbus.server.access.principals import Scope
+from ackbus.server.access.tokens import Tokens
 
 from ..conftest import RunBus, wait_until
 from .conftest import serving

@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from ackbus import Bus, Draft, Queue, Receipt
-from ackbus.server import Access, create_app
+from ackbus.server.access.access import Access
+from ackbus.server.app import create_app
 
 from ..conftest import wait_until
 from .conftest import problem, serving

@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Message
-from ackbus.subscribers import (
-    DeadLetters,
-    JobControl,
-    Queue,
-    QueueStats,
-    answer_to,
-    check,
-    work_headers,
-)
+from ackbus.subscribers.conversations.answers import check
+from ackbus.subscribers.jobs.job_replies import answer_to
+from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.queues.dead_letters import DeadLetters
+from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.statistics import QueueStats
 
 from ..conftest import wait_until
 from ..programs import raw_sql, running_program

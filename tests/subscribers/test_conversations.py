@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Inbox, InvalidInput, Message, TimedOut
-from ackbus.schema import file_of
-from ackbus.subscribers import Answer, Request, check, request
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.conversations.answers import Answer, check
+from ackbus.subscribers.requests import Request, request
 
 from ..conftest import wait_until
 from ..programs import held_write_lock, run_program, running_program

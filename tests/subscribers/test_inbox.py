@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from ackbus import AckPastEnd, Bus, Draft, IdConflict, Inbox, InvalidInput, Message, Queue
-from ackbus.schema import file_of
+from ackbus.schema.queries import file_of
 
 from ..programs import connect, raw_sql
 

@@ -3,16 +3,14 @@
 import pytest
 
 from ackbus import Bus, Draft
-from ackbus.schema import TypePattern
-from ackbus.subscribers import (
-    ClaimLost,
-    DeadLetters,
-    JobControl,
-    Outcome,
-    Queue,
-    list_jobs,
-    work_headers,
-)
+from ackbus.schema.message.patterns import TypePattern
+from ackbus.subscribers.jobs.claims import Outcome
+from ackbus.subscribers.jobs.errors import ClaimLost
+from ackbus.subscribers.jobs.job_lists import list_jobs
+from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.queues.dead_letters import DeadLetters
+from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.queues.queue import Queue
 
 from .conftest import Clock
 from .work import attempts, counts, job, publish, seqs, state, statuses, take

@@ -21,9 +21,10 @@ from ackbus import (
     Pace,
     SecondLoopWarning,
 )
-from ackbus.schema import file_of
-from ackbus.subscribers import MAX_DELIVERIES, Deliveries
-from ackbus.subscribers import rules as rules_module
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.inboxes import delivery_rules as rules_module
+from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
+from ackbus.subscribers.inboxes.inbox import MAX_DELIVERIES
 
 from ..conftest import wait_until
 from ..programs import connect, raw_sql, run_program, run_program_to_sigkill, running_program

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft
-from ackbus.schema import file_of
-from ackbus.subscribers import Notices
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.overview.notices import Notices
 
 from ..programs import held_write_lock, running_program
 

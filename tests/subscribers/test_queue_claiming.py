@@ -6,16 +6,12 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, InvalidInput, Message
-from ackbus.schema import file_of
-from ackbus.subscribers import (
-    JobNotFound,
-    Jobs,
-    Outcome,
-    Queue,
-    QueueMismatch,
-    QueueNotFound,
-    Queues,
-)
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.jobs.claims import Outcome
+from ackbus.subscribers.jobs.errors import JobNotFound, QueueMismatch, QueueNotFound
+from ackbus.subscribers.jobs.jobs import Jobs
+from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queues import Queues
 
 from ..programs import connect, raw_sql
 from .conftest import Clock

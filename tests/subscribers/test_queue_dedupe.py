@@ -6,8 +6,10 @@ import logging
 import pytest
 
 from ackbus import Bus, InvalidInput
-from ackbus.schema import file_of
-from ackbus.subscribers import Queue, Queues, work_headers
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queues import Queues
 
 from .conftest import Clock
 from .work import job, publish, seqs, state, take

@@ -7,15 +7,11 @@ from dataclasses import replace
 import pytest
 
 from ackbus import Bus, Draft, InvalidInput
-from ackbus.subscribers import (
-    STATES,
-    Claim,
-    ClaimLost,
-    JobControl,
-    Outcome,
-    Queue,
-    WrongJobState,
-)
+from ackbus.subscribers.jobs.claims import Claim, Outcome
+from ackbus.subscribers.jobs.errors import ClaimLost, WrongJobState
+from ackbus.subscribers.jobs.jobs import STATES
+from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.queues.queue import Queue
 
 from .conftest import Clock
 from .work import attempts, job, publish, state, statuses, take

@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Inbox, InvalidInput
-from ackbus.bus.catalog import STEP_MESSAGES
-from ackbus.schema import file_of
-from ackbus.subscribers import Queue, Queues, list_jobs, mend, work_headers
-from ackbus.subscribers.filling import PAGE_JOBS, STORE_AFTER
+from ackbus.bus.log.catalog import STEP_MESSAGES
+from ackbus.doctor.repair.work import mend
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.jobs.job_lists import list_jobs
+from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.queues.filling import PAGE_JOBS, STORE_AFTER
+from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queues import Queues
 
 from ..programs import connect
 from .conftest import Clock

@@ -3,7 +3,8 @@
 import pytest
 
 from ackbus import Bus, Draft, Message
-from ackbus.subscribers import ClaimLost, Queue
+from ackbus.subscribers.jobs.errors import ClaimLost
+from ackbus.subscribers.queues.queue import Queue
 
 from .conftest import Clock
 from .work import attempts, counts, job, publish, seqs, state, statuses, take

@@ -3,7 +3,11 @@
 import pytest
 
 from ackbus import Bus
-from ackbus.subscribers import JobControl, Queue, QueueNotFound, Queues, work_headers
+from ackbus.subscribers.jobs.errors import QueueNotFound
+from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queues import Queues
 
 from ..programs import run_program
 from .conftest import Clock

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, InvalidInput, Priority
-from ackbus.schema import file_of
-from ackbus.subscribers import JobControl, Queue, Queues, work_headers
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queues import Queues
 
 from ..programs import connect
 from .conftest import Clock

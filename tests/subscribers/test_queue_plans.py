@@ -5,15 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from ackbus import Bus, Inbox
-from ackbus.subscribers import (
-    JobControl,
-    Outcome,
-    Queue,
-    Queues,
-    WorkHistory,
-    list_jobs,
-    work_headers,
-)
+from ackbus.subscribers.jobs.claims import Outcome
+from ackbus.subscribers.jobs.job_lists import list_jobs
+from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.overview.trace import WorkHistory
+from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queues import Queues
 
 from ..costs import Cost, counting
 from .conftest import Clock

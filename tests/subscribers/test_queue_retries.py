@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, InvalidInput
-from ackbus.subscribers import DeadLetters, JobControl, Outcome, Policy, Queue, Queues
+from ackbus.subscribers.jobs.claims import Outcome
+from ackbus.subscribers.jobs.policy import Policy
+from ackbus.subscribers.queues.dead_letters import DeadLetters
+from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queues import Queues
 
 from .conftest import Clock
 from .work import attempts, job, publish, seqs, state, statuses, take

@@ -11,8 +11,8 @@ import apsw
 import pytest
 
 from ackbus import Bus
-from ackbus.schema import file_of
-from ackbus.subscribers import Queue
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.queues.queue import Queue
 
 from ..programs import connect
 from .work import publish, take

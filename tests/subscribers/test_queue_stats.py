@@ -6,18 +6,14 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, InvalidInput
-from ackbus.schema import TypePattern, file_of
-from ackbus.subscribers import (
-    Claim,
-    DeadLetters,
-    Outcome,
-    Queue,
-    QueueStats,
-    Spread,
-    list_jobs,
-    work_headers,
-)
-from ackbus.subscribers.queue_stats import MAX_SAMPLE
+from ackbus.schema.message.patterns import TypePattern
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.jobs.claims import Claim, Outcome
+from ackbus.subscribers.jobs.job_lists import list_jobs
+from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.queues.dead_letters import DeadLetters
+from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.statistics import MAX_SAMPLE, QueueStats, Spread
 
 from ..programs import connect
 from .conftest import Clock

@@ -6,8 +6,10 @@ import apsw
 import pytest
 
 from ackbus import Bus
-from ackbus.schema import file_of
-from ackbus.subscribers import Outcome, Queue, work_headers
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.jobs.claims import Outcome
+from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.queues.queue import Queue
 
 from ..programs import connect, raw_sql
 from .conftest import Clock

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, InvalidInput, Queue, Session, Worker
-from ackbus.export import Archiver, import_jsonl
-from ackbus.schema import MailArchived, file_of
-from ackbus.subscribers import Hold, Retention
-from ackbus.subscribers.statements import SQL
+from ackbus.export.archiver import Archiver
+from ackbus.export.jsonl.importer import import_jsonl
+from ackbus.schema.errors import MailArchived
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.inboxes.statements import SQL
+from ackbus.subscribers.overview.retention import Hold, Retention
 
 DAY_MS = 86_400_000
 

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ackbus import Bus, Draft
-from ackbus.subscribers import Claim, ClaimRecord, Claims, Job, Jobs, Queue
+from ackbus.subscribers.jobs.claims import Claim, ClaimRecord, Claims
+from ackbus.subscribers.jobs.jobs import Job, Jobs
+from ackbus.subscribers.queues.queue import Queue
 
 
 def publish(bus: Bus, count: int = 1, type: str = "job", **fields: Any) -> list[int]:

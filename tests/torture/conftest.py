@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ackbus import Bus
-from ackbus.cli.torture.place import Place
-from ackbus.cli.torture.proofs.evidence import Evidence
+from ackbus.torture.place import Place
+from ackbus.torture.proofs.evidence import Evidence
 
 #: Long enough for some tens of kills, and for every kind of act.
 MINUTES = 0.2

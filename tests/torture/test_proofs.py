@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from ackbus import Draft, Message
-from ackbus.cli.torture.measures import MIN_MEASUREMENTS, Measures
-from ackbus.cli.torture.proofs.agents import prove_agents
-from ackbus.cli.torture.proofs.checker import prove
-from ackbus.cli.torture.proofs.evidence import Evidence
-from ackbus.cli.torture.proofs.export import prove_export
-from ackbus.cli.torture.proofs.files import prove_files
-from ackbus.cli.torture.proofs.inboxes import Mail, prove_answers, prove_inboxes
-from ackbus.cli.torture.proofs.jobs import prove_claims, prove_jobs
-from ackbus.cli.torture.proofs.leases import prove_leases
-from ackbus.cli.torture.proofs.publishing import prove_order, prove_publishing
-from ackbus.cli.torture.proofs.resources import prove_resources
-from ackbus.cli.torture.proofs.verdict import Verdict
+from ackbus.torture.measures import MIN_MEASUREMENTS, Measures
+from ackbus.torture.proofs.agents import prove_agents
+from ackbus.torture.proofs.checker import prove
+from ackbus.torture.proofs.evidence import Evidence
+from ackbus.torture.proofs.export import prove_export
+from ackbus.torture.proofs.files import prove_files
+from ackbus.torture.proofs.inboxes import Mail, prove_answers, prove_inboxes
+from ackbus.torture.proofs.jobs import prove_claims, prove_jobs
+from ackbus.torture.proofs.leases import prove_leases
+from ackbus.torture.proofs.publishing import prove_order, prove_publishing
+from ackbus.torture.proofs.resources import prove_resources
+from ackbus.torture.proofs.verdict import Verdict
 
 from ..programs import raw_sql, tamper
 from .conftest import Copy

@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from ackbus.cli.torture.history import agents_in
+from ackbus.torture.history import agents_in
 
 from .conftest import Run
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ackbus import Bus, Draft, Message, Worker
-from ackbus.subscribers import ClaimRecord, Queue
+from ackbus.subscribers.jobs.claims import ClaimRecord
+from ackbus.subscribers.queues.queue import Queue
 
 from ..conftest import wait_until
 from ..subscribers.work import attempts

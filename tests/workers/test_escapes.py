@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.workers import Supervisors, run_process
+from ackbus.workers.processes.run_process import run_process
+from ackbus.workers.processes.supervisors import Supervisors
 
 from ..conftest import RunBus, wait_until
 from ..subscribers.work import job, state, statuses

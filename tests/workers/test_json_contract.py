@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, JobControl, Queue, Worker, work_headers
-from ackbus.schema import file_of
-from ackbus.subscribers import Claim
-from ackbus.workers import JSON_TIMEOUT_S, RAW_TIMEOUT_S, JsonCommand, RawCommand, WorkerStates
-from ackbus.workers.states import MAX_STATE_BYTES
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.jobs.claims import Claim
+from ackbus.workers.commands.json_contract import JSON_TIMEOUT_S, JsonCommand
+from ackbus.workers.commands.raw_contract import RAW_TIMEOUT_S, RawCommand
+from ackbus.workers.commands.saved_state import MAX_STATE_BYTES, WorkerStates
 
 from ..programs import raw_sql
 from ..subscribers.work import attempts, job, state, statuses

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import AckbusError, Bus, JobControl, Message, Queue, RawCommand, Worker
-from ackbus.subscribers import Claim
+from ackbus.subscribers.jobs.claims import Claim
 from ackbus.workers.work import Function
 
 from ..conftest import wait_until

@@ -20,14 +20,21 @@ from typing import Any
 
 import pytest
 
-from ackbus.schema import start_thread
-from ackbus.workers import birth, pipes, process_session, running
-from ackbus.workers.own_child import OwnChild
-from ackbus.workers.pipes import Catch
-from ackbus.workers.process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
-from ackbus.workers.process_session import ProcessSession
-from ackbus.workers.stop_switch import GRACE_S, StopSwitch
-from ackbus.workers.supervisors import Supervisors
+from ackbus.schema.processes import start_thread
+from ackbus.workers.processes import pipes, process_session
+from ackbus.workers.processes import running_process as running
+from ackbus.workers.processes import start as birth
+from ackbus.workers.processes.own_child import OwnChild
+from ackbus.workers.processes.pipes import Catch
+from ackbus.workers.processes.process_session import ProcessSession
+from ackbus.workers.processes.run_process import (
+    MAX_STDERR_BYTES,
+    MAX_STDOUT_BYTES,
+    ProcessEnd,
+    run_process,
+)
+from ackbus.workers.processes.stop_switch import GRACE_S, StopSwitch
+from ackbus.workers.processes.supervisors import Supervisors
 
 from ..conftest import wait_until
 from ..programs import run_program

@@ -15,7 +15,8 @@ import orjson
 import pytest
 
 from ackbus import Bus, InvalidInput, JobControl, Queue, Worker
-from ackbus.workers import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, RawCommand
+from ackbus.workers.commands.raw_contract import RawCommand
+from ackbus.workers.processes.run_process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES
 
 from ..conftest import wait_until
 from ..subscribers.work import attempts, job, state, statuses

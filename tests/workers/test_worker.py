@@ -25,7 +25,7 @@ from ackbus import (
     Worker,
     WrongProcess,
 )
-from ackbus.subscribers import list_jobs
+from ackbus.subscribers.jobs.job_lists import list_jobs
 from ackbus.workers import executors
 
 from ..conftest import wait_until

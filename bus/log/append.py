@@ -1,0 +1,210 @@
+"""Appending to the log: from drafts to rows, all or none."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import orjson
+
+from ...schema.directory.layout import keys_directory
+from ...schema.errors import BlobMissing, IdConflict, InvalidInput, RowRefused, UnknownParent, shown
+from ...schema.message.message import Receipt
+from ..statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ...blobs.store import BlobStore
+    from ...schema.engine import Engine
+    from ...schema.message.draft import Draft, Row
+    from ...schema.message.message import Message
+    from ..trust.signing import Signer
+
+#: After how long a publisher looks again whether it signs, and the log is chained, in milliseconds.
+_LOOK_AGAIN_MS = 60_000
+
+#: The module that every process with spans has loaded; others need not load `tracing`.
+_SPANS = "opentelemetry.sdk.trace"
+
+#: Where the type stands among the values of a row.
+_TYPE = 4
+
+#: From this many messages on, skipping the guard outweighs planning the statements again.
+UNGUARDED_FROM = 100
+
+
+class Appender:
+    """Stores messages in the table `messages`.
+
+    Args:
+        engine, blobs: of the bus.
+        find: returns the message with an id, in the log or archived, or None.
+        ring: wakes the waiters; it is called as soon as messages are committed.
+        extend_chain: takes what was appended, so many messages, into the hash chain.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        blobs: BlobStore,
+        find: Callable[[str], Message | None],
+        ring: Callable[[], None],
+        extend_chain: Callable[[int], None],
+    ) -> None:
+        self._engine = engine
+        self._blobs = blobs
+        self._find = find
+        self._ring = ring
+        self._extend_chain = extend_chain
+        # Looked up now and then: publishers without signatures and chain pay nothing a message.
+        self._is_chained = False
+        self._signer: Signer | None = None
+        self.look_again()
+
+    def append(
+        self, drafts: Iterable[Draft], as_history: bool, *, is_traced: bool = False
+    ) -> list[Receipt]:
+        """Store messages in one transaction, and wake the waiters; see `Log.append`."""
+        if _SPANS in sys.modules and not (is_traced or as_history):
+            from .. import tracing
+
+            drafts = list(drafts)
+            with tracing.publishing(drafts):
+                return self.append(
+                    tracing.traced(drafts, tracing.current_trace()), as_history, is_traced=True
+                )
+        now_ms = self._engine.now_ms()
+        rows = [draft.prepare(now_ms) for draft in drafts]
+        large = [row for row in rows if row.large_payload is not None]
+        if large:
+            self._put_payloads(large)
+        if abs(now_ms - self._looked_ms) > _LOOK_AGAIN_MS:
+            self._look(now_ms)
+        if self._signer is not None and not as_history:
+            self._signer.sign(row for row in rows if row.in_reply_to is None)
+        if not self._is_chained:
+            return self._append_all(rows, as_history)
+        with self._engine.write():
+            receipts = self._append_all(rows, as_history)
+            self._extend_chain(len(rows))
+        return receipts
+
+    def look_again(self) -> None:
+        """Look up the chain and the keys again before the next append."""
+        self._looked_ms = -_LOOK_AGAIN_MS - 1
+
+    def _look(self, now_ms: int) -> None:
+        """Look up whether the log is chained, and whether this user has signing keys."""
+        self._looked_ms = now_ms
+        self._is_chained = self._engine.value(SQL["chain_switch"]) is not None
+        self._signer = None
+        keys = keys_directory()
+        if os.path.isdir(keys) and os.access(keys, os.X_OK):  # else they are not this user's
+            from ..trust.signing import Signer
+
+            self._signer = Signer()
+
+    def _append_all(self, rows: list[Row], as_history: bool) -> list[Receipt]:
+        if as_history:
+            return self._append_history(rows)
+        return self._append_rows(rows, as_history=False)
+
+    def _put_payloads(self, rows: list[Row]) -> None:
+        refs = self._blobs.put_all(row.large_payload for row in rows if row.large_payload)
+        for row, ref in zip(rows, refs, strict=True):
+            row.payload_ref = ref
+
+    def _append_history(self, rows: list[Row]) -> list[Receipt]:
+        from .imported import Imports  # publishers need it not
+
+        with self._engine.write():
+            receipts = self._append_rows(rows, as_history=True)
+            new = [receipt.seq for receipt in receipts if not receipt.duplicate]
+            if new:
+                Imports(self._engine).note(new[0], new[-1])
+        return receipts
+
+    def _append_rows(self, rows: list[Row], *, as_history: bool) -> list[Receipt]:
+        """Store rows by the cheapest way that is possible."""
+        if as_history or all(row.in_reply_to is None for row in rows):
+            try:
+                if len(rows) == 1 and rows[0].payload_ref is None:
+                    return [self._append(rows[0])]  # one statement is a transaction by itself
+                return self._append_at_once(rows)
+            except RowRefused:
+                pass  # of which one, and why, is asked under the lock
+        with self._engine.write():
+            return [self._append_one(row, as_history) for row in rows]
+
+    def _append_at_once(self, rows: list[Row]) -> list[Receipt]:
+        with self._engine.write():
+            for row in rows:
+                if row.payload_ref is not None:
+                    self._secure_blob(row, row.payload_ref)
+            newest = self._insert([row.values() for row in rows])
+            self._engine.after_commit(self._ring)
+        return [Receipt(seq, row.id) for seq, row in enumerate(rows, newest - len(rows) + 1)]
+
+    def _insert(self, rows: list[tuple[object, ...]]) -> int:
+        """Insert many rows, and return the seq of the last.
+
+        The guard is skipped where it could refuse none of them, and the trigger for queues if no
+        queue hides messages of these types. That halves the time in SQLite. Under the write lock
+        no other process can change this, an id that is in the log is refused by its index, and we
+        give no seq.
+        """
+        if len(rows) < UNGUARDED_FROM:
+            return self._engine.insert_many(SQL["append"], rows)
+        types = orjson.dumps(list({row[_TYPE] for row in rows})).decode()
+        ((guard, work),) = self._engine.rows(SQL["what_many_need"], (types,))
+        statement = SQL["append" if work else "append_mail"]
+        return self._engine.insert_many(statement, rows, guarded=bool(guard))
+
+    def _append_one(self, row: Row, as_history: bool) -> Receipt:
+        if row.in_reply_to is not None and not as_history:
+            self._join_conversation(row, row.in_reply_to)
+            if self._signer is not None:  # only now: what is signed has its conversation
+                self._signer.sign([row])
+        if row.payload_ref is not None:
+            self._secure_blob(row, row.payload_ref)
+        try:
+            return self._append(row)
+        except RowRefused as error:
+            return self._receipt_of_refused(row, error)
+
+    def _append(self, row: Row) -> Receipt:
+        seq = self._engine.insert(SQL["append"], row.values(), then=self._ring)
+        return Receipt(seq, row.id)
+
+    def _join_conversation(self, row: Row, parent: str) -> None:
+        conversation: str | None = self._engine.value(SQL["conversation_of"], (parent,))
+        if conversation is None:
+            message = self._find(parent)  # it may be archived
+            if message is None:
+                raise UnknownParent(f"no message {parent!r} to reply to; see 'bus read'")
+            conversation = message.conversation
+        if row.correlation_id is None:
+            row.correlation_id = conversation
+
+    def _secure_blob(self, row: Row, ref: str) -> None:
+        """Check, under the write lock, that the collector has not deleted the blob meanwhile."""
+        if ref in self._blobs:
+            return
+        if row.large_payload is None:
+            raise BlobMissing(f"no blob {shown(ref)} in the store; put it there first")
+        self._blobs.put(row.large_payload)
+
+    def _receipt_of_refused(self, row: Row, error: RowRefused) -> Receipt:
+        stored = self._find(row.id)
+        if stored is None:
+            from ..waiting_limits import WaitingLimits
+
+            reached = WaitingLimits(self._engine).reached_by(row.type, row.to_agent)
+            refusal = reached or InvalidInput(f"the log refused message {row.id!r}: {error}")
+            raise refusal from error
+        differing = row.differs_from(stored)
+        if differing:
+            raise IdConflict(row.id, stored.seq, differing) from error
+        return Receipt(stored.seq, stored.id, duplicate=True)

@@ -1,0 +1,297 @@
+"""The archive: the beginning of the log, in compressed files beside the bus.
+
+A segment is a file of lines as they are in `bus.jsonl`, compressed with zstd a thousand lines at a
+time: so one message costs the reading of one such frame, and `zstd -dc` shows all of them. The bus
+has the place of each frame. Messages leave the bus only when their segment is on the disk; from
+then on the log reads them here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from bisect import bisect_right
+from dataclasses import astuple
+from itertools import islice
+
+from ...schema.errors import BusUnusable
+from ...schema.message.lines import message_of_line
+from ..statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from io import BufferedReader
+
+    from ...blobs.store import BlobStore
+    from ...schema.directory.layout import Layout
+    from ...schema.engine import Engine
+    from ...schema.message.message import Message
+    from .segment import Frame, Segment
+
+#: With what each line begins.
+_LINE_START = b'{"seq":'
+
+#: How many messages leave the log in one transaction: a few tens of milliseconds.
+REMOVE_MESSAGES = 2000
+
+
+class SegmentMissing(BusUnusable):
+    """A part of the archive is missing or damaged.
+
+    Attributes:
+        first_seq, last_seq: the range of the log that can't be read by it: a frame, where the
+            others around it may be whole, or all that is in a file that can't be opened.
+    """
+
+    def __init__(self, first_seq: int, last_seq: int, path: str, why: str | None) -> None:
+        self.first_seq, self.last_seq = first_seq, last_seq
+        super().__init__(
+            f"messages {first_seq} to {last_seq} are in {path}, which"
+            f" can't be read: {why}; put it back"  # what else helps, whoever asked knows
+        )
+
+
+class Archive:
+    """The tables `archive_segments`, `archive_frames`, `archive_state` and `archived_…`."""
+
+    def __init__(self, engine: Engine, layout: Layout, blobs: BlobStore) -> None:
+        self._engine = engine
+        self._blobs = blobs
+        self._layout = layout
+        self._folder = layout.archive_folder
+        # The frame that was read last, and its lines: readers of one message often read others.
+        self._last: tuple[Frame, list[bytes]] | None = None
+
+    # Reading -----------------------------------------------------------------------------------
+
+    def upto(self) -> int:
+        """Return the seq up to which messages are archived and not in the log; 0 for none."""
+        return self._engine.one_number(SQL["archived_upto"], "archive_state")
+
+    def segments(self) -> list[Segment]:
+        """Return all segments, the first first."""
+        from .segment import Segment
+
+        return [Segment(*row) for row in self._engine.rows(SQL["archive_segments"])]
+
+    def path(self, segment: Segment) -> str:
+        """Return the path of a segment's file."""
+        return self._path(segment.first_seq)
+
+    def _path(self, first_seq: int) -> str:
+        return os.path.join(self._layout.archive, segment_name(first_seq))
+
+    def seq_of(self, id: str) -> int | None:
+        """Return the seq of the archived message with an id, or None."""
+        seq: int | None = self._engine.value(SQL["archived_seq"], (id,))
+        return seq
+
+    def names_blob(self, ref: str) -> bool:
+        """Whether an archived message's payload is this blob."""
+        return bool(self._engine.value(SQL["archived_blob"], (ref,)))
+
+    def at(self, seq: int) -> Message | None:
+        """Return the archived message at this place, or None.
+
+        Raises:
+            SegmentMissing: its segment is missing or damaged.
+        """
+        return next(self.read(seq - 1, seq), None)
+
+    def read(self, after_seq: int, upto_seq: int, holding: bytes = b"") -> Iterator[Message]:
+        """Yield the archived messages of a range, in order, a frame in memory at a time.
+
+        Args:
+            after_seq, upto_seq: the range, without the first and with the last.
+            holding: only messages in whose line this stands.
+
+        Raises:
+            SegmentMissing: a segment of the range is missing or damaged.
+        """
+        for frame in self._frames(after_seq, min(upto_seq, self.upto())):
+            yield from self._messages(frame, after_seq, upto_seq, holding)
+
+    def read_backwards(self, after_seq: int, upto_seq: int) -> Iterator[Message]:
+        """Yield what `read` does, the newest first."""
+        for frame in reversed(self._frames(after_seq, min(upto_seq, self.upto()))):
+            yield from reversed(list(self._messages(frame, after_seq, upto_seq, b"")))
+
+    def _frames(self, after_seq: int, upto_seq: int) -> list[Frame]:
+        if upto_seq <= after_seq:
+            return []
+        from .segment import Frame
+
+        rows = self._engine.rows(SQL["frames_in_span"], (after_seq + 1, upto_seq))
+        return [Frame(*row) for row in rows]
+
+    def _messages(
+        self, frame: Frame, after_seq: int, upto_seq: int, holding: bytes
+    ) -> Iterator[Message]:
+        try:
+            lines = self._lines(frame)
+            first = bisect_right(lines, after_seq, key=_seq_of)
+            end = bisect_right(lines, upto_seq, key=_seq_of)
+            for line in islice(lines, first, end):
+                if holding in line:
+                    yield message_of_line(line, self._blobs)
+        except (KeyError, ValueError) as error:
+            raise self._damaged(frame, f"a line in it is none of a bus ({error})") from error
+
+    def _lines(self, frame: Frame) -> list[bytes]:
+        last = self._last
+        if last is not None and last[0] == frame:
+            return last[1]
+        lines = self._read_frame(frame).splitlines()
+        if not self._are_own(frame, lines):
+            raise self._damaged(frame, "it holds other messages than were archived in it")
+        self._last = (frame, lines)
+        return lines
+
+    def _are_own(self, frame: Frame, lines: list[bytes]) -> bool:
+        """Whether these are the lines of a frame, and not those of a foreign file.
+
+        The ids of the ends are known, and zstd has checked the bytes between.
+        """
+        ends = [message_of_line(line, self._blobs) for line in lines[:1] + lines[-1:]]
+        if not ends or frame.first_seq not in (ends[0].seq, frame.segment):
+            return False
+        return all(self._engine.value(SQL["kept_seq"], (end.id,)) == end.seq for end in ends)
+
+    def _read_frame(self, frame: Frame) -> bytes:
+        import zstandard
+
+        try:
+            with self._folder.read(segment_name(frame.segment)) as file:
+                try:
+                    data = os.pread(file.fileno(), frame.bytes, frame.start)
+                    return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+                except (OSError, OverflowError, ValueError, zstandard.ZstdError) as error:
+                    raise self._damaged(frame, f"it is damaged ({error})") from error
+        except OSError as error:
+            raise self._missing(frame.segment, error.strerror) from error
+
+    def _damaged(self, frame: Frame, why: str) -> SegmentMissing:
+        last_seq = self._engine.value(SQL["frame_end"], (frame.first_seq,))
+        return SegmentMissing(frame.first_seq, last_seq, self._path(frame.segment), why)
+
+    def _missing(self, segment: int, why: str | None) -> SegmentMissing:
+        last_seq = self._engine.value(SQL["segment_end"], (segment,))
+        return SegmentMissing(segment, last_seq, self._path(segment), why)
+
+    def open(self, segment: Segment) -> BufferedReader:
+        """Open a segment's file for reading, as `Folder.read` does."""
+        return self._folder.read(segment_name(segment.first_seq))
+
+    def state_of(self, segment: Segment) -> str:
+        """Return `ok`, `missing`, `unreadable`, or `altered`: its bytes don't give its checksum."""
+        import hashlib
+
+        try:
+            with self.open(segment) as file:
+                if os.fstat(file.fileno()).st_size != segment.bytes:
+                    return "altered"  # to read it would tell no more, and it may be huge
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            return "missing"
+        except OSError:
+            return "unreadable"
+        return "ok" if digest == segment.sha256 else "altered"
+
+    def lacks_entries(self, segment: Segment) -> bool:
+        """Whether some messages of a whole segment can't be found by their seq, or by their id.
+
+        Raises:
+            SegmentMissing: a known place is wrong.
+        """
+        upto, count = self.upto(), 0  # what is behind that has yet to leave the log
+        for frame in self._frames(segment.first_seq - 1, segment.last_seq):
+            for message in self._messages(frame, segment.first_seq - 1, segment.last_seq, b""):
+                if message.seq <= upto and self.seq_of(message.id) != message.seq:
+                    return True
+                count += 1
+        return count != segment.messages
+
+    def apparent_state_of(self, segment: Segment) -> str:
+        """Return the state of a segment by the name and the size of its file; nothing is read."""
+        name = segment_name(segment.first_seq)
+        try:
+            found = self._folder.look(name)
+        except OSError:
+            return "unreadable"
+        if found is None:
+            return "missing"
+        if not stat.S_ISREG(found.st_mode):
+            return "unreadable"
+        return "ok" if found.st_size == segment.bytes else "altered"
+
+    # Writing -----------------------------------------------------------------------------------
+
+    def add(self, segment: Segment, frames: Sequence[Frame]) -> None:
+        """Note a segment whose file is on the disk. Its messages are still in the log too.
+
+        Args:
+            segment: follows the last one without a gap.
+            frames: all of its frames.
+        """
+        with self._engine.write():
+            self._engine.rows(SQL["add_segment"], astuple(segment))
+            for frame in frames:
+                self._engine.rows(SQL["add_frame"], astuple(frame))
+
+    def note_again(
+        self, segment: Segment, frames: Sequence[Frame], messages: Iterable[Message]
+    ) -> None:
+        """Replace the record of a segment whose file was mended.
+
+        Args:
+            segment: the mended segment.
+            frames: all of its frames.
+            messages: all of its messages: their ids and blobs must be known.
+        """
+        with self._engine.write():
+            self._engine.rows(SQL["forget_frames"], (segment.first_seq,))
+            self._engine.rows(SQL["put_segment"], astuple(segment))
+            for frame in frames:
+                self._engine.rows(SQL["add_frame"], astuple(frame))
+            for message in messages:
+                if not self._engine.rows(SQL["message_is_there"], (message.seq,)):
+                    self._engine.rows(SQL["keep_id"], (message.id, message.seq))
+                    if message.payload_ref is not None:
+                        self._engine.rows(SQL["keep_blob"], (message.payload_ref,))
+
+    def keep_upto_segments(self) -> None:
+        """Remove all messages of segments from the log, when the archived seq was lost."""
+        while self.remove_next() is not None:
+            pass
+
+    def remove_next(self) -> int | None:
+        """Remove some messages from the log that are in a segment; a short transaction.
+
+        The newest message stays: the next seq follows it.
+
+        Returns:
+            How many; None when nothing is left to remove.
+        """
+        after = self.upto()
+        segments = self.segments()
+        newest = self._engine.value(SQL["newest_seq"]) or 0
+        last = min(segments[-1].last_seq, newest - 1) if segments else 0
+        if after >= last:
+            return None
+        with self._engine.write():
+            upto = self._engine.value(SQL["last_of"], (after, REMOVE_MESSAGES, last)) or last
+            for step in ("keep_ids", "keep_blobs"):
+                self._engine.rows(SQL[step], (after, upto))
+            self._engine.rows(SQL["set_archived_upto"], (upto,))
+            return self._engine.count_changes(SQL["remove_archived"], (after, upto))
+
+
+def _seq_of(line: bytes) -> int:
+    """Return the seq at the beginning of a line; decoding the whole line takes much longer."""
+    return int(line[len(_LINE_START) : line.index(b",")])
+
+
+def segment_name(first_seq: int) -> str:
+    """Return the name of the file of the segment that begins with a message."""
+    return f"{first_seq:012}.jsonl.zst"

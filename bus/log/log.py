@@ -1,0 +1,339 @@
+"""The log: all reading of the table `messages` and of the archived messages before it."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from contextlib import suppress
+from itertools import islice
+
+import orjson
+
+from ...schema.message.draft import Draft
+from ...schema.message.message import Message, Receipt
+from ...schema.queries import pages
+from ..statements import SQL
+from .append import Appender
+from .archive import SegmentMissing
+from .filters import Wanted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from ...blobs.store import BlobStore
+    from ...schema.engine import Engine
+    from ..doorbell import Doorbell
+    from .archive import Archive
+    from .catalog import Catalog
+
+#: How many messages a reader of history holds at a time. More make no reader faster, and a reader
+#: of a few large ones at a time, like a live stream, would read the rest again and again.
+PAGE_MESSAGES = 100
+
+
+#: How far a clock may be ahead of this one, in milliseconds.
+_A_DAY_MS = 86_400_000
+
+
+class _HasLeft(Exception):
+    """Messages left the log for the archive while they were read."""
+
+
+class Log:
+    """The messages of one bus: those in the file, and the archived ones before them."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        blobs: BlobStore,
+        catalog: Catalog,
+        archive: Archive,
+        doorbell: Doorbell,
+    ) -> None:
+        self._engine = engine
+        self._blobs = blobs
+        self._catalog = catalog
+        self._archive = archive
+        self._appender = Appender(engine, blobs, self.get, doorbell.ring, self._extend_chain)
+
+    def append(self, drafts: Iterable[Draft], *, as_history: bool = False) -> list[Receipt]:
+        """Store messages in one transaction, all or none, and wake the waiters after it.
+
+        Large payloads are on disk as blobs before their rows are stored. Repeating a call whose
+        drafts have ids is safe: stored messages are not stored again.
+
+        Args:
+            drafts: the messages, in order.
+            as_history: store them as they are: their parents may be missing, and they join no
+                conversation but the one that they name.
+
+        Returns:
+            One receipt for each draft, in order.
+
+        Raises:
+            InvalidInput: a draft breaks a rule.
+            IdConflict: an id is taken by a message with other content.
+            UnknownParent: a draft answers a message that is not in the log.
+            BlobMissing: a draft names a blob that is not in the store.
+            LimitReached: a draft is for a queue or an inbox that is full.
+            BusBusy: the write lock could not be had in time.
+        """
+        return self._appender.append(drafts, as_history)
+
+    def look_again(self) -> None:
+        """Look up the chain and the keys again before the next append."""
+        self._appender.look_again()
+
+    def _extend_chain(self, appended: int) -> None:
+        from ..trust.chain import Chain  # only where it is switched on
+
+        with suppress(SegmentMissing):  # publishing goes on without it: 'bus verify' reports it
+            # No less than was appended: else it would fall further behind with each large batch.
+            Chain(self._engine, self).extend(at_least=appended)
+
+    def get(self, id: str) -> Message | None:
+        """Return the message with this id, or None.
+
+        Raises:
+            SegmentMissing: it is archived, and its segment is missing or damaged.
+        """
+        return self._one("message_by_id", id) or self._archived(id)
+
+    def at(self, seq: int) -> Message | None:
+        """Return the message at this place, or None.
+
+        Raises:
+            SegmentMissing: it is archived, and its segment is missing or damaged.
+        """
+        return self._one("message_by_seq", seq) or self._archive.at(seq)
+
+    def all_readable(self) -> Iterator[Message]:
+        """Yield all messages in order, without those in lost parts of the archive."""
+        after = 0
+        while True:
+            try:
+                yield from self.read(after_seq=after)
+                return
+            except SegmentMissing as lost:
+                after = lost.last_seq
+
+    def readable(self, seq: int) -> Message | None:
+        """Return the message at this place; None, and a warning, when its segment is lost too.
+
+        For callers that can go on without the message.
+        """
+        try:
+            return self.at(seq)
+        except SegmentMissing as lost:
+            import logging  # hardly ever needed
+
+            logging.getLogger("ackbus.log").warning("message %s: %s", seq, lost)
+            return None
+
+    def _one(self, statement: str, key: str | int) -> Message | None:
+        row = self._engine.row(SQL[statement], (key,))
+        return None if row is None else Message(row, self._blobs)
+
+    def _archived(self, id: str) -> Message | None:
+        seq = self._archive.seq_of(id)
+        return None if seq is None else self._archive.at(seq)
+
+    def newest_seq(self) -> int:
+        """Return the seq of the newest message ever stored; 0 before the first."""
+        seq: int | None = self._engine.value(SQL["newest_seq"])
+        return seq or 0
+
+    def wrong_times(self, after_seq: int) -> list[int]:
+        """Return the seqs of messages in the file with impossible times, or over a day ahead."""
+        values = (after_seq, self._engine.now_ms() + _A_DAY_MS)
+        return [row[0] for row in self._engine.rows(SQL["wrong_times"], values)]
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """Return the ranges of seqs, after the archive, without a message."""
+        return self._engine.rows(SQL["gaps"], (self._archive.upto(),))
+
+    def newest(
+        self,
+        count: int,
+        *,
+        before_seq: int | None = None,
+        type: str | None = None,
+        conversation: str | None = None,
+        agent: str | None = None,
+    ) -> list[Message]:
+        """Return the newest `count` messages that match every filter, the oldest of them first.
+
+        Args:
+            count: how many at most.
+            before_seq: only messages below this seq; None: from the end of the log.
+            type, conversation, agent: as for `read`.
+        """
+        wanted = Wanted(type, conversation, agent)
+        last = self.newest_seq() if before_seq is None else min(before_seq - 1, self.newest_seq())
+        if conversation is not None:  # an index has them; it is shorter than the log
+            return list(deque(self.find(wanted, upto_seq=last), maxlen=count))
+        spans = list(self._catalog.spans(0, last, wanted.pattern, None, None))
+        found = (
+            message
+            for start, end in reversed(spans)
+            for message in self._backwards(start, end, min(count, PAGE_MESSAGES))
+            if wanted.fits(message)
+        )
+        return list(islice(found, count))[::-1]
+
+    def _backwards(self, after: int, last: int, size: int) -> Iterator[Message]:
+        """Yield the messages of a range, the newest first, `size` in memory at a time."""
+        while rows := self._engine.rows(SQL["newest_in_span"], (after, last, size)):
+            for row in rows:
+                yield Message(row, self._blobs)
+            last = rows[-1][0] - 1
+        yield from self._archive.read_backwards(after, last)
+
+    def last_sent_ms(self, agent: str) -> int | None:
+        """Return when an agent sent its newest message, in epoch milliseconds; None for never.
+
+        Where that message is archived, it may be up to a block of the catalog too late.
+        """
+        return self._catalog.last_sent_ms(agent, self.newest_seq())
+
+    def between(self, after_seq: int, upto_seq: int, *, type: str | None = None) -> list[Message]:
+        """Return the messages of a short range, without the first and with the last seq.
+
+        Args:
+            after_seq, upto_seq: the range.
+            type: only messages of exactly this type.
+        """
+        span = (after_seq, upto_seq, upto_seq - after_seq)
+        if type is None:
+            rows = self._engine.rows(SQL["in_span"], span)
+        else:
+            rows = self._engine.rows(SQL["in_span_of_type"], (*span, type))
+        archived = self._archive.upto()
+        if archived <= after_seq:
+            return [Message(row, self._blobs) for row in rows]
+        left = self._archive.read(after_seq, min(upto_seq, archived))
+        return [message for message in left if type in (None, message.type)] + [
+            Message(row, self._blobs) for row in rows if row[0] > archived
+        ]
+
+    def named_blobs(self) -> Iterator[str]:
+        """Yield the names of the blobs that messages name, archived ones too, in their order."""
+        ref = ""
+        while page := self._engine.rows(SQL["named_blobs"], (ref, PAGE_MESSAGES)):
+            yield from (ref for (ref,) in page)
+            ref = page[-1][0]
+
+    def recipients(self) -> list[str]:
+        """Return every name that messages in the log are addressed to."""
+        return [name for (name,) in self._engine.rows(SQL["recipients"])]
+
+    def last_of(self, after_seq: int, count: int, upto_seq: int) -> int | None:
+        """Return the seq of the last of up to `count` messages of a range; None for none."""
+        seq: int | None = self._engine.value(SQL["last_of"], (after_seq, count, upto_seq))
+        return seq
+
+    def count(self, after_seq: int, upto_seq: int) -> int:
+        """Return how many messages of a range are in the log and not archived."""
+        count: int = self._engine.value(SQL["count_in_span"], (after_seq, upto_seq))
+        return count
+
+    def names_blob(self, ref: str) -> bool:
+        """Whether a message's payload is this blob."""
+        return bool(self._engine.value(SQL["blob_is_named"], (ref,))) or (
+            self._archive.names_blob(ref)
+        )
+
+    def read(
+        self,
+        *,
+        after_seq: int = 0,
+        upto_seq: int | None = None,
+        type: str | None = None,
+        conversation: str | None = None,
+        agent: str | None = None,
+        since_ms: int | None = None,
+    ) -> Iterator[Message]:
+        """Yield the messages that match every given filter, in order of seq.
+
+        A page is held in memory at a time; no transaction is open while the caller works. The
+        end is where the log ended when the reading began.
+
+        Args:
+            after_seq, upto_seq: the range, without the first and with the last.
+            type: a type pattern.
+            conversation: only this conversation.
+            agent: only messages from or to this agent.
+            since_ms: only messages of this epoch millisecond or later.
+        """
+        wanted = Wanted(type, conversation, agent, since_ms)
+        return self.find(wanted, after_seq=after_seq, upto_seq=upto_seq)
+
+    def find(
+        self, wanted: Wanted, *, after_seq: int = 0, upto_seq: int | None = None
+    ) -> Iterator[Message]:
+        """Yield the wanted messages, as `read` does."""
+        last = self.newest_seq() if upto_seq is None else min(upto_seq, self.newest_seq())
+        while True:
+            try:
+                for message in self._matching(after_seq, last, wanted):
+                    after_seq = message.seq
+                    yield message
+                return
+            except _HasLeft:
+                continue  # from where the reader is: what has left is in the archive now
+
+    def _matching(self, after: int, last: int, wanted: Wanted) -> Iterator[Message]:
+        archived = self._archive.upto()
+        if after < archived:
+            holding = orjson.dumps(wanted.conversation or "")[1:-1]  # as it stands in a line
+            for start, end in self._spans(after, min(last, archived), wanted):
+                yield from filter(wanted.fits, self._archive.read(start, end, holding))
+            after = archived
+        if last > archived or not archived:
+            for row in self._rows(after, last, wanted):
+                message = Message(row, self._blobs)
+                if wanted.fits(message):
+                    yield message
+
+    def _rows(self, after: int, last: int, wanted: Wanted) -> Iterator[tuple[Any, ...]]:
+        """Yield rows with all wanted messages, by the cheapest walk; some may not match."""
+        if wanted.conversation is not None:
+            yield from self._walk("in_conversation", (wanted.conversation,), after, last)
+        elif wanted.agent is not None:
+            sent = self._in_spans(self._spans(after, last, wanted, wanted.agent))
+            received = self._walk("sent_to", (wanted.agent,), after, last)
+            yield from _distinct(heapq.merge(sent, received))
+        else:
+            yield from self._in_spans(self._spans(after, last, wanted))
+
+    def _spans(
+        self, after: int, last: int, wanted: Wanted, sender: str | None = None
+    ) -> Iterator[tuple[int, int]]:
+        return self._catalog.spans(after, last, wanted.pattern, sender, wanted.since_ms)
+
+    def _in_spans(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Any, ...]]:
+        for start, end in spans:
+            yield from self._walk("in_span", (), start, end)
+
+    def _walk(
+        self, statement: str, keys: tuple[object, ...], after: int, last: int
+    ) -> Iterator[tuple[Any, ...]]:
+        def page(after_seq: int) -> list[tuple[Any, ...]]:
+            rows = self._engine.rows(SQL[statement], (*keys, after_seq, last, PAGE_MESSAGES))
+            if self._archive.upto() > after_seq:  # asked after the rows, so that none is missed
+                raise _HasLeft
+            return rows
+
+        for rows in pages(page, after, PAGE_MESSAGES):
+            yield from rows
+
+
+def _distinct(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Drop adjacent duplicates: messages from an agent to itself."""
+    previous = -1
+    for row in rows:
+        if row[0] != previous:
+            yield row
+        previous = row[0]

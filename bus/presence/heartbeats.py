@@ -1,0 +1,139 @@
+"""Heartbeats: one row for each agent."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ...schema.errors import InvalidInput
+from ...schema.message.names import check_agent
+from ...schema.queries import Table
+from ..statements import SQL
+
+#: How often an agent's heart beats, in seconds.
+BEAT_INTERVAL_S = 10.0
+
+#: The ages, in seconds, from which an agent is taken for warn, stale and dead.
+WARN_AFTER_S, STALE_AFTER_S, DEAD_AFTER_S = 30, 100, 300
+
+#: The status of an agent that stopped in good order: it is not expected to beat.
+STOPPED = "stopped"
+
+_MAX_STATUS_CHARS = 64
+_MAX_TASK_CHARS = 512
+
+#: Words of other systems for the same status.
+_ALIASES = {"busy": "working"}
+
+
+class Liveness(StrEnum):
+    """The liveness of an agent, by its last beat."""
+
+    ALIVE = "alive"
+    WARN = "warn"
+    STALE = "stale"
+    DEAD = "dead"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The last beat of one agent.
+
+    Attributes:
+        agent: its name.
+        ts_ms: when it beat, in epoch milliseconds.
+        status: `idle`, `working`, `blocked`, `stopped`, or a word of its own.
+        task: its current task, or None.
+        progress: the progress of its task, by its own measure (usually 0 to 1), or None.
+        pid: the process that beat, or None.
+        age_s: seconds since the beat when it was read; never negative.
+        liveness: the meaning of that age.
+    """
+
+    agent: str
+    ts_ms: int
+    status: str
+    task: str | None
+    progress: float | None
+    pid: int | None
+    age_s: float
+    liveness: Liveness
+
+
+class Heartbeats(Table):
+    """The table `heartbeats`."""
+
+    def beat(
+        self,
+        agent: str,
+        status: str = "idle",
+        *,
+        task: str | None = None,
+        progress: float | None = None,
+        pid: int | None = None,
+        is_here: bool = True,
+    ) -> None:
+        """Write one beat of an agent, over its last one. Safe to repeat.
+
+        Args:
+            agent, status, task, progress: as for `Heartbeat`.
+            pid: its process; None: this one.
+            is_here: whether it is a process of this machine; else none is noted unless it is given.
+
+        Raises:
+            InvalidInput: a field breaks a rule.
+        """
+        status = check_status(agent, status, task, progress)
+        pid = pid or (os.getpid() if is_here else None)
+        row = (agent, self._engine.now_ms(), status, task, progress, pid)
+        self._engine.change(SQL["beat"], row)
+
+    def get(self, agent: str) -> Heartbeat | None:
+        """Return an agent's last beat, or None if it never beat."""
+        row = self._engine.row(SQL["heartbeat"], (agent,))
+        return None if row is None else self._heartbeat(row)
+
+    def list(self, *, older_than_s: float = 0) -> list[Heartbeat]:
+        """Return the last beat of every agent, by name.
+
+        Args:
+            older_than_s: only beats of at least this age: 30 lists the agents to worry about.
+        """
+        beats = map(self._heartbeat, self._engine.rows(SQL["heartbeats"]))
+        return [beat for beat in beats if beat.age_s >= older_than_s]
+
+    def _heartbeat(
+        self, row: tuple[str, int, str, str | None, float | None, int | None]
+    ) -> Heartbeat:
+        _, ts_ms, status, *_ = row
+        age_s = max(0, self._engine.now_ms() - ts_ms) / 1000
+        return Heartbeat(*row, age_s, _liveness(status, age_s))
+
+
+def check_status(agent: str, status: str, task: str | None, progress: float | None) -> str:
+    """Check the fields of a beat, and return the status in this project's words.
+
+    Raises:
+        InvalidInput: a field breaks a rule.
+    """
+    check_agent(agent)
+    if not 0 < len(status) <= _MAX_STATUS_CHARS or not status.isprintable():
+        raise InvalidInput(f"a status is 1 to {_MAX_STATUS_CHARS} printable characters")
+    if task is not None and (len(task) > _MAX_TASK_CHARS or not task.isprintable()):
+        raise InvalidInput(f"a task is at most {_MAX_TASK_CHARS} printable characters")
+    if progress is not None and not math.isfinite(progress):
+        raise InvalidInput("progress must be a finite number")
+    return _ALIASES.get(status, status)
+
+
+def _liveness(status: str, age_s: float) -> Liveness:
+    if status == STOPPED:
+        return Liveness.STOPPED
+    if age_s >= DEAD_AFTER_S:
+        return Liveness.DEAD
+    if age_s >= STALE_AFTER_S:
+        return Liveness.STALE
+    return Liveness.WARN if age_s >= WARN_AFTER_S else Liveness.ALIVE

@@ -1,0 +1,250 @@
+"""Reservations: the files that each agent edits, until when, so that no two edit the same.
+
+They are leases on patterns of paths: the same clock, the same length at most, and fencing tokens
+from the same counter. A pattern holds for the paths that it matches and everything below them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+from ...schema.errors import InvalidInput, LeaseLost
+from ...schema.message.limits import MAX_REASON_CHARS
+from ...schema.message.names import check_agent, check_line
+from ...schema.queries import Table
+from ..leases import duration_of
+from ..statements import SQL
+from .path_patterns import PathIndex, PathPattern, literal_pattern, parse_pattern
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+#: How long a reservation lasts unless the caller says otherwise, in seconds: an hour.
+DEFAULT_RESERVATION_S = 3600.0
+
+#: The most paths that one call reserves: more would keep other writers waiting.
+MAX_PATHS = 1000
+
+#: The most conflicts that are looked for: thousands tell no more, and take long to find.
+MAX_CONFLICTS = 100
+
+#: The modes: `exclusive`, no other agent may edit; `shared`, others may that reserve it shared.
+EXCLUSIVE, SHARED = "exclusive", "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A granted reservation.
+
+    Attributes:
+        path: the pattern, from the root of the project.
+        agent: the editing agent.
+        mode: `exclusive` or `shared`.
+        token: the fencing token; a later grant of any lease or reservation has a larger one.
+        reserved_at_ms: when it was granted, in epoch milliseconds.
+        until_ms: when it ends unless it is renewed; at that very millisecond it has ended.
+        reason: why, for people, or None.
+    """
+
+    path: str
+    agent: str
+    mode: str
+    token: int
+    reserved_at_ms: int
+    until_ms: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A wanted path, and the reservation that conflicts with it."""
+
+    path: str
+    held: Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveResult:
+    """The result of reserving.
+
+    Attributes:
+        granted: whether all paths were reserved; else nothing was changed.
+        reservations: the agent's reservations of the paths, one for each.
+        conflicts: at most `MAX_CONFLICTS` conflicts; empty when it was granted.
+    """
+
+    granted: bool
+    reservations: list[Reservation]
+    conflicts: list[Conflict]
+
+
+class Reservations(Table):
+    """The table `reservations`. An ended reservation is as good as none."""
+
+    def reserve(
+        self,
+        paths: Sequence[str],
+        agent: str,
+        *,
+        shared: bool = False,
+        ttl_s: float = DEFAULT_RESERVATION_S,
+        reason: str | None = None,
+    ) -> ReserveResult:
+        """Reserve all of these paths, or none.
+
+        Globs are compared before the bus is locked for writing, which would delay all publishers;
+        under the lock, only with reservations granted since. So no conflict is missed.
+
+        An agent never conflicts with itself: its own reservation is extended to `ttl_s` from now,
+        if that is longer, and keeps its token; in another mode it is a new grant with a new token.
+
+        Args:
+            paths: paths and globs from the root of the project, at most 1,000.
+            agent: the editing agent.
+            shared: whether others may reserve the files shared too.
+            ttl_s: how long, in seconds; at most a day.
+            reason: why, for people.
+
+        Raises:
+            InvalidInput: an argument breaks a rule.
+            BusBusy: other writers kept the bus for too long; nothing was reserved.
+        """
+        wanted = list({each.text: each for each in map(parse_pattern, paths)}.values())
+        if not 1 <= len(wanted) <= MAX_PATHS:
+            raise InvalidInput(f"1 to {MAX_PATHS} paths can be reserved at once, not {len(wanted)}")
+        check_agent(agent)
+        if reason is not None:
+            check_line(reason, "a reason", MAX_REASON_CHARS)
+        duration_ms = duration_of(ttl_s)
+        mode = SHARED if shared else EXCLUSIVE
+        before = self._live(self._engine.now_ms())
+        if conflicts := _conflicts(wanted, agent, mode, before):
+            return ReserveResult(False, [], conflicts)
+        with self._engine.write():
+            now_ms = self._engine.now_ms()
+            self._engine.rows(SQL["end_expired_reservations"], (now_ms,))
+            known = {_key(each) for each in before}
+            since = [each for each in self._live(now_ms) if _key(each) not in known]
+            if conflicts := _conflicts(wanted, agent, mode, since):
+                return ReserveResult(False, [], conflicts)
+            grants = [
+                self._grant((each.text, agent, mode, now_ms + duration_ms, reason), now_ms)
+                for each in wanted
+            ]
+        return ReserveResult(True, grants, [])
+
+    def renew(self, token: int, agent: str, *, ttl_s: float = DEFAULT_RESERVATION_S) -> Reservation:
+        """Extend a reservation to `ttl_s` from now. Safe to repeat.
+
+        Raises:
+            LeaseLost: it has ended, was released, or is another agent's; nothing was changed.
+        """
+        duration_ms = duration_of(ttl_s)
+        with self._engine.write():
+            now_ms = self._engine.now_ms()  # here: waiting for the lock must not shorten it
+            key = (now_ms + duration_ms, token, agent, now_ms)
+            if not self._engine.rows(SQL["renew_reservation"], key):
+                raise self._lost(token, agent, now_ms)
+            return Reservation(*self._engine.rows(SQL["reservation_of_token"], (token,))[0])
+
+    def release(self, token: int, agent: str) -> None:
+        """Release a reservation.
+
+        Raises:
+            LeaseLost: as for `renew`; also when it was released before.
+        """
+        with self._engine.write():
+            now_ms = self._engine.now_ms()
+            if not self._engine.rows(SQL["release_reservation"], (token, agent, now_ms)):
+                raise self._lost(token, agent, now_ms)
+
+    def against(self, files: Iterable[str], agent: str | None) -> list[Conflict]:
+        """Return the conflicts of files that an agent has edited, in the order of the files.
+
+        A file that others share has no conflict for an agent that has reserved it too.
+
+        Args:
+            files: their paths from the root of the project; they are no globs.
+            agent: the agent that edited them; None: one without a reservation.
+        """
+        live = self._live(self._engine.now_ms())
+        others = _index(each for each in live if each.agent != agent)
+        own = _index(each for each in live if each.agent == agent)
+        return [
+            Conflict(file, held)
+            for file in files
+            for held in others.matching(file)
+            if held.mode == EXCLUSIVE or not own.matching(file)
+        ]
+
+    def list(self, *, agent: str | None = None, path: str | None = None) -> list[Reservation]:
+        """Return the reservations that hold now, by path.
+
+        Args:
+            agent: only those of this agent.
+            path: only those that share a path with this path or glob.
+        """
+        live = self._live(self._engine.now_ms())
+        if path is not None:
+            meeting = set(_index(live).meeting(parse_pattern(path)))
+            live = [each for each in live if each in meeting]
+        return [each for each in live if agent in (None, each.agent)]
+
+    def _live(self, now_ms: int) -> Sequence[Reservation]:
+        rows = self._engine.rows(SQL["live_reservations"], (now_ms,))
+        return [Reservation(*row) for row in rows]
+
+    def _grant(self, grant: tuple[str, str, str, int, str | None], now_ms: int) -> Reservation:
+        if not self._engine.rows(SQL["extend_reservation"], grant):
+            self._engine.rows(SQL["drop_reservation"], grant[:2])  # it was of the other mode
+            self._engine.rows(SQL["grant_reservation"], (*grant, now_ms))
+        return Reservation(*self._engine.rows(SQL["reservation"], grant[:2])[0])
+
+    def _lost(self, token: int, agent: str, now_ms: int) -> LeaseLost:
+        rows = self._engine.rows(SQL["reservation_of_token"], (token,))
+        held = Reservation(*rows[0]) if rows else None
+        if held is None:
+            state = "it was released, has expired, or was never granted"
+        elif held.agent != agent:
+            state = f"it is {held.agent}'s, for {held.path}"
+        else:
+            state = f"the one for {held.path} has expired"
+        return LeaseLost(
+            f"{agent} has no reservation with token {token}: {state};"
+            " see 'bus reservations', and reserve again what you need"
+        )
+
+
+def _conflicts(
+    wanted: Sequence[PathPattern], agent: str, mode: str, live: Sequence[Reservation]
+) -> list[Conflict]:
+    """Return the conflicts of wanted patterns, up to `MAX_CONFLICTS`."""
+    others = _index(each for each in live if each.agent != agent and EXCLUSIVE in (mode, each.mode))
+    found: list[Conflict] = []
+    for pattern in wanted:
+        met = islice(others.meeting(pattern), MAX_CONFLICTS - len(found))
+        found += [Conflict(pattern.text, held) for held in sorted(met, key=lambda each: each.token)]
+    return found
+
+
+def _key(held: Reservation) -> tuple[str, str, str, int]:
+    """Return the identity of a reservation for conflicts; a new grant has a new token."""
+    return held.path, held.agent, held.mode, held.token
+
+
+def _index(reservations: Iterable[Reservation]) -> PathIndex[Reservation]:
+    index: PathIndex[Reservation] = PathIndex()
+    for each in reservations:
+        index.add(_pattern_of(each.path), each)
+    return index
+
+
+def _pattern_of(path: str) -> PathPattern:
+    """Return the pattern of a stored path; a path that is no valid pattern matches itself."""
+    try:
+        return parse_pattern(path)
+    except InvalidInput:
+        return literal_pattern(path)  # some program wrote it with plain SQL

@@ -1,0 +1,162 @@
+"""Searching the log by words."""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+
+from ...schema.callbacks import check_progress
+from ...schema.directory.layout import Layout
+from ...schema.errors import InvalidInput
+from ..log.archive import SegmentMissing
+from ..log.filters import Wanted
+from .index import SearchIndex
+from .text import Words, as_phrase, has_words, payload_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ...schema.message.message import Message
+    from ..bus import Bus
+
+#: How many messages with the words are rated together, the newest first, to find the best.
+RATED = 1000
+
+#: How many messages a search returns unless it is told otherwise.
+SEARCH_LIMIT = 20
+
+#: The advice about missing files.
+_SEE = "see 'bus doctor'"
+
+_log = logging.getLogger("ackbus.search")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message that a search found.
+
+    Attributes:
+        message: the message.
+        snippet: a passage of its payload with the words in it.
+        marks: where in the snippet they are: pairs of beginning and end.
+    """
+
+    message: Message
+    snippet: str
+    marks: list[tuple[int, int]]
+
+
+class Search:
+    """Finds messages by the words of their payloads.
+
+    Args:
+        bus: an open bus.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._log = bus.log
+        self._catalog = bus.catalog
+        self._blobs = bus.blobs
+        self._index = SearchIndex(bus.layout, bus.log, bus.blobs)
+        self._told: set[int] = set()  # the lost segments of which it was told
+
+    def behind(self) -> int:
+        """Return how far the index is behind the log, in seqs; the next search catches up."""
+        return self._log.newest_seq() - self._index.position()
+
+    def damage(self, *, full: bool) -> str:
+        """Return the damage of the index, in words; "" when none is known."""
+        return self._index.damage(full=full)
+
+    def clear(self) -> None:
+        """Empty the index: the next search makes a new one."""
+        self._index.clear()
+
+    def find(
+        self,
+        words: Iterable[str],
+        *,
+        type: str | None = None,
+        agent: str | None = None,
+        conversation: str | None = None,
+        since_ms: int | None = None,
+        limit: int = SEARCH_LIMIT,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> list[Found]:
+        """Do as `Bus.search` does."""
+        if limit < 1:
+            raise InvalidInput(f"limit must be at least 1, not {limit}")
+        check_progress(on_progress)
+        asked = Words.of(words)
+        filters = Wanted(type, conversation, agent, since_ms)
+        with self._searched() as index:
+            lacking = index.catch_up(on_progress)
+            if lacking:
+                text = "%s messages can't be searched, some files are missing; %s"
+                _log.warning(text, lacking, _SEE)
+            found = (
+                Found(message, *asked.snippet(payload_text(message, self._blobs) or ""))
+                for seq in self._best(index, asked, filters, self._first_since(since_ms))
+                if (message := self._message(seq)) is not None and filters.fits(message)
+            )
+            return list(islice(found, limit))
+
+    @contextmanager
+    def _searched(self) -> Iterator[SearchIndex]:
+        """Yield the index; for a read-only backup, a temporary one."""
+        if self._bus.backup_made_at_ms is None:
+            yield self._index
+            return
+        from tempfile import TemporaryDirectory
+
+        with TemporaryDirectory(prefix="ackbus-") as directory:
+            layout = Layout(directory)
+            try:
+                yield SearchIndex(layout, self._log, self._blobs)
+            finally:
+                layout.files.close()
+
+    def _best(self, index: SearchIndex, words: Words, wanted: Wanted, after: int) -> Iterator[int]:
+        """Yield the matches: the best of the newest first, then the best of those before them."""
+        phrases = [f"text : {phrase}" for phrase in words.as_phrases()]
+        filters = _filters(wanted)
+        before = self._log.newest_seq() + 1
+        while True:
+            rated = index.newest(phrases, filters, after, before, RATED)
+            yield from (seq for seq, _ in sorted(rated, key=lambda pair: (pair[1], -pair[0])))
+            if len(rated) < RATED:
+                return
+            before = min(seq for seq, _ in rated)
+
+    def _message(self, seq: int) -> Message | None:
+        try:
+            return self._log.at(seq)
+        except SegmentMissing as error:
+            if error.first_seq not in self._told:
+                self._told.add(error.first_seq)
+                _log.warning("%s; what is found in it is left out", error)
+            return None
+
+    def _first_since(self, since_ms: int | None) -> int:
+        """Return a seq with nothing of that time or later below it."""
+        if since_ms is None:
+            return 0
+        newest = self._log.newest_seq()
+        spans = self._catalog.spans(0, newest, None, None, since_ms)
+        return next(spans, (newest, newest))[0]
+
+
+def _filters(wanted: Wanted) -> list[str]:
+    """Return the filters as expressions of words; inexact ones are checked again later."""
+    type = re.split("[*>]", wanted.pattern.text)[0] if wanted.pattern else None  # up to a wildcard
+    filters = {"type": type, "agents": wanted.agent, "conversation": wanted.conversation}
+    return [
+        f"{column} : {as_phrase(text)}"
+        for column, text in filters.items()
+        if text and has_words(text)
+    ]

@@ -1,0 +1,172 @@
+"""The examination of a bus, check by check, with advice where one fails."""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import closing
+from dataclasses import asdict
+from functools import partial
+from importlib.metadata import version
+from typing import Annotated
+
+import apsw
+import typer
+
+from ... import __version__
+from ...bus.bus import Bus
+from ...doctor.checks.bus import checks
+from ...doctor.checks.content import check_contents
+from ...doctor.checks.directory import checks_of_place
+from ...doctor.checks.export import checks
+from ...doctor.checks.work import checks
+from ...schema.directory.layout import Layout, without_file
+from ...schema.directory.opening_checks import refuse_place
+from ...schema.errors import AckbusError, BusUnusable, InvalidInput, Unfinished
+from ...schema.findings import Finding, bad, examine, ok
+from ...schema.sqlite.database import SCHEMA_VERSION, Database
+from ...schema.sqlite.file_checks import checks_of_file
+from ...schema.sqlite.rules.state_rules import check_state
+from ...schema.sqlite.sqlite_errors import check_sqlite_version
+from .. import hints
+from ..definition import Commands
+from ..options.common import HERE, Place
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+commands = Commands()
+
+#: What brings a damaged file back.
+_REPAIR = "stop all programs, then 'bus doctor --repair'"
+
+
+@commands.command("doctor", example="bus doctor --full")
+def doctor(
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Read every page, blob, segment and exported line, however long it takes.",
+        ),
+    ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Restore damaged parts from undamaged ones; no program may use the bus.",
+        ),
+    ] = False,
+    backup: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            help="With --repair: the backup. Default: the newest one near the bus.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="With --repair: change nothing; print what it would do."),
+    ] = False,
+    place: Place = HERE,
+) -> int:
+    """Examine the bus, and print a line for each check: ok, warn or bad, with advice.
+
+    Takes a few seconds at most, unless --full reads everything. Nothing is changed. Exit code 1
+    when something is bad.
+
+    --repair makes a new file from the readable parts of a damaged bus.db, bus.jsonl, archive and
+    blobs, and of a backup; the new file is checked, and replaces the damaged one, which is kept
+    under another name. Exit code 1 when something could not be saved.
+    """
+    if repair:
+        from ..show.repair import repair as repair_bus
+
+        return repair_bus(place, backup, dry_run)
+    if backup is not None or dry_run:
+        raise InvalidInput("--from and --dry-run belong to --repair")
+    is_bad = False
+    for finding in _findings(place, full):
+        is_bad = is_bad or finding.state == "bad"
+        advice = f"; {hints.completed(finding.advice)}" if finding.advice else ""
+        output.result(
+            {"check": finding.check, **asdict(finding)},
+            f"{finding.state:<4}  {finding.check}: {finding.text}{advice}",
+        )
+        output.flush()  # some checks take their time
+    return 1 if is_bad else 0
+
+
+def _findings(place: Place, full: bool) -> Iterator[Finding]:
+    yield from examine({"versions": _versions})
+    try:
+        where, found_by = place.find()
+    except AckbusError as error:
+        yield Finding("bad", str(error), "name another with --dir", "bus")
+        return
+    yield Finding("ok", f"{where}, found by {found_by}", check="bus")
+    layout = Layout(where)
+    yield from examine(checks_of_place(layout))
+    try:
+        database = Database(where, any_version=True, read_only=True)
+    except AckbusError as error:
+        yield from examine({"file": partial(_why_not_opened, error, layout)})
+        if os.path.exists(layout.database + "-wal") or os.path.isfile(layout.database):
+            yield from examine({"contents": lambda: check_contents(layout)})
+        return
+    with closing(database):
+        yield from _of_file(database, full)
+
+
+def _why_not_opened(error: AckbusError, layout: Layout) -> Finding:
+    """Name the repair, unless the error itself ends with what to do about the place."""
+    text, _, advice = str(error).rpartition("; ")
+    if text and (isinstance(error, Unfinished) or _is_refused(layout) or without_file(layout)):
+        return bad(text, advice)
+    if isinstance(error.__cause__, (apsw.CorruptError, apsw.NotADBError)):
+        return bad(str(error), _REPAIR)
+    return bad(str(error), f"if there was a bus: {_REPAIR}")
+
+
+def _is_refused(layout: Layout) -> bool:
+    try:
+        refuse_place(layout)
+    except BusUnusable:
+        return True
+    except OSError:  # there is no such place
+        pass
+    return False
+
+
+def _of_file(database: Database, full: bool) -> Iterator[Finding]:
+    findings = list(examine(checks_of_file(database, full=full)))
+    yield from findings
+    if database.schema_version() != SCHEMA_VERSION:
+        return  # what the tables hold can't be told
+    if any(finding.state == "bad" for finding in findings):
+        yield from examine({"contents": lambda: check_contents(database.layout)})
+    opened = Bus(database)
+    yield from examine(
+        {
+            "state": lambda: check_state(database, full=full),
+            **checks(opened, full=full),
+            **checks(opened, full=full),
+            **checks(opened, full=full),
+        }
+    )
+
+
+def _versions() -> Finding:
+    sqlite = apsw.sqlite_lib_version()
+    text = (
+        f"ackbus {__version__}, Python {platform.python_version()}, SQLite {sqlite},"
+        f" apsw {version('apsw')}, orjson {version('orjson')}"
+    )
+    try:
+        check_sqlite_version(sqlite)
+    except AckbusError as error:
+        return bad(text, str(error))
+    return ok(f"{text}; without the WAL-reset bug")

@@ -1,0 +1,186 @@
+"""Export to bus.jsonl, and import of JSON lines."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import signal
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from ...bus.bus import Bus
+from ...export.jsonl.exporter import Exporter
+from ...export.jsonl.field_map import FieldMap
+from ...export.jsonl.importer import ImportReport, import_jsonl
+from ...export.jsonl.jsonl_file import open_exported
+from ...export.jsonl.replaced_file import exported_files
+from ...schema.directory.layout import has_export
+from ...schema.errors import InvalidInput, NotFound, Refused
+from ..definition import Commands
+from ..logs import show_logs
+from ..options.common import HERE, Place
+from ..options.payload import open_input
+from ..show import output
+from ..show.progress import progress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import BinaryIO
+
+commands = Commands()
+
+#: A size as people write it, in any case: `5000`, `500k`, `10MB`, `1.5 GiB`.
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,3})?) ?(?:([kmg])(i?))?b?", re.ASCII | re.IGNORECASE)
+
+#: How many of a file's fields a note names.
+_NAMED = 10
+
+
+@commands.command("export", example="bus export --follow")
+def export(
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Continue with new messages, until Ctrl-C.")
+    ] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Write the whole file again.")] = False,
+    rotate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE|off",
+            help="From now on, for all exporters: begin a new file where bus.jsonl would outgrow a "
+            "size like 10MB (k and kB are 1,000 bytes, KiB 1,024). The older lines move to "
+            "bus-000001.jsonl and so on; bus.index.json lists these files. off makes one file "
+            "again.",
+            show_default=False,
+        ),
+    ] = None,
+    place: Place = HERE,
+) -> int:
+    """Bring bus.jsonl up to date with the log.
+
+    While another exporter runs, the plain form waits until that one has written all present
+    messages; the others end with exit code 3.
+    """
+    if sum((follow, rebuild, rotate is not None)) > 1:
+        raise InvalidInput("give one of --follow, --rebuild and --rotate")
+    limit = None if rotate is None else _rotate_bytes(rotate)
+    with place.open() as bus:
+        exporter = Exporter(bus)
+        if follow:
+            show_logs()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: exporter.stop())
+            exporter.follow()
+            return 0
+        anew = rebuild or limit is not None
+        lacking = bus.log.newest_seq() - (0 if anew else exporter.position)
+        with progress("exporting", lacking) as move:
+            if limit is not None:
+                count = exporter.rotate(limit, progress=move)
+            else:
+                count = (exporter.rebuild if rebuild else exporter.export_once)(progress=move)
+        output.result(
+            {"exported": count, "last_seq": exporter.position, "file": bus.layout.jsonl},
+            f"exported {output.counted(count, 'message')} to {bus.layout.jsonl}",
+        )
+    return 0
+
+
+@commands.command(
+    "import", example="bus import notes.jsonl --map type=kind,payload=body,in_reply_to=reply_to"
+)
+def import_(
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE",
+            help="JSON lines; - reads stdin. Default: the bus's own bus.jsonl, as git left it "
+            "there after a merge.",
+            show_default=False,
+        ),
+    ] = None,
+    field_map: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="OURS=THEIRS,...",
+            help="Maps their fields to ours, where the names differ. "
+            "'type=kind|note' takes note where kind is absent; 'headers.x=y' puts y into the "
+            "headers, 'headers.*=*' all other fields.",
+            show_default=False,
+        ),
+    ] = None,
+    place: Place = HERE,
+) -> int:
+    """Publish the lines of a file that the log lacks.
+
+    Lines are compared by id, so it is safe to repeat. Lines that can't be messages are skipped and
+    listed; then the exit code is 3.
+    """
+    fields = _fields(field_map or ())
+    with place.open() as bus:
+        names = [file] if file is not None else exported_files(bus.layout.jsonl)
+        if names in ([], [bus.layout.jsonl]) and not has_export(bus.layout):
+            raise NotFound(f"{bus.layout.jsonl} is not there, or empty; name a FILE")
+        opening = open_exported if file is None else open_input
+        reports = [(name, _import(bus, name, fields, opening)) for name in names]
+    if fields.unread:
+        names = sorted(fields.unread)
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        output.note(
+            f"ignored fields: {', '.join(names[:_NAMED])}{more}; map them with --map, or keep them"
+            " as headers with --map 'headers.*=*'"
+        )
+    return _print(reports)
+
+
+def _import(
+    bus: Bus, name: str, fields: FieldMap, opening: Callable[[str], BinaryIO]
+) -> ImportReport:
+    with closing(opening(name)) as stream:
+        size = os.fstat(stream.fileno()).st_size or None
+        with progress("importing", size) as move:
+            return import_jsonl(bus, stream, field_map=fields, progress=move)
+
+
+def _rotate_bytes(size: str) -> int:
+    """Return the bytes that --rotate means; 0 for off."""
+    if size == "off":
+        return 0
+    found = _SIZE.fullmatch(size)
+    if found is None:
+        raise InvalidInput(f"--rotate must be off, or a size like 500kB, 10MB, 1GiB, not {size!a}")
+    number, unit, binary = found.groups()
+    power = "kmg".index(unit.lower()) + 1 if unit else 0
+    return round(float(number) * math.pow(1024 if binary else 1000, power))
+
+
+def _fields(entries: Sequence[str]) -> FieldMap:
+    try:
+        return FieldMap(entries)
+    except InvalidInput as error:
+        raise InvalidInput(f"--map: {error}") from error
+
+
+def _print(reports: list[tuple[str, ImportReport]]) -> int:
+    """Print the skipped lines and the totals; return the exit code."""
+    for name, report in reports:
+        where = f"{name}: " if len(reports) > 1 else ""
+        alike: dict[str, list[int]] = {}
+        for number, reason in report.reasons:
+            alike.setdefault(reason, []).append(number)
+        for reason, (first, *others) in alike.items():
+            and_more = f" and {output.counted(len(others), 'more line')}" if others else ""
+            output.note(f"{where}line {first}{and_more} skipped: {output.within_line(reason)}")
+        if report.skipped > len(report.reasons):
+            more = output.counted(report.skipped - len(report.reasons), "more line")
+            output.note(f"{where}{more} skipped")
+    record = {
+        name: sum(getattr(report, name) for _, report in reports)
+        for name in ("stored", "duplicates", "skipped")
+    }
+    output.result(record, ", ".join(f"{name} {count}" for name, count in record.items()))
+    return Refused.exit_code if record["skipped"] else 0

@@ -1,0 +1,201 @@
+"""Pictures of the traffic: graph, timeline."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ...bus.bus import Bus
+from ...schema.errors import AckbusError, InvalidInput, NotFound
+from ..definition import Commands
+from ..options.common import HERE, MAX_SEQ, OfAgent, Place, Since, since_time
+from ..options.payload import reason
+from ..show import output
+from ..show.progress import progress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ...export import pictures
+    from ...schema.message.message import Message
+
+    Found = pictures.Links | pictures.Traffic
+
+commands = Commands()
+
+#: How many messages a graph and a time line show, and pairs of agents, unless --limit says.
+_MESSAGES, _TIMELINE_MESSAGES, _PAIRS = 200, 500, 60
+
+#: How often the progress bar is told, in messages.
+_MOVE_EVERY = 1000
+
+Conversation = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="CONVERSATION",
+        help="Its id, or the id or seq of any message of it. With --agents the whole log, "
+        "if left out.",
+        show_default=False,
+    ),
+]
+ByAgent = Annotated[
+    bool, typer.Option("--agents", help="A graph of agents with counts, not of each message.")
+]
+GraphLimit = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="At most so many messages, the newest. Default: 200. With --agents so many "
+        "pairs of agents, the busiest. Default: 60.",
+        show_default=False,
+    ),
+]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Where to. Default: stdout.", show_default=False
+    ),
+]
+
+
+@commands.command("graph", example="bus graph 17 -o review.mmd")
+def graph(
+    key: Conversation = None,
+    agents: ByAgent = False,
+    since: Since = None,
+    limit: GraphLimit = None,
+    to: Output = None,
+    place: Place = HERE,
+) -> int:
+    """Draw a conversation as a sequence diagram, or the agents that talk to each other.
+
+    The text is for Mermaid, which GitHub draws in a block of the language mermaid. Replies are
+    dashed, broadcasts go to all. Times are UTC.
+    """
+    from ...export import pictures
+
+    if key is None and not agents:
+        raise InvalidInput("give the id of a conversation or of a message in it, or --agents")
+    with place.open() as bus:
+        conversation = None if key is None else _conversation(bus, key)
+        messages = _messages(bus, conversation=conversation, since=since)
+        found: Found
+        if agents:
+            found = pictures.Links.of(messages, limit=limit or _PAIRS)
+        else:
+            found = pictures.Traffic.of(messages, bus.blobs, limit=limit or _MESSAGES)
+    _check(found)
+    _write(_graph(found, conversation), to)
+    return 0
+
+
+@commands.command("timeline", example="bus timeline --since 2h -o today.svg")
+def timeline(
+    since: Since = None,
+    first: Annotated[
+        int, typer.Option("--from", metavar="SEQ", min=1, max=MAX_SEQ, help="The first seq.")
+    ] = 1,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            "--to", metavar="SEQ", min=1, max=MAX_SEQ, help="The last seq.", show_default=False
+        ),
+    ] = None,
+    agent: OfAgent = None,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, help="At most so many messages, the newest.")
+    ] = _TIMELINE_MESSAGES,
+    to: Output = None,
+    place: Place = HERE,
+) -> int:
+    """Draw a time line, as SVG, of agents and the messages between them.
+
+    A lane has a bar from the agent's first message to its last, or to its last heartbeat where
+    that came later and no --to is given. Pauses far longer than the others are left out, as a
+    grey band that tells how long each was.
+    """
+    from ...export import pictures
+
+    if last is not None and last < first:
+        raise InvalidInput(f"--to {last} lies before --from {first}")
+    with place.open() as bus:
+        messages = _messages(bus, since=since, first=first, last=last, agent=agent)
+        traffic = pictures.Traffic.of(messages, bus.blobs, limit=limit)
+        beats = bus.heartbeats.list() if last is None else []
+    _check(traffic)
+    if agent is not None:
+        beats = [beat for beat in beats if beat.agent in traffic.agents]
+    drawn = pictures.Timeline.of(traffic, beats)
+    title = "Time line" if agent is None else f"Time line of {pictures.plain(agent)}"
+    _write(_json(drawn.record()) if output.is_json() else pictures.timeline_svg(drawn, title), to)
+    return 0
+
+
+def _conversation(bus: Bus, key: str) -> str:
+    """Return the conversation that a message is in, or that an id names."""
+    from ...subscribers.overview.trace import find_message
+
+    message = find_message(bus, key) or next(bus.read(conversation=key), None)
+    if message is None:
+        raise NotFound(f"no message or conversation {key!a} in the log; see 'bus read'")
+    return message.conversation
+
+
+def _messages(
+    bus: Bus,
+    *,
+    conversation: str | None = None,
+    since: str | None,
+    first: int = 1,
+    last: int | None = None,
+    agent: str | None = None,
+) -> Iterator[Message]:
+    """Yield the messages to draw, with a progress bar."""
+    since_ms = None if since is None else since_time(since, bus.now_ms())
+    found = bus.read(
+        conversation=conversation, agent=agent, since_ms=since_ms, from_seq=first, to_seq=last
+    )
+    with progress("reading", bus.log.newest_seq()) as move:
+        for count, message in enumerate(found):
+            if count % _MOVE_EVERY == 0:
+                move(message.seq)
+            yield message
+
+
+def _check(found: Found) -> None:
+    """Refuse an empty picture, and note when not all messages are drawn."""
+    if not found.total:
+        raise NotFound("no messages fit, so there is nothing to draw; see 'bus read'")
+    if found.is_cut:
+        output.note(f"shows {found.extent}; --limit shows more or fewer")
+
+
+def _graph(found: Found, conversation: str | None) -> str:
+    from ...export import pictures
+
+    name = None if conversation is None else pictures.plain(conversation)
+    if output.is_json():
+        return _json({"conversation": name, **found.record()})
+    if isinstance(found, pictures.Traffic):
+        return pictures.sequence_diagram(found)
+    return pictures.flowchart(found)
+
+
+def _json(record: Mapping[str, object]) -> str:
+    import orjson
+
+    return orjson.dumps(record).decode() + "\n"
+
+
+def _write(picture: str, to: str | None) -> None:
+    if to is None:
+        output.body(picture)
+        return
+    try:
+        with open(to, "w", encoding="utf-8", newline="\n") as file:
+            file.write(picture)
+    except (OSError, ValueError) as error:
+        raise AckbusError(f"can't write {to}: {reason(error)}") from error

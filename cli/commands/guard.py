@@ -1,0 +1,111 @@
+"""The guard: git hooks that compare commits and pushes with the reservations of others."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from ...git.guard_hooks import GuardHook, GuardHooks
+from ...git.work_tree import WorkTree
+from ...schema.directory.layout import BUS_DIRECTORY
+from .. import guard_check
+from ..definition import Commands
+from ..guard_check import BLOCK, WARN, check_mode, open_bus
+from ..options.common import HERE, Json, Place, Verbose
+from ..show import output
+
+commands = Commands()
+guard = commands.group("guard", help="Git hooks that protect the files reserved by others.")
+
+#: What the guard does about a conflict.
+_MODE_HELP = "block, or warn only. BUS_GUARD=warn or off wins over it."
+
+
+@guard.command("install", example="bus guard install --mode warn")
+def install(
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="M",
+            help=f"{_MODE_HELP} Default: that of the installed hooks, else block.",
+            show_default=False,
+        ),
+    ] = None,
+    place: Place = HERE,
+) -> int:
+    """Install a pre-commit and a pre-push hook in the git repository. Safe to repeat.
+
+    They go where git looks (core.hooksPath too), and run earlier hooks first.
+    """
+    if mode is not None:
+        check_mode(mode, BLOCK, WARN)
+    tree = WorkTree.around(os.getcwd())
+    with open_bus(tree, place.directory, place.user) as bus:
+        bus_dir = bus.layout.directory
+    is_found = any(_leads_to(root, bus_dir) for root in (tree.root, tree.main_root))
+    hooks = GuardHooks(tree)
+    mode = mode or hooks.mode() or BLOCK
+    for hook in hooks.install(mode, None if is_found else bus_dir):
+        _print_hook(hook, mode)
+    if hooks.are_shared:
+        output.note("core.hooksPath is outside of this repository: the hooks run in others too")
+    if hooks.are_by_tree:
+        output.note(
+            "core.hooksPath is relative: a linked work tree has hooks of its own;"
+            " run 'bus guard install' in each"
+        )
+    return 0
+
+
+@guard.command("remove", example="bus guard remove")
+def remove(json: Json = False, verbose: Verbose = False) -> int:
+    """Remove the hooks, and put back the earlier ones.
+
+    Exit code 4 when the guard is not installed.
+    """
+    removed = GuardHooks(WorkTree.around(os.getcwd())).remove()
+    for hook in removed:
+        _print_hook(hook, "removed")
+    return 0 if removed else output.NOTHING
+
+
+@guard.command("check", example="bus guard check")
+def check(
+    push: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REMOTE",
+            help="Check the commits to be pushed there, which git gives a pre-push hook on stdin, "
+            "instead of the staged files.",
+            show_default=False,
+        ),
+    ] = None,
+    mode: Annotated[str, typer.Option(metavar="M", help=_MODE_HELP)] = BLOCK,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A", help="The editing agent. Default: $BUS_AGENT.", show_default=False
+        ),
+    ] = None,
+    place: Place = HERE,
+) -> int:
+    """Compare the staged files with the reservations of others, as the hooks do.
+
+    Both names of a rename count, and deleted files. Exit code 3 for a conflict, 0 when it only
+    warns.
+    """
+    return guard_check.check(mode, push, agent=agent, directory=place.directory, user=place.user)
+
+
+def _leads_to(folder: str, bus_dir: str) -> bool:
+    """Whether the search for a bus from a folder upwards finds this one."""
+    holder, name = os.path.split(bus_dir)
+    return name == BUS_DIRECTORY and os.path.commonpath([holder, folder]) == holder
+
+
+def _print_hook(hook: GuardHook, state: str) -> None:
+    record = {"hook": hook.name, "path": hook.path, "state": state, "former": hook.former}
+    former = f"  (with {hook.former})" if hook.former else ""
+    output.result(record, f"{hook.name}  {state}  {hook.path}{former}")

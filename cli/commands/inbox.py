@@ -1,0 +1,272 @@
+"""Reading with acknowledgement: poll, ack, inbox, parked, listen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from ...schema.errors import InvalidInput
+from ...schema.message.times import format_ts
+from ...subscribers.inboxes.failed_deliveries import Deliveries, Parked
+from ...subscribers.inboxes.inbox import MAX_DELIVERIES, POLL_LIMIT, Inbox
+from ..definition import Commands
+from ..fast import actions
+from ..options.common import HERE, MAX_SEQ, TYPE_HELP, Agent, Place, PlaceOnly, Wait
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+commands = Commands()
+parked = commands.group("parked", help="Messages set aside after too many failed deliveries.")
+
+PolledType = Annotated[
+    str | None,
+    typer.Option(
+        "--type",
+        metavar="P",
+        help=f"{TYPE_HELP} To look, not to work: ack covers what the filter hid.",
+        show_default=False,
+    ),
+]
+Seqs = Annotated[
+    list[int] | None,
+    typer.Argument(
+        metavar="[SEQ]...", min=1, max=MAX_SEQ, help="The messages' seqs.", show_default=False
+    ),
+]
+All = Annotated[bool, typer.Option("--all", help="All that are parked for this agent.")]
+Command = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="-- CMD...", help="The command to run; the message is JSON on its stdin."
+    ),
+]
+Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is left.")]
+Own = Annotated[
+    bool, typer.Option("--own/--no-own", help="Include the agent's own broadcasts, or not.")
+]
+WithWork = Annotated[
+    bool,
+    typer.Option(
+        "--with-work", help="Include messages that queues hide: broadcasts that are work."
+    ),
+]
+Wanted = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--want",
+        metavar="TYPE",
+        help="From now on, receive only broadcasts of these type patterns; may be repeated.",
+        show_default=False,
+    ),
+]
+WantAll = Annotated[
+    bool, typer.Option("--want-all", help="From now on, receive all broadcasts again.")
+]
+NoSession = Annotated[
+    bool,
+    typer.Option(
+        "--no-session", help="Do not beat the agent's heart, nor publish its start and stop."
+    ),
+]
+MaxDeliveries = Annotated[
+    int,
+    typer.Option(metavar="N", min=1, help="Park a message after so many failed deliveries."),
+]
+RetryPause = Annotated[
+    str,
+    typer.Option(
+        metavar="S",
+        help="How long a message that failed waits for its next delivery: seconds, or like "
+        "500ms, 10m; each further failure doubles it, up to a minute.",
+    ),
+]
+
+#: How many messages are counted, and how many are shown, by `bus inbox`.
+_MAX_COUNTED, _SHOWN = 1000, 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """The parked messages that a command acts on."""
+
+    seqs: Seqs = None
+    everything: All = False
+
+    def check(self) -> None:
+        """Refuse neither or both of SEQs and --all."""
+        if bool(self.seqs) == self.everything:
+            raise InvalidInput("give either the SEQs or --all; see 'bus parked list'")
+
+    def act(self, box: Inbox, change: Callable[[int], None]) -> int:
+        """Change them in one transaction; return 4 when there are none."""
+        with box.bus.transaction():
+            seqs = self.seqs or [item.seq for item in box.parked()]
+            for seq in dict.fromkeys(seqs):
+                change(seq)
+        return 0 if seqs else output.NOTHING
+
+
+@commands.command("poll", example="bus poll worker-1 --json --wait 30")
+def poll(
+    agent: Agent,
+    limit: Annotated[int, typer.Option(metavar="N", help="At most so many.")] = POLL_LIMIT,
+    type: PolledType = None,
+    with_work: WithWork = False,
+    wait: Wait = None,
+    place: Place = HERE,
+) -> int:
+    """Print the unread messages of an agent.
+
+    This changes nothing: acknowledge with bus ack. Exit code 4 when there are none.
+    """
+    return actions.poll(
+        agent,
+        limit=limit,
+        type=type,
+        with_work=with_work,
+        wait=wait,
+        directory=place.directory,
+        user=place.user,
+    )
+
+
+@commands.command("ack", example="bus ack worker-1 17")
+def ack(
+    agent: Agent,
+    seq: Annotated[int, typer.Argument(metavar="SEQ", help="The last seq that is handled.")],
+    place: Place = HERE,
+) -> int:
+    """Acknowledge a message and all before it.
+
+    That includes messages that poll --type left out.
+    """
+    return actions.ack(agent, seq, directory=place.directory, user=place.user)
+
+
+@commands.command("inbox", example="bus inbox worker-1")
+def inbox(agent: Agent, want: Wanted = None, want_all: WantAll = False, place: Place = HERE) -> int:
+    """Print the state of an agent's inbox, and set which broadcasts it wants.
+
+    Its cursor, how many messages are unread (counted up to 1,000) and parked, which types of
+    broadcasts it wants, if it does not want all, and the next messages.
+    """
+    if want and want_all:
+        raise InvalidInput("give either --want or --want-all")
+    with place.open() as bus:
+        box = Inbox(bus, agent)
+        if want or want_all:
+            box.want(*(want or ()))
+        unread, cursor, failed = box.unread(_MAX_COUNTED + 1), box.position, len(box.parked())
+        counts = {"unread": min(unread, _MAX_COUNTED), "parked": failed}
+        shown = f"{_MAX_COUNTED}+" if unread > _MAX_COUNTED else unread
+        wants = "" if box.wants is None else f", wants {' '.join(box.wants)}"
+        output.result(
+            {"agent": agent, "cursor": cursor} | counts | {"wants": box.wants},
+            f"cursor {cursor}, {shown} unread, {failed} parked{wants}",
+        )
+        waiting = box.poll(_SHOWN)  # which says so when mail was archived unread
+        if not output.is_json():
+            output.messages(waiting, bus.blobs)
+    return 0
+
+
+@parked.command("list", example="bus parked list worker-1")
+def list_parked(
+    agent: Annotated[
+        str | None,
+        typer.Argument(metavar="AGENT", help="The agent. Default: all agents.", show_default=False),
+    ] = None,
+    place: Place = HERE,
+) -> int:
+    """List parked messages and why they failed.
+
+    Exit code 4 when there are none.
+    """
+    with place.open() as bus:
+        found = Deliveries.of(bus).parked(agent)
+    headings = ("agent", "seq", "attempts", "parked at", "error")
+    return output.results([_record(item) for item in found], headings=headings)
+
+
+def _record(item: Parked) -> dict[str, object]:
+    return {
+        "agent": item.agent,
+        "seq": item.seq,
+        "attempts": item.attempts,
+        "parked_at": format_ts(item.parked_at_ms),
+        "error": item.error,
+    }
+
+
+@parked.command("requeue", example="bus parked requeue worker-1 17 19")
+def requeue(agent: Agent, chosen: Chosen, place: PlaceOnly = HERE) -> int:
+    """Requeue parked messages, which are delivered again: all that are named, or none.
+
+    Exit code 4 when one is not parked.
+    """
+    chosen.check()
+    with place.open() as bus:
+        box = Inbox(bus, agent)
+        return chosen.act(box, box.requeue)
+
+
+@parked.command("drop", example="bus parked drop worker-1 17")
+def drop(agent: Agent, chosen: Chosen, place: PlaceOnly = HERE) -> int:
+    """Drop parked messages of this agent: all that are named, or none.
+
+    They stay in the log. Exit code 4 when one is not parked.
+    """
+    chosen.check()
+    with place.open() as bus:
+        box = Inbox(bus, agent)
+        return chosen.act(box, box.drop)
+
+
+@commands.command("listen", example="bus listen worker-1 -- ./handle-message")
+def listen(
+    agent: Agent,
+    command: Command,
+    drain: Drain = False,
+    own: Own = False,
+    with_work: WithWork = False,
+    no_session: NoSession = False,
+    max_deliveries: MaxDeliveries = MAX_DELIVERIES,
+    retry_pause: RetryPause = "1s",
+    place: PlaceOnly = HERE,
+) -> int:
+    """Run a command for each message.
+
+    Exit code 0 of the command acknowledges the message; after any other it is redelivered.
+    The agent's own agent_started and agent_stopped are acknowledged without the command.
+
+    Run one listener for each agent: two under one name do not share the work, they both do it.
+    Processes that CMD leaves running are ended with it (SIGTERM, 5 s, SIGKILL). On Linux these are
+    all its descendants, and they end as well when the listener is killed: CMD may still be ending
+    while the next listener starts it again.
+
+    CMD also gets BUS_DIR, BUS_AGENT, BUS_MESSAGE_ID, BUS_MESSAGE_SEQ, BUS_MESSAGE_TYPE, BUS_FROM,
+    BUS_CORRELATION_ID, BUS_META_... for each entry of the header meta, and TRACEPARENT; never the
+    listener's own of these. SIGTERM and Ctrl-C end it after the current message, a second one at
+    once.
+    """
+    from ..running.listener import ListenersInbox, Listening
+
+    retry_pause_s = actions.seconds(retry_pause, "--retry-pause")
+    if not retry_pause_s:
+        raise InvalidInput("--retry-pause must be more than 0")
+    with place.open() as bus:
+        box = ListenersInbox(
+            bus,
+            agent,
+            own_broadcasts=own,
+            with_work=with_work,
+            max_deliveries=max_deliveries,
+            retry_pause_s=retry_pause_s,
+        )
+        Listening(box, command, drain=drain, in_session=not no_session).run()
+    return 0

@@ -1,0 +1,215 @@
+"""The bus itself: making it, finding it, and its counts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from ...bus.bus import Bus
+from ...export.jsonl.exporter import Exporter
+from ...schema.directory.discovery import find_bus, refuse_foreign
+from ...schema.directory.layout import BUS_DIR_VARIABLE, BUS_DIRECTORY
+from ...schema.errors import BusNotFound, BusUnusable, InvalidInput, Refused, shown
+from ...schema.sqlite.creation import create
+from ...schema.sqlite.settings import DURABILITIES, age_of_backup
+from ...schema.sqlite.upgrade import upgrade
+from ..definition import Commands
+from ..fast.actions import BY_MAIN_TREE
+from ..options.common import HERE, Json, Place, Verbose, directory_option
+from ..show import output
+
+commands = Commands()
+
+
+@commands.command("init", example="bus init")
+def init(
+    durability: Annotated[
+        str | None,
+        typer.Option(
+            metavar="D",
+            help="full: a power loss takes no published message, and each write waits for the disk;"
+            " normal: it can take the newest ones. Kept in the bus, for all programs. Default:"
+            " normal for a new bus; an existing one stays as it is.",
+            show_default=False,
+        ),
+    ] = None,
+    place: Place = HERE,
+) -> int:
+    """Make a bus, unless it exists.
+
+    It is made in --dir, in $BUS_DIR, or in .worker-state/ of the working directory. A linked work
+    tree of git uses the bus of its main one; exit code 3 there. --durability also changes an
+    existing bus; programs that have it open go on as before, until they open it again.
+    """
+    if durability not in (None, *DURABILITIES):
+        raise InvalidInput(f"--durability must be normal or full, not {shown(durability)}")
+    named = place.named() or os.environ.get(BUS_DIR_VARIABLE)
+    if not named:
+        _refuse_beside_main_tree()
+        refuse_foreign(os.path.abspath(BUS_DIRECTORY))  # where there is one it is found, not made
+    made = create(named or BUS_DIRECTORY)
+    with Bus.open(named or BUS_DIRECTORY) as bus:
+        where = bus.layout.directory
+        if durability is not None:
+            bus.settings.set_durability(durability)
+        kept = bus.settings.durability()
+    output.result(
+        {"dir": where, "made": made, "durability": kept},
+        f"made a bus in {where}" if made else f"there is a bus in {where} already",
+        *([] if durability is None else [f"its durability is {kept}"]),
+    )
+    return 0
+
+
+def _refuse_beside_main_tree() -> None:
+    """Refuse a bus in a linked work tree, which uses the main one's, unless it is named."""
+    try:
+        found, found_by = HERE.find()
+    except (BusNotFound, BusUnusable):  # none, or one of somebody else, which is not used either
+        return
+    if found_by == BY_MAIN_TREE:
+        raise Refused(
+            f"this linked work tree uses the bus in {found}, whose reservations its guard looks at;"
+            f" to have one of its own all the same, name it: --dir {BUS_DIRECTORY}"
+        )
+
+
+@commands.command("upgrade", example="bus upgrade")
+def upgrade_bus(place: Place = HERE) -> int:
+    """Upgrade a bus of an older ackbus to this version.
+
+    Safe while programs use the bus: they wait for it. The file as it was stays beside it, as
+    bus.db.v1 after version 1. That copy is the only way back.
+    """
+    named = place.named()
+    done = upgrade(find_bus() if named is None else named)
+    record = {
+        "dir": done.directory,
+        "from_version": done.from_version,
+        "version": done.version,
+        "backup": done.backup,
+        "put_right": [asdict(each) for each in done.mended],
+    }
+    kept = " already" if done.backup is None else f"; the file as it was is {done.backup}"
+    output.result(
+        record,
+        f"the bus in {done.directory} is at version {done.version}{kept}",
+        *(f"put right: {each.text}" for each in done.mended),
+    )
+    return 0
+
+
+@commands.command("where", example='cd "$(bus where)"')
+def where(place: Place = HERE) -> int:
+    """Print the directory of the bus that commands use here.
+
+    With -v or --json also how it was found, its durability, and the time of a backup.
+    """
+    found, found_by = place.find()
+    with place.open() as bus:  # there is one, and it can be used
+        durability, made_at_ms = bus.settings.durability(), bus.backup_made_at_ms
+    output.detail(f"its durability is {durability}")
+    output.detail(f"it was found by {found_by}")
+    record = {"dir": found, "found_by": found_by, "durability": durability}
+    output.result(record | {"backup_made_at_ms": made_at_ms}, found)
+    return 0
+
+
+@commands.command("restore", example="bus restore --dir .worker-state")
+def restore(place: Place = HERE) -> int:
+    """Make a backup, where it is, a bus that can be written.
+
+    Move what it replaces away first, and put the backup, or a copy of it, in its place. Exit code
+    4 when the directory is no backup, or is in use already.
+    """
+    found, _ = place.find()
+    with Bus.open(found) as bus:
+        made_at_ms = bus.backup_made_at_ms
+        bus.settings.take_into_use()
+        now_ms = bus.now_ms()
+    told = f"{found} is no backup, or is in use already"
+    if made_at_ms is not None:
+        told = f"the backup in {found} is in use; it was {age_of_backup(made_at_ms, now_ms)}"
+    output.result({"dir": found, "backup_made_at_ms": made_at_ms}, told)
+    return output.NOTHING if made_at_ms is None else 0
+
+
+@commands.command("stats", example="bus stats --json")
+def stats(place: Place = HERE) -> int:
+    """Print counts and sizes of the bus.
+
+    Messages by type and sender, sizes of files and blobs, messages that are not exported yet.
+    """
+    with place.open() as bus:
+        record = _stats(bus)
+    if output.is_json():
+        output.json_line(record)
+    else:
+        output.table(("what", "value"), list(_rows(record)))
+    return 0
+
+
+def _stats(bus: Bus) -> dict[str, object]:
+    stats = bus.stats()
+    exported = Exporter(bus).position
+    sizes = [bus.blobs.size(ref) for ref in bus.blobs]
+    return {
+        "dir": bus.layout.directory,
+        "messages": stats.messages,
+        "newest_seq": stats.newest_seq,
+        "by_type": stats.by_type,
+        "by_from": stats.by_sender,
+        "files": _sizes(bus.layout.directory),
+        "archive": {
+            "last_seq": bus.archive.upto(),
+            "bytes": sum(segment.bytes for segment in bus.archive.segments()),
+        },
+        "blobs": {"count": len(sizes), "bytes": sum(sizes)},
+        "export": {"last_seq": exported, "behind": stats.newest_seq - exported},
+    }
+
+
+def _sizes(directory: str) -> dict[str, int]:
+    """Return the sizes of the files of a bus. They are never opened: SQLite has them."""
+    sizes = {}
+    for name in ("bus.db", "bus.db-wal", "bus.jsonl"):
+        path = os.path.join(directory, name)
+        if os.path.exists(path):
+            sizes[name] = os.stat(path).st_size
+    return sizes
+
+
+def _rows(record: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    rows: list[tuple[str, object]] = []
+    for name, value in record.items():
+        if isinstance(value, dict):
+            rows += _rows(value, f"{prefix}{name} ")
+        else:
+            rows.append((prefix + name, value))
+    return rows
+
+
+DemoDirectory = Annotated[
+    str | None,
+    directory_option("The bus directory to make and keep. Default: a fresh temporary directory."),
+]
+
+
+@commands.command("demo", example="bus demo src")
+def demo(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The folder to examine.")] = ".",
+    directory: DemoDirectory = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Show the bus at work on your own files.
+
+    Agents examine every text file under PATH, and one of them is killed halfway.
+    The bus is made in --dir DIR, else in a fresh temporary directory, and stays there.
+    """
+    from ...demo import run_demo
+
+    return run_demo(path, directory=directory, json=output.is_json())

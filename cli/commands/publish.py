@@ -1,0 +1,183 @@
+"""Publishing: one message, or many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from ...schema.errors import InvalidInput
+from ..definition import Commands
+from ..fast import actions
+from ..options.common import HERE, Place
+from ..options.message_headers import message_headers
+from ..options.payload import STDIN
+from ..running.bulk_publish import publish_lines
+
+commands = Commands()
+
+
+def _option(metavar: str, help: str, name: str | None = None) -> typer.models.OptionInfo:
+    """Return the definition of an option that is absent unless it is given."""
+    names = () if name is None else (name,)
+    option: typer.models.OptionInfo = typer.Option(
+        *names, metavar=metavar, help=help, show_default=False
+    )
+    return option
+
+
+def _word(metavar: str, help: str) -> typer.models.ArgumentInfo:
+    """Return the definition of a word that may be left out."""
+    word: typer.models.ArgumentInfo = typer.Argument(metavar=metavar, help=help, show_default=False)
+    return word
+
+
+Type = Annotated[str | None, _word("TYPE", "Dotted words, like task.done.")]
+Body = Annotated[str | None, _word("BODY", "Text; - reads it from stdin.")]
+Data = Annotated[
+    str | None,
+    _option("JSON", "The payload as JSON, instead of BODY; - reads stdin, @FILE a file."),
+]
+File = Annotated[
+    str | None, _option("F", "Read the text of the payload from a file, instead of BODY.")
+]
+From = Annotated[str | None, _option("A", "The sender. Default: $BUS_AGENT.", "--from")]
+To = Annotated[str | None, _option("B", "The recipient. Default: all.", "--to")]
+Id = Annotated[
+    str | None,
+    _option("ID", "The message's id: publishing it again with the same content stores nothing."),
+]
+ReplyTo = Annotated[str | None, _option("ID", "The id of the message that this answers.")]
+Conversation = Annotated[
+    str | None,
+    _option("C", "The conversation. Default: that of the message answered, or a new one."),
+]
+PriorityName = Annotated[str, typer.Option(metavar="P", help="interactive, normal or background.")]
+Header = Annotated[list[str] | None, _option("K=V", "A header; may be repeated.")]
+HeadersJson = Annotated[
+    str | None, _option("JSON", "Headers as a JSON object; @FILE reads a file.")
+]
+Meta = Annotated[
+    list[str] | None,
+    _option("K=V", "Metadata, in the header meta: JSON, or else text; may be repeated."),
+]
+Delay = Annotated[
+    str | None,
+    _option("D", "Queues delay it for so long: seconds, or like 500ms, 10m, 2h."),
+]
+At = Annotated[
+    str | None,
+    _option("T", "Queues delay it until a time like 2026-01-10T14:00:00Z."),
+]
+DedupeKey = Annotated[
+    str | None,
+    _option(
+        "K",
+        "The key of its subject: queues run one job with a key at a time, and skip a job whose key "
+        "succeeded within their window.",
+    ),
+]
+DedupeWindow = Annotated[
+    str | None,
+    _option(
+        "D",
+        "Another window than the queue's; also skips it while another with its key waits or runs.",
+    ),
+]
+WaitForRoom = Annotated[
+    str | None,
+    _option("S", "How long to wait for room where a queue or an inbox is full.", "--wait"),
+]
+PayloadRef = Annotated[
+    str | None, _option("REF", "The name of a blob in the store, instead of BODY.")
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Refuse a recipient that the bus has never seen.")
+]
+Jsonl = Annotated[
+    bool,
+    typer.Option(
+        "--jsonl",
+        help="Publish many: one JSON object a line, from a file named in place of TYPE, or "
+        "from stdin; 1,000 in one transaction.",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """The options of any message: its payload, sender, recipient and id."""
+
+    body: Body = None
+    data: Data = None
+    file: File = None
+    from_agent: From = None
+    to_agent: To = None
+    id: Id = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication(Content):
+    """The options of one published message."""
+
+    reply_to: ReplyTo = None
+    conversation: Conversation = None
+    priority: PriorityName = "normal"
+    header: Header = None
+    headers: HeadersJson = None
+    meta: Meta = None
+    delay: Delay = None
+    at: At = None
+    dedupe_key: DedupeKey = None
+    dedupe_window: DedupeWindow = None
+    payload_ref: PayloadRef = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `actions.publish`.
+
+        Raises:
+            InvalidInput: a header is malformed, or two contradict each other.
+        """
+        if self.delay is not None and self.at is not None:
+            raise InvalidInput("give --delay or --at, not both")
+        given = vars(self).copy()
+        delay = given.pop("delay")
+        wishes = ("headers", "meta", "at", "dedupe_key", "dedupe_window")
+        headers = message_headers(**{name: given.pop(name) for name in wishes})
+        delay_s = None if delay is None else actions.seconds(delay, "--delay")
+        return given | {"headers": headers, "header": self.header or (), "delay_s": delay_s}
+
+
+@commands.command(
+    "publish", example="bus publish task.assign 'Review the parser' --from lead --to worker-1"
+)
+def publish(
+    type: Type = None,
+    *,
+    message: Publication,
+    strict: Strict = False,
+    wait: WaitForRoom = None,
+    jsonl: Jsonl = False,
+    place: Place = HERE,
+) -> int:
+    """Publish a message and print its id.
+
+    Exit code 3 when a queue or an inbox that it goes to is still full after --wait.
+    """
+    if jsonl:
+        sender = message.from_agent
+        if message != Publication(from_agent=sender) or wait is not None:
+            raise InvalidInput("--jsonl goes with FILE, --from, --strict and --json only")
+        with place.open() as bus:
+            return publish_lines(bus, type or STDIN, sender=sender, strict=strict)
+    if type is None:
+        raise InvalidInput("give the TYPE of the message; see 'bus publish --help'")
+    return actions.publish(
+        type,
+        **message.arguments(),
+        strict=strict,
+        wait_s=0.0 if wait is None else actions.seconds(wait, "--wait"),
+        directory=place.directory,
+        user=place.user,
+    )

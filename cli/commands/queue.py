@@ -1,0 +1,252 @@
+"""Queues: list, show, create, set, pause, resume, purge, skip."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ...schema.errors import InvalidInput
+from ...subscribers.jobs.json_records import queue_record, stats_record
+from ...subscribers.jobs.manual_acts import Acts  # loads what a command needs of it when it runs
+from ...subscribers.queues.job_control import JobControl
+from ...subscribers.queues.queue import Queue
+from ...subscribers.queues.queues import Queues
+from ...subscribers.queues.statistics import QueueStats
+from ..definition import Commands
+from ..fast import actions
+from ..logs import show_logs
+from ..options.common import HERE, By, Place, QueueName
+from ..options.policy import PolicyOptions, make_queue
+from ..running.repeated_view import watch as go_on_watching
+from ..show import output
+from ..show.jobs import code_of_list, queues_named
+from ..show.queues import (
+    acts_lines,
+    list_table,
+    policy_line,
+    print_lines,
+    show_table,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...subscribers.queues.queues import QueueInfo
+    from ...subscribers.queues.statistics import QueueStats
+    from ..running.repeated_view import Table
+
+commands = Commands()
+queue = commands.group("queue", help="Queues: work that competing workers share, by type.")
+
+Window = Annotated[
+    str, typer.Option(metavar="D", help="How far back to look at attempts: like 10m, 2h, 7d.")
+]
+Watch = Annotated[bool, typer.Option("--watch", help="Repeat, until Ctrl-C.")]
+Every = Annotated[str, typer.Option(metavar="D", help="With --watch: how often to look.")]
+
+#: The window unless told otherwise.
+_WINDOW = "24h"
+
+
+@queue.command("list", example="bus queue list --watch")
+def list_queues(
+    window: Window = _WINDOW,
+    watch: Watch = False,
+    every: Every = "1s",
+    place: Place = HERE,
+) -> int:
+    """List the queues, and the number of waiting jobs in each.
+
+    Oldest is the wait of the oldest job that a worker could take. A queue is saturated when that
+    is over a minute while its workers are busy, and stuck when its next messages are in a lost
+    part of the archive. Exit code 4 when there are none, 1 when one is stuck.
+    """
+    window_s = actions.seconds(window, "--window")
+    with place.open() as bus:
+
+        def look() -> list[QueueStats]:
+            queues = [Queue(bus, info) for info in Queues(bus).list()]
+            return [QueueStats.of(each, window_s=window_s) for each in queues]
+
+        found = _look(look, every if watch else None, list_table)
+    headings, rows = list_table(found)
+    records = [stats_record(stats) for stats in found]
+    return output.results(records, rows, headings) or _code_of(found)
+
+
+@queue.command("show", example="bus queue show reviews --window 1h")
+def show(
+    name: QueueName,
+    window: Window = _WINDOW,
+    watch: Watch = False,
+    every: Every = "1s",
+    place: Place = HERE,
+) -> int:
+    """Print the statistics and the policy of a queue.
+
+    Waiting jobs, rates and failures within the window, how long jobs waited for a worker and how
+    long they ran, its policy, and the acts of people on it (pause, set, purge). The newest 10,000
+    attempts count. Exit code 1 when it is stuck.
+    """
+    window_s = actions.seconds(window, "--window")
+    with place.open() as bus:
+        opened = Queue.open(bus, name)
+
+        def look() -> list[QueueStats]:
+            return [QueueStats.of(opened, window_s=window_s)]
+
+        (stats,) = found = _look(look, every if watch else None, show_table)
+        acts = Acts.of(bus).of_queue(opened.info)
+    record = stats_record(stats)
+    headings, rows = show_table(found)
+    output.result(
+        record | {"acts": [act.record() for act in acts]},
+        *(f"{f'{what}:':<14}{value}" for what, value in (headings, *rows)),
+        *acts_lines(acts),
+    )
+    return _code_of(found)
+
+
+@queue.command("create", example="bus queue create reviews --type 'review.*' --max-running 4")
+def create(
+    name: QueueName,
+    type: Annotated[
+        str | None,
+        typer.Option(
+            "--type",
+            metavar="P",
+            help="The pattern of its types; * stands for one part, a last > for the rest. "
+            "Default: its name.",
+            show_default=False,
+        ),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="S",
+            help="beginning: the whole log; now; or the seq to start at. Default: beginning.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    policy: PolicyOptions,
+    place: Place = HERE,
+) -> int:
+    """Create a queue, unless it exists.
+
+    Exit code 3 when it exists with another type or another value of a given option. Its beginning
+    never changes: a --start that comes too late is noted on stderr.
+    """
+    rules = policy.rules()
+    with place.open() as bus:
+        is_there = name in (info.name for info in Queues(bus).list())
+        made = make_queue(bus, name, type, rules, _start(start))
+    if is_there and start is not None:
+        output.note(f"queue {name!r} exists already; --start {start} changed nothing")
+    _print(made.info)
+    return 0
+
+
+@queue.command("set", example="bus queue set reviews --max-running 8 --on-lost dead")
+def set_policy(name: QueueName, policy: PolicyOptions, by: By = None, place: Place = HERE) -> int:
+    """Change the policy of a queue.
+
+    Rules without an option stay as they are. The change applies from the next claim on; jobs that
+    are in the queue already keep their number of attempts.
+    """
+    rules = policy.rules()
+    if not rules:
+        raise InvalidInput("give at least one rule; see 'bus queue set --help'")
+    with place.open() as bus:
+        info = Queues(bus).set_policy(name, by=actions.doer(by), **rules)
+    _print(info)
+    return 0
+
+
+@queue.command("pause", example="bus queue pause reviews")
+def pause(name: QueueName, by: By = None, place: Place = HERE) -> int:
+    """Pause a queue: no job is claimed from it.
+
+    Running jobs go on, and new ones wait. Prints nothing without --json.
+    """
+    with place.open() as bus:
+        Queues(bus).pause(name, by=actions.doer(by))
+        output.result(queue_record(Queues(bus).get(name)))
+    return 0
+
+
+@queue.command("resume", example="bus queue resume reviews")
+def resume(name: QueueName, by: By = None, place: Place = HERE) -> int:
+    """Resume a paused queue.
+
+    Prints nothing without --json.
+    """
+    with place.open() as bus:
+        Queues(bus).resume(name, by=actions.doer(by))
+        output.result(queue_record(Queues(bus).get(name)))
+    return 0
+
+
+@queue.command("purge", example="bus queue purge reviews")
+def purge(name: QueueName, by: By = None, place: Place = HERE) -> int:
+    """Cancel the waiting jobs of a queue, and print their number.
+
+    Running jobs go on, and the messages stay in the log. Exit code 4 when none waited, 1 when the
+    queue is stuck: then more jobs may come.
+    """
+    show_logs()
+    with place.open() as bus:
+        (found,) = queues_named(bus, name)
+        count = JobControl(found, by=actions.doer(by)).purge()
+    output.result({"queue": name, "cancelled": count}, f"cancelled {output.counted(count, 'job')}")
+    return code_of_list(count, [found])
+
+
+@queue.command("skip", example="bus queue skip reviews")
+def skip(name: QueueName, by: By = None, place: Place = HERE) -> int:
+    """Resume a stuck queue without the messages that are lost with a part of the archive.
+
+    It takes in all readable messages, and prints the skipped ones. Messages that are restored
+    later do not come into this queue. Exit code 4 when it is not stuck.
+    """
+    with place.open() as bus:
+        found = Queue.open(bus, name)
+        skipped = JobControl(found, by=actions.doer(by)).skip()
+    for first, last in skipped:
+        output.result(
+            {"queue": name, "first_seq": first, "last_seq": last},
+            f"skipped messages {first} to {last}",
+        )
+    return 0 if skipped else output.NOTHING
+
+
+def _look(
+    look: Callable[[], list[QueueStats]],
+    every: str | None,
+    table: Callable[[list[QueueStats]], Table],
+) -> list[QueueStats]:
+    """Look once and return the statistics, or repeat and show them where `every` is given."""
+    if every is not None:
+        go_on_watching(look, every, table=table, lines=print_lines)
+    return look()
+
+
+def _code_of(found: list[QueueStats]) -> int:
+    """Note the stuck queues on stderr, and return the exit code."""
+    stuck = [stats.stuck for stats in found if stats.stuck is not None]
+    for why in stuck:
+        output.note(why)
+    return 1 if stuck else 0
+
+
+def _start(text: str | None) -> str | int:
+    if text is None:
+        return "beginning"
+    is_seq = text.isascii() and text.isdecimal() and len(text) < 20
+    return int(text) if is_seq else text
+
+
+def _print(info: QueueInfo) -> None:
+    output.result(queue_record(info), f"{info.name}  {info.pattern}  {policy_line(info)}")

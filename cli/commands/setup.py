@@ -1,0 +1,255 @@
+"""Other programs that use the bus: setup git, setup claude and others, prime, hook."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import typer
+
+from ...bus.reservations.project_paths import project_root
+from ...git.driver_setup import Drivers
+from ...schema.errors import BusNotFound, InvalidInput, Refused
+from ...schema.message.names import check_agent
+from ...server.mcp.tools.profiles import PROFILES
+from ...setup.checking import check
+from ...setup.installation import Installation
+from ...setup.programs import PROGRAMS
+from .. import hints
+from ..definition import Commands
+from ..extras import are_installed, installing
+from ..fast import agent_hooks as hook_action
+from ..fast.prime import instruction
+from ..fast.prompt import AGENT_VARIABLE
+from ..options.common import HERE, Json, Place, PlaceOnly, Verbose
+from ..own_path import own_path
+from ..show import output
+
+commands = Commands()
+setup = commands.group("setup", "Set up other programs for the bus.")
+
+
+@setup.command("git", example="bus setup git")
+def setup_git(
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Change nothing; print what is missing, and exit with 3."),
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove all of it again.")] = False,
+    place: Place = HERE,
+) -> int:
+    """Configure git to show, merge and keep bus.jsonl by message.
+
+    Adds lines to .gitignore and .gitattributes in the bus directory, which are to be committed,
+    and drivers to the configuration of this clone, which can't be: every clone runs this once.
+    Safe to repeat; other entries stay.
+    """
+    if check and remove:
+        raise InvalidInput("give --check or --remove, not both")
+    with place.open() as bus:
+        drivers = Drivers(bus.layout, own_path())
+    if check:
+        lines = drivers.missing()
+        _print_setup("missing", lines)
+        return Refused.exit_code if lines else 0
+    lines = drivers.remove() if remove else drivers.install()
+    _print_setup("done", lines)
+    if lines and not remove:
+        output.note("every other clone runs 'bus setup git' too: drivers are no part of a commit")
+    return 0
+
+
+def _print_setup(what: str, lines: list[str]) -> None:
+    none = "nothing is missing" if what == "missing" else "nothing to do"
+    output.result({what: lines}, *(lines or [none]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Act:
+    """The mode of `bus setup`: change, check, remove, or only show."""
+
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Change nothing; send probes the way of the program. Exit code 3: no."
+        ),
+    ] = False
+    remove: Annotated[bool, typer.Option("--remove", help="Take out what was put in.")] = False
+    print: Annotated[
+        bool, typer.Option("--print", help="Change nothing; print what would be put where.")
+    ] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; print the changes as a diff.")
+    ] = False
+    everywhere: Annotated[
+        bool, typer.Option("--global", help="For all your projects, each with its own bus.")
+    ] = False
+
+    def validate(self) -> None:
+        """Refuse options that contradict each other."""
+        if sum((self.check, self.print, self.remove or self.dry_run)) > 1:
+            raise InvalidInput("give only one of --check, --print, and --remove or --dry-run")
+
+
+def _define(name: str) -> None:
+    """Define `bus setup` of one program."""
+    title = PROGRAMS[name].title
+
+    def command(
+        act: Act,
+        agent: Annotated[
+            str | None,
+            typer.Option(
+                metavar="NAME",
+                help="The name under which its agents act. Default: the one that is set up, else"
+                " the program's.",
+                show_default=False,
+            ),
+        ] = None,
+        profile: Annotated[
+            str | None,
+            typer.Option(
+                metavar="P",
+                help="Which tools they have: default (6) or full (13). What is set up stays.",
+                show_default=False,
+            ),
+        ] = None,
+        place: Place = HERE,
+    ) -> int:
+        act.validate()
+        _check_chosen(agent, profile)
+        found = _installation(name, act, place).as_it_stands()
+        installation = replace(found, agent=agent or found.agent, profile=profile or found.profile)
+        if act.print:
+            return _print(installation)
+        if act.check:
+            return _check(installation, place)
+        return _change(installation, act)
+
+    delivery = "and hooks that hand over mail" if PROGRAMS[name].delivers else "but no hooks"
+    command.__name__ = f"setup_{name}"
+    command.__doc__ = f"""Set up {title}: the MCP server of this bus, {delivery}.
+
+    Merges into its configuration, and adds a pointer to AGENTS.md. Safe to repeat; other entries
+    stay.
+    """
+    setup.command(name, example=f"bus setup {name} --agent reviewer")(command)
+
+
+for _name in PROGRAMS:
+    _define(_name)
+
+
+def _installation(name: str, act: Act, place: Place) -> Installation:
+    named = place.named()
+    options = ("--user",) if place.user else ("--dir", named) if named is not None else ()
+    if act.everywhere:
+        return Installation(name, name, own_path(), os.path.expanduser("~"), options, True)
+    try:
+        found = place.find()[0]
+    except BusNotFound:
+        if not act.remove:  # which needs none
+            raise
+        found = os.path.join(os.getcwd(), ".")
+    options = options or ("--dir", found)
+    return Installation(name, name, own_path(), project_root(found), options)
+
+
+def _check_chosen(agent: str | None, profile: str | None) -> None:
+    if agent is not None:
+        check_agent(agent)
+    if profile is not None and profile not in PROFILES:
+        raise InvalidInput(f"--profile must be {' or '.join(PROFILES)}, not {profile!a}")
+
+
+def _print(installation: Installation) -> int:
+    for file in installation.files():
+        text = file.with_all(None)
+        output.result({"path": file.path, "text": text}, f"# {file.path}")
+        if not output.is_json():
+            output.body(text)
+    return 0
+
+
+def _change(installation: Installation, act: Act) -> int:
+    changes = installation.removals() if act.remove else installation.additions()
+    for change in changes:
+        if act.dry_run:
+            lines = change.diff()
+        else:
+            change.apply()
+            lines = [f"{change.verb} {change.path}"]
+        record = {"path": change.path, "verb": change.verb, "diff": change.diff()}
+        output.result(record, *lines)
+    if not changes and not output.is_json():
+        output.line("nothing to do")
+    if not act.remove and not act.dry_run:
+        _tell_what_is_left(PROGRAMS[installation.name].note if changes else "")
+    return 0
+
+
+def _tell_what_is_left(note: str) -> None:
+    """Print the steps that are left to a person."""
+    if note:
+        output.note(note)
+    if not are_installed("mcp"):
+        output.note(f"warning: the server can't start before you run: {installing('mcp')}")
+    if shutil.which("bus") is None:
+        folder = os.path.dirname(own_path())
+        output.note(f"warning: agents are told to run 'bus', and PATH has none; add {folder} to it")
+
+
+def _check(installation: Installation, place: Place) -> int:
+    is_well = True
+    with place.open() as bus:
+        for finding in check(installation, bus):
+            is_well = is_well and finding.is_well
+            output.result(
+                {"part": finding.part, "ok": finding.is_well, "says": finding.says},
+                f"{'ok' if finding.is_well else 'bad':4}{finding.part}:"
+                f" {hints.completed(finding.says)}",
+            )
+    return 0 if is_well else Refused.exit_code
+
+
+@commands.command("prime", example="bus prime --agent reviewer")
+def prime(
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The agent. Default: $BUS_AGENT.", show_default=False),
+    ] = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Print a short guide to the bus for an agent."""
+    agent = agent or os.environ.get(AGENT_VARIABLE) or None
+    if agent is not None:
+        check_agent(agent)
+    if output.is_json():
+        output.json_line({"agent": agent, "instruction": instruction(agent)})
+    else:
+        output.body(instruction(agent))
+    return 0
+
+
+@commands.command("hook", example="bus hook stop claude --agent reviewer")
+def hook(
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="start, tool or stop.")],
+    program: Annotated[
+        str, typer.Argument(metavar="PROGRAM", help=f"{', '.join(hook_action.ANSWERS)}.")
+    ],
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Whose mail. Default: $BUS_AGENT.", show_default=False),
+    ] = None,
+    place: PlaceOnly = HERE,
+) -> int:
+    """Answer an event in an agent, for its program; 'bus setup' configures this.
+
+    At the start it prints the guide, after a tool the new mail, and at a stop it keeps the agent
+    once from ending while mail waits. It acknowledges nothing, prints nothing without mail, and
+    reports errors on stderr with exit code 0: the agent goes on without the bus.
+    """
+    return hook_action.hook(event, program, agent=agent, directory=place.directory, user=place.user)

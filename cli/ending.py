@@ -1,0 +1,69 @@
+"""The end of every command: one line on stderr for an error, and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..schema.errors import AckbusError
+from .show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+#: The exit codes after Ctrl-C, and after the reader of a pipe has left: 128 and the signal.
+INTERRUPTED, READER_LEFT = 130, 141
+
+
+def guarded(call: Callable[[], int]) -> int:
+    """Run a command and return its exit code; no exception leaves it."""
+    output.show_warnings()
+    try:
+        try:
+            code = call()
+            output.tell_at_end()
+            return code
+        finally:
+            output.flush()
+    except BrokenPipeError:
+        _drop_output()
+        return READER_LEFT
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except AckbusError as error:
+        output.error(str(error), error)
+        return error.exit_code
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+        return _failed(what if error.strerror else str(error), error)
+    except ImportError as error:
+        # The dynamic loader gives its reason in words: too many open files, for instance.
+        return _failed(str(error), error)
+    except Exception as error:
+        hint = "" if output.is_verbose() else "; -v shows where"
+        return _failed(f"unexpected {type(error).__name__}: {error}{hint}", error)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process at once: the interpreter's own exit takes longer than a poll.
+
+    Everything is closed and flushed by now.
+    """
+    try:
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _failed(what: str, error: Exception) -> int:
+    output.error(what, error)
+    _drop_output()  # what could not be written must not be tried again at the interpreter's end
+    return 1
+
+
+def _drop_output() -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)

@@ -1,0 +1,230 @@
+"""The actions of publish, poll and ack. Loads only what these need, so that they start fast."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ...bus.bus import Bus
+from ...schema.directory.discovery import find_bus
+from ...schema.directory.layout import BUS_DIR_VARIABLE, user_bus
+from ...schema.errors import InvalidInput
+from ...schema.message.message import parse_priority
+from ...schema.message.times import parse_duration_ms
+from ...schema.sqlite.database import WRITE_TIMEOUT_S
+from ...subscribers.inboxes.inbox import POLL_LIMIT, Inbox
+from ...subscribers.inboxes.polling_pace import Pace
+from ..options.payload import payload_of
+from ..show import output
+from .prompt import AGENT_VARIABLE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...schema.message.message import Message, Receipt
+
+#: The variables that carry W3C trace context to commands.
+_TRACE_VARIABLES = ("TRACEPARENT", "TRACESTATE")
+
+#: The headers that queues look at.
+AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW = "available_at_ms", "dedupe_key", "dedupe_window_ms"
+
+#: How a bus is found that nothing names.
+_UPWARDS = "looking upwards from here"
+BY_MAIN_TREE = "looking upwards from the main work tree of git"
+
+
+def open_bus(directory: str | None, user: bool, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
+    """Open the bus that --dir, --user, BUS_DIR or the working directory name."""
+    bus = Bus.open(find(directory, user)[0], write_timeout_s=write_timeout_s)
+    output.detail(f"the bus is in {bus.layout.directory}")
+    if bus.backup_made_at_ms is not None:
+        _tell_of_backup(bus)
+    return bus
+
+
+def _tell_of_backup(bus: Bus) -> None:
+    """Note at the end that this bus is a backup, and read-only."""
+    from ...schema.sqlite.settings import age_of_backup
+
+    made = age_of_backup(bus.backup_made_at_ms or 0, bus.now_ms())
+    output.note_at_end(f"note: {bus.layout.directory} is a backup, {made}; it is read-only")
+
+
+def find(directory: str | None, user: bool) -> tuple[str, str]:
+    """Return the directory of the bus, and the option or place that named it."""
+    if (named := named_by(directory, user)) is not None:
+        return named, "--user" if user else "--dir"
+    found = find_bus()
+    if os.environ.get(BUS_DIR_VARIABLE):
+        return found, BUS_DIR_VARIABLE
+    holder = os.path.dirname(found)
+    is_above = os.path.commonpath([holder, os.getcwd()]) == holder
+    return found, _UPWARDS if is_above else BY_MAIN_TREE
+
+
+def named_by(directory: str | None, user: bool) -> str | None:
+    """Return the directory that --dir or --user name, or None."""
+    if directory is not None and user:
+        raise InvalidInput("give --dir or --user, not both")
+    if user:
+        return user_bus()
+    return None if directory is None else os.path.abspath(directory)
+
+
+def sender(name: str | None, option: str = "--from") -> str:
+    """Return the agent that acts: the option's, or the one that BUS_AGENT names."""
+    name = name or os.environ.get(AGENT_VARIABLE)
+    if not name:
+        raise InvalidInput(f"no agent is named: give {option} AGENT, or set {AGENT_VARIABLE}")
+    return name
+
+
+def doer(name: str | None) -> str | None:
+    """Return the actor for the record: the option's, or the agent that BUS_AGENT names, or None."""
+    return name or os.environ.get(AGENT_VARIABLE) or None
+
+
+def seconds(duration: str, option: str) -> float:
+    """Return the seconds of a duration such as `30`, `1.5s` or `10m`, which an option gave."""
+    try:
+        return parse_duration_ms(duration) / 1000
+    except InvalidInput as error:
+        raise InvalidInput(f"{option}: {error}") from error
+
+
+def publish(
+    type: str,
+    body: str | None = None,
+    *,
+    data: str | None = None,
+    file: str | None = None,
+    from_agent: str | None = None,
+    to_agent: str | None = None,
+    id: str | None = None,
+    reply_to: str | None = None,
+    conversation: str | None = None,
+    priority: str = "normal",
+    header: Sequence[str] = (),
+    headers: Mapping[str, object] | None = None,
+    delay_s: float | None = None,
+    payload_ref: str | None = None,
+    strict: bool = False,
+    wait_s: float = 0.0,
+    directory: str | None = None,
+    user: bool = False,
+) -> int:
+    """Publish one message and print its id."""
+    from_agent = sender(from_agent)
+    payload = payload_of(body, data, file, payload_ref)
+    with open_bus(directory, user) as bus:
+        if delay_s is not None:
+            headers = {**(headers or {}), AVAILABLE_AT: bus.now_ms() + round(1000 * delay_s)}
+        receipt = bus.publish(
+            type,
+            payload,
+            from_agent=from_agent,
+            to_agent=to_agent,
+            id=id,
+            in_reply_to=reply_to,
+            correlation_id=conversation,
+            priority=parse_priority(priority),
+            headers=_headers(header, headers),
+            payload_ref=payload_ref,
+            strict=strict,
+            wait_s=wait_s,
+        )
+    print_receipt(receipt)
+    return 0
+
+
+def print_receipt(receipt: Receipt) -> None:
+    """Print the id of a message that was published, or its receipt."""
+    record: dict[str, object] = {"seq": receipt.seq, "id": receipt.id}
+    output.result(record | {"duplicate": True} if receipt.duplicate else record, receipt.id)
+
+
+def poll(
+    agent: str,
+    *,
+    limit: int = POLL_LIMIT,
+    type: str | None = None,
+    with_work: bool = False,
+    wait: str | None = None,
+    directory: str | None = None,
+    user: bool = False,
+) -> int:
+    """Print the unread messages of an agent; 4 when there are none."""
+    if limit < 1:
+        raise InvalidInput("--limit must be 1 or more")
+    wait_s = 0.0 if wait is None else seconds(wait, "--wait")
+    with open_bus(directory, user) as bus:
+        inbox = Inbox(bus, agent, with_work=with_work)
+        found = inbox.poll(limit, type=type) or _wait(inbox, limit, type, wait_s)
+        output.messages(found, bus.blobs)
+    return 0 if found else output.NOTHING
+
+
+def _wait(inbox: Inbox, limit: int, type: str | None, wait_s: float) -> list[Message]:
+    """Poll again at each ring of the doorbell, and now and then, until there is something."""
+    if not wait_s:
+        return []
+    deadline = time.monotonic() + wait_s
+    pace = Pace()
+    with inbox.bus.listen() as listener:
+        while not (found := inbox.poll(limit, type=type)):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            listener.wait(min(pace.next(), left))
+    return found
+
+
+def ack(
+    agent: str,
+    seq: int,
+    *,
+    directory: str | None = None,
+    user: bool = False,
+) -> int:
+    """Move an agent's cursor; prints nothing unless asked for JSON."""
+    with open_bus(directory, user) as bus:
+        inbox = Inbox(bus, agent)
+        # Only a first acknowledgement can be a mistyped name's, and every later one is in a hurry.
+        stranger = None if inbox.position else bus.agents.stranger(agent, repeat=True)
+        cursor = inbox.ack(seq)
+    if stranger is not None and stranger.nearest:
+        output.note(f"warning: {stranger}")
+    output.result({"agent": agent, "cursor": cursor})
+    return 0
+
+
+def _headers(pairs: Sequence[str], base: Mapping[str, object] | None) -> dict[str, object]:
+    headers = {**_trace(), **(base or {})}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise InvalidInput(f"--header must be NAME=TEXT, not {pair!a}")
+        headers[name] = value
+    check_headers(headers)
+    return headers
+
+
+def _trace() -> dict[str, str]:
+    """Return the trace context of this process's environment, as workers set it for commands."""
+    if _TRACE_VARIABLES[0] not in os.environ:
+        return {}
+    from ...bus import tracing
+
+    return tracing.given_trace(
+        {name.lower(): os.environ.get(name, "") for name in _TRACE_VARIABLES}
+    )
+
+
+def check_headers(headers: Mapping[str, object]) -> None:
+    """Refuse queue headers with values of a form that queues ignore."""
+    if not headers.keys().isdisjoint((AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW)):
+        from ..options.message_headers import check_wishes
+
+        check_wishes(headers)

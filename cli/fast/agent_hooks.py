@@ -1,0 +1,152 @@
+"""The hooks of coding agents: new mail is handed over without polling.
+
+A hook starts at each use of a tool, so it loads no more than it needs. Each program has its own
+names of the events, and its own form of an answer.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ...schema.directory.discovery import find_bus
+from ...schema.directory.layout import user_bus
+from ...schema.errors import InvalidInput
+from ...schema.message.names import check_agent
+from ..show import output
+from .prompt import AGENT_VARIABLE
+from .waiting_mail import waiting_mail
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+#: How much of what the agent's program says of the event is read, in characters.
+_MAX_EVENT_CHARS = 16_000_000
+
+
+def hook(
+    event: str,
+    program: str,
+    *,
+    agent: str | None = None,
+    directory: str | None = None,
+    user: bool = False,
+) -> int:
+    """Answer an event in an agent, in the form of its program; print nothing when nothing waits."""
+    answers = ANSWERS.get(program)
+    if answers is None or event not in answers:
+        known = f"{', '.join(EVENTS)} and {', '.join(ANSWERS)}"
+        raise InvalidInput(f"there is no hook {event!a} of {program!a}; there are {known}")
+    agent = agent or os.environ.get(AGENT_VARIABLE)
+    if not agent:
+        raise InvalidInput(f"no agent is named: give --agent NAME, or set {AGENT_VARIABLE}")
+    check_agent(agent)
+    if directory is not None and user:
+        raise InvalidInput("give --dir or --user, not both")
+    told = _told()
+    if told.get("agent_id") or (event == "stop" and _has_gone_on(told)):
+        return 0  # a sub-agent has no mail of its own, and would keep it from the agent
+    found = user_bus() if user else directory if directory is not None else find_bus()
+    text = EVENTS[event](agent, found)
+    if text:
+        output.json_line(answers[event](text))
+    return 0
+
+
+# what to say ---------------------------------------------------------------------------------
+
+
+def _at_start(agent: str, directory: str) -> str:
+    """Return the guide for the agent, and its unread mail."""
+    from .prime import instruction
+
+    waiting = waiting_mail(agent, directory, afresh=True)
+    return f"{instruction(agent)}\n{waiting or 'Nothing waits for you now.'}"
+
+
+def _after_tool(agent: str, directory: str) -> str | None:
+    """Return the mail that came since the last that was shown."""
+    return waiting_mail(agent, directory, only_new=True)
+
+
+def _at_stop(agent: str, directory: str) -> str | None:
+    """Return the mail that is still to be handled."""
+    waiting = waiting_mail(agent, directory)
+    if waiting is None:
+        return None
+    return f"Before you end: handle what waits on the message bus, and acknowledge it.\n{waiting}"
+
+
+#: The text of each event, or None.
+EVENTS: dict[str, Callable[[str, str], str | None]] = {
+    "start": _at_start,
+    "tool": _after_tool,
+    "stop": _at_stop,
+}
+
+
+# how each program is told --------------------------------------------------------------------
+
+
+def _context(event: str) -> Callable[[str], dict[str, Any]]:
+    return lambda text: {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+
+
+def _blocked(text: str) -> dict[str, Any]:
+    return {"decision": "block", "reason": text}
+
+
+_LIKE_CLAUDE: dict[str, Callable[[str], dict[str, Any]]] = {
+    "start": _context("SessionStart"),
+    "tool": _context("PostToolUse"),
+    "stop": _blocked,
+}
+
+#: How the programs want to be answered.
+ANSWERS: dict[str, dict[str, Callable[[str], dict[str, Any]]]] = {
+    "claude": _LIKE_CLAUDE,
+    "codex": _LIKE_CLAUDE,
+    "gemini": {
+        "start": _context("SessionStart"),
+        "tool": _context("AfterTool"),
+        "stop": lambda text: {"decision": "deny", "reason": text},
+    },
+    "opencode": dict.fromkeys(EVENTS, lambda text: {"text": text}),
+    "cursor": {
+        "start": lambda text: {"additional_context": text},
+        "tool": lambda text: {"additional_context": text},
+        "stop": lambda text: {"followup_message": text},
+    },
+    # Copilot looks for it at the top in its command line, and one level down in VS Code.
+    "copilot": {
+        "start": lambda text: {"additionalContext": text, **_context("SessionStart")(text)},
+        "tool": lambda text: {"additionalContext": text, **_context("PostToolUse")(text)},
+        "stop": lambda text: {
+            **_blocked(text),
+            "hookSpecificOutput": {"hookEventName": "Stop", **_blocked(text)},
+        },
+    },
+}
+
+
+def _told() -> Mapping[str, object]:
+    """Return the program's description of the event, from standard input."""
+    import json
+
+    if sys.stdin is None or sys.stdin.isatty():
+        return {}
+    try:
+        told = json.loads(sys.stdin.buffer.read(_MAX_EVENT_CHARS) or b"{}")
+    except ValueError as error:
+        raise InvalidInput(
+            f"the program's description of the event is not JSON: {error}"
+        ) from error
+    return told if isinstance(told, dict) else {}
+
+
+def _has_gone_on(told: Mapping[str, object]) -> bool:
+    """Whether this hook has made the agent go on already, or a person has ended it."""
+    is_ended = told.get("status") in ("aborted", "error")
+    return bool(told.get("stop_hook_active") or told.get("loop_count") or is_ended)

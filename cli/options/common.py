@@ -1,0 +1,192 @@
+"""The options that several commands share, each defined once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from ...schema.errors import InvalidInput
+from ...schema.message.limits import MAX_SEQ as MAX_SEQ
+from ...schema.message.times import parse_since
+from ...schema.sqlite.database import WRITE_TIMEOUT_S
+from .. import hints
+from ..fast import actions
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...bus.bus import Bus
+
+
+def _be_verbose(on: bool) -> bool:
+    output.set_verbose(on)
+    return on
+
+
+def _print_json(on: bool) -> bool:
+    output.set_json(on)
+    return on
+
+
+def _note_directory(directory: str | None) -> str | None:
+    hints.note_bus(directory)
+    return directory
+
+
+def _note_user(user: bool) -> bool:
+    hints.note_bus(user=user)
+    return user
+
+
+def directory_option(text: str) -> Any:
+    """Return the definition of --dir with its text for --help."""
+    return typer.Option(
+        "--dir", metavar="DIR", help=text, show_default=False, callback=_note_directory
+    )
+
+
+Directory = Annotated[
+    str | None,
+    directory_option(
+        "The bus directory itself. Default: $BUS_DIR, else the nearest .worker-state/ "
+        "from the working directory upwards."
+    ),
+]
+User = Annotated[
+    bool,
+    typer.Option("--user", help="Use your own bus, outside of any project.", callback=_note_user),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object a line.", callback=_print_json)
+]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Print more on stderr; with an error, also its causes.",
+        callback=_be_verbose,
+        is_eager=True,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceOnly:
+    """The options of a command that uses a bus, and prints no data: its place, and verbosity."""
+
+    directory: Directory = None
+    user: User = False
+    verbose: Verbose = False
+
+    def open(self, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
+        """Open the bus; a write waits up to `write_timeout_s` for other writers."""
+        return actions.open_bus(self.directory, self.user, write_timeout_s=write_timeout_s)
+
+    def find(self) -> tuple[str, str]:
+        """Return the directory of the bus, and the option or place that named it."""
+        return actions.find(self.directory, self.user)
+
+    def named(self) -> str | None:
+        """Return the directory that the options name, or None."""
+        return actions.named_by(self.directory, self.user)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Form:
+    """The form of what a command prints."""
+
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place(PlaceOnly, _Form):
+    """The options of a command that uses a bus, and prints data: its place, and --json."""
+
+
+#: The default of a command's parameter for the place, which Python requires.
+HERE = Place()
+
+Agent = Annotated[str, typer.Argument(metavar="AGENT", help="The name of the agent.")]
+#: The help of every `--type`.
+TYPE_HELP = "Only messages of this type; * stands for one part, a last > for the rest."
+
+TypePattern = Annotated[
+    str | None,
+    typer.Option(
+        "--type",
+        metavar="P",
+        help=TYPE_HELP,
+        show_default=False,
+    ),
+]
+Wait = Annotated[
+    str | None,
+    typer.Option(
+        "--wait",
+        metavar="S",
+        help="How long to wait when there is nothing: seconds, or like 500ms, 10m, 2h.",
+        show_default=False,
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="T",
+        help="Only since a time like 2026-01-10T14:00:00Z or in epoch milliseconds, or since "
+        "an age like 10m.",
+        show_default=False,
+    ),
+]
+OfAgent = Annotated[
+    str | None,
+    typer.Option("--agent", metavar="A", help="Only from or to this agent.", show_default=False),
+]
+OfConversation = Annotated[
+    str | None,
+    typer.Option(
+        "--conversation",
+        metavar="C",
+        help="Only this conversation: its first message's id, or the seq of any in it.",
+        show_default=False,
+    ),
+]
+By = Annotated[
+    str | None,
+    typer.Option(
+        "--by",
+        metavar="A",
+        help="The actor, for the record. Default: $BUS_AGENT, else your user and host.",
+        show_default=False,
+    ),
+]
+#: The queue of a command that is about one.
+QueueName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the queue.")]
+#: The queue of a command that is about jobs, which may be in several.
+OfQueue = Annotated[
+    str | None,
+    typer.Option("--queue", metavar="Q", help="Only this queue.", show_default=False),
+]
+
+
+def conversation_named(bus: Bus, key: str) -> str:
+    """Return the conversation of --conversation: its id, or the seq of a message in it.
+
+    An id that is a number wins over a seq.
+    """
+    from ...subscribers.overview.trace import find_message
+
+    if not key.isdecimal() or next(bus.read(conversation=key), None) is not None:
+        return key
+    message = find_message(bus, key)
+    return key if message is None else message.conversation
+
+
+def since_time(text: str, now_ms: int) -> int:
+    """Return the epoch millisecond of --since."""
+    try:
+        return parse_since(text, now_ms)
+    except InvalidInput as error:
+        raise InvalidInput(f"--since: {error}; or give an age like 10m") from error

@@ -1,0 +1,145 @@
+"""The options that choose jobs, and acting on the chosen jobs."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from ...schema.errors import InvalidInput
+from ...schema.message.patterns import TypePattern
+from ...subscribers.queues.dead_letters import (
+    DeadLetters,  # loads what a command needs of it when it runs
+)
+from ..fast import actions
+from ..logs import show_logs
+from ..show import output
+from ..show.jobs import jobs_named, print_jobs, queues_named
+from . import common as options
+from .common import MAX_SEQ, By, OfQueue, Since, since_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ...bus.bus import Bus
+    from ...subscribers.jobs.jobs import Job
+    from ...subscribers.queues.queue import Queue
+
+    #: Jobs, by queue.
+    Chosen = Iterable[tuple[Queue, Iterable[Job]]]
+    #: Changes jobs of a queue, and returns the changed ones.
+    Change = Callable[[Queue, Iterable[Job]], Iterable[Job]]
+
+Seq = Annotated[
+    int, typer.Argument(metavar="SEQ", min=1, max=MAX_SEQ, help="The seq of the job's message.")
+]
+Seqs = Annotated[
+    list[int],
+    typer.Argument(metavar="SEQ...", min=1, max=MAX_SEQ, help="The seqs of the jobs' messages."),
+]
+SomeSeqs = Annotated[
+    list[int] | None,
+    typer.Argument(
+        metavar="[SEQ]...",
+        min=1,
+        max=MAX_SEQ,
+        help="The seqs of the jobs' messages.",
+        show_default=False,
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; list the chosen jobs.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """The options that filter the jobs that ended without success."""
+
+    queue: OfQueue = None
+    type: options.TypePattern = None
+    since: Since = None
+
+    def find(self, bus: Bus, states: tuple[str, ...]) -> Iterator[tuple[Queue, Iterator[Job]]]:
+        """Yield each queue, with those of its jobs in these states that fit the options."""
+        pattern = None if self.type is None else TypePattern(self.type)
+        since_ms = None if self.since is None else since_time(self.since, bus.now_ms())
+        for queue in queues_named(bus, self.queue):
+            letters = DeadLetters(queue)
+            yield queue, letters.find(states, type=pattern, since_ms=since_ms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Filter):
+    """The options of an act on jobs: on those named by their seqs, or on all that fit."""
+
+    seqs: SomeSeqs = None
+    dry_run: DryRun = False
+    by: By = None
+
+    def check(self, see: str, *, is_filtered: bool = False, is_all: bool = False) -> None:
+        """Refuse an ambiguous choice of jobs. No error suggests the option that means all jobs.
+
+        Args:
+            see: the command that lists the jobs.
+            is_filtered: whether the command's own options choose too.
+            is_all: whether an option chooses all jobs.
+        """
+        is_filtered = is_filtered or (self.type, self.since) != (None, None)
+        if self.seqs and (is_filtered or is_all):
+            raise InvalidInput(f"give SEQs, or options that choose, not both; see '{see}'")
+        is_filtered = is_filtered or self.queue is not None
+        if is_all and is_filtered:
+            raise InvalidInput(f"all of the bus, or what fits the options? Say one; see '{see}'")
+        if not (self.seqs or is_all or is_filtered):
+            raise InvalidInput(f"say which: by SEQs, or by --queue, --type, --since; see '{see}'")
+
+    @property
+    def doer(self) -> str | None:
+        """The actor, for the record."""
+        return actions.doer(self.by)
+
+    def act(self, bus: Bus, chosen: Chosen, change: Change, done: str) -> int:
+        """Change jobs, or only list them, and return the exit code.
+
+        Args:
+            bus: the bus.
+            chosen: the jobs; a list is of those named, and all or none of them are changed.
+            change: the change.
+            done: its past participle, for the output.
+        """
+        is_named = isinstance(chosen, list)
+        if self.dry_run:
+            if is_named:
+                _try(bus, chosen, change)
+            count = print_jobs(bus, (job for _, jobs in chosen for job in jobs))
+            output.note(f"{output.counted(count, 'job')} would be {done}; nothing was changed")
+            return 0 if count else output.NOTHING
+        show_logs()
+        with bus.transaction() if is_named else nullcontext():
+            changed = [job for queue, jobs in chosen for job in change(queue, jobs)]
+        if output.is_json():
+            print_jobs(bus, changed)
+        else:
+            output.line(f"{done} {output.counted(len(changed), 'job')}")
+        return 0 if changed else output.NOTHING
+
+
+class _Undone(Exception):
+    """Rolls back a transaction of a dry run."""
+
+
+def _try(bus: Bus, chosen: Chosen, change: Change) -> None:
+    """Change jobs in a transaction that is rolled back, to raise the errors of the change."""
+    with suppress(_Undone), bus.transaction():
+        for queue, jobs in chosen:
+            list(change(queue, jobs))
+        raise _Undone
+
+
+def named(
+    bus: Bus, seqs: Iterable[int], queue: str | None, state: str | None = None
+) -> list[tuple[Queue, list[Job]]]:
+    """Return jobs that are named by their seqs, each with its queue; as `jobs_named`."""
+    return [(each, [job]) for each, job in jobs_named(bus, seqs, queue, state)]

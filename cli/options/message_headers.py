@@ -1,0 +1,93 @@
+"""The headers that the rarer options of `bus publish` give a message.
+
+`--headers` is the base; `--meta` adds to its `meta`, and the work headers stand beside it.
+(Plugboard's exit code for a bad `--meta` is 1; here it is 2, as for every broken rule.)
+"""
+
+from __future__ import annotations
+
+from ...schema.errors import InvalidInput
+from ...schema.message.times import parse_ts
+from ...subscribers.jobs.work_headers import (
+    work_headers,  # loads what a command needs of it when it runs
+)
+from ..fast import actions
+from ..fast.actions import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
+from .metadata import META, parse_meta
+from .payload import json_argument
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+
+def message_headers(
+    headers: str | None,
+    meta: Sequence[str] | None,
+    at: str | None,
+    dedupe_key: str | None,
+    dedupe_window: str | None,
+) -> dict[str, object] | None:
+    """Return the headers of the options of these names, or None when there are none.
+
+    Raises:
+        InvalidInput: one is malformed, or two contradict each other.
+    """
+    found: dict[str, object] = {} if headers is None else _object(headers)
+    if meta:
+        found[META] = _base(found) | parse_meta(meta)
+    if (at, dedupe_key, dedupe_window) != (None, None, None):
+        window_s = (
+            None if dedupe_window is None else actions.seconds(dedupe_window, "--dedupe-window")
+        )
+        found |= work_headers(
+            available_at_ms=None if at is None else _time(at),
+            dedupe_key=dedupe_key,
+            dedupe_window_s=window_s,
+        )
+    return found or None
+
+
+def check_wishes(headers: Mapping[str, object]) -> None:
+    """Refuse work headers with values of a form that queues ignore.
+
+    Raises:
+        InvalidInput: a work header has a value of another form.
+    """
+    for name in (AVAILABLE_AT, DEDUPE_WINDOW):
+        if name in headers and type(headers[name]) is not int:
+            raise InvalidInput(
+                f"header {name} must be a whole number, in milliseconds, not {headers[name]!r}"
+            )
+    if not isinstance(headers.get(DEDUPE_KEY, ""), str):
+        raise InvalidInput(f"header {DEDUPE_KEY} must be text, not {headers[DEDUPE_KEY]!r}")
+    at_ms: Any = headers.get(AVAILABLE_AT)
+    key: Any = headers.get(DEDUPE_KEY)
+    window_ms: Any = headers.get(DEDUPE_WINDOW)
+    work_headers(
+        available_at_ms=at_ms,
+        dedupe_key=key,
+        dedupe_window_s=None if window_ms is None else window_ms / 1000,
+    )
+
+
+def _object(text: str) -> dict[str, object]:
+    value = json_argument(text, "--headers")
+    if not isinstance(value, dict):
+        raise InvalidInput("--headers must be a JSON object")
+    return value
+
+
+def _base(headers: dict[str, object]) -> dict[str, object]:
+    base = headers.get(META, {})
+    if not isinstance(base, dict):
+        raise InvalidInput(f"--meta can't be added: {META!r} of --headers is no JSON object")
+    return base
+
+
+def _time(at: str) -> int:
+    try:
+        return parse_ts(at)
+    except InvalidInput as error:
+        raise InvalidInput(f"--at: {error}") from error

@@ -1,0 +1,113 @@
+"""The payload of `bus publish`, from its arguments. No more than a payload's limit is read."""
+
+from __future__ import annotations
+
+import sys
+
+from ...schema.errors import InvalidInput
+from ...schema.message.draft import ABSENT
+from ...schema.message.json import decode
+from ...schema.message.limits import MAX_PAYLOAD_BYTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+#: The file name that stands for the standard input.
+STDIN = "-"
+
+
+def payload_of(
+    body: str | None, data: str | None, file: str | None, payload_ref: str | None
+) -> object:
+    """Return the payload of the arguments of `bus publish`, or ABSENT.
+
+    Args:
+        body: text, or `-` for the text on the standard input.
+        data: JSON, `-` for the JSON on the standard input, or `@FILE`.
+        file: the name of a file with text, or `-`.
+        payload_ref: the name of a blob, which only excludes the others.
+
+    Raises:
+        InvalidInput: there is more than one, or it is too large, no UTF-8, no JSON, unreadable;
+            the standard input is empty.
+    """
+    if sum(source is not None for source in (body, data, file, payload_ref)) > 1:
+        raise InvalidInput("give one of BODY, --data, --file and --payload-ref")
+    if file is not None:
+        return _text(_read(file), "the standard input" if file == STDIN else file)
+    if data is not None:
+        return json_argument(data, "--data")
+    if body == STDIN:
+        return _text(_read(STDIN), "the standard input")
+    if body is not None:
+        return _text(_bytes_of(body), "BODY")
+    return ABSENT
+
+
+def open_input(name: str) -> BinaryIO:
+    """Open a file, or the standard input for `-`.
+
+    Raises:
+        InvalidInput: it can't be read.
+    """
+    if name == STDIN:
+        if sys.stdin is None:
+            raise InvalidInput("the standard input is closed")
+        return sys.stdin.buffer
+    try:
+        return open(name, "rb")
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"can't read {name}: {reason(error)}") from error
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Return the reason of a file's error, without its name and number."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def json_argument(data: str, option: str) -> object:
+    """Return the value of an option that takes JSON, `-` for the standard input, or `@FILE`.
+
+    Raises:
+        InvalidInput: it is no JSON, or can't be read.
+    """
+    if data == STDIN:
+        return decode(_read(STDIN), "the standard input")
+    if data.startswith("@"):
+        return decode(_read(data[1:]), data[1:])
+    return decode(_bytes_of(data), option)
+
+
+def _read(name: str) -> bytes:
+    try:
+        with open_input(name) as file:
+            content = file.read(MAX_PAYLOAD_BYTES + 1)
+    except OSError as error:
+        raise InvalidInput(f"can't read {name}: {reason(error)}") from error
+    if name == STDIN and not content:
+        raise InvalidInput(
+            "the standard input is empty: the command before it may have failed;"
+            " to publish empty text, give '' as BODY"
+        )
+    if len(content) > MAX_PAYLOAD_BYTES:
+        raise InvalidInput(
+            f"the payload is larger than {MAX_PAYLOAD_BYTES} bytes;"
+            " store it with 'bus blob put' and publish its name with --payload-ref"
+        )
+    return content
+
+
+def _text(content: bytes, what: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            f"{what} is not UTF-8 text: byte {error.start} is 0x{content[error.start]:02x}."
+            " Store it with 'bus blob put' and publish its name with --payload-ref"
+        ) from error
+
+
+def _bytes_of(argument: str) -> bytes:
+    """Return the original bytes of a command-line argument."""
+    return argument.encode(errors="surrogateescape")

@@ -1,0 +1,243 @@
+"""The options of a worker that runs a command, and their values for `Worker`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ...schema.errors import InvalidInput
+from ...subscribers.jobs.errors import (
+    QueueMismatch,  # loads what a command needs of it when it runs
+)
+from ...subscribers.jobs.hops import MAX_HOPS, WARN_HOPS
+from ...subscribers.queues.queue import MAX_LEASE_S, Queue
+from ..fast import actions
+from .payload import json_argument
+from .policy import make_queue
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ...bus.bus import Bus
+    from ...subscribers.queues.queue import Queue
+    from ...workers.commands.json_contract import JsonCommand
+    from ...workers.commands.raw_contract import RawCommand
+    from ...workers.processes.supervisors import Supervisors
+    from ...workers.worker import Worker
+
+#: How much longer than its command may take a worker leases a job, and for how long where the
+#: command may take as long as it likes, in seconds. Leases are renewed all the same: this is how
+#: long a job waits whose worker has died.
+_LEASE_BEYOND_S, _LEASE_S = 30.0, 300.0
+
+
+class Contract(StrEnum):
+    """The contract between a command and its worker."""
+
+    RAW = "raw"
+    JSON = "json"
+
+
+def _option(metavar: str, help: str) -> typer.models.OptionInfo:
+    """Return the definition of an option that is absent unless it is given."""
+    option: typer.models.OptionInfo = typer.Option(metavar=metavar, help=help, show_default=False)
+    return option
+
+
+Type = Annotated[str | None, _option("T", "The types of the messages to work on: a type pattern.")]
+QueueName = Annotated[
+    str | None,
+    _option(
+        "Q",
+        "The queue. Default: named as the pattern, so that all its workers share the work. "
+        "A missing one is created, and begins with the first message in the log.",
+    ),
+]
+ContractName = Annotated[
+    Contract,
+    typer.Option(metavar="C", help="raw: body on stdin, result on stdout. json: one object each."),
+]
+SuccessType = Annotated[
+    str | None,
+    _option("S", "The type of the answer after success. Default: of x.request, x.done; else none."),
+]
+FailureType = Annotated[
+    str | None,
+    _option(
+        "F",
+        "The type of the answer after a failure for good. Default: of x.request, x.failed; else "
+        "none. With it, timeouts are answered too, with the request's type and .timed_out.",
+    ),
+]
+NoAnswer = Annotated[
+    bool,
+    typer.Option(
+        "--no-answer",
+        help="Answer nothing: for a --queue that only observes requests that others answer.",
+    ),
+]
+Concurrency = Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How many at once.")]
+Timeout = Annotated[
+    str | None,
+    _option("S", "How long CMD may take; 0 for ever. Default: 60s, with the json contract 120s."),
+]
+Lease = Annotated[
+    str | None,
+    _option(
+        "S",
+        "How long a job waits for another worker after this one has died. Default: the timeout "
+        "plus 30s, or 300s without one.",
+    ),
+]
+Once = Annotated[
+    bool,
+    typer.Option(
+        "--once", help="Wait for one message, handle it, and end; with code 0 however CMD ended."
+    ),
+]
+Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is left to be claimed.")]
+Group = Annotated[
+    str | None,
+    _option(
+        "G",
+        "The worker group: the sender of the answers, whose heart beats. Default: the queue's "
+        "name and -worker.",
+    ),
+]
+WarnHops = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Warn of a conversation with so many hops; a job whose message another job "
+        "published is one hop.",
+    ),
+]
+MaxHops = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Refuse answers and events after so many hops, which ends a loop. The job fails "
+        "for good.",
+    ),
+]
+Config = Annotated[
+    str | None, _option("JSON", "The config of the json contract; @FILE reads a file.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """The options of a worker, without its command and the policy of its queue."""
+
+    type: Type = None
+    queue: QueueName = None
+    contract: ContractName = Contract.RAW
+    success_type: SuccessType = None
+    failure_type: FailureType = None
+    no_answer: NoAnswer = False
+    concurrency: Concurrency = 1
+    timeout: Timeout = None
+    lease: Lease = None
+    once: Once = False
+    drain: Drain = False
+    group: Group = None
+    config: Config = None
+    warn_hops: WarnHops = WARN_HOPS
+    max_hops: MaxHops = MAX_HOPS
+
+    def open_queue(self, bus: Bus, rules: dict[str, Any]) -> Queue:
+        """Open the queue to work on. A missing one is created, with the rules of the contract.
+
+        Raises:
+            InvalidInput: neither a name nor a type is given.
+            QueueNotFound: it does not exist, and no type is given to create it.
+            QueueMismatch: it exists with another pattern, or another value of a given rule.
+        """
+        name = self.queue or self.type
+        if name is None:
+            raise InvalidInput("give the --type of the messages, or the --queue")
+        pattern = self.type or Queue.open(bus, name).info.pattern
+        group = self.group or f"{name}-worker"
+        if self._is_raw:
+            # For a queue that is there, or that another process makes meanwhile, its own rules
+            # hold.
+            with suppress(QueueMismatch):
+                return make_queue(bus, name, pattern, {"retry": "asked"} | rules, group=group)
+        return make_queue(bus, name, pattern, rules, group=group)
+
+    def worker(self, bus: Bus, queue: Queue) -> Worker:
+        """Return the worker of a queue.
+
+        Raises:
+            InvalidInput: a duration is none, or too short or too long for a lease; or the type of
+                an answer breaks a rule.
+        """
+        from ...workers.worker import Worker
+
+        return Worker(
+            bus,
+            queue,
+            group=self.group,
+            concurrency=self.concurrency,
+            lease_s=self._lease_s(),
+            success_type=self.success_type,
+            failure_type=self.failure_type,
+            answers=not self.no_answer,
+            warn_hops=self.warn_hops,
+            max_hops=self.max_hops,
+        )
+
+    def work(
+        self, bus: Bus, command: list[str], group: str, supervisors: Supervisors
+    ) -> RawCommand | JsonCommand:
+        """Return the work that a command does in its contract, for a class of workers.
+
+        Raises:
+            InvalidInput: the config is none, or the contract has none.
+        """
+        from ...workers.commands.json_contract import JsonCommand
+        from ...workers.commands.raw_contract import RawCommand
+
+        shared: dict[str, Any] = {
+            "group": group,
+            "timeout_s": self._timeout_s(),
+            "supervisors": supervisors,
+        }
+        if self._is_raw:
+            if self.config is not None:
+                raise InvalidInput("--config goes with --contract json only")
+            return RawCommand(bus, command, **shared)
+        config = {} if self.config is None else json_argument(self.config, "--config")
+        if not isinstance(config, dict):
+            raise InvalidInput("--config must be a JSON object")
+        return JsonCommand(bus, command, config=config, **shared)
+
+    @property
+    def _is_raw(self) -> bool:
+        return self.contract is Contract.RAW
+
+    def _timeout_s(self) -> float | None:
+        """Return how long a command may take, in seconds; None for ever."""
+        from ...workers.commands.json_contract import JSON_TIMEOUT_S
+        from ...workers.commands.raw_contract import RAW_TIMEOUT_S
+
+        if self.timeout is None:
+            return RAW_TIMEOUT_S if self._is_raw else JSON_TIMEOUT_S
+        return actions.seconds(self.timeout, "--timeout") or None
+
+    def _lease_s(self) -> float:
+        """Return for how long a worker leases a job, in seconds."""
+        timeout_s, most_s = self._timeout_s(), MAX_LEASE_S
+        if self.lease is not None:
+            given_s = actions.seconds(self.lease, "--lease")
+            if not 0 < given_s <= most_s:
+                raise InvalidInput(f"--lease must be more than 0 and at most {most_s:g}s")
+            return given_s
+        return _LEASE_S if timeout_s is None else min(timeout_s + _LEASE_BEYOND_S, most_s)

@@ -1,0 +1,102 @@
+"""Notices of answers, on the desktop or on the terminal. A failing notice is no error."""
+
+from __future__ import annotations
+
+import html
+import shlex
+import shutil
+import subprocess
+
+import orjson
+
+from ...schema.errors import InvalidInput
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ...schema.message.message import Message
+
+    Tell = Callable[[Message], None]
+
+#: The environment variable that chooses the kind of notices.
+BACKEND_VARIABLE = "BUS_NOTIFY_BACKEND"
+
+#: The program that shows notices on a desktop.
+_PROGRAM = "notify-send"
+
+#: How long it may take, in seconds.
+_PROGRAM_TIMEOUT_S = 5.0
+
+#: How much of an answer a notice shows, in characters.
+PREVIEW_CHARS = 80
+
+
+def told_by(environment: Mapping[str, str]) -> Tell:
+    """Return the notifier: the environment's choice, or else the best that is installed.
+
+    Raises:
+        InvalidInput: the choice is unknown.
+    """
+    backends: dict[str, Tell] = {"desktop": _on_desktop, "bell": _with_bell, "stderr": _on_stderr}
+    choice = environment.get(BACKEND_VARIABLE)
+    if not choice:
+        choice = "bell" if shutil.which(_PROGRAM) is None else "desktop"
+    if choice not in backends:
+        raise InvalidInput(f"{BACKEND_VARIABLE} must be {', '.join(backends)}, not {choice!a}")
+    return backends[choice]
+
+
+def title(answer: Message) -> str:
+    """Return the title of the notice for an answer."""
+    if answer.type.endswith(".timed_out"):
+        return "Reply ready (timed out)"
+    return "Reply ready (failed)" if answer.type.endswith(".failed") else "Reply ready"
+
+
+def text(answer: Message) -> list[str]:
+    """Return the lines of the notice for an answer: its type, its beginning, how to see it."""
+    return [
+        f"{answer.type} in conversation {answer.conversation}",
+        preview(answer),
+        f"see it with: bus check {shlex.quote(answer.conversation)}",
+    ]
+
+
+def preview(answer: Message) -> str:
+    """Return the first line of an answer that is not empty, cut by characters."""
+    if answer.payload_error is not None:
+        return f"({answer.payload_error})"
+    payload = answer.payload if answer.has_payload else ""
+    body = payload if isinstance(payload, str) else orjson.dumps(payload).decode()
+    first = body.strip().partition("\n")[0].rstrip()
+    if not first:
+        return "(empty reply)"
+    return first if len(first) <= PREVIEW_CHARS else first[:PREVIEW_CHARS] + "…"
+
+
+def _on_desktop(answer: Message) -> None:
+    # Desktops read the text as markup; what a message says must not act there.
+    body = html.escape("\n".join(map(output.visible, text(answer))), quote=False)
+    try:
+        subprocess.run(
+            [_PROGRAM, "--app-name=bus", "--", title(answer), body],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PROGRAM_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        output.detail(f"{_PROGRAM} failed: {error}")
+        _on_stderr(answer)
+
+
+def _with_bell(answer: Message) -> None:
+    output.bell()
+    _on_stderr(answer)
+
+
+def _on_stderr(answer: Message) -> None:
+    for line in (title(answer), *text(answer)):
+        output.note(line)

@@ -1,0 +1,392 @@
+"""The output of commands. Text from messages never reaches a terminal with control characters."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from contextlib import suppress
+
+from ...schema.errors import AckbusError, BlobMissing, InvalidInput
+from ...schema.message.times import age as age
+from ...schema.message.times import format_ts
+from .. import hints
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ...blobs.store import BlobStore
+    from ...bus.search.search import Found
+    from ...schema.message.message import Message
+
+    #: Seq, time, route, type, payload.
+    Parts = tuple[str, str, str, str, str]
+
+#: How much of a payload a line for people shows, in characters.
+PREVIEW_CHARS = 200
+
+#: How much of a blob's name a line for people shows, in characters: `sha256-` and 8 digits.
+REF_CHARS = 15
+
+#: How much of an error is printed, in characters: it repeats arguments, which may be of any length.
+ERROR_CHARS = 1000
+
+#: Control characters (C0, DEL, C1), line separators, and what turns the direction of writing or
+#: is invisible: all that can make a terminal show something else than what is there.
+_UNSAFE = (
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+#: The exit code when nothing was there.
+NOTHING = 4
+
+_verbose = False
+
+_as_json = False
+
+_at_end: list[str] = []
+
+
+def set_verbose(on: bool) -> None:
+    """Print more on stderr from now on."""
+    global _verbose
+    _verbose = _verbose or on
+
+
+def is_verbose() -> bool:
+    """Whether -v was given."""
+    return _verbose
+
+
+def set_json(on: bool) -> None:
+    """Print results as JSON from now on, or for people."""
+    global _as_json
+    _as_json = on
+
+
+def is_json() -> bool:
+    """Whether --json was given."""
+    return _as_json
+
+
+# stdout --------------------------------------------------------------------------------------
+
+
+def line(text: str) -> None:
+    """Print one line for people."""
+    _write(visible(text).encode() + b"\n")
+
+
+def json_line(data: bytes | Mapping[str, object]) -> None:
+    """Print one JSON object as a line."""
+    data = data if isinstance(data, bytes) else _encoded(data)
+    if is_terminal():
+        data = _visible_json(data.decode()).encode()
+    _write(data + b"\n")
+
+
+def result(record: Mapping[str, object], *lines: str) -> None:
+    """Print a result: its JSON object with --json, else its lines for people."""
+    if _as_json:
+        json_line(record)
+        return
+    for each in lines:
+        line(each)
+
+
+def results(
+    records: Sequence[Mapping[str, object]],
+    rows: Iterable[Iterable[object]] | None = None,
+    headings: Sequence[str] | None = None,
+) -> int:
+    """Print a list: JSON objects with --json, else a table for people.
+
+    Args:
+        records: the objects; all have the same names.
+        rows: the rows of the table; None for the values of the records.
+        headings: the headings of the table; None for the names of the records.
+
+    Returns:
+        The exit code: 4 for an empty list.
+    """
+    if _as_json:
+        for record in records:
+            json_line(record)
+    elif records:
+        shown = (record.values() for record in records) if rows is None else rows
+        table(headings or list(records[0]), [list(row) for row in shown])
+    return 0 if records else NOTHING
+
+
+def body(text: str) -> None:
+    """Print a text for programs as it is, ended by a newline; on a terminal made visible."""
+    if is_terminal():
+        text = "\n".join(map(visible, text.split("\n")))
+    _write(text.encode() if not text or text.endswith("\n") else text.encode() + b"\n")
+
+
+def branch(prefix: str, text: str, style: str) -> None:
+    """Print one line of a tree: what draws the tree, the text, and its style on a terminal."""
+    if not is_terminal():
+        line(prefix + text)
+        return
+    from .terminal import print_branch
+
+    print_branch(prefix, text, style)
+
+
+def messages(
+    found: Iterable[Message],
+    blobs: BlobStore,
+    *,
+    form: Callable[[Message], bytes] | None = None,
+    live: bool = False,
+) -> int:
+    """Print messages, one a line, and return how many there were.
+
+    Args:
+        found: the messages.
+        blobs: where their large payloads are.
+        form: what makes the JSON of a message, for --json; None for that of the log.
+        live: whether each line is to be seen at once, by a reader who waits for the next.
+    """
+    count = 0
+    show = _message_printer()
+    for count, message in enumerate(found, 1):  # noqa: B007
+        if _as_json:
+            json_line(message.to_json() if form is None else form(message))
+        else:
+            show(message_parts(message, blobs))
+        if live:
+            flush()
+    return count
+
+
+def found(each: Found, blobs: BlobStore) -> None:
+    """Print a message that a search found, with the passage in place of its payload."""
+    parts = (*message_parts(each.message, blobs)[:4], each.snippet)
+    if not is_terminal():
+        line("  ".join(parts))
+        return
+    from .terminal import print_message
+
+    print_message(parts, each.marks)
+
+
+def message_parts(message: Message, blobs: BlobStore) -> Parts:
+    """Return the parts of a message's line for people; not yet safe to print."""
+    return (
+        str(message.seq),
+        format_ts(message.ts_ms),
+        f"{message.from_agent} → {message.to_agent or 'all'}",
+        message.type,
+        preview(message, blobs),
+    )
+
+
+def preview(message: Message, blobs: BlobStore) -> str:
+    """Return the first line of a payload, or a note in its place. No blob is read for it."""
+    if message.payload_ref is not None:
+        return f"[{blob_note(message.payload_ref, blobs)}]"
+    if message.payload_error is not None:
+        return f"[{message.payload_error}]"
+    if not message.has_payload:
+        return ""
+    return preview_of(message.payload)
+
+
+def preview_of(payload: object) -> str:
+    """Return the first line of a payload, cut where it is long."""
+    text = payload if isinstance(payload, str) else json_text(payload)
+    first = text[: PREVIEW_CHARS + 1].partition("\n")[0].removesuffix("\r")
+    cut = len(first) > PREVIEW_CHARS or len(text.rstrip("\r\n")) > len(first)
+    return first[:PREVIEW_CHARS] + "…" if cut else first
+
+
+def json_text(value: object) -> str:
+    """Return a value as JSON on one line."""
+    return _encoded(value).decode()
+
+
+def blob_note(ref: str, blobs: BlobStore) -> str:
+    """Return the size and the beginning of the name of a blob, or that it is missing."""
+    try:
+        size = blobs.size(ref)
+    except (BlobMissing, InvalidInput):  # what is no blob's name names no blob
+        return "blob_missing"
+    return f"blob, {counted(size, 'byte')}, {ref[:REF_CHARS]}…"
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows under headings: a table on a terminal, plain columns in a pipe."""
+    cells = cells_of(rows)
+    if is_terminal():
+        from .terminal import print_table
+
+        print_table(headings, cells)
+        return
+    lines = [list(headings), *cells]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for cells_of_line in lines:
+        padded = (cell.ljust(width) for cell, width in zip(cells_of_line, widths, strict=True))
+        line("  ".join(padded).rstrip())
+
+
+def cells_of(rows: Sequence[Sequence[object]]) -> list[list[str]]:
+    """Return the cells of a table as text that is safe to show."""
+    return [[_cell(cell) for cell in row] for row in rows]
+
+
+def _cell(cell: object) -> str:
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return "" if cell is None else visible(str(cell))
+
+
+def flush() -> None:
+    """Write all buffered output."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def is_terminal() -> bool:
+    """Whether data goes to a person's screen."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def _write(data: bytes) -> None:
+    if sys.stdout is None:
+        raise AckbusError("the standard output is closed")
+    sys.stdout.buffer.write(data)
+
+
+def _message_printer() -> Callable[[Parts], None]:
+    if not is_terminal():
+        return lambda parts: line("  ".join(parts))
+    from .terminal import print_message
+
+    return print_message
+
+
+# stderr --------------------------------------------------------------------------------------
+
+
+def note(text: str) -> None:
+    """Print a line on stderr for people; never data."""
+    _complain(f"bus: {visible(hints.completed(text))}")
+
+
+def note_at_end(text: str) -> None:
+    """Print a line on stderr after the command's output; an error replaces it."""
+    _at_end.append(text)
+
+
+def tell_at_end() -> None:
+    """Print the note that was kept for the end."""
+    while _at_end:
+        note(_at_end.pop(0))
+
+
+def json_note(record: Mapping[str, object]) -> None:
+    """Print an object as a line on stderr, for programs that read it."""
+    _complain(_visible_json(_encoded(record).decode()))
+
+
+def bell() -> None:
+    """Ring the terminal's bell."""
+    _complain("\a", end="")
+
+
+def detail(text: str) -> None:
+    """Print a line on stderr if -v was given."""
+    if _verbose:
+        note(text)
+
+
+def remark(text: str) -> None:
+    """Print a line on stderr where that is a terminal, or with -v.
+
+    It is one write that bypasses Python's buffer: a signal handler, which may have interrupted
+    another line, can call it.
+    """
+    if not _verbose and (sys.stderr is None or not sys.stderr.isatty()):
+        return
+    with suppress(OSError):  # whoever would be told this has left
+        os.write(2, f"bus: {visible(text)}\n".encode())
+
+
+def error(text: str, cause: BaseException | None = None) -> None:
+    """Print an error as one line, cut where it is long; with -v, its causes too."""
+    half = ERROR_CHARS // 2
+    note(text if len(text) <= ERROR_CHARS else f"{text[:half]} … {text[-half:]}")
+    if not _verbose or cause is None:
+        return
+    import traceback
+
+    for trace in traceback.format_exception(cause):
+        for part in trace.splitlines():
+            _complain(f"  {visible(part)}")
+
+
+def _complain(text: str, end: str = "\n") -> None:
+    if sys.stderr is None:
+        return
+    try:
+        print(text, end=end, file=sys.stderr, flush=True)
+    except OSError:
+        return  # whoever would be told this has left
+
+
+def show_warnings() -> None:
+    """Print the library's warnings as lines of ours."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        note(f"warning: {message}")
+
+    warnings.showwarning = show
+    warnings.simplefilter("always", UserWarning)
+
+
+# text ----------------------------------------------------------------------------------------
+
+
+def counted(number: int, what: str, one: str = "", many: str = "s") -> str:
+    """Return `1 message` or `2,000 messages`, with other endings where the word has them."""
+    return f"{number:,} {what}{one if number == 1 else many}"
+
+
+def within_line(reason: str) -> str:
+    """Return a parser's error about a single line without the number of that line."""
+    import re
+
+    return re.sub(r": line 1 column (\d+) \(char \d+\)", r" at column \1", reason)
+
+
+def visible(text: str) -> str:
+    r"""Return `text` with every character that could act on a terminal as `\x1b` or `\u202e`."""
+    if text.isprintable():
+        return text
+    return _escape(text, lambda char: char.encode("unicode_escape").decode())
+
+
+def _encoded(value: object) -> bytes:
+    import orjson  # slow to load, and a shell's prompt prints none
+
+    return orjson.dumps(value)
+
+
+def _visible_json(text: str) -> str:
+    """Escape such characters in JSON as JSON does: they stand only in its strings."""
+    if text.isprintable():
+        return text
+    import json
+
+    return _escape(text, lambda char: json.dumps(char)[1:-1])
+
+
+def _escape(text: str, escaped: Callable[[str], str]) -> str:
+    import re
+
+    return re.sub(_UNSAFE, lambda match: escaped(match[0]), text)

@@ -1,0 +1,39 @@
+"""Reservations and conflicts as the commands print them. Loads only what a hook needs."""
+
+from __future__ import annotations
+
+from ...schema.message.times import format_ts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...bus.reservations.reservations import Conflict, Reservation
+
+
+def describe(conflict: Conflict) -> str:
+    """Return a conflict in one line."""
+    held = conflict.held
+    within = "" if held.path == conflict.path else f" as {held.path}"
+    why = f", {held.reason!r}" if held.reason else ""
+    return (
+        f"{conflict.path} is reserved by {held.agent}{within} until {format_ts(held.until_ms)}"
+        f" ({held.mode}{why})"
+    )
+
+
+def record_of(held: Reservation) -> dict[str, object]:
+    """Return a reservation as `--json` prints it."""
+    return {
+        "path": held.path,
+        "agent": held.agent,
+        "mode": held.mode,
+        "token": held.token,
+        "reserved": format_ts(held.reserved_at_ms),
+        "until": format_ts(held.until_ms),
+        "reason": held.reason,
+    }
+
+
+def conflict_record(conflict: Conflict) -> dict[str, object]:
+    """Return a conflict as `--json` prints it."""
+    path = conflict.path.encode(errors="backslashreplace").decode()  # git has names of any bytes
+    return {"path": path, "held": record_of(conflict.held)}

@@ -1,0 +1,315 @@
+"""Repairing a bus: a new file beside the damaged one, checked, and only then in its place."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import closing, contextmanager, suppress
+
+import apsw
+
+from ...bus.bus import Bus
+from ...schema.directory.exclusive_use import refuse_openers
+from ...schema.directory.layout import Layout, has_export, without_file
+from ...schema.directory.opening_checks import refuse_place
+from ...schema.errors import BusNotFound, BusUnusable, Unfinished
+from ...schema.findings import examine
+from ...schema.message.draft import Draft
+from ...schema.queries import file_of
+from ...schema.repaired import Mended
+from ...schema.sqlite.creation import keep_out_of_git
+from ...schema.sqlite.database import Database, other_version
+from ...schema.sqlite.file_checks import checks_of_file, is_of_other_version
+from ...schema.sqlite.rules.state_rules import put_right
+from ..checks.export_differences import differences
+from ..recovery.comparison import Comparison
+from .alone import (
+    ASIDE,
+    READY,
+    THEN,
+    alone,
+    finish,
+    forget_ready,
+    put_in_place,
+    unfinished,
+)
+from .archive import is_well, mend_archive
+from .backups import newest_backup, open_backup
+from .beside import mend_blobs, mend_export, mend_search
+from .database import DatabaseMaker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    #: Mends what the rooms above own; is told which tables have lost rows.
+    Mend = Callable[[Bus, Collection[str]], Iterator[Mended]]
+
+#: Where the new file is made, in the bus directory: a bus directory of its own.
+_WORKSHOP = "repair.new"
+
+#: The type of the message that tells everybody of a repair, and who it is from.
+REPAIRED, _DOCTOR = "bus.repaired", "bus-doctor"
+
+
+def repair_bus(
+    directory: str | os.PathLike[str],
+    *,
+    backup: str | os.PathLike[str] | None = None,
+    dry_run: bool = False,
+    mend: Mend = lambda bus, lossy: iter(()),
+) -> Iterator[Mended]:
+    """Bring a damaged bus back from what is intact, and tell of each part that needed it.
+
+    The damaged file is read and never written. What is in it, in `bus.jsonl` and in a backup goes
+    into a new file, with the seqs and ids that it had; that is checked from end to end, and takes
+    the place of the damaged one, which is kept beside it under another name. Damaged blobs,
+    segments and exports follow. Nothing is done to what is whole. Safe to repeat after a crash.
+
+    Args:
+        directory: the bus directory.
+        backup: a copy that `bus backup` made; None looks for one near the bus.
+        dry_run: make the new file, tell of it, and leave everything as it is.
+        mend: what the rooms above know to mend in it; it is told which tables have lost rows.
+
+    Raises:
+        BusNotFound: there is nothing of a bus.
+        Refused: another process has the bus open.
+        BusUnusable: the bus is of another ackbus, stands where none can be opened, or the new
+            file can't be written.
+    """
+    layout = Layout(directory)
+    _refuse_nothing(layout)
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    if (died := _died(layout)) is not None:
+        yield from _with_file_of(layout, died, dry_run)
+        if dry_run:
+            return
+    if _is_unfinished(layout):
+        yield Mended("file", "holds half a change of a program that was killed: SQLite undoes it")
+        if dry_run:
+            return
+        with suppress(BusUnusable), closing(Database(layout.directory, any_version=True)):
+            pass  # SQLite has undone it by now, unless the file is damaged as well
+    is_damaged = _is_damaged(layout)
+    if not is_damaged:
+        told = list(_with_state(layout, dry_run, mend))
+        yield from told
+        if told and dry_run:
+            return  # the rest can be told when the state makes sense
+    found, passed_over = newest_backup(layout) if backup is None else (os.fspath(backup), [])
+    with _opened(found) as saved:
+        if is_damaged or _differs(layout):
+            for why in passed_over:
+                yield Mended("backup", f"was passed over: {why}")
+            if saved is not None:
+                yield Mended("backup", f"{found} was asked for what is lost")
+            yield from _with_new_file(layout, saved, stamp, dry_run, mend)
+            if dry_run:
+                return
+        with closing(Bus.open(layout.directory, read_only=dry_run)) as bus:
+            yield from _beside(bus, saved, stamp, dry_run)
+            yield from mend_export(bus, stamp, dry_run)
+            yield from mend_search(bus, dry_run)
+
+
+def _beside(bus: Bus, saved: Bus | None, stamp: str, dry_run: bool) -> Iterator[Mended]:
+    """Mend what the messages need; a dry run tells of it."""
+    yield from mend_archive(bus, saved, stamp, dry_run)
+    yield from mend_blobs(bus, saved, stamp, dry_run)
+
+
+def _refuse_nothing(layout: Layout) -> None:
+    if os.path.isdir(layout.directory):  # what a bus can't be opened for, and a new file won't mend
+        refuse_place(layout)
+    is_something = os.path.exists(layout.database) or has_export(layout)
+    if not is_something and not without_file(layout) and not _died(layout):
+        raise BusNotFound(f"nothing of a bus is in {layout.directory}; there is nothing to repair")
+
+
+@contextmanager
+def _opened(backup: str | None) -> Iterator[Bus | None]:
+    if backup is None:
+        yield None
+        return
+    with closing(open_backup(backup)) as saved:
+        yield saved
+
+
+def _is_damaged(layout: Layout) -> bool:
+    """Whether SQLite finds damage in the file or its log, or it lacks a part of a bus.
+
+    Raises:
+        BusUnusable: it is whole, and of another ackbus.
+    """
+    try:
+        with closing(Database(layout.directory, read_only=True, any_version=True)) as database:
+            findings = list(examine(checks_of_file(database, full=True)))
+            harmed = {finding.check for finding in findings if finding.state == "bad"}
+            if harmed != {"schema"} or not is_of_other_version(database):
+                return bool(harmed)
+            version = database.schema_version()
+    except (BusUnusable, BusNotFound):
+        return True
+    raise other_version(layout, version)
+
+
+def _is_unfinished(layout: Layout) -> bool:
+    """Whether a change that was never committed stands in the file, with a journal to undo it."""
+    try:
+        Database(layout.directory, read_only=True, any_version=True).close()
+    except Unfinished:
+        return True
+    except (BusUnusable, BusNotFound):
+        pass
+    return False
+
+
+def _differs(layout: Layout) -> bool:
+    """Whether another copy of the messages, or the entries about them, shows damage in a file."""
+    with closing(Bus.open(layout.directory, read_only=True)) as bus:
+        return _has_wrong_entries(bus) or bool(differences(bus).in_log)
+
+
+def _with_state(layout: Layout, dry_run: bool, mend: Mend) -> Iterator[Mended]:
+    """Put right the rows of a whole file that break a rule, where they are."""
+    with closing(Bus.open(layout.directory, read_only=dry_run)) as bus:
+        yield from put_right(file_of(bus), dry_run=dry_run)
+        if not dry_run:
+            yield from mend(bus, ())
+
+
+def _has_wrong_entries(bus: Bus) -> bool:
+    """Whether what is known of an archived segment is not what it has."""
+    whole = (each for each in bus.archive.segments() if bus.archive.state_of(each) == "ok")
+    return not all(is_well(bus, segment) for segment in whole)
+
+
+def _died(layout: Layout) -> str | None:
+    return unfinished(layout) if os.path.isdir(layout.directory) else None
+
+
+def _with_file_of(layout: Layout, died: str, dry_run: bool) -> Iterator[Mended]:
+    """Put the new file of a repair that died in its place."""
+    if not dry_run:
+        with alone(layout):
+            refuse_openers(layout.database + ASIDE + died, THEN)
+            finish(layout, died)
+    told = f"the message {REPAIRED} in it tells what was saved, and what was not"
+    yield Mended("file", f"the new bus.db of a repair that died is in its place; {told}")
+
+
+def _with_new_file(
+    layout: Layout,
+    saved: Bus | None,
+    stamp: str,
+    dry_run: bool,
+    mend: Mend,
+) -> Iterator[Mended]:
+    with _held(layout, dry_run), _workshop(layout, dry_run) as workshop:
+        maker = DatabaseMaker(layout, saved)
+        try:
+            told = list(maker.make(workshop.database))
+        except apsw.Error as error:
+            where = workshop.directory
+            raise BusUnusable(f"no new file can be made in {where}: {error}") from error
+        _compare(layout, workshop, maker, only_messages=maker.is_later)
+        with closing(_new_bus(workshop, layout)) as bus:
+            told += put_right(file_of(bus))  # what is known of segments, before they are read by it
+            told += _beside(bus, saved, stamp, dry_run)
+            if maker.lacks_catalog:
+                bus.catalog.recount(bus.log)
+            told += _chain(bus, maker.lossy)
+            told += put_right(file_of(bus))
+            told += mend(bus, maker.lossy)
+            if told:
+                _tell_the_log(bus, told)
+            file_of(bus).rows("PRAGMA wal_checkpoint(TRUNCATE)")
+            _check(bus)
+        _compare(layout, workshop, maker, only_messages=True)  # rules may have removed other rows
+        if dry_run:
+            yield from told
+            return
+        aside = put_in_place(layout, workshop.database, stamp)
+    kept = f"; the damaged one is {os.path.basename(aside)}" if aside else ""
+    yield from told
+    yield Mended("file", f"a new bus.db is in its place, checked from end to end{kept}")
+
+
+def _chain(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
+    """Disable a chain with missing links; recomputing it would certify unverified messages."""
+    if "chain" in lossy and bus.chain.is_on():
+        bus.chain.switch_off()
+        yield Mended(
+            "chain",
+            "is switched off; 'bus chain on' goes on with it",
+            "what it had shown until now",
+        )
+
+
+@contextmanager
+def _held(layout: Layout, dry_run: bool) -> Iterator[None]:
+    """Be alone with the bus; a dry run, which puts nothing in its place, only looks for others."""
+    if dry_run:
+        refuse_openers(layout.database, THEN)
+        yield
+    else:
+        with alone(layout):
+            yield
+
+
+@contextmanager
+def _workshop(layout: Layout, dry_run: bool) -> Iterator[Layout]:
+    """Give a bus directory for the new file; of a dry run nothing is left."""
+    if not dry_run:
+        for name in (f"{_WORKSHOP}/", f"*{ASIDE}*", f"*{READY}*"):
+            keep_out_of_git(layout, name)
+        forget_ready(layout)
+        layout.blob_folder.make()
+        layout.archive_folder.make()
+    workshop = Layout(os.path.join(layout.directory, _WORKSHOP))
+    layout.files.remove_with_contents(_WORKSHOP)  # of a process that died here
+    layout.files.folder(_WORKSHOP).make()
+    try:
+        yield workshop
+    finally:
+        with suppress(OSError):  # the next one does it
+            layout.files.remove_with_contents(_WORKSHOP)
+
+
+def _new_bus(workshop: Layout, layout: Layout) -> Bus:
+    """Open the new file, with the blobs, the archive and the export of the damaged one."""
+    database = Database(workshop.directory, durability="full")
+    for name in ("blobs", "blob_folder", "archive", "archive_folder", "jsonl"):
+        setattr(database.layout, name, getattr(layout, name))
+    return Bus(database)
+
+
+def _tell_the_log(bus: Bus, told: list[Mended]) -> None:
+    """Publish a message to all about the losses, so that the newest seq has a message."""
+    parts = [
+        {"part": each.part, "done": each.text} | ({"lost": each.lost} if each.lost else {})
+        for each in told
+    ]
+    record = Draft(REPAIRED, {"parts": parts}, from_agent=_DOCTOR)
+    bus.log.append([record])
+
+
+def _check(bus: Bus) -> None:
+    for finding in examine(checks_of_file(file_of(bus), full=True)):
+        if finding.state == "bad":
+            raise BusUnusable(
+                f"the new file is not whole ({finding.check}: {finding.text}); bus.db is as it was"
+            )
+
+
+def _compare(
+    layout: Layout, workshop: Layout, maker: DatabaseMaker, *, only_messages: bool
+) -> None:
+    """Raise unless the new file has every row that SQLite reads of the damaged one."""
+    comparison = Comparison(layout.database, workshop.database, maker.corrected)
+    if lacks := comparison.lacking(only_messages=only_messages):
+        raise BusUnusable(
+            f"the repair would lose what SQLite still reads: {lacks}; nothing was changed: put a"
+            " backup in its place, or read the rows with the sqlite3 program"
+        )

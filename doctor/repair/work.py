@@ -1,0 +1,99 @@
+"""Mending of cursors, queues and work in a file that was damaged.
+
+A row that is lost must not take work with it: what is not known to be done is done again.
+"""
+
+from __future__ import annotations
+
+from ...schema.message.patterns import TypePattern
+from ...schema.queries import Queries, file_of, fits_pattern, is_too_wide
+from ...schema.repaired import Mended
+from ...schema.sqlite.transactions import without_triggers
+from ...subscribers.jobs.jobs import Jobs
+from ...subscribers.jobs.work_headers import WorkHeaders
+from ...subscribers.queues.queues import Queues
+from ..recovery.damage import ranges
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from typing import Any
+
+    from ...bus.bus import Bus
+    from ...schema.message.message import Message
+    from ...subscribers.queues.queues import QueueInfo
+
+#: What puts jobs and claims right, and what finds those that it changes.
+MENDING = Queries(beside=__file__, file="mending.sql")
+
+#: Whether no queue has a message, nor will take it in. A queue of which SQL can't tell what it
+#: takes hides nothing, and a message that both it and an inbox have is not lost.
+_IS_OF_NO_QUEUE = f"""NOT EXISTS (SELECT 1 FROM queues
+  WHERE EXISTS (SELECT 1 FROM jobs WHERE queue_id = queues.id AND jobs.seq = messages.seq)
+     OR (filled_seq < messages.seq AND (to_agent IS NULL OR addressed IN ('*', to_agent))
+         AND {fits_pattern("type", "pattern")} AND NOT {is_too_wide("pattern")}))"""
+MENDING |= {
+    name: text.replace("{is_of_no_queue}", _IS_OF_NO_QUEUE) for name, text in MENDING.items()
+}
+
+
+def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
+    """Mend rows that contradict each other, in one transaction.
+
+    Args:
+        bus: the bus, which no other process may use.
+        lossy: the tables that have lost rows.
+    """
+    with bus.transaction():
+        now_ms = bus.now_ms()
+        for name in seqs_of(bus, "add_lost_queues", now_ms):
+            yield Mended("queues", f"{name} is paused, for its jobs", "its name, pattern and rules")
+        yield from _told("jobs", "known by their claims alone", seqs_of(bus, "add_jobs_of_claims"))
+        cancelled = seqs_of(bus, "cancel_jobs_of_lost_messages", now_ms)
+        if cancelled:
+            yield Mended("jobs", f"{ranges(cancelled)} cancelled", "the messages of these")
+        yield from _told("claims", "ended as lost", seqs_of(bus, "end_idle_claims", now_ms))
+        yield from _told("jobs", "queued, since they run", seqs_of(bus, "queue_unheld_jobs"))
+        if "jobs" in lossy:
+            for info in Queues(bus).list():
+                again = list(_work_again(bus, info))
+                yield from _told("jobs", f"of {info.name} queued again", again)
+        # They guard what was published, and this is no part of it.
+        with without_triggers(file_of(bus).connection):
+            given_back = seqs_of(bus, "give_work_back")
+        yield from _told("messages", "are mail again: no queue takes them", given_back)
+        if {"jobs", "messages", "queues", "waiting_limits"} & set(lossy):
+            file_of(bus).rows(MENDING["count_waiting"])
+
+
+def _told(part: str, what: str, seqs: list[int]) -> Iterator[Mended]:
+    if seqs:
+        yield Mended(part, f"{ranges(seqs)} {what}")
+
+
+def seqs_of(bus: Bus, statement: str, *values: object) -> list[Any]:
+    """Return the first column of what a statement of `mending.sql` finds, or has changed."""
+    return [row[0] for row in file_of(bus).rows(MENDING[statement], values)]
+
+
+def _work_again(bus: Bus, info: QueueInfo) -> Iterator[int]:
+    """Queue the messages between a queue's first job and its position whose jobs are lost."""
+    first = file_of(bus).value(MENDING["first_job"], (info.id,))
+    if first is None:
+        return  # where the queue began is not known
+    jobs = Jobs.of(bus)
+    pattern = TypePattern(info.pattern).text
+    messages = bus.log.read(after_seq=first, upto_seq=info.filled_seq, type=pattern)
+    for message in [each for each in messages if info.policy.takes(each.to_agent)]:
+        if file_of(bus).value(MENDING["has_job"], (info.id, message.seq)) is None:
+            _add(bus, jobs, info, message)
+            yield message.seq
+
+
+def _add(bus: Bus, jobs: Jobs, info: QueueInfo, message: Message) -> None:
+    created_at_ms = max(0, min(message.ts_ms, bus.now_ms()))
+    wanted = WorkHeaders.of(message)
+    if wanted is None:
+        jobs.add([jobs.row(info, message, created_at_ms, info.rank_clock_ms)])
+    else:
+        jobs.add_special(info, message, wanted, created_at_ms, info.rank_clock_ms)

@@ -1,0 +1,292 @@
+"""The exporter: keeps `bus.jsonl` equal to the log, for `tail -F` and for git."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing, suppress
+
+from ...bus.bus import RECHECK_S
+from ...schema.callbacks import check_progress
+from ...schema.directory.file_lock import FileLock
+from ...schema.errors import AckbusError, BusMoved, InvalidInput, Refused, TimedOut, WrongProcess
+from ...schema.processes import start_thread
+from ...schema.queries import engine_of
+from ...schema.system_errors import unwritable
+from .export_position import Position
+from .replaced_file import NotImported, refuse_unknown
+from .writer import Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...bus.bus import Bus
+    from ...bus.doorbell import Listener
+
+#: The least time between two exports while messages keep coming, in seconds. Each export ends
+#: with a commit, so without a pause the exporter would commit as often as all publishers together.
+MIN_PAUSE_S = 0.02
+
+#: How long `export_once` waits for an exporter that is already at work, in seconds.
+WAIT_FOR_OTHER_S = 30.0
+
+#: How long the other one stands still before its file is looked through, in seconds. One that is
+#: busy is seldom seen between the lines and the position, and reading a large file takes as long.
+STILL_S = 0.25
+
+#: The smallest size at which files are cut, in bytes: a directory is no place for one file a line.
+MIN_ROTATE_BYTES = 4096
+
+
+#: Errors that waiting can't cure; after other refusals, an import may still come.
+_FOR_GOOD = (Refused, BusMoved, WrongProcess)
+
+
+class ExporterRunning(Refused):
+    """Another exporter, in this process or another, is at work on this bus."""
+
+
+class Exporter:
+    """Appends new messages to `bus.jsonl`. For each bus, one works at a time.
+
+    Use `export_once` in a hook, `follow` in a process of its own, or `start` and `stop` (or
+    `with Exporter(bus):`) for a thread beside other work.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._stopped = False
+        self._listener: Listener | None = None
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._failure: Exception | None = None
+        self._trouble = ""
+
+    @property
+    def position(self) -> int:
+        """The seq of the last message in the file."""
+        return Position.of(self._bus).get()
+
+    def export_once(self, *, progress: Callable[[int], object] | None = None) -> int:
+        """Append the missing messages; a file that has them all is left untouched.
+
+        If another exporter is running, wait until that one has written them or has ended.
+
+        Args:
+            progress: called now and then with the number of messages written so far.
+
+        Returns:
+            How many messages this call wrote.
+
+        Raises:
+            NotImported: the file was replaced, and has lines that this bus lacks.
+            Refused: a file that is no part of it is where the next part must go.
+            TimedOut: the other exporter did not get that far within 30 s.
+            BusUnusable: the file can't be written.
+        """
+        check_progress(progress)
+        lock = self._lock_unless_exported()
+        if lock is None:
+            return 0
+        writer = Writer(self._bus)
+        try:
+            return writer.catch_up(progress)
+        finally:
+            writer.close()
+            lock.close()
+
+    def rebuild(self, *, progress: Callable[[int], object] | None = None) -> int:
+        """Write the file again from the whole log, and replace the old one atomically.
+
+        Args:
+            progress: called now and then with the number of messages written so far.
+
+        Returns:
+            How many messages it holds.
+
+        Raises:
+            ExporterRunning: another exporter is at work.
+            NotImported: the old one has lines that this bus lacks; it is left alone.
+            Refused: a file that is no part of it is where one must go; nothing is changed.
+            BusUnusable: the file can't be written; the old one is as it was.
+        """
+        check_progress(progress)
+        lock = self._lock_or_raise()
+        try:
+            with closing(Writer(self._bus)) as writer:
+                return writer.rebuild(progress)
+        finally:
+            lock.close()
+
+    def rotate(self, limit_bytes: int, *, progress: Callable[[int], object] | None = None) -> int:
+        """Cut `bus.jsonl` where it would outgrow a size, now and in every later export.
+
+        The older lines are in `bus-000001.jsonl` and so on; `bus.index.json` lists these files.
+        All files are written again: the cuts depend on the log and the limit alone.
+
+        Args:
+            limit_bytes: the size, at least 4,096; 0 makes one file of all again.
+            progress: called now and then with the number of messages written so far.
+
+        Returns:
+            How many messages the files hold.
+
+        Raises:
+            InvalidInput: the limit is too small.
+            ExporterRunning: another exporter is at work.
+            NotImported: the old ones have lines that this bus lacks; nothing is changed.
+            Refused: a file that is no part is where one must go; the next export does it then.
+            BusUnusable: the files can't be written; the next export does it then.
+        """
+        if limit_bytes and limit_bytes < MIN_ROTATE_BYTES:
+            raise InvalidInput(f"files must be allowed {MIN_ROTATE_BYTES:,} bytes at least")
+        check_progress(progress)
+        lock = self._lock_or_raise()
+        try:
+            with closing(Writer(self._bus)) as writer:
+                return writer.rotate(limit_bytes, progress)
+        finally:
+            lock.close()
+
+    def follow(self) -> None:
+        """Export every message soon after it is published; blocks until `stop` is called.
+
+        It retries after a full disk or a locked bus, and waits for `bus import` when git has
+        replaced `bus.jsonl`.
+
+        Raises:
+            ExporterRunning: another exporter is at work.
+            Refused: a line of the file was not written by a bus, or a file that is no part of it
+                is where the next one must go.
+            BusMoved: the bus is no longer where it was.
+        """
+        lock = self._lock_or_raise()
+        writer = Writer(self._bus)
+        try:
+            with self._bus.listen() as listener:
+                self._listener = listener
+                self._catch_up_patiently(writer)
+                self._ready.set()
+                while not self._stopped:
+                    listener.wait(RECHECK_S)
+                    self._catch_up_patiently(writer)
+                    time.sleep(MIN_PAUSE_S)
+                self._catch_up_patiently(writer)
+        finally:
+            self._listener = None
+            writer.close()
+            lock.close()
+
+    def start(self) -> None:
+        """Run `follow` in a thread; returns when it has exported what was there.
+
+        It may be started again after `stop`, and after an error.
+
+        Raises:
+            ExporterRunning: another exporter is at work.
+            Refused: a line of the file was not written by a bus, or a file that is no part of it
+                is where the next one must go.
+        """
+        self._stopped, self._failure = False, None
+        self._ready.clear()
+        self._thread = start_thread(self._run, "ackbus-exporter")
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """End `follow` after a last export; with `start`, wait for that. Safe in a signal handler.
+
+        Raises:
+            Exception: the thread had ended before, with this error.
+        """
+        self._stopped = True
+        listener = self._listener
+        if listener is not None:
+            listener.wake()
+        if self._thread is not None:
+            self._thread.join()
+            if self._failure is not None:
+                raise self._failure
+
+    def __enter__(self) -> Exporter:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            self.follow()
+        except Exception as error:  # `start` or `stop` raises it: no exporter ends in silence
+            self._failure = error
+        finally:
+            self._ready.set()
+            engine_of(self._bus).close_thread()
+
+    def _catch_up_patiently(self, writer: Writer) -> None:
+        """Export; errors that may pass are logged, and retried at the next look."""
+        try:
+            writer.catch_up()
+            self._trouble = ""
+        except AckbusError as error:
+            if isinstance(error, _FOR_GOOD) and not isinstance(error, NotImported):
+                raise
+            if str(error) == self._trouble:
+                return  # it was said before
+            import logging
+
+            self._trouble = str(error)
+            logging.getLogger("ackbus.export").warning("bus.jsonl is behind: %s", error)
+
+    def _lock(self) -> FileLock | None:
+        """Return the export lock, taken, or None when another exporter has it."""
+        engine_of(self._bus).require_writable()  # its position could not be stored after the file
+        path = self._bus.layout.export_lock
+        try:
+            lock = FileLock(path)
+        except OSError as error:
+            raise unwritable(path, error) from error
+        if lock.try_acquire():
+            return lock
+        lock.close()
+        return None
+
+    def _lock_unless_exported(self) -> FileLock | None:
+        """Return the export lock, or None when another exporter has written all present messages.
+
+        If it ends before that, the lock is taken here.
+        """
+        newest = self._bus.log.newest_seq()
+        position = Position.of(self._bus)
+        reached, still_since = position.get(), time.monotonic()
+        deadline = still_since + WAIT_FOR_OTHER_S
+        while (lock := self._lock()) is None:
+            is_as_left = position.is_of(self._bus.layout.jsonl)
+            before, reached = reached, position.get()
+            if reached >= newest and (is_as_left or reached != before):
+                return None
+            now = time.monotonic()
+            if reached != before:
+                still_since = now
+            elif not is_as_left and now > still_since + STILL_S:
+                with suppress(FileNotFoundError):  # the other one may be cutting it
+                    refuse_unknown(self._bus)  # it may wait for an import, and say so elsewhere
+                still_since = time.monotonic()
+            if now > deadline:
+                raise TimedOut(
+                    f"another exporter is at work, and did not reach message {newest}"
+                    f" within {WAIT_FOR_OTHER_S:g} s"
+                )
+            time.sleep(MIN_PAUSE_S)
+        return lock
+
+    def _lock_or_raise(self) -> FileLock:
+        lock = self._lock()
+        if lock is None:
+            raise ExporterRunning(
+                f"another exporter is at work on the bus in {self._bus.layout.directory}"
+            )
+        return lock

@@ -1,0 +1,158 @@
+"""The importer, which publishes lines of `bus.jsonl`, or of other programs, by their ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...schema.errors import BlobMissing, InvalidInput, Refused
+from ...schema.message.draft import Draft
+from ...schema.message.json import decode
+from ...schema.message.limits import MAX_PAYLOAD_BYTES
+from .conflict_markers import ConflictMarkers, is_marker, refuse_markers
+from .field_map import FieldMap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import BinaryIO
+
+    from ...bus.bus import Bus
+
+#: How many lines are stored in one transaction.
+BATCH_LINES = 1000
+
+#: How many bytes of lines are stored in one transaction even when they are fewer lines.
+BATCH_BYTES = 8 * 1024 * 1024
+
+#: The longest line that is read, in bytes: the largest payload, escaped, and room for the rest.
+MAX_LINE_BYTES = 2 * MAX_PAYLOAD_BYTES
+
+#: How many refused lines a report keeps in full; it counts them all.
+MAX_REASONS = 1000
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """The result of an import.
+
+    Attributes:
+        lines: how many lines were read, blank ones left out.
+        stored: how many became messages.
+        duplicates: how many were in the log already, with the same content.
+        skipped: how many were refused.
+        reasons: line number (from 1) and reason of the first 1,000 refused ones.
+    """
+
+    lines: int = 0
+    stored: int = 0
+    duplicates: int = 0
+    skipped: int = 0
+    reasons: list[tuple[int, str]] = field(default_factory=list)
+
+    def skip(self, number: int, reason: object) -> None:
+        """Note a refused line."""
+        self.skipped += 1
+        if len(self.reasons) < MAX_REASONS:
+            self.reasons.append((number, str(reason)))
+
+
+def import_jsonl(
+    bus: Bus,
+    stream: BinaryIO,
+    *,
+    field_map: FieldMap | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> ImportReport:
+    """Publish every line of a stream that is not in the log yet, with its own id and time.
+
+    Messages get new places in the log, in the order of the lines. Repeating an import, also after
+    a crash, stores nothing twice. A line that can't be a message is skipped and reported; the
+    others are stored, at most 1,000 lines or some 8 MiB in a transaction. Lines may come twice,
+    and in any order. If git left conflict markers nothing is stored; of a pipe, the lines before
+    them are.
+
+    Args:
+        bus: the bus.
+        stream: open for reading bytes; read in bounded memory.
+        field_map: the mapping of fields; None for lines of `bus.jsonl`.
+        progress: called after each transaction with the number of bytes read so far.
+
+    Raises:
+        ConflictMarkers: git left a conflict in the lines.
+        BusBusy, BusUnusable: the bus can't be written; messages stored before stay.
+    """
+    if stream.seekable():
+        _refuse_markers_ahead(stream)
+    fields = field_map or FieldMap()
+    report = ImportReport()
+    batch: list[tuple[int, Draft]] = []
+    done = stored = 0
+    for number, line in enumerate(_lines(stream), 1):
+        done += len(line)
+        if line.isspace():
+            continue
+        if is_marker(line):
+            raise ConflictMarkers(number)
+        report.lines += 1
+        try:
+            batch.append((number, _draft(line, fields)))
+        except InvalidInput as error:
+            # Only the last line of a file can lack its end: its writer was cut short.
+            whole = line.endswith(b"\n") or len(line) == MAX_LINE_BYTES
+            report.skip(number, error if whole else f"the file ends within the line: {error}")
+        if len(batch) >= BATCH_LINES or done - stored >= BATCH_BYTES:
+            _store(bus, batch, report)
+            batch, stored = [], done
+            if progress is not None:
+                progress(done)
+    _store(bus, batch, report)
+    if progress is not None:
+        progress(done)
+    report.reasons.sort()  # a batch reports what it could not read before what it could not store
+    return report
+
+
+def _refuse_markers_ahead(stream: BinaryIO) -> None:
+    """Raise for a conflict marker anywhere in a stream that can be read again."""
+    start = stream.tell()
+    refuse_markers(_lines(stream))
+    stream.seek(start)
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield lines; of one that is too long, only a piece, which no parser accepts."""
+    while line := stream.readline(MAX_LINE_BYTES):
+        yield line
+        while len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+            line = stream.readline(MAX_LINE_BYTES)
+
+
+def _draft(line: bytes, fields: FieldMap) -> Draft:
+    record = decode(line, "the line")
+    if not isinstance(record, dict):
+        raise InvalidInput("the line is not a JSON object")
+    return fields.draft(record)
+
+
+def _store(bus: Bus, batch: list[tuple[int, Draft]], report: ImportReport) -> None:
+    """Store a batch in one transaction; when one message is refused, try each by itself."""
+    try:
+        receipts = bus.log.append([draft for _, draft in batch], as_history=True)
+    except (InvalidInput, Refused, BlobMissing):
+        _store_singly(bus, batch, report)
+        return
+    duplicates = sum(receipt.duplicate for receipt in receipts)
+    report.duplicates += duplicates
+    report.stored += len(receipts) - duplicates
+
+
+def _store_singly(bus: Bus, batch: list[tuple[int, Draft]], report: ImportReport) -> None:
+    with bus.transaction():
+        for number, draft in batch:
+            try:
+                (receipt,) = bus.log.append([draft], as_history=True)
+            except (InvalidInput, Refused, BlobMissing) as error:
+                report.skip(number, error)
+            else:
+                report.duplicates += receipt.duplicate
+                report.stored += not receipt.duplicate

@@ -1,0 +1,313 @@
+"""The parts that were cut off `bus.jsonl`, and `bus.index.json`, which lists them.
+
+The index is derived from the parts, and it is the sign that they are complete: a rewrite of all
+files removes it first and writes it last.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
+from itertools import count
+
+import orjson
+
+from ...schema.directory.folder import Folder
+from ...schema.errors import BusUnusable, Refused
+from .jsonl_file import JsonlFile, open_exported
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+#: How much of a part is read at a time for its checksum, in bytes.
+_CHUNK_BYTES = 1024 * 1024
+
+#: The largest index that is read, in bytes: an index of some 300,000 parts.
+_MAX_INDEX_BYTES = 64 * 1024**2
+
+#: The pattern of the names of parts, for git and `glob`.
+PART_GLOB = f"bus-{'[0-9]' * 6}.jsonl"
+
+#: The ending of the names of files that are being rewritten.
+STAGED = ".new"
+
+#: The name of the index.
+_INDEX = "bus.index.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One rotated file.
+
+    Attributes:
+        name: its name in the bus directory.
+        first_seq, last_seq: the seqs of its first and its last message.
+        messages: how many it holds.
+        bytes: its size.
+        sha256: the checksum of its bytes, in hexadecimal digits.
+    """
+
+    name: str
+    first_seq: int
+    last_seq: int
+    messages: int
+    bytes: int
+    sha256: str
+
+
+def part_names(directory: str) -> list[str]:
+    """Return the names of the rotated parts in a directory, oldest first."""
+    return parts_among(Folder(directory).names(), _recorded(directory))
+
+
+def part_files(jsonl: str) -> list[str]:
+    """Return the paths of the rotated parts beside a `bus.jsonl`, oldest first."""
+    directory = os.path.dirname(jsonl)
+    return [os.path.join(directory, name) for name in part_names(directory)]
+
+
+def parts_among(names: Iterable[str], recorded: int = 0) -> list[str]:
+    """Return the names of parts among some names, oldest first.
+
+    People give their copies such names too (`bus-202611.jsonl`), so numbers count from 1 on, and
+    a name after a gap is not that of a part.
+
+    Args:
+        names: of files of one directory.
+        recorded: how many parts there were when it was last known: up to there gaps may be.
+    """
+    there = set(names)
+    found: list[str] = []
+    for number in count(1):
+        name = part_name(number)
+        if name in there:
+            found.append(name)
+        elif number > recorded:
+            break
+    return found
+
+
+def part_name(number: int) -> str:
+    """Return the name of a part; the first is number 1."""
+    return f"bus-{number:06}.jsonl"
+
+
+def split(lines: Iterable[bytes], size: int, limit: int) -> list[list[bytes]]:
+    """Split lines where their file would outgrow a limit.
+
+    Every list but the first begins a new file; the first is empty when the file is full already.
+
+    Args:
+        lines: without their newlines.
+        size: how large the file is, in bytes.
+        limit: how large it may be; 0 for no limit. A file has one line at least.
+    """
+    pieces: list[list[bytes]] = [[]]
+    for line in lines:
+        if limit and size and size + len(line) + 1 > limit:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(line)
+        size += len(line) + 1
+    return pieces
+
+
+class Parts:
+    """The parts of one bus. Only the holder of the export lock may change them.
+
+    Args:
+        directory: the bus directory.
+        limit: the size over which `bus.jsonl` is cut, in bytes; 0 when it never is.
+    """
+
+    def __init__(self, directory: str, limit: int) -> None:
+        self._directory = directory
+        self._folder = Folder(directory)
+        self._limit = limit
+        self._parts: list[Part] = []
+
+    @property
+    def last_seq(self) -> int:
+        """The seq of the last message in a part; 0 when there is no part."""
+        return self._parts[-1].last_seq if self._parts else 0
+
+    @property
+    def next_path(self) -> str:
+        """The path of the next part that `cut` makes; it must not exist."""
+        return self.path(len(self._parts) + 1)
+
+    def path(self, number: int) -> str:
+        """Return the path of the part of a number."""
+        return os.path.join(self._directory, part_name(number))
+
+    def lacking(self) -> list[str]:
+        """Return the names of missing files, and of those of a wrong size; change nothing.
+
+        One more part than in the index may exist: it was cut this moment, or before a crash.
+        """
+        if not self._limit:
+            return []
+        recorded = self._read()
+        if recorded is None:
+            return [_INDEX]
+        return [part.name for part in recorded if not self._is_in_place(part)]
+
+    def recorded(self) -> list[Part]:
+        """Return the parts that the index has; none where it can't be read."""
+        return self._read() or []
+
+    def are_whole(self, *, after_crash: bool = False) -> bool:
+        """Read the index, and return whether the files are as it describes them.
+
+        Args:
+            after_crash: one part more may have been cut just before; it goes into the index now,
+                and its lines must be compared with the log.
+        """
+        names = part_names(self._directory)
+        if not self._limit:
+            return not names and self._folder.look(_INDEX) is None
+        recorded = self._read()
+        if recorded is None or not all(map(self._is_in_place, recorded)):
+            return False
+        expected = [part.name for part in recorded]
+        if names == expected:
+            self._parts = recorded
+            return True
+        if not after_crash or names != [*expected, part_name(len(expected) + 1)]:
+            return False
+        try:
+            cut = _describe(self._folder.path_of(names[-1]))
+        except Refused:
+            return False
+        self._parts = recorded
+        self._store([*recorded, cut])
+        return True
+
+    def cut(self, jsonl: str) -> None:
+        """Make `bus.jsonl` the next part; its bytes must be on the disk."""
+        path = self.next_path
+        self._folder.rename(os.path.basename(jsonl), os.path.basename(path))
+        self._store([*self._parts, _describe(path)])
+
+    def remove_staged(self) -> None:
+        """Remove the temporary files of a killed exporter."""
+        for name in self._folder.names():
+            if re.fullmatch(r"bus((-\d{6,})?\.jsonl|\.index\.json)\.new", name):
+                self._folder.remove(name)
+
+    def replace(self, staged: list[str], jsonl: str, fresh: str) -> None:
+        """Replace all files by rewritten ones.
+
+        A crash on the way leaves no index beside parts, or an index where there is no limit:
+        either way the next exporter rewrites them all.
+
+        Args:
+            staged: the files that become the parts, in order.
+            jsonl: `bus.jsonl`.
+            fresh: the file that becomes it.
+        """
+        before = part_names(self._directory)  # without the index none is known behind a gap
+        if self._limit:
+            self._folder.remove(_INDEX)
+        else:
+            self._rename(fresh, jsonl)  # before the parts go: it has all that they have
+        for number, path in enumerate(staged, 1):
+            self._rename(path, self.path(number))
+        kept = {part_name(number) for number in range(1, len(staged) + 1)}
+        for name in reversed(before):  # a crash must leave no gap
+            if name not in kept:
+                self._folder.remove(name)
+        if not self._limit:
+            self._folder.remove(_INDEX)
+            return
+        self._rename(fresh, jsonl)
+        self._store([_describe(self.path(number)) for number in range(1, len(staged) + 1)])
+
+    def _is_in_place(self, part: Part) -> bool:
+        found = self._folder.look(os.path.basename(part.name))
+        return found is not None and found.st_size == part.bytes
+
+    def _rename(self, path: str, to: str) -> None:
+        self._folder.rename(os.path.basename(path), os.path.basename(to))
+
+    def _read(self) -> list[Part] | None:
+        """Return the parts of the index; None when it is missing, or of another limit."""
+        try:
+            index = _read_index(self._directory)
+            if index["rotate_bytes"] != self._limit:
+                return None
+            return [Part(**fields) for fields in index["parts"]]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def _store(self, parts: list[Part]) -> None:
+        index = {"rotate_bytes": self._limit, "parts": [asdict(part) for part in parts]}
+        with self._folder.new(_INDEX + STAGED) as file:
+            file.write(orjson.dumps(index, option=orjson.OPT_INDENT_2) + b"\n")
+        self._folder.rename(_INDEX + STAGED, _INDEX)
+        self._parts = parts
+
+
+def whole_parts(directory: str) -> frozenset[str]:
+    """Return the paths of the parts whose bytes give the checksum in the index."""
+    import hashlib
+
+    found = set()
+    for part in Parts(directory, _limit(directory)).recorded():
+        path = os.path.join(directory, part.name)
+        with suppress(OSError, BusUnusable), open_exported(path) as file:
+            if os.fstat(file.fileno()).st_size != part.bytes:
+                continue
+            if hashlib.file_digest(file, "sha256").hexdigest() == part.sha256:
+                found.add(path)
+    return frozenset(found)
+
+
+def index_file(directory: str) -> list[str]:
+    """Return the path of the index, if there is one."""
+    folder = Folder(directory)
+    return [folder.path_of(_INDEX)] if folder.has(_INDEX) else []
+
+
+def _limit(directory: str) -> int:
+    try:
+        return int(_read_index(directory)["rotate_bytes"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def _recorded(directory: str) -> int:
+    """Return how many parts the index has; 0 where it can't be read."""
+    try:
+        return len(_read_index(directory)["parts"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def _read_index(directory: str) -> Any:
+    with open_exported(os.path.join(directory, _INDEX)) as file:
+        if os.fstat(file.fileno()).st_size > _MAX_INDEX_BYTES:
+            raise ValueError("an index is not so large")
+        return orjson.loads(file.read())
+
+
+def _describe(path: str) -> Part:
+    """Read a part from end to end.
+
+    Raises:
+        Refused: its first or its last line is no whole line of a bus.
+    """
+    import hashlib
+
+    digest = hashlib.sha256()
+    messages = 0
+    with closing(JsonlFile(path)) as file, open_exported(path) as stream:
+        ends = file.first_seq(), file.last_seq()  # else it is not read to its end
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            messages += chunk.count(b"\n")
+        return Part(os.path.basename(path), *ends, messages, file.size, digest.hexdigest())

@@ -1,0 +1,102 @@
+"""A `bus.jsonl` that another program has replaced, such as git in a merge or a checkout.
+
+The file is derived, so it may be rewritten; but not before the log has all its messages.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from ...schema.errors import Refused
+from .conflict_markers import CURE, is_marker
+from .jsonl_file import lines_of, stamp_of
+from .parts import part_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator
+
+    from ...bus.bus import Bus
+
+
+class NotImported(Refused):
+    """The files hold lines that the log lacks: messages to import, or lines that are none."""
+
+
+def exported_files(jsonl: str) -> list[str]:
+    """Return the rotated parts beside a `bus.jsonl`, oldest first, then the file itself."""
+    parts = part_files(jsonl)
+    return parts if stamp_of(jsonl) is None else [*parts, jsonl]
+
+
+def last_in_log(bus: Bus, lines: Iterable[bytes]) -> tuple[int, int] | None:
+    """Compare the lines of all files with the log: they must be its beginning, to the byte.
+
+    Returns:
+        The seq of the last whole line, and how many bytes of a torn one come after it. None when
+        a line is foreign, doubled, missing or out of its place.
+    """
+    messages = bus.log.read()
+    last_seq = torn = 0
+    for line in lines:
+        message = next(messages, None)
+        if torn or message is None:
+            return None
+        own = message.to_line() + b"\n"
+        if line == own:
+            last_seq = message.seq
+        elif own.startswith(line):
+            torn = len(line)
+        else:
+            return None
+    return last_seq, torn
+
+
+def refuse_unknown(bus: Bus) -> None:
+    """Check that rewriting the files loses nothing.
+
+    Raises:
+        NotImported: a line is a message that the log lacks, or no message at all.
+    """
+    for path in exported_files(bus.layout.jsonl):
+        for number, id in _ids(path):
+            if bus.log.get(id) is None:
+                raise NotImported(
+                    f"{path} has message {id} on line {number}, which is not in this bus;"
+                    " 'bus import' brings its lines in, or says what is wrong with them"
+                )
+
+
+def refuse_unjudged(targets: Iterable[str], judged: Container[str] = ()) -> None:
+    """Check that no foreign file is overwritten that was not compared with the log.
+
+    Args:
+        targets: the paths of the new files.
+        judged: the files whose messages are known to be in the log.
+
+    Raises:
+        Refused: there is such a file, which people must move away.
+    """
+    for path in targets:
+        if path not in judged and stamp_of(path) is not None:
+            raise Refused(f"{path} is not a part, and is where one must go; move it away")
+
+
+def _ids(path: str) -> Iterator[tuple[int, str]]:
+    """Yield the number and the id of each line; a torn last one is left out."""
+    for number, line in enumerate(lines_of(path), 1):
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            record = None
+        id = record.get("id") if isinstance(record, dict) else None
+        if not isinstance(id, str):
+            if is_marker(line):
+                raise NotImported(f"line {number} of {path} is a conflict marker of git; {CURE}")
+            if not line.endswith(b"\n"):
+                return
+            raise NotImported(
+                f"line {number} of {path} was not written by a bus; 'bus import' says what it"
+                " takes; mend the line, or move the file away"
+            )
+        yield number, id

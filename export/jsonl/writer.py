@@ -1,0 +1,244 @@
+"""The writer of `bus.jsonl`, which appends missing messages, in whole lines and in order.
+
+The database is the truth and the file is derived. Lines are written first and the position after
+them, so a crash leaves the file ahead of the position, or with a torn last line, and nothing else.
+Opening the file mends both, from the file's own lines.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from ...schema.errors import BusUnusable
+from ...schema.system_errors import unwritable
+from .export_position import Position, Rotation
+from .jsonl_file import JsonlFile, lines_of, stamp_of
+from .parts import STAGED, Parts, part_files, split
+from .replaced_file import exported_files, last_in_log, refuse_unjudged, refuse_unknown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ...bus.bus import Bus
+    from ...schema.message.message import Message
+    from .jsonl_file import Stamp
+
+    #: The paths of all files, and what each of them was.
+    Stamps = dict[str, Stamp | None]
+
+#: How many messages are written in one go, before the position is stored.
+BATCH_MESSAGES = 1000
+
+#: How many bytes of lines make a batch even when they are fewer messages.
+BATCH_BYTES = 1024 * 1024
+
+
+class Writer:
+    """Brings the files up to the log. Only the holder of the export lock may have one."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._path = bus.layout.jsonl
+        self._position = Position.of(bus)
+        self._file: JsonlFile | None = None
+        self._limit = 0
+        self._parts = Parts(bus.layout.directory, 0)
+        self._last_seq = 0
+
+    def catch_up(self, progress: Callable[[int], object] | None = None) -> int:
+        """Append the missing messages to the files, and return their number.
+
+        Complete files are left untouched. A removed or replaced file is continued, or all are
+        rewritten, if the log has all their messages.
+
+        Raises:
+            NotImported: a file that was replaced has lines that the log lacks.
+            Refused: a file that is no part is where one must go.
+            BusUnusable: a file can't be written; the next call mends unfinished work.
+        """
+        try:
+            count = self._open(progress)
+            newest = self._bus.log.newest_seq()
+            messages = self._bus.log.read(after_seq=self._last_seq, upto_seq=newest)
+            for lines, last_seq in _batches(messages):
+                self._append(lines)
+                self._last_seq = last_seq
+                self._store_position()
+                count += len(lines)
+                if progress is not None:
+                    progress(count)
+        except BaseException as error:
+            self.close()  # it may end in half a line; opening it again mends that
+            if isinstance(error, OSError):
+                raise unwritable(self._path, error) from error
+            raise
+        return count
+
+    def rebuild(self, progress: Callable[[int], object] | None = None) -> int:
+        """Rewrite all files, if the log has all their messages, and return the number of lines.
+
+        Raises:
+            NotImported: it has not; the files are left alone.
+            Refused: a file that is no part is where one must go; they are left alone, too.
+            BusUnusable: they can't be written; the old ones are as they were.
+        """
+        return self._write_anew(self._judge(), progress)
+
+    def rotate(self, limit: int, progress: Callable[[int], object] | None = None) -> int:
+        """Store another limit of size, then rewrite all files as `rebuild` does."""
+        judged = self._judge()
+        Rotation.of(self._bus).set(limit)
+        return self._write_anew(judged, progress)
+
+    def _write_anew(self, judged: Stamps, progress: Callable[[int], object] | None) -> int:
+        """Write all files beside the old ones, and replace them.
+
+        That takes seconds, in which git may put others there: these must be judged first.
+        """
+        self.close()
+        self._read_rotation()
+        fresh = self._path + STAGED
+        try:
+            self._parts.remove_staged()
+            staged, count = self._stage(fresh, progress)
+            while self._stamps() != judged:
+                self.close()
+                self._parts.remove_staged()
+                judged = self._judge()
+                staged, count = self._stage(fresh, progress)
+            refuse_unjudged((path.removesuffix(STAGED) for path in staged), judged)
+            self._parts.replace(staged, self._path, fresh)
+        except BaseException as error:
+            self.close()
+            with suppress(OSError):  # the next one does it
+                self._parts.remove_staged()
+            if isinstance(error, OSError):
+                raise unwritable(self._path, error) from error
+            raise
+        self._store_position()
+        return count
+
+    def _stage(self, fresh: str, progress: Callable[[int], object] | None) -> tuple[list[str], int]:
+        """Write the whole log into `fresh`, cut like the files that it will replace.
+
+        Returns:
+            The parts that were cut off it, and the number of messages of all files.
+        """
+        staged: list[str] = []
+        count = self._last_seq = 0
+        files = self._bus.layout.files
+        self._file = file = JsonlFile(fresh)
+        for lines, last_seq in _batches(self._bus.log.read()):
+            first, *others = split(lines, file.size, self._limit)
+            file.append(first)
+            for piece in others:
+                file.sync()
+                self.close()
+                staged.append(self._parts.path(len(staged) + 1) + STAGED)
+                files.rename(os.path.basename(fresh), os.path.basename(staged[-1]))
+                self._file = file = JsonlFile(fresh)
+                file.append(piece)
+            self._last_seq = last_seq
+            count += len(lines)
+            if progress is not None:
+                progress(count)
+        file.sync()
+        return staged, count
+
+    def close(self) -> None:
+        """Close the file; more than once does nothing."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _append(self, lines: list[bytes]) -> None:
+        """Write lines, and cut the file where they would make it too large."""
+        assert self._file is not None
+        first, *others = split(lines, self._file.size, self._limit)
+        self._file.append(first)
+        for piece in others:
+            self._file.sync()  # the index promises its checksum
+            if stamp_of(self._path) != self._file.stamp:  # a part must have been checked
+                raise BusUnusable(f"{self._path} was changed meanwhile; export again")
+            refuse_unjudged([self._parts.next_path])
+            self.close()
+            self._parts.cut(self._path)
+            self._file = JsonlFile(self._path)
+            self._file.append(piece)
+
+    def _open(self, progress: Callable[[int], object] | None) -> int:
+        """Open the file at the end of its last whole line.
+
+        Returns:
+            The number of messages that had to be rewritten before.
+        """
+        as_left = self._position.is_of(self._path)
+        if self._file is not None and as_left:
+            return 0
+        self.close()
+        self._read_rotation()
+        self._parts.remove_staged()
+        if self._parts.are_whole(after_crash=not as_left):
+            self._file = JsonlFile(self._path)
+            if as_left:
+                self._file.go_on_from(self._position.crc())
+                self._last_seq = self._position.get()
+                return 0
+            found = last_in_log(self._bus, self._lines())
+            if found is not None:
+                self._last_seq, torn = found
+                self._file.shorten(torn)
+                self._store_position()
+                return 0
+        return self._write_anew(self._judge(), progress)
+
+    def _store_position(self) -> None:
+        assert self._file is not None
+        self._position.set(self._last_seq, self._file.stamp, self._file.crc)
+
+    def _lines(self) -> Iterator[bytes]:
+        """Yield the lines of all files; those of the open one from its descriptor."""
+        assert self._file is not None
+        for path in part_files(self._path):
+            yield from lines_of(path)
+        yield from self._file.lines()
+
+    def _judge(self) -> Stamps:
+        """Check that rewriting the files loses nothing; unchanged files need no check.
+
+        Returns:
+            The stamps of the checked files.
+
+        Raises:
+            NotImported: it would lose messages.
+        """
+        self._read_rotation()
+        stamps = self._stamps()
+        if not (self._position.is_of(self._path) and self._parts.are_whole()):
+            refuse_unknown(self._bus)
+        return stamps
+
+    def _stamps(self) -> Stamps:
+        return {path: stamp_of(path) for path in exported_files(self._path)}
+
+    def _read_rotation(self) -> None:
+        self._limit = Rotation.of(self._bus).get()
+        self._parts = Parts(self._bus.layout.directory, self._limit)
+
+
+def _batches(messages: Iterable[Message]) -> Iterator[tuple[list[bytes], int]]:
+    """Yield lists of lines of a bounded size, each with the seq of its last."""
+    lines: list[bytes] = []
+    size = last_seq = 0
+    for message in messages:
+        line = message.to_line()
+        lines.append(line)
+        size += len(line)
+        last_seq = message.seq
+        if len(lines) >= BATCH_MESSAGES or size >= BATCH_BYTES:
+            yield lines, last_seq
+            lines, size = [], 0
+    if lines:
+        yield lines, last_seq

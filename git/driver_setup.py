@@ -1,0 +1,153 @@
+"""Git's drivers for a bus: the configuration of a clone, and the lines in the repository."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from ..export.jsonl.parts import PART_GLOB, parts_among
+from .repository import CommandFailed, Repository
+from .text_file import replace_text
+from .work_tree import WorkTree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..schema.directory.layout import Layout
+
+_COMMENT = "# Written by 'bus setup git', which every clone runs for itself."
+
+#: Git must not touch line ends: blobs are named by their bytes.
+_ATTRIBUTES = (
+    "bus.jsonl -text filter=ackbus diff=ackbus merge=ackbus",
+    f"{PART_GLOB} -text diff=ackbus",
+    "blobs/** -text -diff",
+)
+
+#: The parts are not in git: their lines are in git's bus.jsonl.
+_IGNORED = (PART_GLOB, "bus.index.json")
+
+_NAME = "messages by id"
+
+#: What is said of a part that git had: with the drivers, its lines are in git's bus.jsonl.
+_UNTRACKED = "out of git's index:"
+
+
+class Drivers:
+    """The drivers of a bus in the repository that its directory is in.
+
+    Args:
+        layout: the bus directory.
+        program: the path of the command that git is to run: `bus`.
+
+    Raises:
+        GitFailed: git is not installed, or the directory is in no work tree of a repository.
+    """
+
+    def __init__(self, layout: Layout, program: str) -> None:
+        WorkTree.around(layout.directory)
+        self._repository = Repository(layout.directory)
+        self._files = {
+            os.path.join(layout.directory, ".gitignore"): _IGNORED,
+            os.path.join(layout.directory, ".gitattributes"): _ATTRIBUTES,
+        }
+        program = shlex.quote(program)
+        self._config = {
+            "filter.ackbus.clean": f"{program} git-clean %f",
+            "filter.ackbus.smudge": "cat",
+            "filter.ackbus.required": "true",  # else git takes the file as it is where bus fails
+            "diff.ackbus.textconv": f"{program} git-textconv",
+            "merge.ackbus.name": _NAME,
+            "merge.ackbus.driver": f"{program} git-merge %O %A %B %P",
+        }
+
+    def missing(self) -> list[str]:
+        """Return the missing settings, a line each; empty when all is set up."""
+        found = [
+            f"{path}: {line}"
+            for path, wanted in self._files.items()
+            for line in _lacking(path, wanted)
+        ]
+        found += [f"git config {name}" for name in self._unset()]
+        return found + [f"{_UNTRACKED} {name}" for name in self._tracked_parts()]
+
+    def install(self) -> list[str]:
+        """Add the missing settings, and keep others.
+
+        Returns:
+            The changes, a line each; empty when nothing was missing.
+        """
+        done = self.missing()
+        for path, wanted in self._files.items():
+            _append(path, _lacking(path, wanted))
+        for name in self._unset():
+            self._repository.run("config", "--local", name, self._config[name])
+        parts = self._tracked_parts()
+        if parts:
+            self._repository.run("rm", "--cached", "--quiet", "--", *parts)
+        return [line if line.startswith(_UNTRACKED) else f"added {line}" for line in done]
+
+    def remove(self) -> list[str]:
+        """Remove the settings that `install` adds, and leave others as they are.
+
+        Returns:
+            The changes, a line each.
+        """
+        done = []
+        for path, wanted in self._files.items():
+            done += [f"removed {path}: {line}" for line in _take_out(path, wanted)]
+        for name in self._config:
+            if self._configured(name) is not None:
+                self._repository.run("config", "--local", "--unset-all", name)
+                done.append(f"removed git config {name}")
+        return done
+
+    def _tracked_parts(self) -> list[str]:
+        """Return the rotated parts that are in git's index; the files stay when they leave it."""
+        listed = self._repository.run("ls-files", "-z", "--", f":(glob){PART_GLOB}")
+        return parts_among(listed.decode().split("\0"))
+
+    def _configured(self, name: str) -> str | None:
+        """Return a value of the repository's own configuration; None when it is not set."""
+        try:
+            value = self._repository.run("config", "--local", "--null", "--get", name)
+        except CommandFailed:
+            return None
+        return os.fsdecode(value[:-1])
+
+    def _unset(self) -> list[str]:
+        return [name for name, value in self._config.items() if self._configured(name) != value]
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _lacking(path: str, wanted: tuple[str, ...]) -> list[str]:
+    there = set(_lines(path))
+    return [line for line in wanted if line not in there]
+
+
+def _append(path: str, lines: list[str]) -> None:
+    if lines:
+        there = _lines(path)
+        _write(path, [*there, *([] if _COMMENT in there else [_COMMENT]), *lines])
+
+
+def _take_out(path: str, wanted: tuple[str, ...]) -> list[str]:
+    there = _lines(path)
+    taken = [line for line in there if line in wanted]
+    kept = [line for line in there if line not in (*wanted, _COMMENT)]
+    if taken and kept:
+        _write(path, kept)
+    elif taken:
+        os.unlink(path)
+    return taken
+
+
+def _write(path: str, lines: list[str]) -> None:
+    mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o600
+    replace_text(path, "".join(f"{line}\n" for line in lines), mode)

@@ -1,0 +1,148 @@
+"""The messages that commits added to `bus.jsonl`, read from git's history."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..export.jsonl.parts import PART_GLOB
+from ..schema.directory.layout import BUS_DIRECTORY
+from ..schema.errors import NotFound
+from .git_lines import records
+from .repository import CommandFailed, Repository
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from ..schema.message.patterns import TypePattern
+
+#: How a commit's line begins: no line of a difference begins with this character.
+_MARK = b"\x01"
+
+#: A line that a commit added, or took out; a merge has a sign for each parent, which must agree:
+#: what comes from one of them is not its own. Of two parents and of more, up to git's limit.
+_CHANGE = re.compile(rb"(\++|-+)\{")
+
+#: What `git log` prints of a commit, and how it is not to be led astray by a configuration.
+_LOG = (
+    *("log", "--no-show-signature", "--no-color", "--no-ext-diff", "--no-textconv"),
+    *("--no-renames", "--text", "--encoding=UTF-8", "--patch", "--unified=0"),
+    "--diff-merges=combined",
+    "--format=%x01%H%x00%h%x00%an%x00%aI%x00%s",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit, and the messages that it added.
+
+    Attributes:
+        hash, short: its name, in full and as git abbreviates it.
+        author, date, subject: what git says of it; the date in RFC 3339.
+        messages: the fields of each message, as in `bus.jsonl`, in order.
+    """
+
+    hash: str
+    short: str
+    author: str
+    date: str
+    subject: str
+    messages: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Filters of messages; None for all.
+
+    Attributes:
+        conversation: only of this conversation.
+        agent: only from or to this agent.
+        type: only those that fit this pattern.
+    """
+
+    conversation: str | None = None
+    agent: str | None = None
+    type: TypePattern | None = None
+
+    def match(self, record: dict[str, Any]) -> bool:
+        """Whether a message fits."""
+        if self.agent is not None and self.agent not in (record.get("from"), record.get("to")):
+            return False
+        if self.conversation not in (None, record.get("correlation_id", record["id"])):
+            return False
+        return self.type is None or self.type.matches(str(record.get("type")))
+
+
+def traffic(
+    folder: str, revision: str = "HEAD", *, everywhere: bool = True, filters: Filters
+) -> Iterator[Commit]:
+    """Yield the commits of a range that added messages, newest first, and only those messages.
+
+    A merge adds the messages that none of its parents had: the others are shown where they were
+    first committed. A line that only moved into another file, or changed its form, is not new.
+
+    Args:
+        folder: a folder in the repository.
+        revision: a revision, whose history is read, or a range such as `main..topic`.
+        everywhere: whether of every `.worker-state/` in the repository; else the folder is the
+            bus directory.
+        filters: which messages are wanted.
+
+    Raises:
+        GitFailed: git is not installed, there is no repository, or git failed.
+        NotFound: there is no such revision, or no commit at all.
+    """
+    repository = Repository(folder)
+    repository.describe("--git-dir")
+    _check(revision, repository)
+    inside = f":(top,glob)**/{BUS_DIRECTORY}/" if everywhere else ":(glob)"
+    paths = [inside + name for name in ("bus.jsonl", PART_GLOB)]
+    lines = repository.lines(*_LOG, "--end-of-options", revision, "--", *paths)
+    for header, difference in _commits(lines):
+        added = [record for record in _added(difference) if filters.match(record)]
+        if added:
+            hash, short, author, date, subject = header
+            yield Commit(hash, short, author, date, subject, added)
+
+
+def _check(revision: str, repository: Repository) -> None:
+    """Make sure that a revision, or a range of them, is there."""
+    if revision == "HEAD" and repository.commit(revision) is None:
+        raise NotFound("the repository has no commits yet")
+    try:
+        repository.run("rev-list", "--max-count=0", "--end-of-options", revision, "--")
+    except CommandFailed as error:
+        raise NotFound(f"no revision {revision!a} in the repository; see 'git log'") from error
+
+
+def _commits(lines: Iterable[bytes]) -> Iterator[tuple[list[str], list[bytes]]]:
+    """Yield the header of each commit, and the lines of its difference."""
+    header: list[str] = []
+    difference: list[bytes] = []
+    for line in lines:
+        if line.startswith(_MARK):
+            if header:
+                yield header, difference
+            text = line[1:].decode("utf-8", "replace").removesuffix("\n")
+            header, difference = text.split("\0", 4), []
+        elif _CHANGE.match(line):
+            difference.append(line)
+    if header:
+        yield header, difference
+
+
+def _added(difference: list[bytes]) -> list[dict[str, Any]]:
+    """Return the messages that are in the added lines and not in the removed ones."""
+    removed = {
+        record["id"]
+        for _, record in records(line.lstrip(b"-") for line in difference if line[:1] == b"-")
+        if record is not None
+    }
+    added = {
+        record["id"]: record
+        for _, record in records(line.lstrip(b"+") for line in difference if line[:1] == b"+")
+        if record is not None and record["id"] not in removed
+    }
+    return list(added.values())

@@ -1,0 +1,161 @@
+"""A work tree, as the guard needs it: its root, its hooks, and the changed files.
+
+Only git's plumbing commands are used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ..schema.errors import InvalidInput
+from .repository import CommandFailed, GitFailed, Repository
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: What `--raw` shows of a change; a rename is shown as what went and what came.
+_RAW = ("--raw", "-z", "--no-renames")
+
+#: The modes of a submodule, and of what is not there.
+_NO_FILES = {b"160000", b"000000"}
+
+#: A line that git gives a pre-push hook: local ref, local id, remote ref, remote id. The local
+#: one is what the user wrote, which may have spaces (`:/some words`).
+_PUSHED = re.compile(rb".* ([0-9a-f]{40,64}) [^ ]+ ([0-9a-f]{40,64})")
+
+
+class WorkTree:
+    """The work tree of a repository. Make one with `WorkTree.around`.
+
+    Attributes:
+        root: its top.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._repository = Repository(root)
+
+    @classmethod
+    def around(cls, folder: str) -> WorkTree:
+        """Return the work tree that a folder is in.
+
+        Raises:
+            GitFailed: git is not installed, there is no repository, it is bare, or the folder is
+                inside of its `.git`.
+        """
+        questions = ("--is-bare-repository", "--is-inside-work-tree", "--show-cdup")
+        bare, inside, *up = Repository(folder).describe(*questions)
+        if bare == "true":
+            raise GitFailed(f"{folder} is in a bare repository, which has no files")
+        if inside != "true":
+            raise GitFailed(f"{folder} is not in the work tree of its git repository")
+        return cls(os.path.realpath(os.path.join(folder, *up)))
+
+    @property
+    def main_root(self) -> str:
+        """The folder that holds the `.git` which this work tree shares with others."""
+        return os.path.dirname(self._path("--git-common-dir"))
+
+    @property
+    def hooks(self) -> str:
+        """The folder where git looks for hooks: `core.hooksPath`, or else that of the repository.
+
+        Linked work trees share it.
+        """
+        return self._path("--git-path", "hooks")
+
+    @property
+    def hooks_setting(self) -> str | None:
+        """The value of `core.hooksPath`, or None where it is not set."""
+        try:
+            answer = self._repository.run("config", "--type=path", "--get", "core.hooksPath")
+        except CommandFailed:
+            return None
+        return os.fsdecode(answer).removesuffix("\n")
+
+    def staged(self) -> list[str]:
+        """Return the files that the next commit would change, both names of a rename included.
+
+        If it concludes a merge, only those that would differ from every parent: changes of the
+        other side are no edits of ours. Submodules are left out.
+        """
+        head = self._repository.commit("HEAD")
+        changed = self._staged_since(head or self._empty_tree())
+        for merged in self._merged():
+            since_merged = set(self._staged_since(merged))
+            changed = [file for file in changed if file in since_merged]
+        return changed
+
+    def pushed(self, refs: bytes) -> dict[str, int]:
+        """Return the files that a push changes, and the end of the second of the latest change.
+
+        That is in epoch milliseconds. Commits that some remote has are left out, as far as this
+        repository knows. Only the pusher's own line is followed, the first parents: merged
+        commits are of others, and of the merge itself, differences from every parent count.
+
+        Args:
+            refs: what git gives a pre-push hook to read.
+
+        Raises:
+            InvalidInput: that is nothing that git would write.
+        """
+        changed: dict[str, int] = {}
+        for line in filter(None, refs.split(b"\n")):
+            match = _PUSHED.fullmatch(line)
+            if match is None:
+                raise InvalidInput(f"{line!a} is no line that git gives to a pre-push hook")
+            local, theirs = (part.decode() for part in match.groups())
+            if local.strip("0"):  # all zeros: the remote's branch is to be deleted
+                for file, ms in self._changed_by_push(local, theirs):
+                    changed[file] = max(ms, changed.get(file, ms))
+        return changed
+
+    def _changed_by_push(self, local: str, theirs: str) -> Iterator[tuple[str, int]]:
+        """Yield each change by a commit up to `local` that no remote has yet, and when it was."""
+        known = [f"^{theirs}"] if self._repository.commit(theirs) else []
+        only = ("--first-parent", "--timestamp", local, *known, "--not", "--remotes", "--")
+        commits = [line.split() for line in self._repository.run("rev-list", *only).splitlines()]
+        ends_ms = {commit: int(second) * 1000 + 999 for second, commit in commits}
+        changes = ("diff-tree", "--stdin", "--root", "-r", "-c", *_RAW)
+        raw = self._repository.run(*changes, stdin=b"".join(b"%s\n" % each for each in ends_ms))
+        for commit, file in _changes(raw):
+            yield file, ends_ms[commit]
+
+    def _merged(self) -> list[str]:
+        """Return the other parents of the merge that is under way; several for an octopus."""
+        try:
+            with open(self._path("--git-path", "MERGE_HEAD")) as file:
+                return file.read().split()
+        except FileNotFoundError:
+            return []
+
+    def _staged_since(self, tree: str) -> list[str]:
+        raw = self._repository.run("diff-index", "--cached", *_RAW, tree, "--")
+        return [file for _, file in _changes(raw)]
+
+    def _empty_tree(self) -> str:
+        """Return the id of the tree without files: what the first commit is compared with."""
+        return self._repository.run("hash-object", "-t", "tree", "--stdin").decode().strip()
+
+    def _path(self, *question: str) -> str:
+        answer = os.fsdecode(self._repository.run("rev-parse", *question)).removesuffix("\n")
+        return os.path.normpath(os.path.join(self.root, answer))
+
+
+def _changes(raw: bytes) -> Iterator[tuple[bytes, str]]:
+    """Yield the commit and the file of raw changes: `:mode mode id id letter`, NUL, path, NUL.
+
+    The id of a commit stands before its changes. A merge has a colon and a mode for each parent.
+    """
+    commit = b""
+    fields = iter(raw.split(b"\0"))
+    for head in fields:
+        parents = len(head) - len(head.lstrip(b":"))
+        if not parents:
+            commit = head
+            continue
+        path = next(fields)
+        if not _NO_FILES.issuperset(head[parents:].split(b" ")[: parents + 1]):
+            yield commit, os.fsdecode(path)

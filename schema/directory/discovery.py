@@ -1,0 +1,133 @@
+"""The search for the bus of a program that names none: the nearest upwards, as git finds `.git`.
+
+Any user can put a bus into a folder that all may write, above another user's project. So a found
+bus is used only if this user or root made it, or if this user's list names it. A bus that --dir or
+BUS_DIR names needs no such check: the user has chosen it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import BusNotFound
+from .folder import Folder
+from .layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout, remains_of_bus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+#: How much of a file of git's that names a directory is read, in bytes: far more than a path has.
+_MAX_LINK_BYTES = 64 * 1024
+
+
+def find_bus(start: str | os.PathLike[str] | None = None) -> str:
+    """Return the bus directory that a program started in `start` should use.
+
+    The environment variable `BUS_DIR` wins; else the nearest `.worker-state/` with a bus in it,
+    from `start` (default: the working directory) upwards, as git finds `.git`. A linked work tree
+    of git that has none has the bus of its main one, with which it shares all else.
+
+    Raises:
+        BusNotFound: there is none.
+        BusUnusable: the nearest belongs to another user, and no list of this user's names it.
+    """
+    named = os.environ.get(BUS_DIR_VARIABLE)
+    if named:
+        return os.path.abspath(named)
+    origin = os.path.abspath(os.fspath(start) if start is not None else os.getcwd())
+    for folder, links in _searched_from(origin):
+        directory = os.path.join(folder, BUS_DIRECTORY)
+        if os.path.exists(os.path.join(directory, "bus.db")):
+            refuse_foreign(directory, links)
+            return directory
+    for folder, links in _searched_from(origin):
+        directory = os.path.join(folder, BUS_DIRECTORY)
+        if remains := remains_of_bus(Layout(directory)):
+            refuse_foreign(directory, links)
+            raise BusNotFound(remains)
+    raise BusNotFound(f"no bus in {origin} or above it; make one with 'bus init'")
+
+
+def refuse_foreign(directory: str, links: Iterable[str] = ()) -> None:
+    """Raise where another user owns a found bus directory, or a link to it.
+
+    Args:
+        directory: the bus directory; its file need not be there.
+        links: files of git's that led to it.
+
+    Raises:
+        BusUnusable: it, its file, or a link to it belongs to neither this user nor root, and no
+            list names the directory.
+    """
+    owner = _other_owner(
+        (*links, directory, os.path.join(directory, ""), Layout(directory).database)
+    )
+    if owner is None:
+        return
+    from .ownership import is_safe, refusal  # hardly anybody's bus is another's
+
+    if not is_safe(directory):
+        raise refusal(directory, owner)
+
+
+def _other_owner(paths: Iterable[str]) -> int | None:
+    """Return the owner of the first path that is not this user's, or None; follows no links."""
+    ours = _own_ids()
+    for path in paths:
+        try:
+            owner = os.lstat(path).st_uid
+        except OSError:  # nothing is there; what this user may not see is said when it is opened
+            continue
+        if owner not in ours:
+            return owner
+    return None
+
+
+def _own_ids() -> set[int]:
+    """Return root, this user, and for root the user who became it by sudo, as git does."""
+    user = os.geteuid()
+    caller = os.environ.get("SUDO_UID", "") if user == 0 else ""
+    return {0, user, int(caller)} if caller.isascii() and caller.isdecimal() else {0, user}
+
+
+def _searched_from(folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield an absolute folder and those above it; after a linked work tree its main one is next.
+
+    The folders above both come last: otherwise a bus there would win over the one that they share.
+    With each folder come the files of git that led to it.
+    """
+    seen: set[str] = set()  # the root is above itself, and links may lead in a circle
+    ahead: list[tuple[str, tuple[str, ...]]] = [(folder, ())]
+    while ahead:
+        folder, links = ahead.pop()
+        if folder not in seen:
+            seen.add(folder)
+            yield folder, links
+            ahead.append((os.path.dirname(folder), links))
+            main = _main_work_tree(folder)
+            if main is not None:
+                ahead.append((main[0], (*links, *main[1])))
+
+
+def _main_work_tree(folder: str) -> tuple[str, tuple[str, str]] | None:
+    """Return the folder with the `.git` that a linked work tree shares, and which files say so.
+
+    A linked one has a file `.git`, which names a folder in the shared one, whose file `commondir`
+    leads back. A submodule has such a file too, but no `commondir`. None where it is none.
+    """
+    link = os.path.join(folder, ".git")
+    if not os.path.isfile(link):
+        return None
+    try:
+        git_dir = os.path.join(folder, _read(folder, ".git")[len("gitdir: ") :])
+        common = os.path.normpath(os.path.join(git_dir, _read(git_dir, "commondir")))
+    except (OSError, ValueError):  # whatever this is (a NUL in a path, too), it leads nowhere
+        return None
+    return os.path.dirname(common), (link, os.path.join(git_dir, "commondir"))
+
+
+def _read(directory: str, name: str) -> str:
+    """Return the path in a file of git's. Anyone may have put a pipe, or a huge file, there."""
+    with Folder(directory).read(name) as file:
+        return os.fsdecode(file.read(_MAX_LINK_BYTES).strip())

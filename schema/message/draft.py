@@ -1,0 +1,277 @@
+"""The message of a publisher: `Draft`, and the checked and encoded `Row` made from it."""
+
+from __future__ import annotations
+
+import orjson
+
+from ..errors import InvalidInput, shown
+from . import json
+from .ids import new_id
+from .limits import INLINE_PAYLOAD_BYTES, MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES
+from .message import Message, Priority
+from .names import check_agent, check_id, check_type
+from .times import MAX_TS_MS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Final
+
+
+#: The header that a signature stands in; docs/protocol.md says how it is made.
+SIGNATURE_HEADER = "signature"
+
+#: The headers of W3C trace context.
+TRACE_PARENT, TRACE_STATE = "traceparent", "tracestate"
+
+#: The headers that are no content: of a time, a key, or one of several attempts to publish.
+_NO_CONTENT = (SIGNATURE_HEADER, TRACE_PARENT, TRACE_STATE)
+
+
+class _Absent:
+    """The type of `ABSENT`."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+#: The payload of a message that carries none; `None` is the JSON value null.
+ABSENT: Final = _Absent()
+
+
+class NotJson:
+    """The payload of a message that another program stored as text that is no JSON.
+
+    It is kept in the row as it is, so that an import has what was exported.
+
+    Raises:
+        InvalidInput: the text is JSON, and so an ordinary payload.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        try:
+            json.decode_stored(text)
+        except orjson.JSONDecodeError:
+            self.text = text
+        else:
+            raise InvalidInput("its payload is JSON, although it says that it is not")
+
+
+class Draft:
+    """A message that is about to be published.
+
+    Args:
+        type: dotted routing word, such as `task.done`.
+        payload: any JSON value, or `NotJson`; leave it out for a message without a payload.
+        from_agent: who sends.
+        to_agent: who is to receive; None broadcasts.
+        id: identity for safe retries; None draws a UUIDv7.
+        in_reply_to: id of the message that this answers; it must be in the log.
+        correlation_id: the conversation; None takes the parent's, or begins a new one.
+        priority: `Priority`, or 0, 1, 2.
+        headers: JSON object of metadata.
+        payload_ref: name of a blob that is in the store already, instead of `payload`: the
+            collector leaves it alone from then on. Readers decode it when it is JSON of a
+            bounded size; others fetch its bytes by this name.
+        ts_ms: epoch milliseconds; None takes the present.
+
+    The fields are checked when the draft is published, not here.
+    """
+
+    __slots__ = (
+        "correlation_id",
+        "from_agent",
+        "headers",
+        "id",
+        "in_reply_to",
+        "payload",
+        "payload_ref",
+        "priority",
+        "to_agent",
+        "ts_ms",
+        "type",
+    )
+
+    def __init__(
+        self,
+        type: str,
+        payload: object = ABSENT,
+        *,
+        from_agent: str,
+        to_agent: str | None = None,
+        id: str | None = None,
+        in_reply_to: str | None = None,
+        correlation_id: str | None = None,
+        priority: int = Priority.NORMAL,
+        headers: Mapping[str, object] | None = None,
+        payload_ref: str | None = None,
+        ts_ms: int | None = None,
+    ) -> None:
+        self.type = type
+        self.payload = payload
+        self.from_agent = from_agent
+        self.to_agent = to_agent
+        self.id = id
+        self.in_reply_to = in_reply_to
+        self.correlation_id = correlation_id
+        self.priority = priority
+        self.headers = headers
+        self.payload_ref = payload_ref
+        self.ts_ms = ts_ms
+
+    def prepare(self, now_ms: int) -> Row:
+        """Check every field and return the row to store; writes nothing.
+
+        Raises:
+            InvalidInput: a field breaks its rule.
+        """
+        check_type(self.type)
+        check_agent(self.from_agent, "sender")
+        if self.to_agent is not None:
+            check_agent(self.to_agent, "recipient")
+        if self.id is not None:
+            check_id(self.id)
+        if self.in_reply_to is not None:
+            check_id(self.in_reply_to, "id to reply to")
+        if self.correlation_id is not None:
+            check_id(self.correlation_id, "conversation")
+        if self.payload_ref is not None and type(self.payload_ref) is not str:
+            raise InvalidInput(f"payload_ref must be text, not {type(self.payload_ref).__name__}")
+        if self.priority not in (0, 1, 2):
+            raise InvalidInput(f"priority must be 0, 1 or 2, not {shown(self.priority)}")
+        ts_ms = now_ms if self.ts_ms is None else self.ts_ms
+        if type(ts_ms) is not int or not 0 <= ts_ms <= MAX_TS_MS:
+            raise InvalidInput(f"ts_ms must be epoch milliseconds, not {shown(ts_ms)}")
+        return Row(self, ts_ms, self._encode_payload(), self._encode_headers())
+
+    def _encode_payload(self) -> bytes | None:
+        if self.payload is ABSENT:
+            return None
+        if self.payload_ref is not None:
+            raise InvalidInput("a message has a payload or a payload_ref, not both")
+        if isinstance(self.payload, NotJson):
+            data = self.payload.text.encode()
+        else:
+            data = json.encode(self.payload)
+        if len(data) > MAX_PAYLOAD_BYTES:
+            raise InvalidInput(
+                f"the payload is {len(data)} bytes of JSON; the limit is {MAX_PAYLOAD_BYTES}."
+                " Store it with 'bus blob put' and publish its name with --payload-ref"
+            )
+        return data
+
+    def _encode_headers(self) -> str | None:
+        if not self.headers:
+            return None
+        if not isinstance(self.headers, dict):
+            raise InvalidInput("headers must be a JSON object")
+        data = json.encode(self.headers, "headers")
+        if len(data) > MAX_HEADERS_BYTES:
+            raise InvalidInput(
+                f"the headers are {len(data)} bytes of JSON; the limit is {MAX_HEADERS_BYTES}"
+            )
+        return data.decode()
+
+
+class Row:
+    """A draft whose fields have been checked and encoded: what is about to be a stored row.
+
+    `large_payload` holds the JSON that must become a blob before the row is stored.
+    """
+
+    __slots__ = (
+        "correlation_id",
+        "from_agent",
+        "headers",
+        "id",
+        "in_reply_to",
+        "large_payload",
+        "payload",
+        "payload_ref",
+        "priority",
+        "to_agent",
+        "ts_ms",
+        "type",
+    )
+
+    def __init__(
+        self, draft: Draft, ts_ms: int, payload: bytes | None, headers: str | None
+    ) -> None:
+        self.id = draft.id or new_id()
+        self.ts_ms = ts_ms
+        self.from_agent = draft.from_agent
+        self.to_agent = draft.to_agent
+        self.type = draft.type
+        self.correlation_id = draft.correlation_id
+        self.in_reply_to = draft.in_reply_to
+        self.payload_ref = draft.payload_ref
+        self.priority = int(draft.priority)
+        self.headers = headers
+        self.payload: str | None = None
+        self.large_payload: bytes | None = None
+        if payload is None:
+            return
+        if len(payload) > INLINE_PAYLOAD_BYTES and not isinstance(draft.payload, NotJson):
+            self.large_payload = payload
+        else:
+            self.payload = payload.decode()
+
+    def values(self) -> tuple[object, ...]:
+        """Return the values of all columns but `seq`, in the order of `COLUMNS`."""
+        return (
+            self.id,
+            self.ts_ms,
+            self.from_agent,
+            self.to_agent,
+            self.type,
+            self.correlation_id,
+            self.in_reply_to,
+            self.payload,
+            self.payload_ref,
+            self.priority,
+            self.headers,
+        )
+
+    def differs_from(self, stored: Message) -> list[str]:
+        """Return the names of the fields, but for the time, in which a stored message differs."""
+        names = ("from_agent", "to_agent", "type", "correlation_id", "in_reply_to", "priority")
+        fields = [name for name in names if getattr(self, name) != getattr(stored, name)]
+        if not self._has_payload_of(stored):
+            fields.append("payload")
+        if not _same_json(_content_of(self.headers), _content_of(stored.raw_headers)):
+            fields.append("headers")
+        return fields
+
+    def _has_payload_of(self, stored: Message) -> bool:
+        if stored.raw_payload is None:
+            return self.payload is None and self.payload_ref == stored.payload_ref
+        # Another program may have stored in the row what would have become a blob here.
+        large = self.large_payload
+        return _same_json(self.payload if large is None else large.decode(), stored.raw_payload)
+
+
+def _content_of(headers: str | None) -> str:
+    """Return headers without those that are no content."""
+    if not headers or not any(f'"{name}"' in headers for name in _NO_CONTENT):
+        return headers or "{}"
+    try:
+        fields = orjson.loads(headers)
+    except orjson.JSONDecodeError:
+        return headers
+    for name in _NO_CONTENT:
+        fields.pop(name, None)
+    return json.encode(fields).decode()
+
+
+def _same_json(one: str | None, other: str | None) -> bool:
+    if one == other:
+        return True
+    if one is None or other is None:
+        return False
+    try:
+        # Text written by another program may have other spacing and the same meaning.
+        return json.encode(orjson.loads(one)) == json.encode(orjson.loads(other))
+    except orjson.JSONDecodeError:
+        return False

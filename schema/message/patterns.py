@@ -1,0 +1,77 @@
+"""Type patterns: `task.done` exactly, `*` for one part, a last `>` for one part or more."""
+
+from __future__ import annotations
+
+from ..errors import InvalidInput, shown
+from .limits import MAX_TYPE_CHARS
+
+
+class TypePattern:
+    """A compiled type pattern.
+
+    Answers are remembered, because a log has few types and many messages.
+
+    Raises:
+        InvalidInput: the pattern is empty, too long, has `>` elsewhere than at the end, or a
+            wildcard that is not a whole part.
+    """
+
+    __slots__ = ("_known", "_open_ended", "_parts", "exact", "text")
+
+    def __init__(self, text: str) -> None:
+        parts = text.split(".")
+        mixed = any(part not in ("*", ">") and ("*" in part or ">" in part) for part in parts)
+        if mixed or len(text) > MAX_TYPE_CHARS or "" in parts or ">" in parts[:-1]:
+            raise InvalidInput(
+                f"{shown(text)} is not a type pattern like task.done, task.*, or task.>"
+            )
+        self.text = text
+        self._open_ended = parts[-1] == ">"
+        self._parts = parts[:-1] if self._open_ended else parts
+        #: The one type that matches, or None when the pattern has a wildcard.
+        self.exact = None if self._open_ended or "*" in parts else text
+        self._known: dict[str, bool] = {}
+
+    def matches(self, type: str) -> bool:
+        """Say whether a message type fits."""
+        known = self._known.get(type)
+        if known is None:
+            known = self._known[type] = self._match(type.split("."))
+        return known
+
+    def as_glob(self) -> tuple[str, int | None]:
+        """Return what SQL needs to match types: a pattern for GLOB, and how many dots a type has.
+
+        The number is None when any number will do.
+
+        Raises:
+            InvalidInput: a word stands between a `*` and a last `>`, which GLOB can't tell.
+        """
+        if self._open_ended and "*" in self._parts:
+            after_star = self._parts[self._parts.index("*") :]
+            if any(part != "*" for part in after_star):
+                raise InvalidInput(f"{self.text!r} can't be counted: a word stands after its '*'")
+        parts = [*self._parts, "*"] if self._open_ended else self._parts
+        literal = (part.replace("[", "[[]").replace("?", "[?]") for part in parts)
+        return ".".join(literal), None if self._open_ended else len(parts) - 1
+
+    def _match(self, parts: list[str]) -> bool:
+        enough = (
+            len(parts) > len(self._parts) if self._open_ended else (len(parts) == len(self._parts))
+        )
+        return enough and all(
+            want in ("*", have) for want, have in zip(self._parts, parts, strict=False)
+        )
+
+
+def check_pattern(text: str) -> None:
+    """Refuse a pattern that no valid message type can match.
+
+    Only what is new is checked: other programs can store other types, and patterns for them.
+    """
+    TypePattern(text)
+    if " " in text or not text.isprintable() or text.startswith("-"):
+        raise InvalidInput(
+            f"{shown(text)} is not a type pattern: dotted words without spaces, like task.done,"
+            " task.*, or task.>"
+        )

@@ -1,0 +1,132 @@
+"""Checkpoints beside the writers, so that no publisher waits for one.
+
+Left alone, SQLite checkpoints inside the commit that makes the write-ahead log a thousand pages
+long: that publisher waits for the disk, and with it, behind the write lock, all others. Here a
+thread of a process that writes does it, on its own connection, while writers go on.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing, suppress
+
+import apsw
+
+from ..directory.file_lock import FileLock
+from ..errors import AckbusError
+from ..processes import start_thread
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from threading import Thread
+    from typing import Any
+
+    from .database import Database
+
+#: After how many changed rows a writer looks how long the log is.
+LOOK_AFTER_CHANGES = 200
+
+#: How many pages of the log are worth a checkpoint.
+CHECKPOINT_PAGES = 1000
+
+#: How short a log is left behind by the last who closes the file, in pages.
+LEFT_PAGES = 200
+
+#: From this length on the log must begin anew, which it does when nothing in it is left to bring
+#: over. Under constant writing something always is, so writers are held up for the last pages.
+LONG_PAGES = 8000
+
+#: Where SQLite checkpoints inside a commit after all: something keeps the thread from its work.
+INLINE_PAGES = 4 * LONG_PAGES
+
+#: How long the thread waits for the writers, in seconds, and how long these then wait, in
+#: milliseconds, for readers of the log to end.
+_WRITERS_TIMEOUT_S, _READERS_TIMEOUT_MS = 5.0, 50
+
+#: Whose threads are at work. A fork waits for them: SQLite's memory may be locked by one, and
+#: nobody would unlock it in the child.
+_running: set[Checkpointer] = set()
+
+
+def _wait_for_running() -> None:
+    for checkpointer in tuple(_running):
+        checkpointer.wait()
+
+
+os.register_at_fork(before=_wait_for_running)
+
+
+class Checkpointer:
+    """Starts checkpoints for all threads of one `Database`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._thread: Thread | None = None
+        self._too_long = LONG_PAGES
+
+    def look(self, connection: apsw.Connection) -> None:
+        """Start a checkpoint if the log is long; does not wait for it, and never raises.
+
+        What the caller committed is safe either way, and the next look tries again.
+        """
+        with suppress(apsw.Error):
+            _, length, moved = _checkpoint(connection, "NOOP")
+            if length - moved >= CHECKPOINT_PAGES and self not in _running:
+                self._start()
+
+    def before_close(self, connection: apsw.Connection) -> None:
+        """Do what is due before a connection closes, which may be the last one.
+
+        The last one brings all over and removes the log, with four waits for the disk. A short log
+        is left as it is: the next to open the file reads it in no time.
+        """
+        if connection.in_transaction or self._database.read_only:
+            return
+        self.look(connection)
+        self.wait()
+        with suppress(apsw.Error):
+            _, length, _ = _checkpoint(connection, "NOOP")
+            if length < LEFT_PAGES:
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+
+    def wait(self) -> None:
+        """Wait for the checkpoint that is under way, if there is one."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _start(self) -> None:
+        _running.add(self)
+        try:
+            self._thread = start_thread(self._run, "ackbus-checkpoint")
+        except RuntimeError:  # there are no more threads
+            _running.discard(self)
+
+    def _run(self) -> None:
+        try:
+            # Descriptors or threads may have run out: the next checkpoint tries again.
+            with (
+                suppress(AckbusError, apsw.Error, OSError, RuntimeError),
+                closing(self._database.connect()) as connection,
+            ):
+                _, length, _ = _checkpoint(connection, "PASSIVE")
+                if length >= self._too_long:
+                    self._begin_log_anew(connection, length)
+        finally:
+            _running.discard(self)
+
+    def _begin_log_anew(self, connection: apsw.Connection, length: int) -> None:
+        self._too_long = length + LONG_PAGES  # if a reader stands in the way for long
+        connection.set_busy_timeout(_READERS_TIMEOUT_MS)
+        with closing(FileLock(self._database.layout.write_lock)) as writers:
+            writers.acquire(_WRITERS_TIMEOUT_S)
+            readers_stay, _, _ = _checkpoint(connection, "RESTART")
+            writers.release()
+        if not readers_stay:
+            self._too_long = LONG_PAGES
+
+
+def _checkpoint(connection: apsw.Connection, mode: str) -> tuple[int, int, int]:
+    """Return whether something stood in the way, the pages of the log, and those brought over."""
+    rows: list[Any] = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+    busy, length, moved = rows[0]
+    return busy, length, moved

@@ -1,0 +1,174 @@
+"""Making a bus: the directory, the tables, the files beside them."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import apsw
+
+from ..directory.file_lock import FileLock
+from ..directory.folder import Obstructed
+from ..directory.layout import (
+    BUS_DIRECTORY,
+    Layout,
+    refuse_links,
+    refuse_network_filesystem,
+    sync_directory,
+    without_file,
+)
+from ..errors import BusUnusable
+from ..system_errors import disk_full, without_log
+from .database import BUSY_TIMEOUT_MS
+from .sqlite_errors import check_sqlite_version, make_file, translate
+
+_IGNORING = ".gitignore"
+
+#: Git must not see the file and its helpers, which change with every message. `bus.jsonl`, and
+#: the blobs that its lines name, are for history.
+_GITIGNORE = """\
+# Written by ackbus: the bus itself stays out of git; bus.jsonl and blobs/ may go in.
+bus.db
+bus.db-wal
+bus.db-shm
+bus.db.new*
+bus.db.v*
+bus*.json*.new
+doorbell
+*.lock
+blobs/.tmp-*
+workers/
+search.db*
+archive/
+"""
+
+#: The longest `.gitignore` that is read, in bytes; people may have added to it.
+_MAX_IGNORED_BYTES = 1024**2
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
+
+
+def create(directory: str | os.PathLike[str]) -> bool:
+    """Make a bus in `directory`; an existing one is left as it is.
+
+    Safe to call from several processes at once, and again after a crash.
+
+    Returns:
+        Whether it was made now.
+
+    Raises:
+        BusUnusable: the directory can't be made or written, is on a network filesystem, or holds
+            the write-ahead log or the archive of a bus whose file is missing, or a symbolic link.
+    """
+    check_sqlite_version(apsw.sqlite_lib_version())
+    layout = Layout(directory)
+    try:
+        os.makedirs(layout.directory, mode=0o700, exist_ok=True)
+        refuse_links(layout.directory)
+        refuse_network_filesystem(layout.directory)
+        layout.blob_folder.make()
+        lock = FileLock(layout.write_lock)
+    except Obstructed:
+        raise
+    except OSError as error:
+        raise _unmakeable(layout, error) from error
+    lock.acquire(timeout_s=BUSY_TIMEOUT_MS / 1000)
+    try:
+        _write_gitignore(layout)  # first: with the file its name comes onto the disk
+        made = _create_tables(layout)
+        if made and os.path.basename(layout.directory) == BUS_DIRECTORY:
+            os.chmod(layout.directory, 0o700)  # a clone of git made it, and gave all a look into it
+    except apsw.Error as error:
+        raise translate(error, layout) from error
+    except Obstructed:
+        raise
+    except OSError as error:
+        raise _unmakeable(layout, error) from error
+    finally:
+        lock.release()
+        lock.close()
+    return made
+
+
+def _unmakeable(layout: Layout, error: OSError) -> BusUnusable:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return disk_full(layout.directory)
+    return BusUnusable(f"can't make a bus in {layout.directory}: {error.strerror}")
+
+
+def _create_tables(layout: Layout) -> bool:
+    """Make the file beside its place and rename it: no program ever opens an unfinished bus."""
+    layout.files.check("bus.db")
+    found = layout.files.look("bus.db")
+    if found is not None and found.st_size > 0:
+        return False
+    if remains := without_file(layout):  # SQLite would play the log into the new file
+        raise BusUnusable(remains)
+    _sync_names_of(layout.directory)
+    connection = make_file(layout.files, "bus.db.new")
+    try:
+        # So that pages can be given back to the system after archiving, some at a time.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        ddl = os.path.join(os.path.dirname(__file__), "schema.sql")
+        with open(ddl, encoding="utf-8") as file, connection:
+            connection.execute(file.read())
+        if ("wal",) not in connection.execute("PRAGMA journal_mode = WAL").fetchall():
+            raise without_log(layout.directory)
+    finally:
+        connection.close()
+    _begin_export(layout)  # before there is a bus: after a crash it would not be made any more
+    layout.files.rename("bus.db.new", "bus.db")
+    layout.files.sync()
+    return True
+
+
+def _begin_export(layout: Layout) -> None:
+    """Make an empty `bus.jsonl`, to be followed from the first message on; a clone brings its own.
+
+    The exporter appends to it.
+    """
+    os.close(layout.files.change(os.path.basename(layout.jsonl)))
+
+
+def _sync_names_of(directory: str) -> None:
+    """Wait until a directory is on the disk by name, and so are those above it.
+
+    Which of them are new can't be known: who made them may have died. What this user may not read,
+    and what is on a filesystem that does not sync, was there before.
+    """
+    above = os.path.dirname(directory)
+    try:
+        sync_directory(above)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS):
+            raise
+    if above != directory:
+        _sync_names_of(above)
+
+
+def _write_gitignore(layout: Layout) -> None:
+    with _gitignore(layout) as file:
+        if os.fstat(file.fileno()).st_size == 0:  # it is new, or was left empty by a power loss
+            os.fchmod(file.fileno(), 0o600)
+            file.write(_GITIGNORE)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _gitignore(layout: Layout) -> TextIO:
+    fd = layout.files.change(_IGNORING)
+    if os.fstat(fd).st_size > _MAX_IGNORED_BYTES:
+        os.close(fd)
+        raise Obstructed(layout.files.path_of(_IGNORING), "is too large; put a shorter one there")
+    return os.fdopen(fd, "r+", encoding="utf-8", errors="surrogateescape")
+
+
+def keep_out_of_git(layout: Layout, pattern: str) -> None:
+    """Make sure that the `.gitignore` of a bus, which may be an older one, leaves files out."""
+    _write_gitignore(layout)
+    with _gitignore(layout) as file:
+        text = file.read()
+        if pattern not in text.splitlines():
+            file.write(f"{pattern}\n" if not text or text.endswith("\n") else f"\n{pattern}\n")

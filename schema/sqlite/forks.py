@@ -1,0 +1,103 @@
+"""Forks beside SQLite: waiting in the parent, and closing inherited files in the child.
+
+A thread that is inside SQLite when another one forks holds locks of SQLite's memory that no thread
+of the child would ever open: the child would hang. So a fork waits until no thread is inside.
+
+SQLite keeps account of its locks on a file for each process. In the child that account still has
+the parent's: a connection that the child opened itself would take none of its own, and others would
+checkpoint and delete the write-ahead log under it. What it published then would be lost. So the
+child first closes what it inherited of a file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import apsw
+
+from ..errors import WrongProcess
+
+#: How long a fork waits for those inside, in seconds. One who stays for longer reads the whole log.
+_PATIENCE_S = 1.0
+
+#: After what time Python lets another thread go on, in seconds, while a fork is prepared: from the
+#: look at who is inside up to the fork itself nobody may enter.
+_UNDISTURBED_S = 0.1
+
+#: How many forks there are between the first process and this one: what tells a child from its
+#: parent, and costs less than asking the system for the process id.
+count = 0
+
+#: What was open when this process was forked.
+_inherited: list[apsw.Connection] = []
+
+#: Python's own interval, to be put back.
+_usual_s: list[float] = []
+
+
+def _wait_for_those_inside() -> None:
+    _usual_s.append(sys.getswitchinterval())
+    sys.setswitchinterval(_UNDISTURBED_S)
+    deadline = time.monotonic() + _PATIENCE_S
+    while any(map(_is_inside, apsw.connections())) and time.monotonic() < deadline:
+        time.sleep(0.0001)
+
+
+def _is_inside(connection: apsw.Connection) -> bool:
+    """Whether a thread is in a call of SQLite with a connection: apsw lets no other use it then."""
+    try:
+        _ = connection.in_transaction
+    except apsw.ThreadingViolationError:
+        return True
+    except apsw.ConnectionClosedError:
+        return False
+    return False
+
+
+def _go_on() -> None:
+    if _usual_s:
+        sys.setswitchinterval(_usual_s.pop())
+
+
+def _note_inherited() -> None:
+    global count
+    count += 1
+    del _usual_s[1:]  # of other threads that were about to fork; here they are not
+    _go_on()
+    _inherited[:] = apsw.connections()
+
+
+os.register_at_fork(
+    before=_wait_for_those_inside, after_in_parent=_go_on, after_in_child=_note_inherited
+)
+
+
+def let_go(database: str) -> None:
+    """Close what was inherited of a file, so that a connection to it takes locks of its own.
+
+    The parent's locks are the parent's, and stay.
+
+    Raises:
+        WrongProcess: the parent was inside a transaction, which only it may end.
+    """
+    if not _inherited:
+        return
+    path = os.path.realpath(database)
+    for connection in [each for each in _inherited if _file_of(each) == path]:
+        if connection.in_transaction:
+            raise WrongProcess(
+                f"this process was forked inside a transaction on {database}, and can't use it;"
+                " fork outside of one"
+            )
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close()
+        _inherited.remove(connection)
+
+
+def _file_of(connection: apsw.Connection) -> str | None:
+    try:
+        return os.path.realpath(connection.filename)
+    except apsw.ConnectionClosedError:
+        return None

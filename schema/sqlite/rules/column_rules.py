@@ -1,0 +1,342 @@
+"""The bounds of each column beyond its type and its CHECK: one line for each, and what mends it.
+
+The file refuses some of it by triggers (schema.sql); the doctor finds all, and a repair and an
+upgrade put it right, by the rules that are made here of the lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+
+from ...errors import InvalidInput
+from ...message.limits import MAX_COUNT, MAX_PATH_CHARS, MAX_POLICY_S
+from ...message.names import check_agent, check_lease_name, check_line, check_queue_name
+from ...message.patterns import TypePattern, check_pattern
+from ...queries import is_too_wide
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    import apsw
+
+_MAX_POLICY_MS = round(MAX_POLICY_S * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of one table.
+
+    Attributes:
+        table: the table.
+        broken: what is wrong with the rows that are named.
+        mended: what becomes of them.
+        find: the statement that names the rows which break it.
+        mend: the statements that put these right.
+        lost: what is not known any more; empty where nothing is lost.
+        is_slow: whether it looks at rows that grow with the log: only a full look does.
+    """
+
+    table: str
+    broken: str
+    mended: str
+    find: str
+    mend: str
+    lost: str = ""
+    is_slow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The bounds of one column, in which NULL is right where the column may be NULL.
+
+    Attributes:
+        holds: whether a value, `{}`, is right, in SQL.
+        what: what it is otherwise, in words.
+        mended: what is put in its place, in SQL; "" where the row goes.
+        then: what that is, in words.
+    """
+
+    holds: str
+    what: str
+    mended: str = ""
+    then: str = "are removed"
+
+
+def _number(least: int, most: int | str, mended: str, then: str) -> _Shape:
+    return _Shape(f"{{}} BETWEEN {least} AND {most}", "numbers that can't be", mended, then)
+
+
+def _count(least: int, mended: str) -> _Shape:
+    return _number(least, MAX_COUNT, mended, f"are {mended}")
+
+
+def _duration(least: int, mended: int) -> _Shape:
+    return _number(least, _MAX_POLICY_MS, str(mended), f"are {mended:,} ms, as in a new queue")
+
+
+def _name(function: str) -> _Shape:
+    return _Shape(f"{function}({{}})", "what is no name there")
+
+
+_TIMES = "impossible times"
+_TIME = _Shape("{} BETWEEN 0 AND {last_time}", _TIMES, "?1", "are of now")
+_BEGIN = _Shape("{} BETWEEN 0 AND {last_time}", _TIMES, "?1", "may begin now")
+_PAST = _Shape("{} BETWEEN 0 AND {soon}", f"{_TIMES}, or to come", "?1", "are of now")
+_LEASE = _Shape("{} BETWEEN 0 AND {far}", f"{_TIMES}, or over a year ahead", "?1", "end now")
+_SPAN = "{last_time}"
+_SEQ = _Shape("{} BETWEEN 1 AND {newest}", "seqs that no message has")
+_PID = _number(1, MAX_COUNT, "", "are removed")
+_AGENT = _name("is_agent")
+_GROUP = _name("is_line")
+_LIMITED = _name("iif(kind = 'queue', is_queue({}), is_agent({})) AND is_line")
+_NOBODY = _Shape("is_agent({}) OR {} = '*'", "what is no name there", "NULL", "take no addressed")
+_PATTERN = _Shape("is_pattern({})", "what is no pattern there", "'lost-' || id", "take nothing in")
+# Another queue may have any name that can be told beforehand.
+_LOST_NAME = "'lost-' || id || '-' || lower(hex(randomblob(4)))"
+_QUEUE = _Shape("is_queue({})", "what is no name there", _LOST_NAME, "are named lost-…")
+_HIDES = _Shape(
+    f"NOT ({{}} = 'all' AND {is_too_wide('pattern')})",
+    "all of a pattern with a word between a * and a last >",
+    "'exact'",
+    "hide nothing",
+)
+_WANTS = _Shape("are_patterns({})", "what are no patterns there", "NULL", "want all broadcasts")
+_NO_TEXT = "what is no line of text there"
+_STATUS = _Shape("is_line({})", _NO_TEXT, "'unknown'", "are unknown")
+_LINE = _Shape("is_line({})", _NO_TEXT, "NULL", "are left out")
+
+#: Of each table the column by which its rows are named, and the shape of each column that has one;
+#: a column's rule may end with what follows from breaking it.
+_COLUMNS: dict[str, tuple[str, list[tuple[str, _Shape] | tuple[str, _Shape, str]]]] = {
+    "cursors": (
+        "agent_id",
+        [("agent_id", _AGENT), ("updated_at_ms", _TIME), ("wants", _WANTS)],
+    ),
+    "received": ("agent_id", [("agent_id", _AGENT), ("seq", _SEQ)]),
+    "passed_over": (
+        "agent_id",
+        [
+            ("agent_id", _AGENT),
+            (
+                "last_seq",
+                _number(0, "{archived}", "{archived}", "are of the end of the archive"),
+                ": such an agent is told of lost mail for ever",
+            ),
+            ("archived_at_ms", _TIME),
+        ],
+    ),
+    "deliveries": (
+        "agent_id",
+        [
+            ("agent_id", _AGENT),
+            ("seq", _SEQ),
+            ("attempts", _count(0, "0")),
+            ("updated_at_ms", _TIME),
+        ],
+    ),
+    "loops": ("agent_id", [("agent_id", _AGENT), ("pid", _PID), ("started_at_ms", _TIME)]),
+    "finished": ("agent_id", [("agent_id", _AGENT), ("finished_at_ms", _TIME)]),
+    "heartbeats": (
+        "agent_id",
+        [
+            ("agent_id", _AGENT),
+            ("ts_ms", _PAST, ": such an agent seems alive"),
+            ("status", _STATUS),
+            ("current_task", _LINE),
+            ("progress", _Shape("abs({}) < 9e999", "numbers that can't be", "NULL", "are none")),
+            ("pid", _number(1, MAX_COUNT, "NULL", "are left out")),
+        ],
+    ),
+    "task_claims": (
+        "task_id",
+        [
+            ("task_id", _name("is_lease")),
+            ("claimed_by", _AGENT),
+            ("claimed_at_ms", _PAST),
+            ("lease_until_ms", _LEASE, ": no other holder gets the lease"),
+        ],
+    ),
+    "reservations": (
+        "path",
+        [
+            ("path", _name("is_path")),
+            ("agent_id", _AGENT),
+            ("reason", _LINE),
+            ("reserved_at_ms", _PAST),
+            ("until_ms", _LEASE),
+        ],
+    ),
+    "waiting_limits": ("name", [("name", _LIMITED), ("max_waiting", _count(1, str(MAX_COUNT)))]),
+    "queues": (
+        "name",
+        [
+            ("name", _QUEUE),
+            ("pattern", _PATTERN),
+            ("ageing_ms", _duration(1, 60_000)),
+            ("max_attempts", _count(1, "4")),
+            ("backoff_ms", _duration(0, 30_000)),
+            ("max_running", _count(1, "1")),
+            ("max_running_per_key", _count(1, "1")),
+            ("dedupe_window_ms", _duration(0, 86_400_000)),
+            ("rank_clock_ms", _TIME),
+            ("rank_offset_ms", _Shape(f"abs({{}}) <= {_SPAN}", _TIMES, "0", "are 0")),
+            ("paused_at_ms", _TIME),
+            ("created_at_ms", _TIME),
+            ("addressed", _NOBODY),
+            ("hides", _HIDES, ": they hide what they never take"),
+        ],
+    ),
+    "jobs": (
+        "seq",
+        [
+            ("attempt", _count(1, "1")),
+            ("max_attempts", _count(1, "4")),
+            ("available_at_ms", _BEGIN),
+            ("turn_ms", _number(0, _SPAN, "0", "go first")),
+            ("rank_ms", _number(0, f"{_SPAN} + 2 * {_MAX_POLICY_MS}", "0", "go first")),
+            ("created_at_ms", _TIME),
+            ("started_at_ms", _TIME),
+            ("ended_at_ms", _TIME),
+        ],
+    ),
+    "claims": (
+        "token",
+        [
+            ("lease_until_ms", _LEASE, ": no other worker gets the job"),
+            ("attempt", _count(1, "1")),
+            ("available_at_ms", _TIME),
+            ("claimed_at_ms", _TIME),
+            ("ended_at_ms", _TIME),
+        ],
+    ),
+    "work_acts": ("id", [("at_ms", _TIME)]),
+    "queue_workers": ("worker_group", [("worker_group", _GROUP), ("begun_at_ms", _TIME)]),
+    "worker_states": ("worker_group", [("worker_group", _GROUP), ("updated_at_ms", _TIME)]),
+    "notices": ("conversation", [("seq", _SEQ), ("notified_at_ms", _TIME)]),
+    "archive_segments": ("first_seq", [("first_seq", _SEQ), ("archived_at_ms", _TIME)]),
+    "archived_ids": ("id", [("seq", _number(1, "{archived}", "", "are removed"))]),
+    "archived_blobs": (
+        "payload_ref",
+        [("payload_ref", _Shape("{} GLOB 'sha256-*' AND length({}) = 71", "what names no blob"))],
+    ),
+    "access_tokens": (
+        "token_id",
+        [
+            ("name", _name("is_line")),
+            ("scopes", _Shape("are_texts({})", "what are no scopes")),
+            ("agent_id", _AGENT),
+            ("created_at_ms", _TIME),
+            ("expires_at_ms", _Shape(_TIME.holds, _TIMES, "?1", "end now")),
+        ],
+    ),
+}
+
+#: Tables that grow with the log, and which of their rows are looked at unless all are: those that
+#: are found by an index, and hold others up.
+_GROWING = {
+    "jobs": "state = 'queued' AND gate = 'time'",
+    "claims": "status = 'active'",
+    "deliveries": "",
+    "received": "",
+    "finished": "",
+    "archive_segments": "",
+    "archived_ids": "",
+    "archived_blobs": "",
+    "notices": "",
+    "work_acts": "",
+}
+
+
+def column_rules() -> Iterator[Rule]:
+    """Yield the rules of all columns, in SQL with words in braces that `bounds.py` knows."""
+    for table, (key, columns) in _COLUMNS.items():
+        for column, shape, *follows in columns:
+            live = _GROWING.get(table)
+            if live:
+                yield _rule(table, key, column, shape, "".join(follows), live)
+            yield _rule(table, key, column, shape, "".join(follows), is_slow=live is not None)
+
+
+def _rule(
+    table: str,
+    key: str,
+    column: str,
+    shape: _Shape,
+    follows: str,
+    live: str = "TRUE",
+    *,
+    is_slow: bool = False,
+) -> Rule:
+    holds = shape.holds.replace("{}", column)
+    broken = f"{live} AND {column} IS NOT NULL AND NOT ({holds})"
+    change = f"UPDATE {table} SET {column} = {shape.mended}" if shape.mended else ""
+    return Rule(
+        table,
+        f"have {shape.what} in {column}{follows}",
+        shape.then,
+        f"SELECT {key} FROM {table} WHERE {broken}",
+        f"{change or f'DELETE FROM {table}'} WHERE {broken}",
+        "" if change else "what these rows said",
+        is_slow,
+    )
+
+
+# What only our own code can say of a text ------------------------------------------------------
+
+
+def add_functions(connection: apsw.Connection) -> None:
+    """Add `is_agent(name)` and others to SQL: whether our code would take a text."""
+    for name, check in _CHECKS.items():
+        connection.create_scalar_function(name, _whether(check), 1, deterministic=True)
+
+
+def _whether(check: Callable[[str], object]) -> Callable[..., bool]:
+    def is_right(text: str) -> bool:
+        try:
+            check(text)
+        except (InvalidInput, TypeError, ValueError):
+            return False
+        return True
+
+    return is_right
+
+
+def _check_patterns(text: str) -> None:
+    for pattern in _list_in(text, str):
+        check_pattern(pattern)
+        TypePattern(pattern).as_glob()
+
+
+def _check_texts(text: str) -> None:
+    for each in _list_in(text, str):
+        check_line(each, "text", MAX_PATH_CHARS)
+
+
+def _check_imports(text: str) -> None:
+    for first, last, at_ms in _list_in(text, list):
+        if not (type(first) is type(last) is type(at_ms) is int and 0 < first <= last):
+            raise ValueError(text)
+
+
+def _list_in(text: str, kind: type) -> list[Any]:
+    found = orjson.loads(text)
+    if type(found) is not list or any(type(each) is not kind for each in found):
+        raise TypeError(text)
+    return found
+
+
+_CHECKS: dict[str, Callable[..., object]] = {
+    "is_agent": check_agent,
+    "is_lease": check_lease_name,
+    "is_queue": check_queue_name,
+    "is_pattern": TypePattern,
+    "is_path": lambda text: check_line(text, "path", MAX_PATH_CHARS),
+    "is_line": lambda text: check_line(text, "text", MAX_PATH_CHARS),
+    "are_patterns": _check_patterns,
+    "are_texts": _check_texts,
+    "are_imports": _check_imports,
+}

@@ -1,0 +1,777 @@
+-- The bus in one SQLite file, schema version 5. docs/protocol.md explains every table.
+-- Any program may take part with plain SQL, so the rules that keep the log whole are in here,
+-- not only in our own code.
+
+-- The log. Appended, never changed. The newest message never leaves the table, so no seq is given
+-- twice; 2^53 - 1 is the largest number that every reader of JSON knows.
+CREATE TABLE messages (
+  seq            INTEGER PRIMARY KEY CHECK (seq BETWEEN 1 AND 9007199254740991),
+  id             TEXT NOT NULL UNIQUE CHECK (id <> ''),
+  ts_ms          INTEGER NOT NULL,
+  from_agent     TEXT NOT NULL CHECK (from_agent <> ''),
+  to_agent       TEXT CHECK (to_agent <> ''),
+  type           TEXT NOT NULL CHECK (type <> ''),
+  correlation_id TEXT CHECK (correlation_id <> ''),
+  in_reply_to    TEXT,
+  payload        TEXT,
+  payload_ref    TEXT,
+  priority       INTEGER NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0 AND 2),
+  headers        TEXT CHECK (headers IS NULL
+                             OR (json_valid(headers) AND json_type(headers) = 'object')),
+  work           INTEGER CHECK (work IN (0, 1)),  -- 1: for a queue, in no inbox; 0 or NULL: mail
+  CHECK (payload IS NULL OR payload_ref IS NULL)
+) STRICT;
+
+-- seq is the rowid, so it ends every index entry by itself: naming it again would only store
+-- it twice. The partial indexes cost nothing to the messages that they leave out.
+CREATE INDEX idx_messages_mail ON messages (to_agent) WHERE work IS NOT 1;
+CREATE INDEX idx_messages_work_to ON messages (to_agent) WHERE work = 1 AND to_agent IS NOT NULL;
+CREATE INDEX idx_messages_correlation_seq ON messages (correlation_id)
+  WHERE correlation_id IS NOT NULL;
+CREATE INDEX idx_messages_payload_ref ON messages (payload_ref)
+  WHERE payload_ref IS NOT NULL;
+
+-- But for what messages_may_be_work does.
+CREATE TRIGGER messages_are_never_changed BEFORE UPDATE ON messages
+WHEN NOT (OLD.work IS NULL AND NEW.work IS 1 AND OLD.seq = (SELECT max(seq) FROM messages)
+  AND (NEW.seq, NEW.id, NEW.ts_ms, NEW.from_agent, NEW.to_agent, NEW.type, NEW.correlation_id,
+       NEW.in_reply_to, NEW.payload, NEW.payload_ref, NEW.priority, NEW.headers)
+   IS (OLD.seq, OLD.id, OLD.ts_ms, OLD.from_agent, OLD.to_agent, OLD.type, OLD.correlation_id,
+       OLD.in_reply_to, OLD.payload, OLD.payload_ref, OLD.priority, OLD.headers)
+  AND (EXISTS (SELECT 1 FROM queues
+           WHERE pattern = NEW.type AND hides <> 'none'
+             AND (NEW.to_agent IS NULL OR NEW.to_agent = addressed))
+  OR EXISTS (SELECT 1 FROM queues
+              WHERE hides = 'all' AND (NEW.to_agent IS NULL OR NEW.to_agent = addressed)
+                AND (NEW.type GLOB replace(replace(replace(pattern, '[', '[[]'), '?', '[?]'), '>', '*')
+                  AND (pattern GLOB '*>' OR length(pattern) - length(replace(pattern, '.', ''))
+                                          = length(NEW.type) - length(replace(NEW.type, '.', '')))))))
+BEGIN
+  SELECT RAISE(ABORT, 'messages are never changed');
+END;
+
+-- The archive: the beginning of the log may leave this file for compressed files beside it.
+CREATE TABLE archive_segments (
+  first_seq      INTEGER PRIMARY KEY,
+  last_seq       INTEGER NOT NULL CHECK (last_seq >= first_seq),
+  messages       INTEGER NOT NULL,
+  bytes          INTEGER NOT NULL,  -- of the file
+  sha256         TEXT NOT NULL,     -- of the file
+  archived_at_ms INTEGER NOT NULL
+) STRICT;
+
+-- Where in its segment each run of lines is that is compressed by itself.
+CREATE TABLE archive_frames (
+  first_seq INTEGER PRIMARY KEY,
+  segment   INTEGER NOT NULL REFERENCES archive_segments (first_seq),
+  start     INTEGER NOT NULL,
+  bytes     INTEGER NOT NULL
+) STRICT;
+
+-- Up to which seq messages have left this file.
+CREATE TABLE archive_state (
+  id       INTEGER PRIMARY KEY CHECK (id = 1),
+  last_seq INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO archive_state (id) VALUES (1);
+
+-- What of them is still asked for by name: an id stays taken, and a blob named.
+CREATE TABLE archived_ids (
+  id  TEXT PRIMARY KEY,
+  seq INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE archived_blobs (
+  payload_ref TEXT PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+-- Agents whose mail was archived unread: somebody let go of them, as a rule since they were idle.
+CREATE TABLE passed_over (
+  agent_id       TEXT PRIMARY KEY,
+  last_seq       INTEGER NOT NULL,  -- of what was archived unread
+  archived_at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER archive_has_segments BEFORE UPDATE ON archive_state
+WHEN NEW.id <> 1 OR NEW.last_seq < OLD.last_seq
+  OR NEW.last_seq > ifnull((SELECT max(last_seq) FROM archive_segments), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'messages leave the log only for a segment of the archive');
+END;
+
+CREATE TRIGGER archive_state_is_one_row BEFORE INSERT ON archive_state BEGIN
+  SELECT RAISE(ABORT, 'archive_state has one row');
+END;
+
+CREATE TRIGGER archive_state_is_kept BEFORE DELETE ON archive_state BEGIN
+  SELECT RAISE(ABORT, 'archive_state has one row');
+END;
+
+CREATE TRIGGER archived_ids_are_never_changed BEFORE UPDATE ON archived_ids BEGIN
+  SELECT RAISE(ABORT, 'the ids of archived messages stay taken');
+END;
+
+CREATE TRIGGER archived_ids_are_never_deleted BEFORE DELETE ON archived_ids BEGIN
+  SELECT RAISE(ABORT, 'the ids of archived messages stay taken');
+END;
+
+CREATE TRIGGER archived_blobs_are_never_deleted BEFORE DELETE ON archived_blobs BEGIN
+  SELECT RAISE(ABORT, 'archived messages name their blobs for ever');
+END;
+
+CREATE TRIGGER messages_are_never_deleted BEFORE DELETE ON messages
+WHEN OLD.seq > (SELECT last_seq FROM archive_state) OR OLD.seq = (SELECT max(seq) FROM messages)
+BEGIN
+  SELECT RAISE(ABORT, 'messages are never deleted');
+END;
+
+-- How many messages may wait in a queue or an inbox: what would be one more is refused.
+CREATE TABLE waiting_limits (
+  kind        TEXT NOT NULL CHECK (kind IN ('queue', 'inbox')),
+  name        TEXT NOT NULL,
+  max_waiting INTEGER NOT NULL CHECK (max_waiting >= 1),
+  waiting     INTEGER NOT NULL DEFAULT 0,  -- queues only: counted here, by triggers
+  glob        TEXT,     -- queues only: the types that count,
+  dots        INTEGER,  -- and how many dots they have; NULL for any number
+  PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+
+-- INSERT OR REPLACE fires no delete trigger, and an explicit seq could land below what a reader
+-- has already passed, or use the numbers up; this refuses all of it. (NEW.seq is -1 when SQLite is
+-- to choose it.) So it does a time that is none, like microseconds. Where limits are set it also
+-- refuses what is over one; but an inbox takes every answer, for whoever asked wants it, and no
+-- worker must wait for one agent that does not read.
+CREATE TRIGGER messages_are_only_appended BEFORE INSERT ON messages
+WHEN EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
+  OR EXISTS (SELECT 1 FROM archived_ids WHERE id = NEW.id)
+  OR NEW.seq > 0
+  OR NEW.ts_ms NOT BETWEEN 0 AND 253402300799999
+  OR EXISTS (SELECT 1 FROM waiting_limits)
+BEGIN
+  SELECT RAISE(ABORT, 'messages are only appended: this id or seq is taken')
+   WHERE EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
+      OR EXISTS (SELECT 1 FROM archived_ids WHERE id = NEW.id)
+      OR (NEW.seq > 0 AND NEW.seq <= (SELECT max(seq) FROM messages));
+  SELECT RAISE(ABORT, 'seq is more than 1000000 above the newest: leave it out')
+   WHERE NEW.seq > ifnull((SELECT max(seq) FROM messages), 0) + 1000000;
+  SELECT RAISE(ABORT, 'ts_ms is not the milliseconds since 1970, of a year up to 9999')
+   WHERE NEW.ts_ms NOT BETWEEN 0 AND 253402300799999;
+  SELECT RAISE(ABORT, 'a queue for messages of this type is full')
+    FROM waiting_limits
+   WHERE kind = 'queue' AND waiting >= max_waiting AND NEW.type GLOB glob
+     AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')))
+     AND (NEW.to_agent IS NULL OR (SELECT addressed FROM queues WHERE queues.name = waiting_limits.name)
+                                  IN ('*', NEW.to_agent));
+  SELECT RAISE(ABORT, 'the inbox of the recipient is full')
+    FROM waiting_limits
+   WHERE kind = 'inbox' AND name = NEW.to_agent AND NEW.in_reply_to IS NULL AND max_waiting <= (
+         SELECT count(*) FROM messages
+          WHERE to_agent = NEW.to_agent AND work IS NOT 1 AND seq > ifnull(
+                (SELECT last_acked_seq FROM cursors WHERE agent_id = NEW.to_agent), 0)
+            AND seq NOT IN (SELECT seq FROM received WHERE agent_id = NEW.to_agent));
+END;
+
+-- After, and not before: an INSERT OR IGNORE that breaks a rule stores nothing, and counts nothing.
+CREATE TRIGGER messages_count_as_waiting AFTER INSERT ON messages
+WHEN EXISTS (SELECT 1 FROM waiting_limits)
+BEGIN
+  UPDATE waiting_limits SET waiting = waiting + 1
+   WHERE kind = 'queue' AND NEW.type GLOB glob
+     AND (dots IS NULL OR dots = length(NEW.type) - length(replace(NEW.type, '.', '')))
+     AND (NEW.to_agent IS NULL OR (SELECT addressed FROM queues WHERE queues.name = waiting_limits.name)
+                                  IN ('*', NEW.to_agent));
+END;
+
+-- What a queue takes in is work, and no mail: the broadcasts of its type, and what is addressed to
+-- the group of workers that it is for. ackbus says so in its INSERT; this is for those who do not.
+CREATE TRIGGER messages_may_be_work AFTER INSERT ON messages
+WHEN NEW.work IS NULL AND (
+  EXISTS (SELECT 1 FROM queues
+           WHERE pattern = NEW.type AND hides <> 'none'
+             AND (NEW.to_agent IS NULL OR NEW.to_agent = addressed))
+  OR EXISTS (SELECT 1 FROM queues
+              WHERE hides = 'all' AND (NEW.to_agent IS NULL OR NEW.to_agent = addressed)
+                AND (NEW.type GLOB replace(replace(replace(pattern, '[', '[[]'), '?', '[?]'), '>', '*')
+                  AND (pattern GLOB '*>' OR length(pattern) - length(replace(pattern, '.', ''))
+                                          = length(NEW.type) - length(replace(NEW.type, '.', ''))))))
+BEGIN
+  UPDATE messages SET work = 1 WHERE seq = NEW.seq;
+END;
+
+-- How far each reader has acknowledged its inbox; who joined and never acknowledged is at 0.
+CREATE TABLE cursors (
+  agent_id       TEXT PRIMARY KEY,
+  last_acked_seq INTEGER NOT NULL DEFAULT 0,
+  updated_at_ms  INTEGER NOT NULL,
+  wants          TEXT CHECK (wants IS NULL OR json_valid(wants) AND json_type(wants) = 'array')
+) STRICT;
+
+-- An agent whose cursor is past the newest message would get no mail. (Each statement costs the
+-- trigger of what it does alone: an upsert fires BEFORE INSERT too.)
+CREATE TRIGGER cursors_begin_in_the_log AFTER INSERT ON cursors
+WHEN NEW.last_acked_seq < 0 OR NEW.last_acked_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'a cursor is at 0 or at a message: last_acked_seq is past the newest');
+END;
+
+CREATE TRIGGER cursors_stay_in_the_log AFTER UPDATE OF last_acked_seq ON cursors
+WHEN NEW.last_acked_seq <> OLD.last_acked_seq AND (
+  NEW.last_acked_seq < 0 OR NEW.last_acked_seq > ifnull((SELECT max(seq) FROM messages), 0))
+BEGIN
+  SELECT RAISE(ABORT, 'a cursor is at 0 or at a message: last_acked_seq is past the newest');
+END;
+
+CREATE TRIGGER cursors_begin_with_patterns AFTER INSERT ON cursors
+WHEN NEW.wants IS NOT NULL AND EXISTS (SELECT 1 FROM json_each(NEW.wants) WHERE type <> 'text')
+BEGIN
+  SELECT RAISE(ABORT, 'wants is a list of patterns of types, in JSON');
+END;
+
+CREATE TRIGGER cursors_stay_with_patterns AFTER UPDATE OF wants ON cursors
+WHEN NEW.wants IS NOT NULL AND EXISTS (SELECT 1 FROM json_each(NEW.wants) WHERE type <> 'text')
+BEGIN
+  SELECT RAISE(ABORT, 'wants is a list of patterns of types, in JSON');
+END;
+
+-- Answers that an agent received by waiting for them: no mail any more, though its cursor has yet to
+-- pass them.
+CREATE TABLE received (
+  agent_id TEXT NOT NULL,
+  seq      INTEGER NOT NULL,
+  PRIMARY KEY (agent_id, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER received_answers_are_of_the_log BEFORE INSERT ON received
+WHEN NEW.seq < 1 OR NEW.seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'only a message of the log is received: seq is past the newest');
+END;
+
+-- Messages that an agent failed to handle: a row appears with the first failure.
+CREATE TABLE deliveries (
+  agent_id      TEXT NOT NULL,
+  seq           INTEGER NOT NULL,
+  state         TEXT NOT NULL CHECK (state IN ('failing', 'parked', 'requeued')),
+  attempts      INTEGER NOT NULL DEFAULT 0,
+  error         TEXT,
+  updated_at_ms INTEGER NOT NULL,
+  PRIMARY KEY (agent_id, seq)
+) STRICT, WITHOUT ROWID;
+
+-- Each acknowledgement looks into these two, and must not walk over what is parked.
+CREATE INDEX idx_deliveries_failing ON deliveries (agent_id, seq) WHERE state = 'failing';
+CREATE INDEX idx_deliveries_requeued ON deliveries (agent_id, seq) WHERE state = 'requeued';
+
+-- One row while an agent's delivery loop runs: what is left of one that died.
+CREATE TABLE loops (
+  agent_id      TEXT PRIMARY KEY,
+  pid           INTEGER NOT NULL,
+  started_at_ms INTEGER NOT NULL
+) STRICT;
+
+-- Which messages an agent has finished, for handlers that must act once.
+CREATE TABLE finished (
+  agent_id       TEXT NOT NULL,
+  message_id     TEXT NOT NULL,
+  finished_at_ms INTEGER NOT NULL,
+  PRIMARY KEY (agent_id, message_id)
+) STRICT, WITHOUT ROWID;
+
+-- One row for each agent that has ever beaten.
+CREATE TABLE heartbeats (
+  agent_id     TEXT PRIMARY KEY,
+  ts_ms        INTEGER NOT NULL,
+  status       TEXT NOT NULL,
+  current_task TEXT,
+  progress     REAL,
+  pid          INTEGER
+) STRICT;
+
+CREATE TRIGGER heartbeats_begin_at_times AFTER INSERT ON heartbeats
+WHEN NEW.ts_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
+CREATE TRIGGER heartbeats_stay_at_times AFTER UPDATE OF ts_ms ON heartbeats
+WHEN NEW.ts_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
+-- Leases. Every grant draws a new fencing token, also for a plain INSERT.
+CREATE TABLE task_claims (
+  task_id        TEXT PRIMARY KEY,
+  claimed_by     TEXT NOT NULL,
+  claimed_at_ms  INTEGER NOT NULL,
+  lease_until_ms INTEGER NOT NULL,
+  token          INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE fencing (
+  id         INTEGER PRIMARY KEY CHECK (id = 1),
+  last_token INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO fencing (id) VALUES (1);
+
+CREATE TRIGGER grants_draw_a_token AFTER INSERT ON task_claims BEGIN
+  UPDATE fencing SET last_token = last_token + 1;
+  UPDATE task_claims SET token = (SELECT last_token FROM fencing) WHERE task_id = NEW.task_id;
+END;
+
+CREATE TRIGGER fencing_is_one_row BEFORE INSERT ON fencing BEGIN
+  SELECT RAISE(ABORT, 'fencing has one row');
+END;
+
+CREATE TRIGGER fencing_is_kept BEFORE DELETE ON fencing BEGIN
+  SELECT RAISE(ABORT, 'fencing has one row');
+END;
+
+CREATE TRIGGER fencing_only_grows BEFORE UPDATE ON fencing
+WHEN NEW.last_token <> OLD.last_token + 1
+BEGIN
+  SELECT RAISE(ABORT, 'fencing tokens only grow, one by one');
+END;
+
+CREATE TRIGGER leases_keep_their_tokens BEFORE UPDATE OF token ON task_claims
+WHEN NEW.token <> (SELECT last_token FROM fencing)
+BEGIN
+  SELECT RAISE(ABORT, 'the token of a lease is drawn from fencing, and never changed');
+END;
+
+CREATE TRIGGER leases_begin_at_times AFTER INSERT ON task_claims
+WHEN NEW.claimed_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.lease_until_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
+CREATE TRIGGER leases_stay_at_times AFTER UPDATE OF claimed_at_ms, lease_until_ms ON task_claims
+WHEN NEW.claimed_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.lease_until_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
+-- Queues: named subscriptions to a type pattern, whose messages are work for one worker each.
+CREATE TABLE queues (
+  id                  INTEGER PRIMARY KEY,
+  name                TEXT NOT NULL UNIQUE CHECK (name <> ''),
+  pattern             TEXT NOT NULL CHECK (pattern <> ''),
+  filled_seq          INTEGER NOT NULL CHECK (filled_seq >= 0),
+  ordering            TEXT NOT NULL DEFAULT 'fifo' CHECK (ordering IN ('fifo', 'priority')),
+  ageing_ms           INTEGER NOT NULL DEFAULT 60000 CHECK (ageing_ms > 0),
+  retry               TEXT NOT NULL DEFAULT 'failures' CHECK (retry IN ('failures', 'asked')),
+  max_attempts        INTEGER NOT NULL DEFAULT 4 CHECK (max_attempts >= 1),
+  backoff_ms          INTEGER NOT NULL DEFAULT 30000 CHECK (backoff_ms >= 0),
+  on_lost             TEXT NOT NULL DEFAULT 'requeue' CHECK (on_lost IN ('requeue', 'fail', 'dead')),
+  max_running         INTEGER CHECK (max_running >= 1),
+  max_running_per_key INTEGER NOT NULL DEFAULT 1 CHECK (max_running_per_key >= 1),
+  dedupe_window_ms    INTEGER NOT NULL DEFAULT 86400000 CHECK (dedupe_window_ms >= 0),
+  rank_clock_ms       INTEGER NOT NULL DEFAULT 0,
+  rank_offset_ms      INTEGER NOT NULL DEFAULT 0,
+  paused_at_ms        INTEGER,
+  created_at_ms       INTEGER NOT NULL,
+  hides               TEXT NOT NULL DEFAULT 'exact' CHECK (hides IN ('exact', 'all', 'none')),
+  addressed           TEXT CHECK (addressed <> '')
+) STRICT;
+
+-- Each message is looked up in the first; the second is empty, but for patterns that hide.
+CREATE INDEX idx_queues_of_type ON queues (pattern, hides, addressed);
+CREATE INDEX idx_queues_hiding ON queues (hides) WHERE hides = 'all';
+
+-- What a queue takes is in no inbox: a queue that is gone, takes other types, or is filled past the
+-- newest message would take nothing in, and nobody would get it. To make one again changes nothing.
+CREATE TRIGGER queues_stay_in_the_log AFTER UPDATE OF filled_seq ON queues
+WHEN NEW.filled_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'filled_seq is past the newest message');
+END;
+
+CREATE TRIGGER queues_are_only_added BEFORE INSERT ON queues
+WHEN EXISTS (SELECT 1 FROM queues WHERE id = NEW.id OR name = NEW.name)
+BEGIN
+  SELECT RAISE(ABORT, 'this queue is there, and takes other types: make another queue')
+   WHERE NOT EXISTS (SELECT 1 FROM queues WHERE name = NEW.name AND pattern = NEW.pattern);
+  SELECT RAISE(IGNORE);
+END;
+
+CREATE TRIGGER queues_keep_what_they_take BEFORE UPDATE OF id, pattern ON queues
+WHEN NEW.id <> OLD.id OR NEW.pattern <> OLD.pattern
+BEGIN
+  SELECT RAISE(ABORT, 'the id and the pattern of a queue are never changed: make another queue');
+END;
+
+CREATE TRIGGER queues_are_never_deleted BEFORE DELETE ON queues BEGIN
+  SELECT RAISE(ABORT, 'queues are never deleted, since what they take is in no inbox: pause it');
+END;
+
+-- What is a word, its CHECK says; these bound the numbers (schema/sqlite/rules/column_rules.py), and refuse to hide all
+-- of a pattern of which GLOB takes more than it means: the queue would never take the rest.
+CREATE TRIGGER queues_begin_within_bounds AFTER INSERT ON queues
+WHEN NEW.ageing_ms > 315360000000 OR NEW.backoff_ms > 315360000000 OR NEW.dedupe_window_ms > 315360000000
+  OR NEW.max_attempts > 2147483647 OR NEW.max_running > 2147483647 OR NEW.max_running_per_key > 2147483647
+  OR NEW.paused_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.created_at_ms NOT BETWEEN 0 AND 253402300799999
+  OR (NEW.hides = 'all' AND NEW.pattern GLOB '*[*]*[^*.]*.>')
+BEGIN
+  SELECT RAISE(ABORT, 'a queue that hides all has no word between a * and a last > in its pattern')
+   WHERE NEW.hides = 'all' AND NEW.pattern GLOB '*[*]*[^*.]*.>';
+  SELECT RAISE(ABORT, 'a rule of a queue is over ten years, or 2147483647, or a time is none');
+END;
+
+CREATE TRIGGER queues_stay_within_bounds AFTER UPDATE OF ageing_ms, max_attempts, backoff_ms, max_running,
+  max_running_per_key, dedupe_window_ms, paused_at_ms, created_at_ms, hides ON queues
+WHEN NEW.ageing_ms > 315360000000 OR NEW.backoff_ms > 315360000000 OR NEW.dedupe_window_ms > 315360000000
+  OR NEW.max_attempts > 2147483647 OR NEW.max_running > 2147483647 OR NEW.max_running_per_key > 2147483647
+  OR NEW.paused_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.created_at_ms NOT BETWEEN 0 AND 253402300799999
+  OR (NEW.hides = 'all' AND NEW.pattern GLOB '*[*]*[^*.]*.>')
+BEGIN
+  SELECT RAISE(ABORT, 'a queue that hides all has no word between a * and a last > in its pattern')
+   WHERE NEW.hides = 'all' AND NEW.pattern GLOB '*[*]*[^*.]*.>';
+  SELECT RAISE(ABORT, 'a rule of a queue is over ten years, or 2147483647, or a time is none');
+END;
+
+-- Jobs: what became of each message in each queue that saw it.
+CREATE TABLE jobs (
+  queue_id        INTEGER NOT NULL REFERENCES queues (id),
+  seq             INTEGER NOT NULL,
+  state           TEXT NOT NULL DEFAULT 'queued' CHECK (state IN
+                    ('queued', 'running', 'succeeded', 'failed', 'timed_out', 'dead', 'cancelled')),
+  gate            TEXT NOT NULL DEFAULT 'open' CHECK (gate IN ('open', 'time', 'key')),
+  attempt         INTEGER NOT NULL DEFAULT 1 CHECK (attempt >= 1),
+  max_attempts    INTEGER NOT NULL CHECK (max_attempts >= 1),
+  available_at_ms INTEGER NOT NULL,
+  priority        INTEGER NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0 AND 2),
+  turn_ms         INTEGER NOT NULL DEFAULT 0,
+  rank_ms         INTEGER NOT NULL DEFAULT 0,
+  dedupe_key      TEXT CHECK (dedupe_key <> ''),
+  created_at_ms   INTEGER NOT NULL,
+  started_at_ms   INTEGER,
+  ended_at_ms     INTEGER,
+  error           TEXT,
+  PRIMARY KEY (queue_id, seq),
+  CHECK ((ended_at_ms IS NULL) = (state IN ('queued', 'running')))
+) STRICT, WITHOUT ROWID;
+
+-- A claim walks the first, from its beginning. The others hold only jobs of their kind, and cost
+-- the rest nothing. (With IN instead of OR, SQLite builds a table of the three words for every
+-- change of a job, which takes longer than the change.)
+CREATE INDEX idx_jobs_ready ON jobs (queue_id, rank_ms, seq)
+  WHERE state = 'queued' AND gate = 'open';
+CREATE INDEX idx_jobs_delayed ON jobs (queue_id, available_at_ms)
+  WHERE state = 'queued' AND gate = 'time';
+CREATE INDEX idx_jobs_live_key ON jobs (queue_id, dedupe_key, gate, rank_ms, seq)
+  WHERE dedupe_key IS NOT NULL AND ended_at_ms IS NULL;
+CREATE INDEX idx_jobs_key_done ON jobs (queue_id, dedupe_key, ended_at_ms)
+  WHERE dedupe_key IS NOT NULL AND state = 'succeeded';
+CREATE INDEX idx_jobs_ended_badly ON jobs (queue_id, state, seq)
+  WHERE (state = 'failed' OR state = 'timed_out' OR state = 'dead');
+
+CREATE TRIGGER jobs_are_of_messages BEFORE INSERT ON jobs
+WHEN NEW.seq > (SELECT last_seq FROM archive_state)
+ AND NOT EXISTS (SELECT 1 FROM messages WHERE seq = NEW.seq)
+BEGIN
+  SELECT RAISE(ABORT, 'a job needs a message');
+END;
+
+-- A message counts for a queue's limit from its publishing until its job begins, is cancelled,
+-- or is found to be a duplicate; a job that is queued again counts again.
+CREATE TRIGGER jobs_that_never_wait AFTER INSERT ON jobs
+WHEN NEW.state <> 'queued' AND EXISTS (SELECT 1 FROM waiting_limits)
+BEGIN
+  UPDATE waiting_limits SET waiting = waiting - 1
+   WHERE kind = 'queue' AND name = (SELECT name FROM queues WHERE id = NEW.queue_id);
+END;
+
+CREATE TRIGGER jobs_wait_or_not AFTER UPDATE OF state ON jobs
+WHEN (OLD.state = 'queued') <> (NEW.state = 'queued') AND EXISTS (SELECT 1 FROM waiting_limits)
+BEGIN
+  UPDATE waiting_limits SET waiting = waiting + iif(NEW.state = 'queued', 1, -1)
+   WHERE kind = 'queue' AND name = (SELECT name FROM queues WHERE id = NEW.queue_id);
+END;
+
+-- What was done by hand to a job, or to a queue as a whole (no seq): by whom, and when.
+CREATE TABLE work_acts (
+  id       INTEGER PRIMARY KEY,
+  at_ms    INTEGER NOT NULL,
+  who      TEXT NOT NULL CHECK (who <> ''),
+  act      TEXT NOT NULL CHECK (act <> ''),
+  queue_id INTEGER NOT NULL REFERENCES queues (id),
+  seq      INTEGER,
+  detail   TEXT
+) STRICT;
+CREATE INDEX idx_work_acts_queue_seq ON work_acts (queue_id, seq);
+
+CREATE TRIGGER work_acts_are_only_appended BEFORE INSERT ON work_acts
+WHEN EXISTS (SELECT 1 FROM work_acts WHERE id = NEW.id)
+BEGIN
+  SELECT RAISE(ABORT, 'what was done by hand stays on record');
+END;
+
+CREATE TRIGGER work_acts_are_never_changed BEFORE UPDATE ON work_acts BEGIN
+  SELECT RAISE(ABORT, 'what was done by hand stays on record');
+END;
+
+CREATE TRIGGER work_acts_are_never_deleted BEFORE DELETE ON work_acts BEGIN
+  SELECT RAISE(ABORT, 'what was done by hand stays on record');
+END;
+
+-- Claims: each attempt at a job, for good. The token is the claim's identity and its fence.
+CREATE TABLE claims (
+  token           INTEGER PRIMARY KEY AUTOINCREMENT,
+  queue_id        INTEGER NOT NULL,
+  seq             INTEGER NOT NULL,
+  attempt         INTEGER NOT NULL,
+  worker_group    TEXT NOT NULL,
+  worker_instance TEXT NOT NULL,
+  available_at_ms INTEGER NOT NULL,
+  claimed_at_ms   INTEGER NOT NULL,
+  lease_until_ms  INTEGER NOT NULL,
+  status          TEXT NOT NULL DEFAULT 'active'
+                    CHECK (status IN ('active', 'completed', 'failed', 'timed_out', 'lost')),
+  ended_at_ms     INTEGER,
+  exit_code       INTEGER,
+  error           TEXT,
+  stderr          TEXT,
+  result          TEXT,
+  logs            TEXT,
+  CHECK ((ended_at_ms IS NULL) = (status = 'active')),
+  FOREIGN KEY (queue_id, seq) REFERENCES jobs (queue_id, seq)
+) STRICT;
+
+CREATE INDEX idx_claims_of_job ON claims (queue_id, seq);
+CREATE UNIQUE INDEX idx_claims_one_active ON claims (queue_id, seq) WHERE status = 'active';
+CREATE INDEX idx_claims_lease ON claims (queue_id, lease_until_ms) WHERE status = 'active';
+
+-- INSERT OR REPLACE would take an active claim away, and fires no delete trigger.
+CREATE TRIGGER claims_are_only_appended BEFORE INSERT ON claims
+WHEN EXISTS (SELECT 1 FROM claims WHERE token = NEW.token)
+  OR (NEW.status = 'active' AND EXISTS (
+      SELECT 1 FROM claims
+       WHERE queue_id = NEW.queue_id AND seq = NEW.seq AND status = 'active'))
+BEGIN
+  SELECT RAISE(ABORT, 'a claim on this job is active, or the token is taken');
+END;
+
+CREATE TRIGGER claims_keep_what_they_are_on BEFORE UPDATE OF token, queue_id, seq ON claims BEGIN
+  SELECT RAISE(ABORT, 'the token and the job of a claim are never changed');
+END;
+
+CREATE TRIGGER claims_are_never_deleted BEFORE DELETE ON claims BEGIN
+  SELECT RAISE(ABORT, 'claims are never deleted');
+END;
+
+-- Which groups of workers answer for a queue; whether they are there, their hearts tell.
+CREATE TABLE queue_workers (
+  queue_id     INTEGER NOT NULL REFERENCES queues (id),
+  worker_group TEXT NOT NULL CHECK (worker_group <> ''),
+  begun_at_ms  INTEGER NOT NULL,
+  PRIMARY KEY (queue_id, worker_group)
+) STRICT, WITHOUT ROWID;
+
+-- What the commands of a worker group keep from one run to the next.
+CREATE TABLE worker_states (
+  worker_group  TEXT PRIMARY KEY,
+  state         TEXT NOT NULL CHECK (json_valid(state) AND json_type(state) = 'object'),
+  updated_at_ms INTEGER NOT NULL
+) STRICT;
+
+-- Which answers a person has been told of, and how far `bus notify` has looked.
+CREATE TABLE notices (
+  conversation   TEXT PRIMARY KEY,
+  seq            INTEGER NOT NULL,
+  notified_at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE notice_state (
+  id       INTEGER PRIMARY KEY CHECK (id = 1),
+  last_seq INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO notice_state (id) VALUES (1);
+
+CREATE TRIGGER notice_state_is_one_row BEFORE INSERT ON notice_state BEGIN
+  SELECT RAISE(ABORT, 'notice_state has one row');
+END;
+
+CREATE TRIGGER notice_state_is_kept BEFORE DELETE ON notice_state BEGIN
+  SELECT RAISE(ABORT, 'notice_state has one row');
+END;
+
+CREATE TRIGGER notice_state_stays_in_the_log BEFORE UPDATE ON notice_state
+WHEN NEW.last_seq < 0 OR NEW.last_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'last_seq is past the newest message');
+END;
+
+-- What bus.jsonl already holds.
+CREATE TABLE export_state (
+  id       INTEGER PRIMARY KEY CHECK (id = 1),
+  last_seq INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO export_state (id) VALUES (1);
+
+CREATE TRIGGER export_state_is_one_row BEFORE INSERT ON export_state BEGIN
+  SELECT RAISE(ABORT, 'export_state has one row');
+END;
+
+CREATE TRIGGER export_state_is_kept BEFORE DELETE ON export_state BEGIN
+  SELECT RAISE(ABORT, 'export_state has one row');
+END;
+
+CREATE TRIGGER export_state_stays_in_the_log BEFORE UPDATE ON export_state
+WHEN NEW.last_seq < 0 OR NEW.last_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'last_seq is past the newest message');
+END;
+
+-- The catalog: which types and senders stand in which block of the log, and each block's times.
+-- Publishers never touch it; it is brought up to date from its own position when it is asked.
+CREATE TABLE catalog (
+  kind     TEXT NOT NULL CHECK (kind IN ('type', 'from')),
+  name     TEXT NOT NULL,
+  block    INTEGER NOT NULL,
+  messages INTEGER NOT NULL,
+  PRIMARY KEY (kind, name, block)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE catalog_blocks (
+  block     INTEGER PRIMARY KEY,
+  max_ts_ms INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE catalog_state (
+  id       INTEGER PRIMARY KEY CHECK (id = 1),
+  last_seq INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO catalog_state (id) VALUES (1);
+
+CREATE TRIGGER catalog_state_is_one_row BEFORE INSERT ON catalog_state BEGIN
+  SELECT RAISE(ABORT, 'catalog_state has one row');
+END;
+
+CREATE TRIGGER catalog_state_is_kept BEFORE DELETE ON catalog_state BEGIN
+  SELECT RAISE(ABORT, 'catalog_state has one row');
+END;
+
+CREATE TRIGGER catalog_state_stays_in_the_log BEFORE UPDATE ON catalog_state
+WHEN NEW.last_seq < 0 OR NEW.last_seq > ifnull((SELECT max(seq) FROM messages), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'last_seq is past the newest message');
+END;
+
+-- Every agent that the bus has seen act: it acknowledged, beat its heart, or sent.
+CREATE VIEW known_agents AS
+  SELECT agent_id FROM cursors
+  UNION ALL SELECT agent_id FROM heartbeats
+  UNION ALL SELECT name FROM catalog WHERE kind = 'from';
+
+CREATE TABLE meta (
+  key   TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+) STRICT;
+INSERT INTO meta (key, value) VALUES ('schema_version', '5');
+
+CREATE TRIGGER meta_keeps_its_version BEFORE INSERT ON meta
+WHEN NEW.key = 'schema_version'
+BEGIN
+  SELECT RAISE(ABORT, 'the schema version is there, and only grows');
+END;
+
+CREATE TRIGGER meta_version_only_grows BEFORE UPDATE ON meta
+WHEN OLD.key = 'schema_version' AND (
+  NEW.key <> OLD.key OR NEW.value GLOB '*[^0-9]*'
+  OR CAST(NEW.value AS INTEGER) < CAST(OLD.value AS INTEGER))
+BEGIN
+  SELECT RAISE(ABORT, 'the schema version is there, and only grows');
+END;
+
+CREATE TRIGGER meta_version_is_kept BEFORE DELETE ON meta
+WHEN OLD.key = 'schema_version'
+BEGIN
+  SELECT RAISE(ABORT, 'the schema version is there, and only grows');
+END;
+
+CREATE TRIGGER meta_begins_as_it_should AFTER INSERT ON meta
+WHEN CASE NEW.key
+  WHEN 'imports' THEN NOT json_valid(NEW.value)
+  WHEN 'export_rotate_bytes' THEN NEW.value GLOB '*[^0-9]*' OR length(NEW.value) NOT BETWEEN 1 AND 18
+END
+BEGIN
+  SELECT RAISE(ABORT, 'this entry of meta has another form');
+END;
+
+CREATE TRIGGER meta_stays_as_it_should AFTER UPDATE ON meta
+WHEN CASE NEW.key
+  WHEN 'imports' THEN NOT json_valid(NEW.value)
+  WHEN 'export_rotate_bytes' THEN NEW.value GLOB '*[^0-9]*' OR length(NEW.value) NOT BETWEEN 1 AND 18
+END
+BEGIN
+  SELECT RAISE(ABORT, 'this entry of meta has another form');
+END;
+
+-- File reservations: who edits which files until when. A path or glob from the root of the project;
+-- it holds for all below it too. Every grant draws a new fencing token, also for a plain INSERT.
+CREATE TABLE reservations (
+  path           TEXT NOT NULL CHECK (path <> ''),
+  agent_id       TEXT NOT NULL CHECK (agent_id <> ''),
+  mode           TEXT NOT NULL DEFAULT 'exclusive' CHECK (mode IN ('exclusive', 'shared')),
+  reason         TEXT,
+  reserved_at_ms INTEGER NOT NULL,
+  until_ms       INTEGER NOT NULL,
+  token          INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (path, agent_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER reservations_draw_a_token AFTER INSERT ON reservations BEGIN
+  UPDATE fencing SET last_token = last_token + 1;
+  UPDATE reservations SET token = (SELECT last_token FROM fencing)
+   WHERE path = NEW.path AND agent_id = NEW.agent_id;
+END;
+
+CREATE TRIGGER reservations_keep_their_tokens BEFORE UPDATE OF token ON reservations
+WHEN NEW.token <> (SELECT last_token FROM fencing)
+BEGIN
+  SELECT RAISE(ABORT, 'the token of a reservation is drawn from fencing, and never changed');
+END;
+
+CREATE TRIGGER reservations_begin_at_times AFTER INSERT ON reservations
+WHEN NEW.reserved_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.until_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
+CREATE TRIGGER reservations_stay_at_times AFTER UPDATE OF reserved_at_ms, until_ms ON reservations
+WHEN NEW.reserved_at_ms NOT BETWEEN 0 AND 253402300799999 OR NEW.until_ms NOT BETWEEN 0 AND 253402300799999
+BEGIN
+  SELECT RAISE(ABORT, 'times are milliseconds since 1970, of a year up to 9999');
+END;
+
+-- The hash chain, where it is switched on: for each message the digest of its line of bus.jsonl and
+-- of the digest before it. Those of archived messages stay.
+CREATE TABLE chain (
+  seq    INTEGER PRIMARY KEY,
+  digest BLOB NOT NULL CHECK (length(digest) = 32)
+) STRICT;
+
+CREATE TRIGGER chain_is_only_appended BEFORE INSERT ON chain
+WHEN NEW.seq <= (SELECT max(seq) FROM chain)
+BEGIN
+  SELECT RAISE(ABORT, 'the chain is only appended to');
+END;
+
+CREATE TRIGGER chain_is_never_changed BEFORE UPDATE ON chain BEGIN
+  SELECT RAISE(ABORT, 'the chain is never changed');
+END;
+
+CREATE TRIGGER chain_is_never_deleted BEFORE DELETE ON chain BEGIN
+  SELECT RAISE(ABORT, 'the chain is never changed');
+END;
+
+-- Who may ask the server: of each token the SHA-256 of its secret, never the secret.
+CREATE TABLE access_tokens (
+  token_id      TEXT PRIMARY KEY,
+  name          TEXT NOT NULL CHECK (name <> ''),
+  scopes        TEXT NOT NULL CHECK (json_valid(scopes) AND json_type(scopes) = 'array'),
+  agent_id      TEXT CHECK (agent_id <> ''),
+  created_at_ms INTEGER NOT NULL,
+  expires_at_ms INTEGER,
+  digest        BLOB NOT NULL CHECK (length(digest) = 32)
+) STRICT;

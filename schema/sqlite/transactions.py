@@ -1,0 +1,283 @@
+"""Write transactions: the only BEGIN, COMMIT and ROLLBACK of the package."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+
+import apsw
+
+from ..directory.file_identity import TRUSTED_S
+from ..directory.file_lock import FileLock
+from ..directory.layout import Layout
+from ..errors import AckbusError, BusUnusable
+from .checkpoints import LOOK_AFTER_CHANGES
+from .hardening import Bound, is_as_ours
+from .sqlite_errors import translate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+    from typing import Any
+
+    from ..directory.file_identity import Place
+    from .database import Database
+
+
+class WriteTransaction:
+    """The result of `Database.write`: a transaction, or a savepoint in the open one."""
+
+    __slots__ = ("_database", "_thread", "_timeout_s")
+
+    def __init__(
+        self, thread: ThreadState, database: Database, timeout_s: float | None = None
+    ) -> None:
+        self._thread = thread
+        self._database = database
+        self._timeout_s = timeout_s
+
+    def __enter__(self) -> None:
+        self._database.check_process()
+        thread = self._thread
+        if thread.depth:
+            thread.require_transaction()
+            thread.connection.execute("SAVEPOINT part")
+        elif self._timeout_s is None:
+            thread.begin(self._database.write_timeout_s)
+        else:
+            thread.begin_within(self._timeout_s)
+        thread.depth += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # The child of a fork must not end what is its parent's: both would write the same pages.
+        self._database.check_process()
+        thread = self._thread
+        thread.depth -= 1
+        try:
+            if thread.depth == 0:
+                thread.end(commit=error is None)
+            elif error is None:
+                thread.connection.execute("RELEASE part")
+            elif thread.connection.in_transaction:  # SQLite itself may have rolled back
+                thread.connection.execute("ROLLBACK TO part; RELEASE part")
+        except apsw.Error as failure:
+            raise translate(failure, self._database.layout) from failure
+        if isinstance(error, apsw.Error):
+            raise translate(error, self._database.layout) from error
+
+
+@contextmanager
+def without_triggers(connection: apsw.Connection) -> Iterator[None]:
+    """Disable triggers for this connection in the block; other connections keep theirs.
+
+    SQLite plans each statement of the connection again after it, and those in the block too.
+    """
+    try:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        yield
+    finally:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
+
+
+class ThreadState:
+    """One thread's connection, its write lock, and how deep it is in transactions."""
+
+    __slots__ = (
+        "_cookie",
+        "_database",
+        "_due_s",
+        "_require_writable",
+        "_work",
+        "after_commit",
+        "changes_seen",
+        "checkpointer",
+        "connection",
+        "depth",
+        "layout",
+        "lock",
+        "place",
+    )
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._work = Bound(database.most_work)
+        self.connection = database.connect(self._work)
+        self._cookie: object = None
+        self._due_s = 0.0
+        self.checkpointer = database.checkpointer
+        self.changes_seen = -LOOK_AFTER_CHANGES  # the first write looks: there may be no other
+        self.layout = database.layout
+        self.place = database.place
+        self._require_writable = database.require_writable
+        self.lock: FileLock | None = None
+        self.depth = 0
+        self.after_commit: dict[Callable[[], None], None] = {}
+
+    def look(self) -> None:
+        """Look whether the file is where it was, and as it was made, unless that was just done."""
+        now_s = time.monotonic()
+        if now_s >= self._due_s:
+            self._due_s = 0.0
+            self.place.look()
+            self.refuse_strangers()
+            self._work.asked = 0  # from now on another statement works
+            self._due_s = now_s + TRUSTED_S
+
+    def refuse_strangers(self) -> None:
+        """Raise where the file has parts that are not ours; look only when its tables have changed.
+
+        A program goes on while a newer ackbus upgrades the file under it.
+        """
+        database = self._database
+        if not database.refuses_strangers:
+            return
+        try:
+            ((cookie,),) = self.connection.execute("PRAGMA schema_version").fetchall()
+            if cookie != self._cookie and not is_as_ours(self.connection):
+                from .foreign_objects import refuse_strangers
+
+                if not database.is_upgraded(self.connection):
+                    refuse_strangers(self.connection, self.layout)
+            self._cookie = cookie
+        except apsw.Error as error:
+            raise translate(error, self.layout) from error
+
+    def require_transaction(self) -> None:
+        """Raise if SQLite has undone the transaction: what follows must not stand alone.
+
+        It does so by itself after a full disk.
+        """
+        if not self.connection.in_transaction:
+            raise AckbusError("an error has undone this transaction; begin another")
+
+    def begin(self, timeout_s: float) -> None:
+        """Take the write lock and begin; raises `BusBusy` when that does not work out in time."""
+        self._begin(self._lock(timeout_s))
+
+    def begin_within(self, timeout_s: float) -> None:
+        """Begin as `begin` does, without a wait for programs that don't know the write lock."""
+        self._lock(timeout_s)
+        self.connection.set_busy_timeout(0)
+        try:
+            self._begin(deadline=0.0)
+        finally:
+            self.connection.set_busy_timeout(self._database.busy_timeout_ms)
+
+    def _begin(self, deadline: float) -> None:
+        try:
+            self._first("BEGIN IMMEDIATE", (), deadline)
+        except BaseException as error:
+            self._unlock()
+            if isinstance(error, apsw.Error):
+                raise translate(error, self.layout) from error
+            raise
+
+    def alone(
+        self,
+        sql: str,
+        values: tuple[object, ...],
+        timeout_s: float,
+        then: Callable[[], None] | None,
+    ) -> list[tuple[Any, ...]]:
+        """Run one writing statement as a transaction of its own, and return its rows.
+
+        SQLite takes its lock before such a statement reads anything, as it does for a transaction
+        that begins IMMEDIATE; leaving out BEGIN and COMMIT saves a tenth of a publish.
+        """
+        deadline = self._lock(timeout_s)
+        try:
+            rows = self._first(sql, values, deadline)
+            if then is not None:
+                then()
+        finally:
+            self._unlock()
+        self.place.check()  # after the commit: it may have waited for long
+        self._checkpoint_if_due()
+        return rows
+
+    def _lock(self, timeout_s: float) -> float:
+        """Take the write lock, and return when waiting for SQLite's own is to end."""
+        if self.lock is None:
+            self._require_writable()  # asked here: so no later write of a bus in use pays for it
+            self.lock = _open_lock(self.layout, self.place)
+        deadline = time.monotonic() + timeout_s
+        self.lock.acquire(timeout_s)
+        return deadline
+
+    def _unlock(self) -> None:
+        assert self.lock is not None
+        self.lock.release()
+
+    def _first(self, sql: str, values: tuple[object, ...], deadline: float) -> list[Any]:
+        """Run the statement that takes SQLite's lock."""
+        try:
+            return self.connection.execute(sql, values).fetchall()
+        except apsw.BusyError:
+            if time.monotonic() >= deadline:
+                raise
+            return self._patiently(sql, values, deadline)
+
+    def _patiently(self, sql: str, values: tuple[object, ...], deadline: float) -> list[Any]:
+        """Go on trying: a program that doesn't know the write lock is in a long transaction."""
+        import tenacity  # loaded only by a process that has to wait
+
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(apsw.BusyError),
+            wait=tenacity.wait_random_exponential(multiplier=0.01, max=1),
+            stop=lambda _: time.monotonic() >= deadline,
+            reraise=True,
+        ):
+            with attempt:
+                return self.connection.execute(sql, values).fetchall()
+        raise AssertionError("tenacity ends by an answer or by an error")
+
+    def end(self, *, commit: bool) -> None:
+        """Commit or roll back, call what waits for the commit, and free the write lock."""
+        calls, self.after_commit = self.after_commit, {}
+        try:
+            if commit:
+                self._commit()
+                for call in calls:  # waiters are woken first: they need not wait for the lock
+                    call()
+            elif self.connection.in_transaction:  # SQLite itself may have rolled back
+                self.connection.execute("ROLLBACK")
+        finally:
+            self._unlock()
+        if commit:
+            self.place.check()
+            self._checkpoint_if_due()
+
+    def _checkpoint_if_due(self) -> None:
+        changes = self.connection.total_changes()
+        if changes - self.changes_seen >= LOOK_AFTER_CHANGES:
+            self.changes_seen = changes
+            self.checkpointer.look(self.connection)
+
+    def _commit(self) -> None:
+        try:
+            self.connection.execute("COMMIT")
+        except apsw.Error:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        """Close the connection, and give the lock's descriptor back."""
+        self.checkpointer.before_close(self.connection)
+        self.connection.close()
+        if self.lock is not None:
+            self.lock.close()
+
+
+def _open_lock(layout: Layout, place: Place) -> FileLock:
+    try:
+        return FileLock(layout.write_lock)
+    except OSError as error:
+        place.look()  # the directory may have gone with it
+        raise BusUnusable(f"can't open {layout.write_lock}: {error.strerror}") from error

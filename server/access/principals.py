@@ -1,0 +1,83 @@
+"""Principals: the authenticated clients of the server, and their scopes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ...schema.errors import InvalidInput
+from .errors import Forbidden
+
+
+class Scope(StrEnum):
+    """A right that a token grants."""
+
+    MESSAGES_RO = "messages:ro"
+    MESSAGES_RW = "messages:rw"
+    WORK_RO = "work:ro"
+    WORK_RW = "work:rw"
+    ADMIN = "admin"
+
+
+#: The scopes that a scope has in it, besides itself.
+_WITHIN = {
+    Scope.MESSAGES_RW: {Scope.MESSAGES_RO},
+    Scope.WORK_RW: {Scope.WORK_RO},
+    Scope.ADMIN: set(Scope),
+}
+
+
+@dataclass(frozen=True)
+class Principal:
+    """The authenticated client of a request.
+
+    Attributes:
+        name: the name of the token; `local` where none is needed.
+        scopes: the scopes of the token.
+        agent: the only name under which it may act; None: under any.
+    """
+
+    name: str
+    scopes: frozenset[Scope]
+    agent: str | None = None
+
+    def may(self, scope: Scope) -> bool:
+        """Whether it has a scope, by itself or within a larger one."""
+        return any(scope is own or scope in _WITHIN.get(own, ()) for own in self.scopes)
+
+    def act_as(self, agent: str | None, role: str = "agent") -> str:
+        """Return the name under which the principal acts: the one given, or that of its token.
+
+        Args:
+            agent: the name that the request gives; None: none.
+            role: the field of the request that gives it.
+
+        Raises:
+            Forbidden: it is another agent's.
+            InvalidInput: it says none, and may have any.
+        """
+        if agent is None:
+            agent = self.agent
+        if agent is None:
+            raise InvalidInput(
+                f"{role!r} is missing, and no token that is bound to an agent says it"
+            )
+        if self.agent is not None and agent != self.agent:
+            raise Forbidden(f"this token acts for agent {self.agent!r}, not for {agent!r}")
+        return agent
+
+    def doer(self) -> str | None:
+        """Return the name of the actor for the record; None: the account of this process."""
+        return self.agent or (None if self is LOCAL else f"token {self.name}")
+
+    def own(self, agent: str | None) -> str | None:
+        """Return the agent to filter by: a principal that is bound to one sees only its things.
+
+        Raises:
+            Forbidden: it is another agent's.
+        """
+        return self.agent if agent is None else self.act_as(agent)
+
+
+#: The principal where no token is needed: a program of the user's own, on this machine.
+LOCAL = Principal("local", frozenset({Scope.ADMIN}))

@@ -1,0 +1,122 @@
+"""Arguments, results and look-ups that several tools share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from anyio.from_thread import check_cancelled
+from pydantic import BaseModel, Field
+
+from ....bus.bus import Bus
+from ....schema.errors import NotFound
+from ....schema.message.message import Message
+from ....subscribers.inboxes.inbox import Inbox
+from ....subscribers.inboxes.polling_pace import Pace
+from ....subscribers.overview.trace import find_message
+from .pages import MAX_PAGE, next_line
+from .quoted_messages import NOTICE, FramedMessage, shown
+from .session import Session
+
+#: The longest that a tool waits, in seconds: clients give a call up after 30.
+MAX_WAIT_S = 25
+
+#: How long a call may go on that was cancelled, in seconds.
+_NOTICE_S = 0.5
+
+#: How many unread messages are counted: more tell an agent nothing more.
+MAX_COUNTED = 100
+
+Limit = Annotated[int, Field(ge=1, le=MAX_PAGE)]
+Next = Annotated[str | None, Field(description="A next_cursor.")]
+Wait = Annotated[float, Field(ge=0, le=MAX_WAIT_S, description="Seconds to wait.")]
+Type = Annotated[str, Field(description="Dotted words, like review.done.")]
+Conversation = Annotated[str, Field(description="Its id, or the seq or id of any message in it.")]
+Body = Annotated[Any, Field(description="Text or any JSON.")]
+
+T = TypeVar("T")
+
+
+class Page(BaseModel):
+    """Messages, and how to go on."""
+
+    messages: list[FramedMessage]
+    next_cursor: str | None = None
+
+    def text(self, head: str) -> str:
+        """Return the page as text, under a head line of the bus."""
+        if not self.messages:
+            return head
+        framed = "\n".join(each.text() for each in self.messages)
+        return f"{head} {NOTICE}\n{framed}{next_line(self.next_cursor)}"
+
+
+def wait_for(
+    session: Session, look: Callable[[], T], is_there: Callable[[T], object], wait_s: float
+) -> T:
+    """Repeat a look until it finds something or the time is over; a cancelled call ends.
+
+    Args:
+        session: the session of the call.
+        look: looks.
+        is_there: whether the result of a look ends the wait.
+        wait_s: how long to wait, in seconds; 0 looks once.
+
+    Returns:
+        What was seen last.
+    """
+    if not wait_s:
+        return look()
+    deadline, pace = time.monotonic() + wait_s, Pace(idle_s=_NOTICE_S)
+    with session.bus.listen() as listener:  # before the look: what comes after it is heard
+        while True:
+            found = look()
+            left = deadline - time.monotonic()
+            if is_there(found) or left <= 0 or session.home.is_ending:
+                return found
+            listener.wait(min(pace.next(), left))
+            check_cancelled()  # else its thread would wait on, and those of others beside it
+
+
+def stranger(bus: Bus, to: str | None) -> str | None:
+    """Return a warning if the bus has never seen a recipient.
+
+    Raises:
+        UnknownRecipient: it is a word for everyone, such as "all".
+    """
+    unknown = None if to is None else bus.agents.check_recipient(to)
+    return None if unknown is None else shown(str(unknown))
+
+
+def message_of(bus: Bus, key: str) -> Message:
+    """Return a message by its seq or id.
+
+    Raises:
+        NotFound: there is none.
+    """
+    message = find_message(bus, key)
+    if message is None:
+        raise NotFound(f"there is no message {key[:80]!a}: give its seq or its id")
+    return message
+
+
+def conversation_of(bus: Bus, key: str) -> str:
+    """Return the conversation that a key names.
+
+    Raises:
+        NotFound: there is none.
+    """
+    if next(bus.read(conversation=key), None) is not None:
+        return key
+    return message_of(bus, key).conversation
+
+
+def unread_of(bus: Bus, agent: str) -> int:
+    """Return the number of unread messages of an agent, up to `MAX_COUNTED`."""
+    return Inbox(bus, agent).unread(MAX_COUNTED)
+
+
+def counted(unread: int) -> str:
+    """Return a number of unread messages as text."""
+    return f"{unread} or more" if unread == MAX_COUNTED else str(unread)

@@ -1,0 +1,146 @@
+"""Tools that read an agent's inbox, and acknowledge messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import dropwhile
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from ....schema.message.message import Message
+from ....schema.message.patterns import TypePattern
+from ....subscribers.inboxes.inbox import Inbox
+from ....subscribers.inboxes.seen_mail import Shown
+from .common import Limit, Next, Page, Wait, counted, unread_of, wait_for
+from .pages import PAGE, Cursor, page
+from .quoted_messages import FramedMessage
+from .session import Session
+from .tool import Arguments, Reply, Tool
+
+#: How many messages are read at a time.
+_READ = PAGE + 1
+
+# bus_inbox -----------------------------------------------------------------------------------
+
+
+class Read(Arguments):
+    """The arguments of `bus_inbox`."""
+
+    type: Annotated[str | None, Field(description="Pattern, like task.*; hides others.")] = None
+    wait_s: Wait = 0
+    limit: Limit = PAGE
+    with_work: Annotated[bool, Field(description="Queued jobs too.")] = False
+    cursor: Next = None
+
+
+class InboxPage(Page):
+    """The result of `bus_inbox`."""
+
+    unread: int
+
+
+def _inbox(session: Session, given: Read) -> Reply:
+    bus, agent = session.bus, session.agent()
+    begin = Cursor.parse(given.cursor)
+    pattern = None if given.type is None else TypePattern(given.type)
+    inbox = Inbox(bus, agent, with_work=given.with_work)
+
+    def look() -> tuple[list[FramedMessage], str | None]:
+        return page(waiting(inbox, begin, pattern), begin, given.limit)
+
+    found, cursor = wait_for(session, look, lambda seen: seen[0], given.wait_s)
+    unread = unread_of(bus, agent)
+    record = InboxPage(messages=found, next_cursor=cursor, unread=unread)
+    if not found:
+        more = f", but {counted(unread)} of other types" if pattern and unread else ""
+        return Reply(record, f"Nothing waits for {agent}{more}.")
+    if pattern is None:  # else the hook after this tool may still have to show what is hidden
+        _note_shown(Shown(bus, agent), found[-1].seq)
+    advice = _what_to_acknowledge(inbox, begin, found, cursor, pattern)
+    return Reply(record, record.text(f"{counted(unread)} unread for {agent}. {advice}"))
+
+
+def _what_to_acknowledge(
+    inbox: Inbox,
+    begin: Cursor,
+    found: list[FramedMessage],
+    cursor: str | None,
+    pattern: TypePattern | None,
+) -> str:
+    """Return the acknowledgements that cover the shown messages, and no others."""
+    if pattern is not None:
+        hidden = (each for each in waiting(inbox, begin, None) if not pattern.matches(each.type))
+        first = next(hidden, None)
+        if first is not None and first.seq < found[-1].seq:
+            return (
+                f"Messages of other types wait between these, from seq {first.seq} on, and an"
+                " acknowledgement would cover them: read without type before bus_ack."
+            )
+    # What came back after it had been parked is acknowledged by itself.
+    ends = [*(each.seq for each in found if each.seq <= inbox.position), found[-1].seq]
+    acks = ", ".join(f"bus_ack(seq={seq})" for seq in dict.fromkeys(ends))
+    rest = Cursor.parse(cursor).skip
+    when = "When the rest of it is handled, too" if rest else "When these are handled"
+    return f"{when}: {acks}."
+
+
+def _note_shown(shown: Shown, seq: int) -> None:
+    """Note messages as shown: hooks don't show them to the agent again."""
+    if seq > shown.upto():
+        shown.note(seq)
+
+
+def waiting(inbox: Inbox, begin: Cursor, pattern: TypePattern | None) -> Iterator[Message]:
+    """Yield the unread messages of an inbox, from a cursor on."""
+    for message in dropwhile(lambda each: each.seq <= begin.after, _all_waiting(inbox, begin)):
+        if pattern is None or pattern.matches(message.type):
+            yield message
+
+
+def _all_waiting(inbox: Inbox, begin: Cursor) -> Iterator[Message]:
+    position = inbox.position
+    if begin.after <= position:  # requeued messages stand before it
+        looked = inbox.poll(_READ)
+        yield from looked
+        position = max(position, looked[-1].seq) if looked else position
+    after = max(begin.after, position)
+    while found := inbox.poll_after(after, _READ):
+        after = found[-1].seq
+        yield from found
+
+
+# bus_ack -------------------------------------------------------------------------------------
+
+
+class Ack(Arguments):
+    """The arguments of `bus_ack`."""
+
+    seq: Annotated[int, Field(ge=1, description="The last that is handled.")]
+
+
+class Acked(BaseModel):
+    """The result of `bus_ack`."""
+
+    acknowledged: int
+    unread: int
+
+
+def _ack(session: Session, given: Ack) -> Reply:
+    bus, agent = session.bus, session.agent()
+    position = Inbox(bus, agent).ack(given.seq)
+    record = Acked(acknowledged=position, unread=unread_of(bus, agent))
+    return Reply(record, f"Acknowledged up to {position}; {counted(record.unread)} unread.")
+
+
+TOOLS = (
+    Tool(
+        "bus_inbox",
+        "Read what waits for you. Changes nothing: bus_ack does.",
+        Read,
+        InboxPage,
+        _inbox,
+        only_reads=True,
+    ),
+    Tool("bus_ack", "Acknowledge a message and all before it.", Ack, Acked, _ack),
+)

@@ -1,0 +1,291 @@
+"""Tools about present agents, an agent's own status, and reserved files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from ....bus.bus import Bus
+from ....bus.presence.heartbeats import Heartbeat, Liveness
+from ....bus.reservations.project_paths import paths_from_root
+from ....bus.reservations.reservations import DEFAULT_RESERVATION_S, Conflict, Reservation
+from ....schema.errors import InvalidInput
+from ....schema.message.times import format_ts
+from ....subscribers.inboxes.inbox import Inbox
+from ...access.principals import Scope
+from .common import Next, counted, unread_of
+from .pages import MAX_PAGE, next_line
+from .quoted_messages import NOTICE, barred, named
+from .session import Session
+from .tool import Arguments, Reply, Tool
+
+# bus_join, bus_status ------------------------------------------------------------------------
+
+
+class Join(Arguments):
+    """The arguments of `bus_join`."""
+
+    name: Annotated[str | None, Field(description="Yours, like reviewer-1.")] = None
+    task: Annotated[str | None, Field(description="What you are at, for others.")] = None
+    wants: Annotated[
+        list[str] | None,
+        Field(
+            description="Types of broadcasts you want, like review.>; [] for all.", max_length=100
+        ),
+    ] = None
+
+
+class Nothing(Arguments):
+    """The arguments of a tool without any."""
+
+
+class Standing(BaseModel):
+    """The status of an agent."""
+
+    agent: str
+    unread: int
+    parked: int
+    acknowledged: int
+    reserved: list[str]
+    others_alive: int
+    warning: str | None = None
+
+    def text(self) -> str:
+        """Return it for reading."""
+        parked = f", {self.parked} parked after failures" if self.parked else ""
+        held = (
+            f" You have reserved {', '.join(map(named, self.reserved))}." if self.reserved else ""
+        )
+        note = f" Warning: {self.warning}." if self.warning else ""
+        others = "1 other agent is" if self.others_alive == 1 else f"{self.others_alive} others are"
+        return (
+            f"You are {self.agent}: {counted(self.unread)} unread{parked}; acknowledged up to"
+            f" {self.acknowledged}; {others} alive.{held}{note}"
+        )
+
+
+def _join(session: Session, given: Join) -> Reply:
+    bus = session.bus
+    name = session.join(given.name)
+    session.home.beat(name, task=given.task)
+    if given.wants is not None:
+        Inbox(bus, name).want(*given.wants)
+    standing = _standing(bus, name, _held_elsewhere(session.home.beat_before(name)))
+    return Reply(standing, standing.text())
+
+
+def _held_elsewhere(beat: Heartbeat | None) -> str | None:
+    if beat is None or beat.liveness is not Liveness.ALIVE:
+        return None
+    return (
+        f"another process was beating for {beat.agent} when this one began: unless that was you,"
+        " join under a name of your own, or you take each other's mail"
+    )
+
+
+def _status(session: Session, given: Nothing) -> Reply:
+    standing = _standing(session.bus, session.agent())
+    return Reply(standing, standing.text())
+
+
+def _standing(bus: Bus, agent: str, warning: str | None = None) -> Standing:
+    inbox = Inbox(bus, agent)
+    alive = [each for each in bus.heartbeats.list() if each.liveness is Liveness.ALIVE]
+    return Standing(
+        agent=agent,
+        unread=unread_of(bus, agent),
+        parked=len(inbox.parked()),
+        acknowledged=inbox.position,
+        reserved=[each.path for each in bus.reservations.list(agent=agent)][:MAX_PAGE],
+        others_alive=sum(each.agent != agent for each in alive),
+        warning=warning,
+    )
+
+
+# bus_agents ----------------------------------------------------------------------------------
+
+
+class Who(Arguments):
+    """The arguments of `bus_agents`."""
+
+    cursor: Next = None
+
+
+class Seen(BaseModel):
+    """An agent that the bus knows."""
+
+    agent: str
+    liveness: str | None = None
+    status: str | None = None
+    task: str | None = None
+    age_s: float | None = None
+    untrusted: Literal[True]
+
+    def text(self) -> str:
+        """Return the agent as text: one line of the bus, and the agent's own words behind a bar."""
+        status = None if self.status == self.liveness else self.status
+        says = ": ".join(each for each in (status, self.task) if each)
+        head = f"{named(self.agent)}: {self.liveness or 'never beat'}"
+        return f"{head}\n{barred(says)}" if says else head
+
+
+class Agents(BaseModel):
+    """The result of `bus_agents`."""
+
+    agents: list[Seen]
+    next_cursor: str | None = None
+
+
+def _agents(session: Session, given: Who) -> Reply:
+    record = agents(session.bus, given.cursor)
+    head = f"{len(record.agents)} agents. {NOTICE}"
+    more = next_line(record.next_cursor)
+    return Reply(record, "\n".join([head, *(each.text() for each in record.agents)]) + more)
+
+
+def agents(bus: Bus, cursor: str | None = None) -> Agents:
+    """Return a page of the agents that the bus knows, by name; the cursor is a name."""
+    beats = {beat.agent: beat for beat in bus.heartbeats.list()}
+    names = [name for name in bus.agents.names() if name > (cursor or "")]
+    shown_now = [_seen(name, beats.get(name)) for name in names[:MAX_PAGE]]
+    more = len(names) > MAX_PAGE
+    return Agents(agents=shown_now, next_cursor=shown_now[-1].agent if more else None)
+
+
+def _seen(name: str, beat: Heartbeat | None) -> Seen:
+    if beat is None:
+        return Seen(agent=name, untrusted=True)
+    return Seen(
+        agent=name,
+        liveness=beat.liveness.value,
+        status=beat.status,
+        task=beat.task,
+        age_s=round(beat.age_s, 1),
+        untrusted=True,
+    )
+
+
+# bus_reserve ---------------------------------------------------------------------------------
+
+
+class Reserve(Arguments):
+    """The arguments of `bus_reserve`."""
+
+    paths: Annotated[
+        list[str], Field(min_length=1, description="Files, folders, globs, from the project root.")
+    ]
+    mode: Literal["exclusive", "shared", "release"] = "exclusive"
+    minutes: Annotated[float, Field(gt=0, le=1440)] = DEFAULT_RESERVATION_S / 60
+    reason: Annotated[str | None, Field(description="For agents that want them too.")] = None
+
+
+class ReservedFile(BaseModel):
+    """A reservation."""
+
+    path: str
+    agent: str
+    until: str
+    token: int
+    reason: str | None = None
+
+    @classmethod
+    def of(cls, each: Reservation) -> ReservedFile:
+        """Return the record of a reservation."""
+        until = format_ts(each.until_ms)
+        return cls(
+            path=each.path, agent=each.agent, until=until, token=each.token, reason=each.reason
+        )
+
+
+class ReservedFiles(BaseModel):
+    """The result of `bus_reserve`: the agent's reservations, or the conflicts with others."""
+
+    granted: bool
+    reservations: list[ReservedFile]
+    conflicts: list[ReservedFile]
+
+
+def _reserve(session: Session, given: Reserve) -> Reply:
+    bus, agent = session.bus, session.agent()
+    paths = [each for path in given.paths for each in _from_root(path, session)]
+    if given.mode == "release":
+        return _release(bus, agent, paths)
+    found = bus.reservations.reserve(
+        paths,
+        agent,
+        shared=given.mode == "shared",
+        ttl_s=given.minutes * 60,
+        reason=given.reason,
+    )
+    record = ReservedFiles(
+        granted=found.granted,
+        reservations=[ReservedFile.of(each) for each in found.reservations[:MAX_PAGE]],
+        conflicts=[ReservedFile.of(each.held) for each in found.conflicts],
+    )
+    if not found.granted:
+        return Reply(record, _against(found.conflicts), refused=True)
+    until = record.reservations[0].until
+    return Reply(record, f"Reserved until {until}: {', '.join(map(named, paths[:MAX_PAGE]))}.")
+
+
+def _from_root(path: str, session: Session) -> list[str]:
+    if path.split("/")[0] in (".", ".."):
+        raise InvalidInput(f"path {path!r}: give it from the root of the project, or absolute")
+    return paths_from_root(path, session.root())
+
+
+def _against(conflicts: Sequence[Conflict]) -> str:
+    lines = [
+        f"{named(each.path)}: {named(each.held.agent)} has {named(each.held.path)} until"
+        f" {format_ts(each.held.until_ms)}"
+        + (f"\n{barred(each.held.reason)}" if each.held.reason else "")
+        for each in conflicts[:10]
+    ]
+    return (
+        "NOT reserved, none of them: do not edit them now. Work on something else, ask the holder"
+        f" with bus_send, or try again later. {NOTICE}\n" + "\n".join(lines)
+    )
+
+
+def _release(bus: Bus, agent: str, paths: Sequence[str]) -> Reply:
+    meant = set(paths)
+    with bus.transaction():
+        own = [each for each in bus.reservations.list(agent=agent) if each.path in meant]
+        for each in own:
+            bus.reservations.release(each.token, agent)
+    left = [ReservedFile.of(each) for each in bus.reservations.list(agent=agent)[:MAX_PAGE]]
+    record = ReservedFiles(granted=True, reservations=left, conflicts=[])
+    given_back = ", ".join(named(each.path) for each in own) or "nothing: you had none of these"
+    return Reply(record, f"Given back: {given_back}. You have {len(left)} more.")
+
+
+TOOLS = (
+    Tool("bus_join", "Do this first: say who you are.", Join, Standing, _join),
+    Tool(
+        "bus_reserve",
+        "Reserve files before you edit them: all or none. Release them when done.",
+        Reserve,
+        ReservedFiles,
+        _reserve,
+        scope=Scope.WORK_RW,
+    ),
+    Tool(
+        "bus_status",
+        "Your status: unread, reserved, who is alive.",
+        Nothing,
+        Standing,
+        _status,
+        only_reads=True,
+    ),
+    Tool(
+        "bus_agents",
+        "List the agents and their tasks.",
+        Who,
+        Agents,
+        _agents,
+        scope=Scope.MESSAGES_RO,
+        only_reads=True,
+    ),
+)

@@ -1,0 +1,122 @@
+"""Tools that publish a request, and check its answer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from anyio.from_thread import check_cancelled
+from pydantic import BaseModel, Field
+
+from ....schema.errors import InvalidInput
+from ....schema.message.draft import ABSENT
+from ....subscribers.conversations.answers import Answer, check, receive
+from ....subscribers.conversations.reply_types import ReplyTypes
+from ....subscribers.requests import Request
+from ...access.principals import Scope
+from .common import Body, Conversation, Wait, conversation_of, stranger, wait_for
+from .pages import alone
+from .quoted_messages import NOTICE, FramedMessage, shown
+from .session import Session
+from .tool import Arguments, Reply, Tool
+
+#: How long `bus_request` waits unless the agent says so, in seconds.
+WAIT_S = 20
+
+
+class Ask(Arguments):
+    """The arguments of `bus_request`."""
+
+    type: Annotated[str, Field(description="Ends in .request")]
+    body: Body = None
+    to: Annotated[str | None, Field(description="Agent. Default: any worker.")] = None
+    wait_s: Wait = WAIT_S
+
+
+class Check(Arguments):
+    """The arguments of `bus_check`."""
+
+    conversation: Conversation
+
+
+class State(BaseModel):
+    """The state of a request."""
+
+    state: str
+    conversation: str
+    reply: FramedMessage | None = None
+    next_cursor: str | None = None
+    warning: str | None = None
+
+
+def _request(session: Session, given: Ask) -> Reply:
+    bus, agent = session.bus, session.agent()
+    reply_types = ReplyTypes.of(given.type)
+    if not reply_types.all():
+        raise InvalidInput(f"type {given.type[:80]!a} asks for nothing: end it in .request")
+    warning = stranger(bus, given.to)
+    body = given.body if "body" in given.model_fields_set else ABSENT
+    receipt = bus.publish(given.type, body, from_agent=agent, to_agent=given.to)
+    sent = Request.published(bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
+    answer = wait_for(session, sent.answer, lambda seen: seen.reply, given.wait_s)
+    return _handed_over(session, answer, sent.asker, warning or sent.unserved)
+
+
+def _check(session: Session, given: Check) -> Reply:
+    bus = session.bus
+    conversation = conversation_of(bus, given.conversation)
+    try:
+        answer = check(bus, conversation)
+    except InvalidInput as error:  # its advice is for callers that can give types
+        raise InvalidInput(
+            "this conversation began with no request; bus_thread shows what came of it"
+        ) from error
+    return _handed_over(session, answer, session.reader())
+
+
+def _handed_over(
+    session: Session, answer: Answer, reader: str | None, warning: str | None = None
+) -> Reply:
+    """Return the reply to a call that is still wanted, whose reader has the answer by that."""
+    reply = _reply(answer, warning)
+    check_cancelled()
+    receive(session.bus, answer, reader)
+    return reply
+
+
+def _reply(answer: Answer, warning: str | None = None) -> Reply:
+    reply, cursor = (None, None) if answer.reply is None else alone(answer.reply)
+    record = State(
+        state=answer.state,
+        conversation=answer.conversation,
+        reply=reply,
+        next_cursor=cursor,
+        warning=warning,
+    )
+    thread = f"conversation={shown(answer.conversation)!r}"
+    note = f" Warning: {warning}." if warning else ""
+    if reply is None:
+        text = f"{answer.state}: no answer yet. Later: bus_check({thread})."
+    else:
+        more = "" if cursor is None else f"\nThe rest: bus_thread({thread}, cursor={cursor!r})."
+        text = f"{answer.state}. {NOTICE}\n{reply.text()}{more}"
+    return Reply(record, text + note)
+
+
+TOOLS = (
+    Tool(
+        "bus_check",
+        "See whether a request was answered.",
+        Check,
+        State,
+        _check,
+        scope=Scope.MESSAGES_RO,
+        only_reads=True,
+    ),
+    Tool(
+        "bus_request",
+        "Ask, and wait for the answer.",
+        Ask,
+        State,
+        _request,
+    ),
+)

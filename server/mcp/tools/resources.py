@@ -1,0 +1,88 @@
+"""Resources: pages that a person, or an agent's program, reads without a tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mcp.shared.uri_template import UriTemplate
+from pydantic import BaseModel
+
+from ....schema.errors import NotFound
+from ....subscribers.inboxes.inbox import Inbox
+from .common import Page
+from .inbox import waiting
+from .messages import thread
+from .pages import MAX_PAGE, Cursor, page
+from .presence import agents
+from .session import Session
+
+#: The media type of every resource.
+JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of resource.
+
+    Attributes:
+        template: its address; without variables it is one resource.
+        name, about: what it is.
+        read: returns it, given what stands in the address in place of the variable.
+    """
+
+    template: str
+    name: str
+    about: str
+    read: Callable[[Session, str], BaseModel]
+
+    @property
+    def is_one(self) -> bool:
+        """Whether this is a single resource, not a template."""
+        return not UriTemplate.is_template(self.template)
+
+
+def _inbox(session: Session, agent: str) -> BaseModel:
+    inbox = Inbox(session.bus, session.own(agent))
+    begin = Cursor()
+    found, cursor = page(waiting(inbox, begin, None), begin, MAX_PAGE)
+    return Page(messages=found, next_cursor=cursor)
+
+
+def _conversation(session: Session, key: str) -> BaseModel:
+    found, cursor = thread(session.bus, key, MAX_PAGE, None)
+    return Page(messages=found, next_cursor=cursor)
+
+
+KINDS = (
+    Kind("bus://agents", "agents", "The agents.", lambda session, _: agents(session.bus)),
+    Kind(
+        "bus://inbox/{agent}", "inbox", "What waits for an agent. Reading changes nothing.", _inbox
+    ),
+    Kind(
+        "bus://conversation/{id}", "conversation", "The messages of a conversation.", _conversation
+    ),
+)
+
+
+def read(session: Session, uri: str) -> str:
+    """Return a resource as JSON.
+
+    Raises:
+        NotFound: there is none of this address.
+    """
+    for kind in KINDS:
+        if kind.is_one:
+            if uri == kind.template:
+                return _json(kind.read(session, ""))
+            continue
+        found = UriTemplate.parse(kind.template).match(uri)
+        if found is not None:
+            (value,) = found.values()
+            return _json(kind.read(session, str(value)))
+    known = ", ".join(kind.template for kind in KINDS)
+    raise NotFound(f"no resource {uri[:200]!a}; there are {known}")
+
+
+def _json(record: BaseModel) -> str:
+    return record.model_dump_json(exclude_none=True, by_alias=True)

@@ -1,0 +1,103 @@
+"""A tool: its name, arguments, result and function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from ...access.principals import Scope
+from .session import Session
+
+
+class Arguments(BaseModel):
+    """The arguments of a tool; unknown ones are refused."""
+
+    # Agents give a seq as a number where an id, which is text, would do as well.
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The result of a tool call.
+
+    Attributes:
+        record: its structured output.
+        text: the same as short text.
+        refused: whether the call was refused.
+    """
+
+    record: BaseModel
+    text: str
+    refused: bool = False
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool.
+
+    Attributes:
+        name, about: its name and description for agents.
+        takes, gives: its arguments and its structured output.
+        act: does it; may block.
+        scope: the scope that a token needs.
+        only_reads: whether it leaves everything that other agents see unchanged.
+    """
+
+    name: str
+    about: str
+    takes: type[Arguments]
+    gives: type[BaseModel]
+    act: Callable[[Session, Any], Reply]
+    scope: Scope = Scope.MESSAGES_RW
+    only_reads: bool = False
+
+    @cached_property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of its arguments."""
+        return compact(self.takes.model_json_schema())
+
+    @cached_property
+    def output_schema(self) -> dict[str, Any]:
+        """The JSON Schema of its structured output, without the list of required fields."""
+        schema = self.gives.model_json_schema(mode="serialization")
+        return compact(schema, noise=(*_NOISE, "required"))
+
+
+#: The keywords that are left out of schemas.
+_NOISE = ("$defs", "title", "additionalProperties")
+
+
+def compact(schema: dict[str, Any], noise: Sequence[str] = _NOISE) -> dict[str, Any]:
+    """Return a JSON Schema without the keywords that tell an agent nothing but cost context.
+
+    Definitions are inlined. Optional arguments are never null, so `null` is dropped from their
+    types, and so is `additionalProperties`: the refusal of an unknown argument says it.
+    """
+    return _compact(schema, schema.get("$defs", {}), noise)
+
+
+def _compact(
+    schema: dict[str, Any], defined: dict[str, Any], noise: Sequence[str]
+) -> dict[str, Any]:
+    if "$ref" in schema:
+        return _compact(defined[schema["$ref"].rpartition("/")[2]], defined, noise)
+    made: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties":
+            made[key] = {name: _compact(inner, defined, noise) for name, inner in value.items()}
+        elif key == "items":
+            made[key] = _compact(value, defined, noise)
+        elif key == "anyOf":
+            (left,) = (each for each in value if each != {"type": "null"})
+            made |= _compact(left, defined, noise)
+        elif not (key in noise or (key == "default" and not value)):
+            made[key] = value
+    if "const" in made or "enum" in made:
+        made.pop("type", None)
+    if "properties" in made:
+        made.pop("description", None)  # the docstring of the class
+    return made

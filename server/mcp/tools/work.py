@@ -1,0 +1,181 @@
+"""Tools that take work from queues, and end it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from ....bus.bus import Bus
+from ....schema.errors import InvalidInput
+from ....schema.message.draft import ABSENT, Draft
+from ....schema.message.message import Message, Receipt
+from ....schema.message.times import format_ts
+from ....subscribers.conversations.reply_types import ReplyTypes
+from ....subscribers.jobs.claims import Claim, Outcome
+from ....subscribers.jobs.errors import ClaimLost, QueueNotFound
+from ....subscribers.jobs.job_replies import answer_to
+from ....subscribers.jobs.jobs import Jobs
+from ....subscribers.queues.claim_by_token import claim_of
+from ....subscribers.queues.queue import Queue
+from ....subscribers.queues.queues import Queues
+from ...access.principals import Scope
+from .pages import MAX_PAGE, alone
+from .quoted_messages import NOTICE, FramedMessage, named
+from .session import Session
+from .tool import Arguments, Reply, Tool
+
+#: How long a claim lasts unless the agent says so, in minutes: agents think long.
+LEASE_MIN = 15
+
+Token = Annotated[int, Field(ge=1, description="Of the claim.")]
+
+
+class Take(Arguments):
+    """The arguments of `bus_claim`."""
+
+    queue: Annotated[str, Field(description="Often a type, like build.request.")]
+    minutes: Annotated[float, Field(gt=0, le=1440)] = LEASE_MIN
+    renew: Annotated[int | None, Field(description="Token of a claim to extend.")] = None
+
+
+class Taken(BaseModel):
+    """The result of `bus_claim`: a claim, or nothing."""
+
+    token: int | None = None
+    attempt: int | None = None
+    until: str | None = None
+    message: FramedMessage | None = None
+    next_cursor: str | None = None
+
+
+def _claim(session: Session, given: Take) -> Reply:
+    bus, agent = session.bus, session.agent()
+    queue = _queue(bus, given.queue)
+    if given.renew is not None:
+        _, claim = _own_claim(bus, given.renew, agent)
+        if claim.queue != queue.name:
+            raise InvalidInput(f"claim {claim.token} is one of queue {claim.queue!a}")
+        queue.renew(claim, lease_s=given.minutes * 60)
+        until = format_ts(bus.now_ms() + round(given.minutes * 60_000))
+        return Reply(Taken(token=claim.token, until=until), f"Claim {claim.token} until {until}.")
+    claims = queue.claim(agent, lease_s=given.minutes * 60)
+    if not claims:
+        return Reply(Taken(), f"Queue {queue.name} has nothing to do now.")
+    return _taken(claims[0])
+
+
+def _queue(bus: Bus, name: str) -> Queue:
+    """Return an existing queue: a mistyped name must not create one.
+
+    Raises:
+        QueueNotFound: there is none; the error names the existing ones.
+    """
+    try:
+        return Queue.open(bus, name)
+    except QueueNotFound as error:
+        names = ", ".join(named(info.name) for info in Queues(bus).list()[:MAX_PAGE])
+        there = f"there are {names}" if names else "there are none yet"
+        raise QueueNotFound(f"there is no queue {name[:80]!a}: {there}") from error
+
+
+def _taken(claim: Claim) -> Reply:
+    message, cursor = alone(claim.message)
+    record = Taken(
+        token=claim.token,
+        attempt=claim.attempt,
+        until=format_ts(claim.lease_until_ms),
+        message=message,
+        next_cursor=cursor,
+    )
+    more = (
+        ""
+        if cursor is None
+        else (f"\nThe rest: bus_thread(conversation={message.conversation!r}, cursor={cursor!r}).")
+    )
+    return Reply(
+        record,
+        f"Claim {claim.token} is yours until {record.until} (attempt {claim.attempt} of"
+        f" {claim.max_attempts}). End it with bus_finish(token={claim.token}). {NOTICE}\n"
+        f"{message.text()}{more}",
+    )
+
+
+class Finish(Arguments):
+    """The arguments of `bus_finish`."""
+
+    token: Token
+    outcome: Annotated[
+        Literal["done", "failed", "released"], Field(description="released hands the job back.")
+    ] = "done"
+    result: Annotated[Any, Field(description="For the asker. Text or any JSON.")] = None
+    error: Annotated[str | None, Field(description="Why it failed.")] = None
+
+
+class Finished(BaseModel):
+    """The result of `bus_finish`."""
+
+    job: str
+    answer_seq: int | None = None
+
+
+def _finish(session: Session, given: Finish) -> Reply:
+    bus, agent = session.bus, session.agent()
+    queue, claim = _own_claim(bus, given.token, agent)
+    if given.outcome == "failed" and not given.error:
+        raise InvalidInput("say in error why it failed")
+    answer = None
+    if given.outcome == "released":
+        queue.release(claim, given.error or f"handed back by {agent}")
+    else:
+        outcome, replies = _end(claim.message, agent, given)
+        receipts = _ended(queue, claim, outcome, replies)
+        answer = receipts[0].seq if receipts else None
+    state = Jobs.of(bus).get(queue.info, claim.message.seq).state
+    told = f" The answer is seq {answer}." if answer else ""
+    return Reply(Finished(job=state, answer_seq=answer), f"The job is {state} now.{told}")
+
+
+def _ended(queue: Queue, claim: Claim, outcome: Outcome, replies: list[Draft]) -> list[Receipt]:
+    """End a claim; repeating it returns the same result, since the first response may be lost."""
+    try:
+        return queue.end(claim, outcome, replies)
+    except ClaimLost as error:
+        if error.ended_as != outcome.status:
+            raise
+        return []
+
+
+def _end(message: Message, agent: str, given: Finish) -> tuple[Outcome, list[Draft]]:
+    """Return an attempt's outcome, and the conventional answer to the message's sender."""
+    types = ReplyTypes.of(message.type)
+    if given.outcome == "done":
+        outcome, type = Outcome(result=given.result), types.success
+        body: object = given.result if "result" in given.model_fields_set else ABSENT
+    else:
+        outcome, type = Outcome(status="failed", error=given.error), types.failure
+        body = given.error
+    if type is None:
+        return outcome, []
+    headers: dict[str, object] = {"status": outcome.status}
+    answer = answer_to(message, type, body, sender=agent, headers=headers)
+    return outcome, [] if answer is None else [answer]
+
+
+def _own_claim(bus: Bus, token: int, agent: str) -> tuple[Queue, Claim]:
+    """Return a claim of an agent, and its queue; claims of before a restart count too.
+
+    Raises:
+        ClaimNotFound: there is none.
+        InvalidInput: it is another agent's.
+    """
+    queue, claim = claim_of(bus, token)
+    if claim.group != agent:
+        raise InvalidInput(f"claim {token} is {claim.group!r}'s, not yours")
+    return queue, claim
+
+
+TOOLS = (
+    Tool("bus_claim", "Take a job from a queue.", Take, Taken, _claim, scope=Scope.WORK_RW),
+    Tool("bus_finish", "End a claim.", Finish, Finished, _finish, scope=Scope.WORK_RW),
+)

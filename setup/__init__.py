@@ -1,0 +1,1 @@
+"""`bus setup`: changes to the configuration of coding agents' programs."""

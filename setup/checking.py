@@ -1,0 +1,176 @@
+"""`bus setup NAME --check`: probes sent as the program would send them, and their arrival."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..bus.bus import Bus
+from ..schema.errors import AckbusError, UnknownRecipientWarning
+from ..schema.message.ids import new_id
+from ..subscribers.inboxes.inbox import Inbox
+from . import json_edits
+from .edits import JsonHook, JsonServer, TomlServer
+from .files import ConfigFile
+from .installation import Installation
+from .mcp_probe import ProbeFailed, call_tool
+from .plugin import PluginFile
+from .programs import PROGRAMS, Servers, path_of
+
+#: The name of a probe's other end, which no agent has.
+PROBE_AGENT = "ackbus-check"
+
+#: The type of a probe.
+PROBE_TYPE = "ackbus.probe"
+
+_BODY = "a probe of 'bus setup --check'"
+
+#: How long a program's hook may take, in seconds.
+_HOOK_S = 10.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The finding about one part.
+
+    Attributes:
+        part: the part, such as `configuration`, `mcp`, `hook stop`.
+        is_well: whether it works.
+        says: the finding, in a line.
+    """
+
+    part: str
+    is_well: bool
+    says: str
+
+
+def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
+    """Check each part of the setup, and try it as the program would."""
+    files = installation.files()
+    for file in files:
+        yield _configuration(installation, file)
+    for part in PROGRAMS[installation.name].parts:
+        if isinstance(part, Servers) and part.preferred:
+            yield from _preferred(part.within, path_of(part.preferred, installation.folder))
+    for file in files:
+        text = _text(file.path)
+        for edit in file.edits:
+            if isinstance(edit, (JsonServer, TomlServer)):
+                yield _server(file.server_words(), installation, bus)
+            elif isinstance(edit, PluginFile):
+                yield _hook(edit.hook_in(text, "stop"), installation, bus)
+            elif isinstance(edit, JsonHook) and edit.mark.split()[1] == "stop":
+                yield _hook(_hook_command(edit, text), installation, bus)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            return file.read()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return ""
+
+
+def _configuration(installation: Installation, file: ConfigFile) -> Finding:
+    try:
+        before = file.read()
+        after = file.with_all(before)
+    except AckbusError as error:
+        return Finding("configuration", False, str(error))
+    if before == after:
+        return Finding("configuration", True, file.path)
+    what = "is not there" if before is None else "is not as it would be set up now"
+    return Finding("configuration", False, f"{file.path} {what}; run '{installation.command}'")
+
+
+def _preferred(within: json_edits.Path, path: str) -> Iterator[Finding]:
+    """Find servers in another program's file that this program would prefer."""
+    if ConfigFile(path, [JsonServer(within, {})]).server_words():
+        says = f"{path} has our server, too, and comes first; set up one of the two programs here"
+        yield Finding("configuration", False, says)
+
+
+# MCP -----------------------------------------------------------------------------------------
+
+
+def _server(words: list[str], installation: Installation, bus: Bus) -> Finding:
+    if not words:
+        return Finding("mcp", False, "no server is configured")
+    probe = {"type": PROBE_TYPE, "body": _BODY, "to": PROBE_AGENT, "id": new_id()}
+    started = time.monotonic()
+    try:
+        call_tool(words, installation.folder, "bus_send", probe)
+    except ProbeFailed as error:
+        return Finding("mcp", False, f"{error}")
+    took_ms = (time.monotonic() - started) * 1000
+    message = bus.get(probe["id"])
+    if message is None:
+        where = bus.layout.directory
+        return Finding("mcp", False, f"the server took a probe that did not arrive in {where}")
+    Inbox(bus, PROBE_AGENT).ack(message)
+    if message.from_agent != installation.agent:
+        says = f"a probe arrived from {message.from_agent!a}, not from {installation.agent!a}"
+        return Finding("mcp", False, says)
+    return Finding("mcp", True, f"a probe arrived as {message.seq} in {took_ms:.0f} ms")
+
+
+# hooks ---------------------------------------------------------------------------------------
+
+
+def _hook(command: str | None, installation: Installation, bus: Bus) -> Finding:
+    if command is None:
+        return Finding("hook", False, "no hook is configured")
+    inbox = Inbox(bus, installation.agent, own_broadcasts=False)
+    with bus.transaction():  # nothing may come between the look and the probe
+        waits = inbox.poll(1)
+        if not waits:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UnknownRecipientWarning)  # it is new here
+                bus.publish(PROBE_TYPE, _BODY, from_agent=PROBE_AGENT, to_agent=installation.agent)
+            waits = inbox.poll(1)
+    try:
+        return _answer_of_hook(command, installation, waits[0].id)
+    finally:
+        if waits[0].from_agent == PROBE_AGENT:
+            inbox.ack(waits[0])
+
+
+def _answer_of_hook(command: str, installation: Installation, id: str) -> Finding:
+    event = {"hook_event_name": "Stop", "stop_hook_active": False, "cwd": installation.folder}
+    started = time.monotonic()
+    try:
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            input=json.dumps(event).encode(),
+            capture_output=True,
+            cwd=installation.folder,
+            timeout=_HOOK_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Finding("hook", False, f"it took more than {_HOOK_S:g} s: {command}")
+    took_ms = (time.monotonic() - started) * 1000
+    if done.returncode:
+        return Finding("hook", False, f"exit status {done.returncode}: {command}")
+    if id.encode() not in done.stdout:
+        said = done.stderr.decode(errors="replace").strip() or "it printed nothing of it"
+        return Finding("hook", False, f"a message did not arrive: {said}")
+    return Finding("hook", True, f"a message arrived in {took_ms:.0f} ms")
+
+
+def _hook_command(edit: JsonHook, text: str) -> str | None:
+    """Return the command as it stands in the file, or None."""
+    try:
+        node = json_edits.find(text, edit.path) if text else None
+    except AckbusError:
+        return None
+    for item in node.value if node and isinstance(node.value, list) else ():
+        hooks = item.get("hooks", [item]) if isinstance(item, dict) else []
+        for hook in hooks if isinstance(hooks, list) else ():
+            if isinstance(hook, dict) and edit.mark in str(hook.get("command")):
+                return str(hook["command"])
+    return None

@@ -1,0 +1,183 @@
+"""Conversations: a request, and the first message that answers it.
+
+A request is an ordinary message, and so is its answer; nothing else is stored. Workers publish
+an answer only when the work is over for good, so the first one that comes is the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...schema.errors import AckbusError, InvalidInput
+from ..inboxes.inbox import Inbox
+from .reply_types import REQUEST, ReplyTypes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ...bus.bus import Bus
+    from ...schema.message.message import Message
+
+#: The states of a conversation.
+PENDING, SUCCESS, FAILURE, TIMED_OUT = "pending", "success", "failure", "timed_out"
+
+#: Which answer `check` takes where there are several.
+FIRST, LAST = "first", "last"
+
+#: How long the note that an answer was received waits for other writers, in seconds: the asker has
+#: the answer, and an unread copy of it costs less than a longer wait.
+RECEIVE_WITHIN_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The state of a conversation.
+
+    Attributes:
+        state: `pending`, `success`, `failure` or `timed_out`.
+        conversation: its id.
+        reply: the message that answers it; None while it is pending.
+        asker: the agent that asked; None while it is pending.
+    """
+
+    state: str
+    conversation: str
+    reply: Message | None = None
+    asker: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the work is over without success."""
+        return self.state in (FAILURE, TIMED_OUT)
+
+
+def check(
+    bus: Bus,
+    conversation: str,
+    *,
+    success_type: str | None = None,
+    failure_type: str | None = None,
+    which: str = LAST,
+) -> Answer:
+    """Return the state of a conversation, without waiting. An unknown conversation is pending.
+
+    It only looks: the answer stays in the inbox of the agent that asked (`Inbox.receive`).
+
+    Its request is its first message of a type that ends in `.request`, or else its first one;
+    what stands before the request is no answer to it.
+
+    Args:
+        bus: an open bus.
+        conversation: its id.
+        success_type, failure_type: the types of the answers; those left out follow the
+            convention by the request's type.
+        which: which answer counts where there are several: the `last` or the `first`.
+
+    Raises:
+        InvalidInput: neither the convention nor the arguments say what would be an answer, or
+            `which` is something else.
+    """
+    if which not in (FIRST, LAST):
+        raise InvalidInput(f"which answer: {FIRST} or {LAST}, not {which!r}")
+    asked = _request_of(bus, conversation)
+    if asked is None:
+        return Answer(PENDING, conversation)
+    reply_types = ReplyTypes.of(asked.type, success_type, failure_type)
+    reply_types.require(asked.type)
+    answers = list(answers_to(bus, conversation, asked.seq, reply_types))
+    if not answers:
+        return Answer(PENDING, conversation)
+    return answers[0 if which == FIRST else -1]
+
+
+def receive(
+    bus: Bus, answer: Answer, reader: str | None, *, timeout_s: float = RECEIVE_WITHIN_S
+) -> None:
+    """Take an answer out of the inbox of its reader, if that is the agent that asked.
+
+    To be called once the reader has the answer. An answer that can't be noted, as in a backup, on
+    a full disk or beside a long write, stays unread: the agent gets it once more.
+
+    Args:
+        bus: an open bus.
+        answer: the answer; a pending one changes nothing.
+        reader: the agent that has it; None: nobody whose inbox is to change.
+        timeout_s: how long to wait for other writers, in seconds.
+    """
+    if answer.reply is None or reader is None or reader != answer.asker:
+        return
+    try:
+        Inbox(bus, reader).receive(answer.reply, timeout_s=timeout_s)
+    except AckbusError:
+        return
+
+
+def answered(bus: Bus, requests: Iterable[Message]) -> set[int]:
+    """Return the seqs of those requests that have an answer by the convention.
+
+    One walk for each conversation and type, over what came after the first of its requests.
+    """
+    alike: dict[tuple[str, str], list[int]] = {}
+    for asked in requests:
+        alike.setdefault((asked.conversation, asked.type), []).append(asked.seq)
+    found: set[int] = set()
+    for (conversation, type), seqs in alike.items():
+        for _, reply in _replies(bus, conversation, min(seqs), ReplyTypes.of(type)):
+            meant = _request_meant(bus, reply, type)
+            found.update(seq for seq in seqs if seq < reply.seq and meant in (None, seq))
+    return found
+
+
+def _request_of(bus: Bus, conversation: str) -> Message | None:
+    first: Message | None = None
+    for message in bus.read(conversation=conversation):
+        if message.type.endswith(REQUEST):
+            return message
+        first = first or message
+    return first
+
+
+def answers_to(
+    bus: Bus, conversation: str, request_seq: int, reply_types: ReplyTypes
+) -> Iterator[Answer]:
+    """Yield every answer in a conversation to a request. Reads no more than what came after it.
+
+    An answer may come by way of other messages, but not to another request of the same type.
+    """
+    asked = bus.get(request_seq)
+    assert asked is not None
+    for state, reply in _replies(bus, conversation, request_seq, reply_types):
+        if _request_meant(bus, reply, asked.type) in (None, request_seq):
+            yield Answer(state, conversation, reply, asked.from_agent)
+
+
+def _replies(
+    bus: Bus, conversation: str, after_seq: int, reply_types: ReplyTypes
+) -> Iterator[tuple[str, Message]]:
+    """Yield the messages that may answer a request in a conversation, and what they tell."""
+    for message in bus.read(conversation=conversation, from_seq=after_seq + 1):
+        state = _state_by(message, reply_types)
+        if state is not None:
+            yield state, message
+
+
+def _request_meant(bus: Bus, reply: Message, request_type: str) -> int | None:
+    """Return the seq of the one request of a type that a message answers, if it names one.
+
+    None: it is for every request of that type before it in its conversation.
+    """
+    parent = None if reply.in_reply_to is None else bus.get(reply.in_reply_to)
+    return parent.seq if parent is not None and parent.type == request_type else None
+
+
+def _state_by(message: Message, reply_types: ReplyTypes) -> str | None:
+    """Return the state that a message brings its conversation into, or None.
+
+    Success comes first, for those who give one type to both outcomes.
+    """
+    if message.type == reply_types.success:
+        return SUCCESS
+    if message.type == reply_types.failure:
+        return FAILURE
+    return TIMED_OUT if message.type == reply_types.timed_out else None

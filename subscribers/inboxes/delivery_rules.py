@@ -1,0 +1,155 @@
+"""The rules of delivery, once, for every form of the loop.
+
+`Rules` is a generator that says what to do next and is told how it went. It reads and writes the
+bus between its yields, never across one; the drivers only call handlers and wait.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ...schema.queries import engine_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ...bus.doorbell import Listener
+    from ...schema.message.message import Message
+    from .inbox import Inbox
+    from .mail import Look
+
+#: By how much each failure of a message lengthens the pause before it is delivered again, and the
+#: longest such pause, in seconds: meanwhile what is behind it waits.
+RETRY_FACTOR, RETRY_MAX_S = 2.0, 60.0
+
+#: More doublings than lead from any sensible first pause to the longest one.
+_MAX_DOUBLINGS = 64
+
+
+class Handle:
+    """The driver is to hand over this message, and to answer None, or the error it raised."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+
+
+class Wait:
+    """The driver is to call `wait`, which blocks, and to answer None.
+
+    Args:
+        rules: whose wait it is; stopping them ends it.
+        listener: what ends it early.
+        seconds: how long it is.
+        whole: whether messages that arrive leave it as long as it is.
+
+    Attributes:
+        rung: whether something ended it early.
+    """
+
+    __slots__ = ("_listener", "_rules", "_seconds", "_whole", "rung")
+
+    def __init__(
+        self, rules: Rules, listener: Listener, seconds: float, *, whole: bool = False
+    ) -> None:
+        self._rules, self._listener = rules, listener
+        self._seconds, self._whole = seconds, whole
+        self.rung = False
+
+    def wait(self) -> None:
+        """Block until there may be something to do, or the rules were stopped."""
+        deadline = time.monotonic() + self._seconds
+        while not self._rules.stopped:
+            self.rung = self._listener.wait(deadline - time.monotonic())
+            if not (self.rung and self._whole):
+                return
+
+
+class Rules:
+    """One run of one inbox's delivery loop.
+
+    Args:
+        inbox: whose messages.
+        drain: end when nothing is left.
+    """
+
+    def __init__(self, inbox: Inbox, *, drain: bool) -> None:
+        self.inbox = inbox
+        self._drain = drain
+        #: Whether `stop` was called.
+        self.stopped = False
+        self._listener: Listener | None = None
+        self._version: int | None = None
+
+    def stop(self) -> None:
+        """End the loop after the message that is at hand; safe from any thread and a signal."""
+        self.stopped = True
+        if self._listener is not None:
+            self._listener.wake()
+
+    def steps(self) -> Generator[Handle | Wait, Exception | None, None]:
+        """Yield what to do next; each answer says how it went.
+
+        Listening begins before the first look, so that no message falls between look and wait.
+        """
+        inbox = self.inbox
+        inbox.begin()
+        with inbox.bus.listen() as listener:
+            self._listener = listener
+            try:
+                while not self.stopped:
+                    look = inbox.look()
+                    if look.messages:
+                        inbox.pace.reset()
+                        yield from self._deliver(look, listener)
+                    elif self._drain:
+                        return
+                    else:
+                        yield from self._await_commit(listener)
+            finally:
+                inbox.end()
+
+    def _await_commit(self, listener: Listener) -> Generator[Wait, Exception | None, None]:
+        """Wait for a ring of the doorbell, or a commit of a program that does not ring it.
+
+        That check is cheaper than a look into the inbox, and idle inboxes are many.
+        """
+        while not self.stopped:
+            wait = Wait(self, listener, self.inbox.pace.next())
+            yield wait
+            if wait.rung:
+                return
+            known, self._version = self._version, engine_of(self.inbox.bus).version()
+            if self._version != known:  # or it was not known before the last look
+                return
+
+    def _deliver(
+        self, look: Look, listener: Listener
+    ) -> Generator[Handle | Wait, Exception | None, None]:
+        """Deliver in order; after a failure stop, since nothing may overtake what failed."""
+        reached = look.has_failures
+        for message in look.messages:
+            if self.stopped:
+                return
+            # Requeued messages, and the first above the cursor, may have failed before; those
+            # after it were never reached.
+            failures = self.inbox.attempts(message) if reached else 0
+            reached = reached and message.seq <= look.cursor
+            message.attempt = failures + 1
+            try:
+                error = yield Handle(message)
+            except GeneratorExit:
+                self.inbox.leave(message)
+                raise
+            if error is None:
+                self.inbox.ack(message)
+            elif not self.inbox.fail(message, f"{type(error).__name__}: {error}"):
+                yield Wait(self, listener, self._retry_pause_s(failures), whole=True)
+                return
+
+    def _retry_pause_s(self, failures: int) -> float:
+        # The exponent is bounded too: whoever never parks may see more than a float can hold.
+        growth = RETRY_FACTOR ** min(failures, _MAX_DOUBLINGS)
+        return min(self.inbox.retry_pause_s * growth, RETRY_MAX_S)

@@ -1,0 +1,97 @@
+"""A session: everything that an agent has while it is there."""
+
+from __future__ import annotations
+
+import os
+
+from ...bus import tracing
+from ...bus.bus import Bus
+from ...schema.callbacks import call_plain, check_plain
+from ...schema.message.draft import ABSENT
+from .delivery_loops import OF_COROUTINES
+from .inbox import Inbox
+from .statements import STARTED, STOPPED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Any
+
+    from ...bus.presence.hearts import Heart
+    from ...schema.message.message import Message, Receipt
+
+
+class Session:
+    """An agent that is there: its inbox, its heart, and messages that say when it came and went.
+
+        with Session(bus, "worker-1") as me:
+            me.run(handle)
+
+    On entry it joins, so that what comes waits for it, publishes `agent_started`, and its heart
+    begins to beat; on exit, after an error too, the heart stops and `agent_stopped` is published.
+    An agent that is killed says nothing, and its heartbeat tells.
+
+    Args:
+        bus: an open bus.
+        agent: the agent's name.
+        beat_every_s: how often its heart beats, in seconds.
+        inbox_options: as for `Inbox`.
+
+    Attributes:
+        inbox: its inbox.
+        heart: its heart.
+    """
+
+    def __init__(
+        self, bus: Bus, agent: str, *, beat_every_s: float = 10.0, **inbox_options: Any
+    ) -> None:
+        self.bus = bus
+        self.agent = agent
+        self.inbox = Inbox(bus, agent, **inbox_options)
+        self.heart: Heart = bus.heart(agent, interval_s=beat_every_s)
+
+    def __enter__(self) -> Session:
+        with self.bus.transaction():
+            self.inbox.join()
+            self.publish(STARTED, {"pid": os.getpid()})
+        self.heart.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.heart.stop()
+        self.publish(STOPPED, {"pid": os.getpid(), "error": repr(error) if error else None})
+
+    def publish(self, type: str, payload: object = ABSENT, **fields: Any) -> Receipt:
+        """Publish a message from this agent; see `Bus.publish`."""
+        return self.bus.publish(type, payload, from_agent=self.agent, **fields)
+
+    def reply(
+        self, message: Message, type: str, payload: object = ABSENT, **fields: Any
+    ) -> Receipt:
+        """Publish an answer to a message's sender, in the same conversation."""
+        fields = {"to_agent": message.from_agent, "in_reply_to": message.id, **fields}
+        fields["headers"] = tracing.child_trace(message.headers) | (fields.get("headers") or {})
+        return self.publish(type, payload, **fields)
+
+    def run(self, handler: Callable[[Message], None], *, drain: bool = False) -> None:
+        """Deliver messages as `Inbox.run` does, with the current message in the heartbeat.
+
+        Raises:
+            InvalidInput: as for `Inbox.run`.
+        """
+        check_plain(handler, "run", instead=OF_COROUTINES)
+
+        def handle(message: Message) -> None:
+            self.heart.update("working", task=message.type)
+            try:
+                call_plain(handler, message)
+            finally:
+                self.heart.update("idle")
+
+        self.inbox.run(handle, drain=drain)

@@ -1,0 +1,323 @@
+"""Jobs: the messages of each queue, and their states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...schema.queries import Table
+from .errors import JobNotFound, WrongJobState
+from .output_limits import kept_error
+from .ready_work import AtHand
+from .statements import SQL, VIEWS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...schema.message.message import Message
+    from ..queues.queues import QueueInfo
+    from .work_headers import WorkHeaders
+
+    #: A job that is about to run: seq, attempt, max_attempts, available_at_ms, dedupe_key.
+    Ready = tuple[int, int, int, int, str | None]
+
+#: The states of a job that is over.
+SUCCEEDED, FAILED, TIMED_OUT, DEAD, CANCELLED = (
+    "succeeded",
+    "failed",
+    "timed_out",
+    "dead",
+    "cancelled",
+)
+#: The states of one that is not.
+QUEUED, RUNNING = "queued", "running"
+
+STATES = (QUEUED, RUNNING, SUCCEEDED, FAILED, TIMED_OUT, DEAD, CANCELLED)
+
+#: Those that a person may want to look at, and try again.
+ENDED_BADLY = (FAILED, TIMED_OUT, DEAD)
+
+#: What a queued job waits for: nothing, its time, or others with its key.
+OPEN, TIME, KEY = "open", "time", "key"
+
+#: Among how many of the next in line the one is looked for that has waited longest.
+_NEXT_IN_LINE = 1000
+
+#: How many jobs become due in one transaction.
+_DUE_BATCH = 1000
+
+#: How many jobs one transaction changes where many are changed, so that publishers hardly notice.
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A message in a queue.
+
+    Attributes:
+        queue: the queue's name.
+        seq: the message.
+        state: `queued`, `running`, `succeeded`, `failed`, `timed_out`, `dead` or `cancelled`.
+        gate: what a queued one waits for: `open` (a worker), `time` (its time), or `key` (others
+            with its dedupe key).
+        attempt: the attempt that is next, runs, or was the last; from 1.
+        max_attempts: how many there may be.
+        available_at_ms: from when on it may be claimed, in epoch milliseconds.
+        priority: 0 interactive, 1 normal, 2 background.
+        dedupe_key: what it is about, or None.
+        created_at_ms: when the message was published.
+        started_at_ms: when the last attempt began, or None before the first.
+        ended_at_ms: when it was over; None while it is not.
+        error: why the last attempt failed, or why it was cancelled; else None.
+    """
+
+    queue: str
+    seq: int
+    state: str
+    gate: str
+    attempt: int
+    max_attempts: int
+    available_at_ms: int
+    priority: int
+    dedupe_key: str | None
+    created_at_ms: int
+    started_at_ms: int | None
+    ended_at_ms: int | None
+    error: str | None
+
+
+class Jobs(Table):
+    """The table `jobs`. What changes it belongs into a transaction that the caller has open."""
+
+    # Taking in ---------------------------------------------------------------------------------
+
+    def row(
+        self, info: QueueInfo, message: Message, created_at_ms: int, turn_ms: int
+    ) -> tuple[object, ...]:
+        """Return the row of a job without special wishes.
+
+        Args:
+            info, message: of what it is the job.
+            created_at_ms: when the message was published.
+            turn_ms: the same by the queue's own clock.
+        """
+        return (
+            info.id,
+            message.seq,
+            QUEUED,
+            OPEN,
+            info.policy.max_attempts,
+            created_at_ms,
+            message.priority,
+            turn_ms,
+            info.policy.rank_ms(turn_ms, message.priority),
+            None,
+            created_at_ms,
+            None,
+            None,
+        )
+
+    def add(self, rows: list[tuple[object, ...]]) -> None:
+        """Store new jobs."""
+        if rows:
+            self._engine.run_many(SQL["add_job"], rows)
+
+    def add_special(
+        self,
+        info: QueueInfo,
+        message: Message,
+        wanted: WorkHeaders,
+        created_at_ms: int,
+        turn_ms: int,
+    ) -> str | None:
+        """Store a job whose sender asked for a delay or gave a key, or note it as a duplicate.
+
+        Args:
+            info, message, created_at_ms, turn_ms: as for `row`.
+            wanted: what the sender asked for.
+
+        Returns:
+            Of what it is a duplicate, for people, or None.
+        """
+        now_ms = self._engine.now_ms()
+        original = self._original(info, message, wanted)
+        is_later = wanted.available_at_ms is not None and wanted.available_at_ms > now_ms
+        state, gate, ended_at_ms, error = QUEUED, OPEN, None, None
+        if original is not None:
+            state, ended_at_ms = CANCELLED, now_ms
+            error = f"duplicate of {original} with dedupe key {wanted.dedupe_key}"
+        elif is_later:
+            gate = TIME
+        elif wanted.dedupe_key is not None:
+            gate = KEY
+        available_at_ms = max(created_at_ms, wanted.available_at_ms or 0)
+        rank_ms = info.policy.rank_ms(turn_ms, message.priority)
+        row = (
+            *(info.id, message.seq, state, gate, info.policy.max_attempts, available_at_ms),
+            *(message.priority, turn_ms, rank_ms, wanted.dedupe_key),
+            *(created_at_ms, ended_at_ms, error),
+        )
+        self._engine.rows(SQL["add_job"], row)
+        if gate == KEY:
+            self.open_key(info, wanted.dedupe_key)
+        if original is not None:
+            import logging
+
+            logging.getLogger("ackbus.queue").info(
+                "queue %s: %s: %s", info.name, message.seq, error
+            )
+        return error
+
+    def _original(self, info: QueueInfo, message: Message, wanted: WorkHeaders) -> str | None:
+        """Return the job of which a message is a duplicate, and how it stands, or None.
+
+        It is compared with what had succeeded when it was published, so that it makes no
+        difference when the queue is filled.
+        """
+        if wanted.dedupe_key is None:
+            return None
+        key = (info.id, wanted.dedupe_key)
+        window_ms = wanted.dedupe_window_ms
+        published_ms = max(0, message.ts_ms)  # another program may have stored any number
+        until_ms = published_ms
+        if window_ms is None:
+            window_ms = round(info.policy.dedupe_window_s * 1000)
+        else:
+            until_ms = max(until_ms, self._engine.now_ms())
+            live: int | None = self._engine.value(SQL["live_with_key"], key)
+            if live is not None:
+                return f"{live}, which is not over,"
+        if not window_ms:
+            return None
+        span = (published_ms - window_ms, until_ms)
+        done: int | None = self._engine.value(SQL["succeeded_with_key"], (*key, *span))
+        return None if done is None else f"{done}, which succeeded,"
+
+    # Claiming ----------------------------------------------------------------------------------
+
+    def open_due(self, info: QueueInfo, now_ms: int) -> None:
+        """Open the jobs whose time has come."""
+        for (key,) in set(self._engine.rows(SQL["open_due"], (info.id, now_ms, _DUE_BATCH))):
+            self.open_key(info, key)
+
+    def open_key(self, info: QueueInfo, key: str | None) -> None:
+        """Open as many jobs as may run with a key; to be called whenever one has left."""
+        if key is not None:
+            limit = info.policy.max_running_per_key
+            self._engine.rows(SQL["open_key"], (info.id, key, limit))
+
+    def rank_again(self, info: QueueInfo, seqs: list[int]) -> None:
+        """Rank those of some jobs that are queued by the ordering that their queue has now."""
+        rows = [(info.id, seq) for seq in seqs]
+        self._engine.run_many(SQL["rank_job"], rows)
+
+    def open_keys_again(self, info: QueueInfo, after_key: str) -> str | None:
+        """Open or close what waits with the keys after one, a batch of keys.
+
+        Returns:
+            The last key of the batch; None when there was none.
+        """
+        rows = self._engine.rows(SQL["live_keys_after"], (info.id, after_key, BATCH))
+        for (key,) in rows:
+            self._engine.rows(SQL["close_key"], (info.id, key))
+            self.open_key(info, key)
+        return rows[-1][0] if rows else None
+
+    def take(self, info: QueueInfo, now_ms: int, limit: int) -> list[Ready]:
+        """Mark up to `limit` jobs as running, in the queue's order, and return them."""
+        ready = self._engine.rows(SQL["first_ready"], (info.id, limit))
+        for seq, *_ in ready:
+            self._engine.rows(SQL["start_job"], (now_ms, info.id, seq))
+        return ready
+
+    def end(
+        self,
+        info: QueueInfo,
+        seq: int,
+        state: str,
+        now_ms: int,
+        error: str | None,
+        key: str | None,
+    ) -> None:
+        """Note that a job is over; others with its key may be claimed now."""
+        values = (state, now_ms, kept_error(error), info.id, seq)
+        self._engine.rows(SQL["end_job"], values)
+        self.open_key(info, key)
+
+    def queue_again(
+        self, info: QueueInfo, job: Job, attempt: int, at_ms: int, error: str | None
+    ) -> None:
+        """Queue a job for another attempt, from `at_ms` on."""
+        is_later = at_ms > self._engine.now_ms()
+        gate = TIME if is_later else OPEN if job.dedupe_key is None else KEY
+        values = (gate, attempt, at_ms, kept_error(error), info.id, job.seq)
+        self._engine.rows(SQL["queue_job_again"], values)
+        self.open_key(info, job.dedupe_key)
+
+    # Looking -----------------------------------------------------------------------------------
+
+    def at_hand(self, info: QueueInfo, limit: int) -> AtHand:
+        """Return the work at hand in a queue; jobs that may be claimed are counted up to a limit.
+
+        One look, at its workers' claims too.
+        """
+        key = (info.id, self._engine.now_ms(), limit)
+        return AtHand(*self._engine.rows(SQL["work_at_hand"], key)[0])
+
+    def next_change_ms(self, info: QueueInfo) -> int | None:
+        """Return when a delay ends or a lease runs out next, in epoch milliseconds, or None."""
+        at_ms: int | None = self._engine.value(SQL["next_due"], (info.id,))
+        return at_ms
+
+    def get(self, info: QueueInfo, seq: int) -> Job:
+        """Return a job.
+
+        Raises:
+            JobNotFound: the queue has none of this seq.
+        """
+        row = self._engine.row(SQL["job"], (info.id, seq))
+        if row is None:
+            raise JobNotFound(
+                f"queue {info.name!r} has no job {seq}; see 'bus job list --queue {info.name}'"
+            )
+        return Job(*row)
+
+    def of_message(self, seq: int) -> list[Job]:
+        """Return the jobs that a message became, by queue."""
+        return [Job(*row) for row in self._engine.rows(SQL["jobs_of_message"], (seq,))]
+
+    def queued_seqs(self, info: QueueInfo) -> list[int]:
+        """Return the seqs of all jobs that are queued, whatever they wait for, in no order."""
+        return [seq for (seq,) in self._engine.rows(SQL["queued_seqs"], (info.id,))]
+
+    def queued(self, info: QueueInfo, limit: int) -> list[Job]:
+        """Return up to `limit` jobs that are queued, whatever they wait for, in no order."""
+        return [Job(*row) for row in self._engine.rows(SQL["jobs_queued"], (info.id, limit))]
+
+    def ended_badly(self, info: QueueInfo, state: str, after_seq: int, limit: int) -> list[Job]:
+        """Return up to `limit` jobs in a bad end state above a seq, in order."""
+        values = (info.id, state, after_seq, limit)
+        return [Job(*row) for row in self._engine.rows(SQL["jobs_ended_badly"], values)]
+
+    def first_live(self, info: QueueInfo) -> int | None:
+        """Return the seq of the first job that is not over; a walk over those that are not."""
+        seq: int | None = self._engine.value(SQL["first_live_job"], (info.id,))
+        return seq
+
+    def counts(self, info: QueueInfo) -> dict[str, int]:
+        """Return how many jobs there are by gate (`open`, `time`, `key`) or state.
+
+        Those that succeeded or were cancelled are not counted: that would be a walk over all.
+        """
+        return dict.fromkeys(ENDED_BADLY, 0) | dict(
+            self._engine.rows(SQL["count_jobs"], (info.id,))
+        )
+
+    def oldest_available_ms(self, info: QueueInfo, now_ms: int) -> int | None:
+        """Return since when the job waits that could be claimed for longest; None without one."""
+        values = (info.id, _NEXT_IN_LINE, now_ms)
+        since_ms: int | None = self._engine.value(VIEWS["oldest_available"], values)
+        return since_ms
+
+
+def wrong_state(job: Job, act: str) -> WrongJobState:
+    """Return the error for something that can't be done to a job in its state."""
+    return WrongJobState(f"job {job.seq} of queue {job.queue!r} is {job.state}: it can't be {act}")

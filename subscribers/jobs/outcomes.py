@@ -1,0 +1,207 @@
+"""The effects of a claim's end on its job. All calls belong into the caller's transaction."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import replace
+
+from ...schema.errors import InvalidInput, LimitReached
+from ...schema.message.limits import MAX_POLICY_S
+from . import jobs as states
+from .claims import COMPLETED, Outcome
+from .errors import ClaimLost, TooManyHops
+from .hops import one_hop_on, refusal
+from .job_replies import last_words, tell_cancelled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...bus.bus import Bus
+    from ...schema.message.draft import Draft
+    from ..queues.queues import QueueInfo
+    from .claims import Claim, Claims
+    from .job_replies import LastWords
+    from .jobs import Job, Jobs
+
+#: Why a claim is lost whose job was not cancelled.
+RAN_OUT = "the lease ran out"
+
+_log = logging.getLogger("ackbus.queue")
+
+
+class Endings:
+    """Ends claims, and decides about their jobs by the queue's policy."""
+
+    def __init__(self, bus: Bus, jobs: Jobs, claims: Claims) -> None:
+        self._bus = bus
+        self._jobs = jobs
+        self._claims = claims
+        # The lost claims of which it was told that their last words have no room.
+        self._told: set[int] = set()
+
+    def end(
+        self,
+        info: QueueInfo,
+        claim: Claim,
+        outcome: Outcome,
+        replies: Sequence[Draft],
+        now_ms: int,
+        max_hops: int,
+    ) -> tuple[Sequence[Draft], ClaimLost | TooManyHops | None]:
+        """End a claim and settle its job, or keep a late worker's report with what it has lost.
+
+        Returns:
+            What is to be published: the replies if the job is over; and the error of a lost claim,
+            or of replies that had to be refused.
+        """
+        _check_queue(info, claim)
+        refused = refusal(claim.message, max_hops) if replies else None
+        if refused is not None:
+            outcome = replace(outcome, status=states.FAILED, error=str(refused), retry=False)
+        if self._claims.end(claim.token, outcome, now_ms):
+            is_over = self._settle(info, claim, outcome, now_ms)
+            is_told = is_over and refused is None
+            return one_hop_on(claim.message, replies) if is_told else (), refused
+        error = self.lost(claim)
+        self._claims.note_late_end(claim.token, outcome)
+        return (), error
+
+    def _settle(self, info: QueueInfo, claim: Claim, outcome: Outcome, now_ms: int) -> bool:
+        """Decide about the job of a claim that has ended, and return whether it is over."""
+        seq = claim.message.seq
+        is_over = True
+        key = claim.dedupe_key
+        if outcome.status == COMPLETED:
+            self._jobs.end(info, seq, states.SUCCEEDED, now_ms, None, key)
+        elif self._is_to_be_tried_again(info, claim, outcome):
+            job = self._jobs.get(info, seq)
+            self._jobs.queue_again(
+                info, job, job.attempt + 1, now_ms + _pause_ms(info, claim, outcome), outcome.error
+            )
+            is_over = False
+        else:
+            self._jobs.end(info, seq, _end_state(info, outcome), now_ms, outcome.error, key)
+        if info.policy.max_running is not None or key is not None or not is_over:
+            self._bus.ring()  # workers may wait for room, or for the next attempt
+        return is_over
+
+    def _is_to_be_tried_again(self, info: QueueInfo, claim: Claim, outcome: Outcome) -> bool:
+        wanted = info.policy.retry == "failures" if outcome.retry is None else outcome.retry
+        return wanted and claim.attempt < claim.max_attempts
+
+    def recover(self, info: QueueInfo, now_ms: int, group: str, words: LastWords | None) -> None:
+        """End the claims whose leases have run out, and decide about their jobs.
+
+        One whose last words have no room is left for later: it must not keep the others waiting.
+
+        Args:
+            info: the queue.
+            now_ms: the present time.
+            group: of the worker that looks after them.
+            words: makes what is published for the jobs that end here; None answers requests by
+                the convention, in the group's name.
+        """
+        words = words or last_words(group)
+        expired = self._claims.expired(info, now_ms)
+        for token, seq in expired:
+            try:
+                with self._bus.transaction():
+                    self._lose(info, token, seq, now_ms, words)
+            except LimitReached as error:
+                if token not in self._told:
+                    self._told.add(token)
+                    _log.warning("job %s of queue %s can't end yet: %s", seq, info.name, error)
+        if len(expired) > 1:
+            self._bus.ring()  # there is more than the one who looked may take
+
+    def _lose(self, info: QueueInfo, token: int, seq: int, now_ms: int, words: LastWords) -> None:
+        """End a claim as lost, and decide about its job by the policy for lost owners."""
+        self._claims.lose(token, RAN_OUT, now_ms)
+        job = self._jobs.get(info, seq)
+        rule = info.policy.on_lost
+        if rule == "requeue" and job.attempt < job.max_attempts:
+            self._jobs.queue_again(info, job, job.attempt + 1, now_ms, RAN_OUT)
+            return
+        state = states.FAILED if rule == "fail" else states.DEAD
+        self._jobs.end(info, seq, state, now_ms, RAN_OUT, job.dedupe_key)
+        message = self._bus.log.readable(seq)
+        if message is not None:
+            self._bus.log.append(words(message, state, RAN_OUT))
+
+    def release(self, info: QueueInfo, claim: Claim, why: str) -> None:
+        """Release a live claim: its job can be claimed again at once, as the same attempt."""
+        _check_queue(info, claim)
+        now_ms = self._bus.now_ms()
+        if not self._claims.hand_back(claim.token, why, now_ms):
+            raise self.lost(claim)
+        job = self._jobs.get(info, claim.message.seq)
+        self._jobs.queue_again(info, job, job.attempt, now_ms, why)
+        self._bus.ring()
+
+    def cancel(self, info: QueueInfo, claim: Claim, why: str) -> None:
+        """End a live claim and its job for good; the worker answers a request that has none."""
+        _check_queue(info, claim)
+        now_ms = self._bus.now_ms()
+        if not self._claims.end(claim.token, Outcome(status=states.FAILED, error=why), now_ms):
+            raise self.lost(claim)
+        self._jobs.end(info, claim.message.seq, states.CANCELLED, now_ms, why, claim.dedupe_key)
+        tell_cancelled(self._bus, info, [(claim.message, why)], claim.group)
+        self._bus.ring()
+
+    def give_up(self, info: QueueInfo, given_up: Sequence[Job], why: str) -> None:
+        """Cancel jobs, whatever they wait for; workers that are at them lose their claims.
+
+        The queue answers requests of its own type, but not those whose jobs were over: they have
+        their answers.
+        """
+        now_ms = self._bus.now_ms()
+        for job in given_up:
+            token = self._claims.active_of(info, job.seq) if job.state == states.RUNNING else None
+            if token is not None:
+                self._claims.lose(token, why, now_ms)
+            self._jobs.end(info, job.seq, states.CANCELLED, now_ms, why, job.dedupe_key)
+        live = [self._bus.log.readable(job.seq) for job in given_up if job.ended_at_ms is None]
+        tell_cancelled(self._bus, info, [(message, why) for message in live if message])
+        self._bus.ring()
+
+    def lost(self, claim: Claim) -> ClaimLost:
+        """Return the error for a worker that no longer has a claim."""
+        record = self._claims.get(claim.token)
+        ended_as = None
+        if record is None:
+            how = "there is no such claim"
+        elif record.status == "active":
+            how = "its lease ran out"
+        else:
+            ended_as = record.status
+            how = f"it ended as {ended_as}" + (f": {record.error}" if record.error else "")
+        return ClaimLost(
+            f"claim {claim.token} on message {claim.message.seq} of queue {claim.queue!r} is no"
+            f" longer held by {claim.instance}: {how}",
+            ended_as,
+        )
+
+
+def _check_queue(info: QueueInfo, claim: Claim) -> None:
+    # Another queue has another job for the message: ending that one would leave this one running.
+    if claim.queue != info.name:
+        raise InvalidInput(f"claim {claim.token} is of queue {claim.queue!r}, not {info.name!r}")
+
+
+def _end_state(info: QueueInfo, outcome: Outcome) -> str:
+    """Return the state of a job after a failure that is not tried again.
+
+    Where failures are to be tried again, or this one asked for it, one that is left is a matter
+    for people. Elsewhere a failure is an answer.
+    """
+    if info.policy.retry == "failures" or outcome.retry:
+        return states.DEAD
+    return states.TIMED_OUT if outcome.status == states.TIMED_OUT else states.FAILED
+
+
+def _pause_ms(info: QueueInfo, claim: Claim, outcome: Outcome) -> int:
+    if outcome.retry_after_s is not None:
+        return round(1000 * min(max(0.0, outcome.retry_after_s), MAX_POLICY_S))
+    return info.policy.backoff_ms(claim.attempt, random.random())

@@ -1,0 +1,147 @@
+"""The policy of a queue: the order, concurrency and retries of its jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from ...schema.errors import InvalidInput
+from ...schema.message.limits import MAX_COUNT, MAX_POLICY_S
+from ...schema.message.names import check_agent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+#: The choices of each policy that is a word.
+CHOICES = {
+    "ordering": ("fifo", "priority"),
+    "retry": ("failures", "asked"),
+    "on_lost": ("requeue", "fail", "dead"),
+    "hides": ("exact", "all", "none"),
+}
+
+#: For `addressed`: whoever it is.
+ANYBODY = "*"
+
+#: More doublings than lead from any sensible first pause to the longest one.
+_MAX_DOUBLINGS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The rules of one queue.
+
+    Attributes:
+        ordering: `fifo` (oldest first), or `priority` (interactive before normal before
+            background, and the oldest first among equals).
+        ageing_s: with `priority`: how much older a job must be, in seconds, to go before one of
+            the next higher priority. So nothing waits for ever.
+        retry: `failures` tries again after every failure and timeout that does not forbid it, and
+            what fails for the last time is dead. `asked` takes a failure for an answer: only
+            exit status 75, or a handler that asks, brings another attempt.
+        max_attempts: how many attempts a job has, lost ones included; at least 1.
+        backoff_s: the base of the pause before the next attempt, in seconds: base · 2^(attempt-1)
+            and a random part of up to one base. 0 is no pause.
+        on_lost: what becomes of a job whose worker let the lease run out: `requeue` (it waits
+            again, the attempt counts, and after the last it is dead), `fail`, or `dead`.
+        max_running: how many jobs of the queue may run at once; None is any number.
+        max_running_per_key: how many with the same dedupe key may run at once.
+        dedupe_window_s: for how many seconds a success keeps others with its key out; 0 never.
+        hides: which of the messages that it takes in are kept out of inboxes: `exact`, those of a
+            queue whose pattern is one type without wildcards; `all`; or `none`. It holds for what
+            is published from then on.
+        addressed: what it takes in besides broadcasts: what is addressed to this agent or worker
+            group, and is kept out of its inbox as `hides` says; `*`: to anybody, in whose inbox it
+            stays; None: nothing.
+
+    Raises:
+        InvalidInput: a rule is none.
+    """
+
+    ordering: str = "fifo"
+    ageing_s: float = 60.0
+    retry: str = "failures"
+    max_attempts: int = 4
+    backoff_s: float = 30.0
+    on_lost: str = "requeue"
+    max_running: int | None = None
+    max_running_per_key: int = 1
+    dedupe_window_s: float = 86_400.0
+    hides: str = "exact"
+    addressed: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check every rule."""
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                given = getattr(self, name)
+                raise InvalidInput(f"{name} must be {' or '.join(choices)}, not {given!r}")
+        if self.addressed not in (None, ANYBODY):
+            check_agent(self.addressed, "addressed")
+        for name in ("max_attempts", "max_running", "max_running_per_key"):
+            count = getattr(self, name)
+            if count is None and name == "max_running":
+                continue
+            if type(count) is not int or not 1 <= count <= MAX_COUNT:
+                raise InvalidInput(f"{name} must be a whole number of at least 1, not {count!r}")
+        for name, least_s in (("ageing_s", 0.001), ("backoff_s", 0), ("dedupe_window_s", 0)):
+            seconds = getattr(self, name)
+            if not isinstance(seconds, int | float) or not least_s <= seconds <= MAX_POLICY_S:
+                raise InvalidInput(f"{name} must be {least_s:g} s or more, not {seconds!r}")
+
+    def takes(self, to_agent: str | None) -> bool:
+        """Whether a queue takes in messages to a recipient; None is a broadcast."""
+        return to_agent is None or self.addressed in (ANYBODY, to_agent)
+
+    def rank_ms(self, turn_ms: int, priority: int) -> int:
+        """Return a job's place in the order of claiming: the lowest goes first, then by seq.
+
+        Args:
+            turn_ms: when it was published, by the queue's own clock.
+            priority: the message's; each step counts like an age of `ageing_s`.
+        """
+        if self.ordering == "fifo":
+            return 0
+        return turn_ms + priority * round(self.ageing_s * 1000)
+
+    def backoff_ms(self, attempt: int, chance: float) -> int:
+        """Return the pause after a failed attempt, in milliseconds.
+
+        Args:
+            attempt: which attempt failed, from 1.
+            chance: a random number, 0 to 1: it spreads what failed together.
+        """
+        doublings = min(attempt - 1, _MAX_DOUBLINGS)
+        pause_s = self.backoff_s * (2.0**doublings + chance)
+        return round(1000 * min(pause_s, MAX_POLICY_S))
+
+    def said(self, rule: str) -> str:
+        """Return the value of a rule for people, as the options take it: `any`, `none`, `60s`."""
+        value = getattr(self, rule)
+        if value is None:
+            return "none" if rule == "addressed" else "any"
+        if rule == "addressed":
+            return "any" if value == ANYBODY else str(value)
+        return f"{value:g}s" if rule.endswith("_s") else str(value)
+
+    def row(self) -> tuple[object, ...]:
+        """Return the values of the table's columns, in the order of the fields."""
+        return tuple(
+            round(value * 1000) if field.name.endswith("_s") else value
+            for field in fields(self)
+            for value in (getattr(self, field.name),)
+        )
+
+    @classmethod
+    def of_row(cls, row: tuple[Any, ...]) -> Policy:
+        """Return the policy that such values stand for."""
+        return cls(
+            **{
+                field.name: value / 1000 if field.name.endswith("_s") else value
+                for field, value in zip(fields(cls), row, strict=True)
+            }
+        )
+
+
+#: The names of the rules.
+POLICY_FIELDS = tuple(field.name for field in fields(Policy))

@@ -1,0 +1,95 @@
+"""Work headers, by which a sender asks queues for a delay or a key. Inboxes ignore them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...schema.errors import InvalidInput
+from ...schema.message.limits import MAX_ID_CHARS
+from ...schema.message.times import MAX_TS_MS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...schema.message.message import Message
+
+#: The names of the headers.
+AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW = "available_at_ms", "dedupe_key", "dedupe_window_ms"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkHeaders:
+    """A sender's wishes.
+
+    Attributes:
+        available_at_ms: the epoch millisecond before which no queue hands the message out.
+        dedupe_key: what it is about: a queue takes in nothing about which it has a success inside
+            its window, and runs one job for a key at a time.
+        dedupe_window_ms: another window than the queue's; also refuses what is about the same as
+            a job that waits or runs.
+    """
+
+    available_at_ms: int | None
+    dedupe_key: str | None
+    dedupe_window_ms: int | None
+
+    @classmethod
+    def of(cls, message: Message) -> WorkHeaders | None:
+        """Return what a message asks for, or None when that is nothing.
+
+        What breaks a rule is not there: a program with its own SQL may have stored it, and the
+        message must come all the same.
+        """
+        if not message.raw_headers:
+            return None
+        headers = message.headers
+        at_ms, key = headers.get(AVAILABLE_AT), headers.get(DEDUPE_KEY)
+        window_ms = headers.get(DEDUPE_WINDOW)
+        is_key = isinstance(key, str) and 0 < len(key) <= MAX_ID_CHARS
+        wanted = cls(
+            at_ms if _is_time(at_ms) else None,
+            key if is_key else None,
+            window_ms if is_key and _is_time(window_ms) else None,
+        )
+        return wanted if wanted.available_at_ms is not None or is_key else None
+
+
+def work_headers(
+    *,
+    available_at_ms: int | None = None,
+    dedupe_key: str | None = None,
+    dedupe_window_s: float | None = None,
+) -> dict[str, object]:
+    """Return the headers that ask queues for something; put them among a message's headers.
+
+    Args:
+        available_at_ms: hand it out from this epoch millisecond on.
+        dedupe_key: what the message is about, 1 to 255 characters.
+        dedupe_window_s: for how many seconds a success with this key keeps it out; a live job
+            with the key does so too. None leaves the first to the queue, and the second be.
+
+    Raises:
+        InvalidInput: a value breaks its rule.
+    """
+    headers: dict[str, object] = {}
+    if available_at_ms is not None:
+        if not _is_time(available_at_ms):
+            raise InvalidInput(
+                f"{AVAILABLE_AT} must be epoch milliseconds, not {available_at_ms!r}"
+            )
+        headers[AVAILABLE_AT] = available_at_ms
+    if dedupe_key is not None:
+        if not 0 < len(dedupe_key) <= MAX_ID_CHARS or not dedupe_key.isprintable():
+            raise InvalidInput(f"a dedupe key is 1 to {MAX_ID_CHARS} printable characters")
+        headers[DEDUPE_KEY] = dedupe_key
+    if dedupe_window_s is not None:
+        if dedupe_key is None:
+            raise InvalidInput("a dedupe window needs a dedupe key")
+        window_ms = round(dedupe_window_s * 1000)
+        if not _is_time(window_ms):
+            raise InvalidInput(f"a dedupe window is 0 s or more, not {dedupe_window_s!r}")
+        headers[DEDUPE_WINDOW] = window_ms
+    return headers
+
+
+def _is_time(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MAX_TS_MS

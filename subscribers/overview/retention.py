@@ -1,0 +1,201 @@
+"""Retention: the parts of the log that agents and queues still need, and agents passed over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import takewhile
+
+from ...bus.log.archive import SegmentMissing
+from ...bus.log.imported import Imports
+from ...schema.errors import InvalidInput, NotFound, shown
+from ..inboxes.cursors import Cursors
+from ..inboxes.failed_deliveries import Deliveries
+from ..jobs.claims import Claims
+from ..jobs.jobs import Jobs
+from ..queues.queues import Queues
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from ...bus.bus import Bus
+    from ..queues.queues import QueueInfo
+
+#: How long nobody has seen an agent or a queue that is idle, in seconds: a week.
+IDLE_AFTER_S = 7 * 86_400.0
+
+#: What may need a part of the log.
+INBOX, QUEUE = "inbox", "queue"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """An agent or a queue that has not done with the log from some message on.
+
+    Attributes:
+        kind: `inbox` or `queue`.
+        name: whose.
+        seq: the first message that it needs.
+        seen_ms: when it was last seen to do something, in epoch milliseconds, or that message was
+            sent, or came by an import, whichever is latest.
+        is_living: whether that is not too long ago.
+        is_passed_over: whether mail of the agent was archived unread, and it has not acknowledged,
+            joined, run a loop or beaten its heart since.
+    """
+
+    kind: str
+    name: str
+    seq: int
+    seen_ms: int
+    is_living: bool
+    is_passed_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan for archiving.
+
+    Attributes:
+        upto_seq: the last message.
+        held_by: the agents and queues that hold messages back.
+        passed_over: the agents whose unread messages are archived.
+    """
+
+    upto_seq: int
+    held_by: list[Hold]
+    passed_over: list[Hold]
+
+    @property
+    def idle(self) -> list[Hold]:
+        """The idle agents that alone keep more from being archived."""
+        by_seq = sorted(self.held_by, key=lambda hold: (hold.seq, not hold.is_living))
+        return list(takewhile(lambda hold: not hold.is_living, by_seq))
+
+
+class Retention:
+    """Finds the part of the log that is still needed.
+
+    An inbox needs its first message that is not acknowledged; broadcasts of others count for
+    readers: agents that have acknowledged, run a loop or joined (`Inbox.join`). A heart makes no
+    reader. A queue needs the first message that is not a job yet, or is a job that is not over.
+
+    Who has not been seen for `idle_after_s` is idle: a queue from which nobody claimed; an agent
+    that has not acknowledged, joined, published or beaten its heart, has no loop that runs, and
+    whose first unread message is as old, or came by an import as long ago. Polling can't be seen,
+    since it changes nothing.
+
+    Args:
+        bus: an open bus.
+        idle_after_s: after how long without a sign of life agents and queues are idle.
+    """
+
+    def __init__(self, bus: Bus, *, idle_after_s: float = IDLE_AFTER_S) -> None:
+        if idle_after_s < 0:
+            raise InvalidInput(f"idle_after_s must be 0 or more, not {idle_after_s}")
+        self._bus = bus
+        self._idle_ms = round(idle_after_s * 1000)
+        self._cursors = Cursors.of(bus)
+        self._jobs = Jobs.of(bus)
+        self._claims = Claims.of(bus)
+        self._imports = Imports.of(bus)
+
+    def plan(
+        self, wanted_seq: int, *, pass_over: Collection[str] = (), pass_over_idle: bool = False
+    ) -> Plan:
+        """Return a plan to archive the log, at most up to `wanted_seq`.
+
+        No agent's unread mail may be, idle or not, unless it is asked for here, or was before and
+        the agent has not come back since. Idle queues hold nothing: they read the archive.
+
+        Args:
+            wanted_seq: the last message to archive.
+            pass_over: agents to wait for no longer, whenever they were seen.
+            pass_over_idle: whether not to wait for idle agents.
+
+        Raises:
+            InvalidInput: `pass_over` is one name, and not a collection of names.
+            NotFound: the bus has never seen one of them, nor stored mail to it.
+        """
+        if isinstance(pass_over, str):
+            raise InvalidInput(f"pass_over takes a list of agents, like [{shown(pass_over)}]")
+        self._check_known(pass_over)
+        last = min(wanted_seq, self._bus.log.newest_seq() - 1)  # the newest message never leaves
+        holds = [hold for hold in self.holds() if hold.seq <= last]
+        left = [hold for hold in holds if _is_left(hold, pass_over, pass_over_idle)]
+        held_by = [hold for hold in holds if hold not in left]
+        upto = max(0, min([last, *(hold.seq - 1 for hold in held_by)]))
+        return Plan(upto, held_by, [hold for hold in left if hold.seq <= upto])
+
+    def pass_over(self, plan: Plan) -> None:
+        """Note for the agents that a plan passes over that mail of theirs is archived unread.
+
+        Their next poll says so. A queue needs no note: it reads the archive as it reads the log.
+        """
+        with self._bus.transaction():
+            for hold in plan.passed_over:
+                if hold.kind == INBOX:
+                    self._cursors.pass_over(hold.name, plan.upto_seq)
+
+    def holds(self) -> list[Hold]:
+        """Return all holds, in the order of their messages."""
+        found = [*self._inboxes(), *self._queues()]
+        return sorted(found, key=lambda hold: (hold.seq, hold.kind, hold.name))
+
+    def _check_known(self, names: Collection[str]) -> None:
+        if not names:
+            return
+        waited_for = {*self._cursors.seen(), *self._bus.log.recipients()}
+        for name in names:
+            stranger = None if name in waited_for else self._bus.agents.stranger(name, repeat=True)
+            if stranger is not None:
+                raise NotFound(str(stranger))
+
+    def _is_living(self, seen_ms: int) -> bool:
+        return seen_ms > self._bus.now_ms() - self._idle_ms
+
+    def _inboxes(self) -> Iterator[Hold]:
+        log = self._bus.log
+        readers, passed_over = self._cursors.seen(), self._cursors.passed_over()
+        acts = self._acts()
+        for name in sorted({*readers, *log.recipients()}):
+            _, moved_ms = readers.get(name, (0, 0))
+            seq = self._cursors.first_waiting(name, is_reader=name in readers)
+            if seq is not None:
+                acted_ms = max(moved_ms, acts.get(name, 0))
+                seen_ms = max(acted_ms, log.last_sent_ms(name) or 0, self._came_ms(seq))
+                is_left = acted_ms <= passed_over.get(name, -1)
+                yield Hold(INBOX, name, seq, seen_ms, self._is_living(seen_ms), is_left)
+
+    def _acts(self) -> dict[str, int]:
+        """Return when agents last beat their hearts: now, for those whose loops run."""
+        beats = {beat.agent: beat.ts_ms for beat in self._bus.heartbeats.list()}
+        return beats | dict.fromkeys(Deliveries.of(self._bus).in_loops(), self._bus.now_ms())
+
+    def _came_ms(self, seq: int) -> int:
+        """Return since when a message waits: an imported one may have been sent long before."""
+        message = self._bus.log.at(seq)
+        sent_ms = 0 if message is None else message.ts_ms
+        return max(sent_ms, self._imports.came_ms(seq) or 0)
+
+    def _queues(self) -> Iterator[Hold]:
+        for info in Queues(self._bus).list():
+            first_job = self._jobs.first_live(info)
+            needed = [seq for seq in (self._first_to_come(info), first_job) if seq is not None]
+            if needed:
+                seen_ms = self._claims.last_at_ms(info) or info.created_at_ms
+                yield Hold(QUEUE, info.name, min(needed), seen_ms, self._is_living(seen_ms))
+
+    def _first_to_come(self, info: QueueInfo) -> int | None:
+        """Return the first message that the queue has yet to take in."""
+        found = self._bus.log.read(after_seq=info.filled_seq, type=info.pattern)
+        try:
+            message = next((each for each in found if info.policy.takes(each.to_agent)), None)
+        except SegmentMissing as lost:  # what it waits for may come back
+            return max(lost.first_seq, info.filled_seq + 1)
+        return None if message is None else message.seq
+
+
+def _is_left(hold: Hold, names: Collection[str], idle: bool) -> bool:
+    if hold.kind == QUEUE:
+        return not hold.is_living
+    return hold.is_passed_over or hold.name in names or (idle and not hold.is_living)

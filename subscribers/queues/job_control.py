@@ -1,0 +1,180 @@
+"""The acts of people on the jobs of a queue: try again, give up, limit how many wait."""
+
+from __future__ import annotations
+
+from ...schema.errors import InvalidInput
+from ...schema.queries import engine_of
+from ..jobs import jobs as states
+from ..jobs.claims import Claims
+from ..jobs.jobs import BATCH, Job, Jobs, wrong_state
+from ..jobs.manual_acts import CANCEL, LIMIT, PURGE, RETRY, SKIP, UNLIMIT, Acts
+from ..jobs.outcomes import Endings
+from .queues import Queues
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .queue import Queue
+    from .queues import QueueInfo
+
+
+class JobControl:
+    """The acts of people on the jobs of a queue. Everything stays on record, with who did it.
+
+    A request whose job is given up before it is over is answered, in the same transaction, by the
+    queue under its name (`ReplyTypes` says by which type), unless it has an answer. Only a queue
+    whose pattern is the type of the request does so: others may look at what is worked on
+    elsewhere. Where the answer has no room, a warning is logged and the job is given up without.
+
+    Args:
+        queue: the queue.
+        by: who acts, an agent as a rule; None: the account of this process.
+    """
+
+    def __init__(self, queue: Queue, *, by: str | None = None) -> None:
+        self._queue = queue
+        self._bus = queue.bus
+        self._queues = Queues(queue.bus)
+        self._jobs = Jobs.of(queue.bus)
+        self._acts = Acts(engine_of(queue.bus), by)
+        self._endings = Endings(queue.bus, self._jobs, Claims.of(queue.bus))
+
+    def retry(self, seq: int) -> Job:
+        """Retry a job that ended without success, from its first attempt.
+
+        A queued job that waits for its time need not wait any longer.
+
+        Raises:
+            JobNotFound: the queue has no such job.
+            WrongJobState: it runs, succeeded, or waits for nothing but a worker.
+        """
+        self._queue.fill()
+        with self._bus.transaction():
+            info = self._info()
+            job = self._jobs.get(info, seq)
+            is_delayed = job.state == states.QUEUED and job.gate == states.TIME
+            if job.state not in (*states.ENDED_BADLY, states.CANCELLED) and not is_delayed:
+                raise wrong_state(job, "tried again")
+            attempt = job.attempt if is_delayed else 1
+            self._jobs.queue_again(info, job, attempt, self._bus.now_ms(), job.error)
+            self._acts.note(info, RETRY, seq=seq, detail=f"it was {job.state}")
+            self._bus.ring()
+            return self._jobs.get(info, seq)
+
+    def cancel(self, seq: int, why: str = "cancelled by hand") -> Job:
+        """Cancel a job. A worker that has claimed it learns that the claim is lost.
+
+        Raises:
+            JobNotFound: the queue has no such job.
+            WrongJobState: it succeeded, or was cancelled before.
+        """
+        self._queue.fill()
+        with self._bus.transaction():
+            info = self._info()
+            job = self._jobs.get(info, seq)
+            if job.state in (states.SUCCEEDED, states.CANCELLED):
+                raise wrong_state(job, "cancelled")
+            self._endings.give_up(info, [job], why)
+            self._acts.note(info, CANCEL, seq=seq, detail=why)
+            return self._jobs.get(info, seq)
+
+    def purge(self) -> int:
+        """Cancel the waiting jobs of the queue, and return their number.
+
+        What runs goes on. A few hundred jobs a transaction: what is published meanwhile may stay.
+        """
+        self._queue.fill()
+        count = 0
+        while True:
+            with self._bus.transaction():
+                info = self._info()
+                waiting = self._jobs.queued(info, BATCH)
+                if not waiting:
+                    return count
+                self._endings.give_up(info, waiting, "purged")
+                self._acts.note(info, PURGE, detail=f"{len(waiting)} jobs")
+            count += len(waiting)
+
+    def skip(self) -> list[tuple[int, int]]:
+        """Pass over what is lost of the archive, without making jobs of it.
+
+        Returns:
+            The ranges of the log that it takes in nothing of any more: first and last seq.
+        """
+        skipped: list[tuple[int, int]] = []
+        while (lost := self._pass_by_lost()) is not None:
+            first_seq, last_seq = lost
+            if skipped and skipped[-1][1] == first_seq - 1:  # several frames, but one loss
+                first_seq, _ = skipped.pop()
+            skipped.append((first_seq, last_seq))
+        if skipped:
+            self.recount_limit()  # what was skipped does not wait any more
+        return skipped
+
+    def limit(self, max_waiting: int) -> None:
+        """Limit how many messages may wait in the queue; publishers of more are refused.
+
+        Raises:
+            InvalidInput: the limit is not at least 1, or the queue's first message is still to
+                come: until then it has no way to tell what will wait in it.
+            QueueStuck: a part of the archive is lost, so it can't be told what waits.
+        """
+        self._queue.fill()
+        with self._bus.transaction():
+            info = self._set_limit(max_waiting)
+            self._acts.note(info, LIMIT, detail=f"{max_waiting:,} may wait")
+
+    def clear_limit(self) -> None:
+        """Remove the limit of the queue.
+
+        Raises:
+            NotFound: it has no limit.
+        """
+        with self._bus.transaction():
+            self._bus.limits.clear("queue", self._queue.name)
+            self._acts.note(self._info(), UNLIMIT)
+
+    def recount_limit(self) -> None:
+        """Count what waits again, where the queue has a limit; otherwise do nothing.
+
+        Raises:
+            QueueStuck: as for `limit`.
+        """
+        for each in self._bus.limits.list():
+            if (each.kind, each.name) == ("queue", self._queue.name):
+                self._queue.fill()
+                with self._bus.transaction():
+                    self._set_limit(each.max_waiting)
+
+    def _set_limit(self, max_waiting: int) -> QueueInfo:
+        """Set the limit, and count what waits now, in the caller's transaction."""
+        self._queue.fill()  # what came since; from here on triggers count
+        if self._queue.stuck is not None:
+            raise self._queue.stuck
+        info = self._info()
+        if info.filled_seq > self._bus.log.newest_seq():
+            raise InvalidInput(
+                f"queue {info.name!r} begins with message {info.filled_seq + 1}, which is"
+                " still to come; limit it then"
+            )
+        counts = self._jobs.counts(info)
+        waiting = sum(counts[gate] for gate in (states.OPEN, states.TIME, states.KEY))
+        self._bus.limits.set_for_queue(info.name, info.pattern, max_waiting, waiting)
+        return info
+
+    def _pass_by_lost(self) -> tuple[int, int] | None:
+        """Move the queue over what it can't read next, and return that; None when it can."""
+        self._queue.fill()
+        with self._bus.transaction():
+            self._queue.fill()  # what came since, or another has passed by
+            stuck = self._queue.stuck
+            if stuck is None:
+                return None
+            info = self._info()
+            first_seq = max(stuck.first_seq, info.filled_seq + 1)
+            self._queues.pass_by(info.id, info.filled_seq, stuck.last_seq)
+            self._acts.note(info, SKIP, detail=f"messages {first_seq} to {stuck.last_seq}")
+            return first_seq, stuck.last_seq
+
+    def _info(self) -> QueueInfo:
+        """Read the queue again: another process may have changed its policy meanwhile."""
+        return self._queues.get(self._queue.name)

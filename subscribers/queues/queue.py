@@ -1,0 +1,394 @@
+"""A queue: work that competing workers take, one message to one worker at a time."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from ...bus import tracing
+from ...schema.errors import EVERYONE, InvalidInput
+from ...schema.message.names import check_agent
+from ..jobs.claims import Claim, Claims, Outcome
+from ..jobs.errors import QueueStuck
+from ..jobs.hops import MAX_HOPS
+from ..jobs.jobs import FAILED, Jobs
+from ..jobs.outcomes import Endings
+from ..jobs.ready_work import NEWS, AtHand
+from .filling import Filler
+from .queues import BEGINNING, QueueInfo, Queues
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from ...bus.bus import Bus
+    from ...schema.message.draft import Draft
+    from ...schema.message.message import Receipt
+    from ..jobs.errors import ClaimLost, TooManyHops
+    from ..jobs.job_replies import LastWords
+    from ..jobs.jobs import Ready
+    from .filling import Page
+
+#: How long a claim lasts unless it is renewed, in seconds.
+DEFAULT_LEASE_S = 60.0
+
+#: The longest lease, in seconds: a day. Longer work renews.
+MAX_LEASE_S = 86_400.0
+
+#: The most jobs that one call claims: more would keep other writers waiting.
+MAX_CLAIMS = 1000
+
+#: How many pages of new messages one call of a queue that goes by priority takes in before it
+#: chooses: it must come back within a second, however much has come.
+MAX_PAGES = 20
+
+
+class Queue:
+    """A queue as one process sees it. Make one with `Queue.create` or `Queue.open`.
+
+    Every message whose type matches the queue's pattern becomes one job in it. A job is handed out
+    under a claim: a lease with a token. As long as the claim is extended, no other worker gets the
+    job; its end is checked against the token in the same transaction, so a worker whose lease ran
+    out changes nothing, and gets `ClaimLost`.
+
+    A queue may be shared by threads; after a fork, open it again in the child.
+
+    Attributes:
+        bus: the bus that it is in.
+        info: what is stored about it, as last read.
+        stuck: what kept it from taking in more when it was filled last, or None.
+    """
+
+    def __init__(self, bus: Bus, info: QueueInfo) -> None:
+        self.bus = bus
+        self.info = info
+        self.stuck: QueueStuck | None = None
+        self._queues = Queues(bus)
+        self._jobs = Jobs.of(bus)
+        self._claims = Claims.of(bus)
+        self._endings = Endings(bus, self._jobs, self._claims)
+        self._filler = Filler(bus, info, self._queues, self._jobs)
+        # Whether the last claim found nothing at all.
+        self._was_empty = False
+
+    @classmethod
+    def create(
+        cls,
+        bus: Bus,
+        name: str,
+        pattern: str | None = None,
+        *,
+        start: str | int = BEGINNING,
+        group: str | None = None,
+        **rules: Any,
+    ) -> Queue:
+        """Create a queue, unless it exists, and open it. Safe to repeat.
+
+        Args:
+            bus: an open bus.
+            name: its name.
+            pattern: the types of the messages that it takes in; None takes its name for that.
+            start: `beginning` (all that the log holds), `now`, or a seq; only for a new queue.
+            group: the worker group whose addressed messages it takes in, if `addressed` is not
+                among the rules; only for a new queue.
+            rules: fields of `Policy`.
+
+        Raises:
+            InvalidInput: an argument breaks a rule.
+            QueueMismatch: it is there, with another pattern, or another value of a given rule.
+        """
+        wanted = name if pattern is None else pattern
+        return cls(bus, Queues(bus).create(name, wanted, start=start, group=group, **rules))
+
+    @classmethod
+    def open(cls, bus: Bus, name: str) -> Queue:
+        """Open an existing queue.
+
+        Raises:
+            QueueNotFound: there is none of this name.
+        """
+        return cls(bus, Queues(bus).get(name))
+
+    @property
+    def name(self) -> str:
+        """The name of the queue."""
+        return self.info.name
+
+    def fill(self) -> None:
+        """Take in all that the log holds now, so that counts and lists are complete.
+
+        Claiming does this by itself, as far as it needs. Where a part of the archive is lost, it
+        stops before that, and `stuck` tells: what is in the queue can be looked after all the same.
+        In a backup, which is read-only, everything is as it was at its moment.
+        """
+        if self.bus.backup_made_at_ms is not None:
+            return
+        self._refresh()
+        try:
+            while (page := self._filler.look()) is not None:
+                with self.bus.transaction():  # a page each, by the policy of its time
+                    self._filler.store(page, self._refresh())
+        except QueueStuck as stuck:
+            self.stuck = stuck
+        else:
+            self.stuck = None
+
+    def claim(
+        self,
+        instance: str,
+        *,
+        group: str | None = None,
+        limit: int = 1,
+        lease_s: float = DEFAULT_LEASE_S,
+        last_words: LastWords | None = None,
+    ) -> list[Claim]:
+        """Take up to `limit` jobs, in the queue's order. Never waits for work.
+
+        It also looks after jobs whose workers are lost, by the queue's policy. One transaction;
+        none when there is nothing.
+
+        Args:
+            instance: which process or thread takes them; for people.
+            group: the class of workers that it belongs to; None takes the instance.
+            limit: how many at most, 1 to 1,000.
+            lease_s: how long each claim lasts unless it is renewed.
+            last_words: makes messages for the jobs that end here because their workers are lost;
+                they are published in the same transaction. None answers requests by the
+                convention of `ReplyTypes`.
+
+        Returns:
+            The claims; fewer than `limit`, or none, when there is no more, the queue is paused,
+            or as many run as may.
+
+        Raises:
+            InvalidInput: an argument breaks a rule.
+            BusBusy: other writers kept the bus for too long; nothing was claimed.
+            QueueStuck: there is no more before a part of the archive that is lost.
+        """
+        lease_ms = _lease_ms(lease_s)
+        if not 1 <= limit <= MAX_CLAIMS:
+            raise InvalidInput(f"limit must be 1 to {MAX_CLAIMS}, not {limit}")
+        who = (group or instance, instance)
+        for name in who:
+            check_agent(name, "worker")
+        while True:
+            page, found = self._find(limit)
+            if page is None and not found.is_something:
+                return []
+            with self.bus.transaction():
+                taken = self._claim_found(page, found, who, limit, lease_ms, last_words)
+            for claim in taken:
+                tracing.claimed(claim.message, claim.queue, claim.group, claim.claimed_at_ms)
+            if taken or found.is_shut or not (found.ready or page is not None):
+                return taken
+            # Others were faster, or the page brought nothing that may be claimed now: once more.
+
+    def renew(self, claim: Claim, *, lease_s: float = DEFAULT_LEASE_S) -> None:
+        """Extend a claim to `lease_s` from now. Safe to repeat.
+
+        Raises:
+            ClaimLost: its lease has run out, or the job was cancelled; nothing was changed.
+        """
+        lease_ms = _lease_ms(lease_s)
+        with self.bus.transaction():
+            now_ms = self.bus.now_ms()  # here: waiting for the lock must not shorten it
+            if not self._claims.renew(claim.token, now_ms + lease_ms, now_ms):
+                raise self._endings.lost(claim)
+
+    def complete(self, claim: Claim, *replies: Draft, result: object = None) -> list[Receipt]:
+        """Complete a claim, and publish its replies, in one transaction.
+
+        Returns:
+            The receipts of the replies.
+
+        Raises:
+            As for `end`.
+        """
+        return self.end(claim, Outcome(result=result), replies)
+
+    def fail(
+        self,
+        claim: Claim,
+        error: str,
+        *replies: Draft,
+        retry: bool | None = None,
+        after_s: float | None = None,
+    ) -> list[Receipt]:
+        """Fail a claim: the job is retried after its pause, or is over.
+
+        Args:
+            claim: the claim.
+            error: why, for people.
+            replies: what to publish if the job is over by this.
+            retry: whether there is to be another attempt; None leaves it to the queue's policy.
+            after_s: the pause before it; None leaves it to the policy.
+
+        Returns:
+            The receipts of the replies; none when the job waits for another attempt.
+
+        Raises:
+            As for `end`.
+        """
+        outcome = Outcome(status=FAILED, error=error, retry=retry, retry_after_s=after_s)
+        return self.end(claim, outcome, replies)
+
+    def end(self, claim: Claim, outcome: Outcome, replies: Sequence[Draft] = ()) -> list[Receipt]:
+        """End a claim, decide about its job, and publish the replies if the job is over by this.
+
+        One transaction for all of it: no crash leaves an end without its reply. Inside a larger
+        one that is undone, all of it is undone, what is kept of a late outcome too.
+
+        Returns:
+            The receipts of the replies; none when the job waits for another attempt.
+
+        Raises:
+            ClaimLost: the lease has run out, or the job was cancelled. The outcome is kept on the
+                claim for people; job and log are unchanged.
+            TooManyHops: the job is over, as failed for good, and no reply was published: the
+                message is at the end of a loop of `MAX_HOPS` jobs that feed each other.
+            LimitReached: a reply is for a queue or an inbox that is full; nothing was changed.
+            As for `Bus.publish`; nothing was changed.
+        """
+        ((receipts, error),) = self.end_many([(claim, outcome, replies)])
+        if error is not None:
+            raise error
+        return receipts
+
+    def end_many(
+        self, ends: Iterable[tuple[Claim, Outcome, Sequence[Draft]]], *, max_hops: int = MAX_HOPS
+    ) -> list[tuple[list[Receipt], ClaimLost | TooManyHops | None]]:
+        """Do as `end` does for several claims in one transaction.
+
+        A claim that was lost does not keep the others from ending; any other error undoes all.
+
+        Args:
+            ends: each claim, how its attempt ended, and the replies.
+            max_hops: replies that have come so many hops are refused.
+
+        Returns:
+            For each claim the receipts of its replies, and the error if it was lost, or its
+            replies were refused.
+        """
+        with self.bus.transaction():
+            info = self._refresh()
+            now_ms = self.bus.now_ms()
+            ended = [self._endings.end(info, *end, now_ms, max_hops) for end in ends]
+            drafts = [draft for replies, _ in ended for draft in replies]
+            for draft in drafts:  # whoever is answered has sent something; the rest may be a slip
+                if draft.to_agent in EVERYONE:
+                    self.bus.agents.check_recipient(draft.to_agent)
+            receipts = iter(self.bus.log.append(drafts) if drafts else [])
+        return [([*islice(receipts, len(replies))], error) for replies, error in ended]
+
+    def release(self, claim: Claim, why: str = "handed back by its worker") -> None:
+        """Release a claim: its job can be claimed again at once, and the attempt does not count.
+
+        Raises:
+            ClaimLost: the lease has run out, or the job was cancelled; nothing was changed.
+        """
+        with self.bus.transaction():
+            self._endings.release(self._refresh(), claim, why)
+
+    def cancel(self, claim: Claim, why: str) -> None:
+        """End a claim and its job for good, without success or failure.
+
+        The sender of a request that has no answer is told so, by the convention of `ReplyTypes`;
+        if the answer has no room, a warning is logged and the job ends without it.
+
+        Raises:
+            ClaimLost: the lease has run out, or the job was cancelled; nothing was changed.
+        """
+        with self.bus.transaction():
+            self._endings.cancel(self._refresh(), claim, why)
+
+    def status(self, claim: Claim) -> str | None:
+        """Return the stored status of a claim: `active`, then that of its end.
+
+        None when there is no such claim. One row is read; a lease that has run out makes no
+        difference before a claim, a renewal or an end finds it.
+        """
+        return self._claims.status(claim.token)
+
+    def next_change_ms(self) -> int | None:
+        """Return when a delay ends or a lease runs out next, in epoch milliseconds, or None."""
+        return self._jobs.next_change_ms(self.info)
+
+    def _find(self, limit: int) -> tuple[Page | None, AtHand]:
+        """Return new messages, if they are needed, and what is at hand without them."""
+        was_idle = self._was_empty and self.info.policy.ordering == "fifo"
+        page = self._filler.look() if was_idle else None
+        found = self._jobs.at_hand(self.info, limit) if page is None else NEWS
+        may_begin = not found.is_shut or found.is_due or found.is_lost
+        if not was_idle and may_begin and not (found.is_by_age and found.ready >= limit):
+            try:
+                page = self._filler.look()
+            except QueueStuck:
+                if not found.is_something:
+                    raise
+        for _ in range(0 if found.is_by_age else MAX_PAGES):  # what is most urgent may stand last
+            if page is None or not page.is_full:
+                break
+            with self.bus.transaction():
+                self._filler.store(page, self._refresh())
+            page = self._filler.look()
+        self._was_empty = not (page or found.is_something or found.is_shut)
+        return page, found
+
+    # Within a transaction ----------------------------------------------------------------------
+
+    def _claim_found(
+        self,
+        page: Page | None,
+        found: AtHand,
+        who: tuple[str, str],
+        limit: int,
+        lease_ms: int,
+        last_words: LastWords | None,
+    ) -> list[Claim]:
+        info = self._refresh()
+        now_ms = self.bus.now_ms()
+        if page is not None:
+            self._filler.store(page, info)
+        if found.is_lost:
+            self._endings.recover(info, now_ms, who[0], last_words)
+        if found.is_due:
+            self._jobs.open_due(info, now_ms)
+        return self._take(info, who, limit, now_ms, lease_ms)
+
+    def _refresh(self) -> QueueInfo:
+        info = self.info = self._queues.get(self.name)
+        self._filler.policy = info.policy
+        return info  # not `self.info`: another thread may have read the queue since
+
+    def _take(
+        self, info: QueueInfo, who: tuple[str, str], limit: int, now_ms: int, lease_ms: int
+    ) -> list[Claim]:
+        if info.paused_at_ms is not None:
+            return []
+        most = info.policy.max_running
+        if most is not None:
+            limit = min(limit, most - self._claims.count_active(info, most))
+        taken = self._jobs.take(info, now_ms, limit) if limit > 0 else []
+        return [self._claim(info, who, row, now_ms, now_ms + lease_ms) for row in taken]
+
+    def _claim(
+        self,
+        info: QueueInfo,
+        who: tuple[str, str],
+        ready: Ready,
+        now_ms: int,
+        until_ms: int,
+    ) -> Claim:
+        seq, attempt, max_attempts, available_at_ms, key = ready
+        token = self._claims.add(info, seq, attempt, who, (available_at_ms, now_ms, until_ms))
+        message = self._filler.message(seq)
+        message.attempt, message.token = attempt, token
+        return Claim(info.name, message, token, attempt, max_attempts, key, *who, now_ms, until_ms)
+
+
+def _lease_ms(lease_s: float) -> int:
+    if not 0 < lease_s <= MAX_LEASE_S:
+        raise InvalidInput(
+            f"a lease lasts more than 0 and at most {MAX_LEASE_S:g} s, not {lease_s}"
+        )
+    return max(1, round(lease_s * 1000))

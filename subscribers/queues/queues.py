@@ -1,0 +1,303 @@
+"""The queues of a bus: their names, patterns and policies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from ...schema.errors import BusUnusable, InvalidInput, shown
+from ...schema.message.names import check_agent, check_queue_name
+from ...schema.message.patterns import TypePattern, check_pattern
+from ...schema.message.times import MAX_TS_MS
+from ...schema.queries import engine_of
+from ..jobs.errors import QueueMismatch, QueueNotFound
+from ..jobs.jobs import BATCH, Jobs
+from ..jobs.manual_acts import PAUSE, RESUME, SET, Acts
+from ..jobs.policy import POLICY_FIELDS, Policy
+from ..jobs.statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ...bus.bus import Bus
+
+#: Where a queue may begin, besides a seq.
+BEGINNING, NOW = "beginning", "now"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue as it is stored.
+
+    Attributes:
+        id: its number, for the other tables.
+        name: its name.
+        pattern: the types of the messages that it takes in.
+        filled_seq: the seq up to which it has looked at the log.
+        rank_clock_ms: the queue's own clock, in epoch milliseconds: the time of its youngest job.
+        rank_offset_ms: by how much that clock is ahead of the system's.
+        paused_at_ms: since when nothing is claimed from it, in epoch milliseconds, or None.
+        created_at_ms: when it was made.
+        policy: its rules.
+    """
+
+    id: int
+    name: str
+    pattern: str
+    filled_seq: int
+    rank_clock_ms: int
+    rank_offset_ms: int
+    paused_at_ms: int | None
+    created_at_ms: int
+    policy: Policy
+
+
+class Queues:
+    """The table `queues`."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._engine = engine_of(bus)
+
+    def create(
+        self,
+        name: str,
+        pattern: str,
+        *,
+        start: str | int = BEGINNING,
+        group: str | None = None,
+        **rules: Any,
+    ) -> QueueInfo:
+        """Create a queue, unless it exists. Safe to repeat, and from several processes at once.
+
+        Args:
+            name: its name.
+            pattern: a type pattern.
+            start: `beginning`, `now`, or the seq of the first message that it takes in; of a
+                queue that is there it is not looked at.
+            group: the `addressed` of a new queue, unless a rule says another.
+            rules: fields of `Policy`; those left out have their defaults.
+
+        Raises:
+            InvalidInput: an argument breaks a rule.
+            QueueMismatch: it is there, with another pattern, or another value of a given rule.
+        """
+        if group is not None:
+            check_agent(group)
+        policy = Policy.of_row(
+            _policy(Policy(), rules).row()
+        )  # as it is stored: whole milliseconds
+        with self._engine.write():
+            filled_seq = self._seq_before(start)
+            if self._engine.row(SQL["queue"], (name,)) is None:
+                made = policy if "addressed" in rules else replace(policy, addressed=group)
+                self._add(name, pattern, filled_seq, made)
+            info = self.get(name)
+        _check_same(info, pattern, rules, policy)
+        return info
+
+    def _add(self, name: str, pattern: str, filled_seq: int, policy: Policy) -> None:
+        check_queue_name(name)
+        check_pattern(pattern)
+        _check_hiding(pattern, policy)
+        row = (name, pattern, filled_seq, self._engine.now_ms(), *policy.row())
+        self._engine.rows(SQL["create_queue"], row)
+
+    def get(self, name: str) -> QueueInfo:
+        """Return a queue.
+
+        Raises:
+            QueueNotFound: there is none of this name.
+        """
+        row = self._engine.row(SQL["queue"], (name,))
+        if row is None:
+            raise QueueNotFound(f"there is no queue {name!r}; see 'bus queue list'")
+        return _info(row)
+
+    def list(self) -> list[QueueInfo]:
+        """Return all queues, by name."""
+        return [_info(row) for row in self._engine.rows(SQL["queues"])]
+
+    def set_policy(self, name: str, *, by: str | None = None, **rules: Any) -> QueueInfo:
+        """Change rules of a queue; they hold from the next claim on, also for what waits.
+
+        How many attempts a job may have is settled when it is taken in. What waits is adapted to
+        another order, and to another limit for each key, some hundreds of jobs a transaction.
+        Until that is through, some go by the old rule and some by the new one; after a crash in
+        between, the same call does the rest.
+
+        Args:
+            name: the queue.
+            by: who does it, for the record; None: the account of this process.
+            rules: fields of `Policy`.
+
+        Raises:
+            QueueNotFound: there is none of this name.
+            InvalidInput: a rule is none.
+        """
+        with self._engine.write():
+            info = self.get(name)
+            policy = _policy(info.policy, rules)
+            _check_hiding(info.pattern, policy)
+            if policy.addressed != info.policy.addressed:
+                self._fill(info)
+            self._engine.rows(SQL["set_policy"], (*policy.row(), info.id))
+            told = ", ".join(f"{rule} {policy.said(rule)}" for rule in rules)
+            Acts(self._engine, by).note(info, SET, detail=told)
+            self._bus.ring()  # there may be room for more
+        # Also where a rule is given that holds already: an earlier call may have been cut short.
+        if rules.keys() & {"ordering", "ageing_s"}:
+            self._rank_again(info)
+        if "max_running_per_key" in rules:
+            self._open_keys_again(info)
+        if "addressed" in rules:
+            self._recount_limit(name)
+        return replace(info, policy=policy)
+
+    def _fill(self, info: QueueInfo) -> None:
+        """Take in what was stored by now: it is kept out of inboxes by the rules of its time."""
+        from .filling import Filler  # which answers requests, and those look for queues
+
+        filler = Filler(self._bus, info, self, Jobs(self._engine))
+        while (page := filler.look()) is not None:
+            filler.store(page, self.get(info.name))
+        # What it didn't take in is mail, and stays that under another rule.
+        filled_seq, newest = self.position(info.id)
+        self.pass_by(info.id, filled_seq, newest)
+
+    def _rank_again(self, info: QueueInfo) -> None:
+        jobs = Jobs(self._engine)
+        seqs = jobs.queued_seqs(info)  # what comes later is ranked by the new order anyway
+        for start in range(0, len(seqs), BATCH):
+            with self._engine.write():
+                jobs.rank_again(info, seqs[start : start + BATCH])
+
+    def _open_keys_again(self, info: QueueInfo) -> None:
+        jobs, key = Jobs(self._engine), ""
+        while True:
+            with self._engine.write():
+                last = jobs.open_keys_again(self.get(info.name), key)
+                self._bus.ring()
+            if last is None:
+                return
+            key = last
+
+    def _recount_limit(self, name: str) -> None:
+        from .job_control import JobControl  # both stand upon this module
+        from .queue import Queue
+
+        JobControl(Queue.open(self._bus, name)).recount_limit()
+
+    def pause(self, name: str, *, by: str | None = None) -> None:
+        """Stop claims from a queue; what runs goes on, and new jobs wait.
+
+        Args:
+            name: the queue.
+            by: who does it, for the record; None: the account of this process.
+
+        Raises:
+            QueueNotFound: there is none of this name.
+        """
+        self._set_paused(name, self._engine.now_ms(), Acts(self._engine, by))
+
+    def resume(self, name: str, *, by: str | None = None) -> None:
+        """Allow claims from a paused queue again; its workers are woken.
+
+        Args:
+            name, by: as for `pause`.
+
+        Raises:
+            QueueNotFound: there is none of this name.
+        """
+        self._set_paused(name, None, Acts(self._engine, by))
+        self._bus.ring()
+
+    # Filling -----------------------------------------------------------------------------------
+
+    def position(self, queue_id: int) -> tuple[int, int]:
+        """Return how far a queue has looked, and the newest seq of the log, as of one moment."""
+        ((filled_seq, newest_seq),) = self._engine.rows(SQL["filled_seq"], (queue_id,))
+        return filled_seq, newest_seq
+
+    def pass_by(self, queue_id: int, base: int, upto: int) -> bool:
+        """Move a queue's position over messages that it doesn't take, if it is still at `base`."""
+        return bool(self._engine.change(SQL["pass_by"], (upto, queue_id, base)))
+
+    def advance(self, queue_id: int, upto: int, clock_ms: int, offset_ms: int) -> None:
+        """Move a queue's position and its clock, in the caller's transaction."""
+        self._engine.rows(SQL["advance_filling"], (upto, clock_ms, offset_ms, queue_id))
+
+    def _set_paused(self, name: str, at_ms: int | None, acts: Acts) -> None:
+        with self._engine.write():
+            info = self.get(name)
+            self._engine.rows(SQL["set_paused"], (at_ms, info.id))
+            acts.note(info, RESUME if at_ms is None else PAUSE)
+
+    def _seq_before(self, start: str | int) -> int:
+        if start == BEGINNING:
+            return 0
+        if start == NOW:
+            return self._bus.log.newest_seq()
+        if type(start) is not int or start < 1:
+            raise InvalidInput(f"a queue starts at the {BEGINNING}, {NOW}, or a seq, not {start!r}")
+        newest = self._bus.log.newest_seq()
+        if start > newest + 1:  # what comes before it would be in no inbox, and in no queue
+            raise InvalidInput(
+                f"a queue starts at the next message, {newest + 1}, at the latest, not at {start}"
+            )
+        return start - 1
+
+
+def _check_hiding(pattern: str, policy: Policy) -> None:
+    """Refuse to hide all that fits a pattern where SQL could not tell what does."""
+    if policy.hides == "all":
+        TypePattern(pattern).as_glob()
+
+
+def _policy(base: Policy, rules: dict[str, Any]) -> Policy:
+    unknown = sorted(rules.keys() - set(POLICY_FIELDS))
+    if unknown:
+        raise InvalidInput(
+            f"a policy has no {', '.join(unknown)}; it has {', '.join(POLICY_FIELDS)}"
+        )
+    return replace(base, **rules)
+
+
+def _check_same(info: QueueInfo, pattern: str, rules: dict[str, Any], wanted: Policy) -> None:
+    if info.pattern != pattern:
+        raise QueueMismatch(
+            f"queue {info.name!r} exists and takes in {info.pattern}, not {pattern}; use"
+            " another queue name"
+        )
+    for rule in rules:
+        if getattr(info.policy, rule) != getattr(wanted, rule):
+            raise QueueMismatch(
+                f"queue {info.name!r} exists with {rule} {info.policy.said(rule)}, not"
+                f" {wanted.said(rule)}; change it with 'bus queue set'"
+            )
+
+
+def _info(row: tuple[Any, ...]) -> QueueInfo:
+    count = len(POLICY_FIELDS)
+    try:
+        values = (*row[:-count], _policy_of(row[-count:]))
+    except InvalidInput as error:
+        raise _unusable(row[1], str(error)) from error
+    info = QueueInfo(*values)
+    if not 0 <= info.rank_clock_ms <= MAX_TS_MS or abs(info.rank_offset_ms) > MAX_TS_MS:
+        raise _unusable(info.name, "its clock is at a time that is none")
+    return info
+
+
+def _unusable(name: str, why: str) -> BusUnusable:
+    """Return the error for a queue of which another program has stored what can't be."""
+    return BusUnusable(
+        f"queue {shown(name)} can't be used: {why}; 'bus doctor --repair' puts it right"
+    )
+
+
+@lru_cache(maxsize=64)
+def _policy_of(row: tuple[Any, ...]) -> Policy:
+    """Make a policy once: a queue is read for each claim, and its policy hardly ever changes."""
+    return Policy.of_row(row)

@@ -1,0 +1,90 @@
+"""One run, from the empty directory to the proof."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from ..bus.bus import Bus
+from ..cli.show import output
+from ..cli.show.progress import progress
+from ..cli.show.torture_report import print_json, print_report
+from ..export.jsonl.exporter import Exporter
+from ..schema.errors import AckbusError
+from ..subscribers.queues.queue import Queue
+from .conductor import Conductor
+from .contents import JOB, QUEUE
+from .crew import Crew
+from .lifeline import INTERRUPTED
+from .measures import Measures
+from .place import choose_place
+from .plan import cast_of
+from .proofs.checker import prove
+from .roles.protocol import BACKOFF_S, MAX_ATTEMPTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .place import Place
+    from .plan import Plan
+    from .proofs.checker import Proof
+
+#: The exit code for a proof that failed.
+FAILED = 1
+
+#: The size at which `bus.jsonl` is cut, in bytes for each minute: every run is to have some tens of
+#: parts. In the shortest run, of 0.02 min, that is still more than the 4,096 that an export allows.
+ROTATE_BYTES_A_MINUTE = 256 * 1024
+
+
+def run(plan: Plan, directory: str | None, *, keep: bool, json: bool) -> int:
+    """Run the torture; see `run_torture`."""
+    place = choose_place(directory)
+    output.note(
+        f"{plan.agents} agents in {place.directory}, for {plan.minutes:g} min;"
+        f" --seed {plan.seed} makes the same choices again"
+    )
+    try:
+        proof, crew, measures = _run(plan, place)
+    except KeyboardInterrupt:
+        output.note(f"interrupted; what there is stays in {place.directory}")
+        return INTERRUPTED
+    except AckbusError as error:
+        raise AckbusError(f"{error}; what there is stays in {place.directory}") from error
+    stays = keep or not proof.holds
+    if not stays:
+        place.remove()
+    report = print_json if json else print_report
+    report(plan, crew, measures, proof, place.directory if stays else None)
+    return 0 if proof.holds else FAILED
+
+
+def _run(plan: Plan, place: Place) -> tuple[Proof, Crew, Measures]:
+    os.mkdir(place.histories, mode=0o700)
+    _make_bus(plan, place)
+    measures = Measures(place.bus)
+    # This process has the bus closed meanwhile: only the agents are to checkpoint.
+    with (
+        Crew(plan, place) as crew,
+        progress("torturing", round(plan.minutes * 60)) as move,
+    ):
+        Conductor(plan, crew, measures, move).conduct()
+    output.note("the time is over; now the proof")
+    with Bus.open(place.bus) as bus, progress("proving", bus.log.newest_seq()) as move:
+        proof = prove(bus, place, measures, crew.fell, move)
+    if proof.holds:
+        shutil.rmtree(place.exported)
+    return proof, crew, measures
+
+
+def _make_bus(plan: Plan, place: Place) -> None:
+    """Make the bus, with a queue and rotation; all agents are known before the first message.
+
+    The queue also takes in messages to any agent: each job is also mail of a reader.
+    """
+    with Bus.init(place.bus) as bus:
+        Queue.create(
+            *(bus, QUEUE, JOB), max_attempts=MAX_ATTEMPTS, backoff_s=BACKOFF_S, addressed="*"
+        )
+        Exporter(bus).rotate(round(plan.minutes * ROTATE_BYTES_A_MINUTE))
+        for name in cast_of(plan.agents):
+            bus.heartbeats.beat(name)
