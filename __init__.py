@@ -88,94 +88,65 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: The public names, by the room that they live in.
-_ROOMS = {
-    "blobs": ("BlobStore",),
-    "bus": (
-        "Bus",
-        "Heart",
-        "Heartbeat",
-        "Lease",
-        "Listener",
-        "Liveness",
-        "Reservation",
-        "Stats",
+#: The public names, by the module that defines them.
+_NAMES = {
+    "blobs.store": "BlobStore",
+    "bus.bus": "Bus",
+    "bus.doorbell": "Listener",
+    "bus.leases": "Lease",
+    "bus.presence.hearts": "Heart",
+    "bus.presence.heartbeats": "Heartbeat Liveness",
+    "bus.reservations.reservations": "Reservation",
+    "bus.stats": "Stats",
+    "export.jsonl.exporter": "Exporter ExporterRunning",
+    "export.jsonl.field_map": "FieldMap",
+    "export.jsonl.importer": "ImportReport import_jsonl",
+    "schema.errors": (
+        "AckPastEnd AckbusError BlobAltered BlobMissing BusBusy BusMoved BusNotFound "
+        "BusUnusable IdConflict InvalidInput LeaseLost LimitReached NotFound ReadOnlyBackup "
+        "Refused SecondLoopWarning TimedOut UnknownParent UnknownRecipient "
+        "UnknownRecipientWarning WrongProcess"
     ),
-    "export": ("Exporter", "ExporterRunning", "FieldMap", "ImportReport", "import_jsonl"),
-    "schema": (
-        "ABSENT",
-        "AckPastEnd",
-        "AckbusError",
-        "BlobAltered",
-        "BlobMissing",
-        "BusBusy",
-        "BusMoved",
-        "BusNotFound",
-        "BusUnusable",
-        "Draft",
-        "IdConflict",
-        "InvalidInput",
-        "LeaseLost",
-        "LimitReached",
-        "Message",
-        "NotFound",
-        "Priority",
-        "ReadOnlyBackup",
-        "Receipt",
-        "Refused",
-        "SecondLoopWarning",
-        "TimedOut",
-        "UnknownParent",
-        "UnknownRecipient",
-        "UnknownRecipientWarning",
-        "WrongProcess",
+    "schema.message.draft": "ABSENT Draft",
+    "schema.message.message": "Message Priority Receipt",
+    "subscribers.conversations.answers": "Answer check",
+    "subscribers.inboxes.delivery_rules": "Rules",
+    "subscribers.inboxes.failed_deliveries": "Parked",
+    "subscribers.inboxes.inbox": "Inbox",
+    "subscribers.inboxes.polling_pace": "Pace",
+    "subscribers.inboxes.session": "Session",
+    "subscribers.jobs.claims": "Claim",
+    "subscribers.jobs.errors": (
+        "ClaimLost HopsWarning JobNotFound NeverRetry QueueMismatch QueueNotFound RetryLater "
+        "TooManyHops UnservedRequestWarning WrongJobState"
     ),
-    "subscribers": (
-        "Answer",
-        "Claim",
-        "ClaimLost",
-        "DeadLetters",
-        "HopsWarning",
-        "Inbox",
-        "Job",
-        "JobControl",
-        "JobNotFound",
-        "NeverRetry",
-        "Pace",
-        "Parked",
-        "Policy",
-        "Queue",
-        "QueueMismatch",
-        "QueueNotFound",
-        "QueueStats",
-        "Request",
-        "RetryLater",
-        "Rules",
-        "Session",
-        "TooManyHops",
-        "Trace",
-        "UnservedRequestWarning",
-        "WrongJobState",
-        "check",
-        "request",
-        "work_headers",
-    ),
-    "workers": ("JsonCommand", "RawCommand", "Worker"),
+    "subscribers.jobs.jobs": "Job",
+    "subscribers.jobs.policy": "Policy",
+    "subscribers.jobs.work_headers": "work_headers",
+    "subscribers.overview.trace": "Trace",
+    "subscribers.queues.dead_letters": "DeadLetters",
+    "subscribers.queues.job_control": "JobControl",
+    "subscribers.queues.queue": "Queue",
+    "subscribers.queues.statistics": "QueueStats",
+    "subscribers.requests": "Request request",
+    "workers.commands.json_contract": "JsonCommand",
+    "workers.commands.raw_contract": "RawCommand",
+    "workers.worker": "Worker",
 }
 
-_HOMES = {name: room for room, names in _ROOMS.items() for name in names}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted([*_HOMES, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from its room."""
-    room = _HOMES.get(name)
-    if room is None:
+    """Load a public name from its module."""
+    home = _HOMES.get(name)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f".{room}", __name__), name)
+    value = getattr(import_module(f".{home}", __name__), name)
     globals()[name] = value
     return value
 

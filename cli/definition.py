@@ -69,7 +69,7 @@ class OnDemand(Mapping[str, Any]):
     """The commands of a program by name; a module is loaded when a command of it is looked up.
 
     Args:
-        homes: the module of this package that defines each command, in its `commands`.
+        homes: the module of `cli/commands/` that defines each command.
     """
 
     def __init__(self, homes: Mapping[str, str]) -> None:
@@ -78,7 +78,7 @@ class OnDemand(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            module = import_module(f".{self._homes[name]}", __package__)
+            module = import_module(f".commands.{self._homes[name]}", __package__)
             self._made.update(module.commands.made())
         return self._made[name]
 

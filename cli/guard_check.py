@@ -12,8 +12,8 @@ import sys
 from ..git.work_tree import WorkTree
 from ..schema.directory.discovery import find_bus
 from ..schema.errors import InvalidInput
-from .fast import actions
-from .fast.prompt import AGENT_VARIABLE
+from . import arguments
+from .hints import AGENT_VARIABLE
 from .show import output
 from .show.reservations import conflict_record, describe
 
@@ -102,7 +102,7 @@ def open_bus(tree: WorkTree, directory: str | None, user: bool) -> Bus:
     """Open the bus as other commands do, but look for it from the root of the work tree."""
     if directory is None and not user:
         directory = find_bus(tree.root)
-    return actions.open_bus(directory, user)
+    return arguments.open_bus(directory, user)
 
 
 def _line(conflict: Conflict, mode: str) -> str:

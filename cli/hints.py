@@ -6,6 +6,9 @@ printed. A bus that BUS_DIR or the working directory names is found by the next 
 
 from __future__ import annotations
 
+#: The environment variable that names the agent.
+AGENT_VARIABLE = "BUS_AGENT"
+
 _named_by: tuple[str, ...] = ()
 
 

@@ -7,10 +7,6 @@ import subprocess
 import time
 
 from ..bus.bus import Bus
-from ..cli.demo.report import print_json, print_report
-from ..cli.demo.text import counted
-from ..cli.demo.view import choose_view
-from ..cli.show import output
 from ..export.jsonl.exporter import Exporter
 from ..schema.errors import AckbusError, InvalidInput
 from .crew import Crew
@@ -24,10 +20,34 @@ from .tree import Tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from typing import Protocol
 
-    from ..cli.demo.view import View
     from ..schema.message.message import Message
     from .place import Place
+    from .proof import Proof
+
+    class View(Protocol):
+        """Shows a run while it goes on."""
+
+        def say(self, text: str) -> None:
+            """Print one line, for good."""
+
+        def show(self, tally: Tally) -> None:
+            """Show the present state."""
+
+    class Screen(Protocol):
+        """Shows a run to its user: this room prints nothing."""
+
+        def note(self, text: str) -> None:
+            """Print one line about the run."""
+
+        def view(self) -> AbstractContextManager[View]:
+            """Return the view of a run; leaving it leaves the screen tidy."""
+
+        def report(self, bus: Bus, proof: Proof, took_s: float, place: Place) -> None:
+            """Print the results and the proof."""
+
 
 #: How often the demo looks at the log, in seconds: as often as a person can see a difference.
 LOOK_EVERY_S = 0.05
@@ -36,34 +56,48 @@ LOOK_EVERY_S = 0.05
 FAILED, NOTHING_THERE = 1, 4
 
 
-def run(path: str, *, directory: str | None, json: bool) -> int:
-    """Run the demo; see `run_demo`."""
+def run_demo(path: str, *, directory: str | None, screen: Screen) -> int:
+    """Run the demo to its end; the bus that it made stays on disk.
+
+    Args:
+        path: the directory whose text files are examined.
+        directory: the directory for the bus; None takes a fresh temporary one.
+        screen: shows the run.
+
+    Returns:
+        The exit code: 0, 1 when the proof failed, 4 when there was nothing to examine, 130 when
+        it was interrupted.
+
+    Raises:
+        InvalidInput: `path` is no directory that can be read.
+        Refused: `directory` holds a bus already.
+    """
     root = _readable_directory(path)
     leave_out = None if directory is None else os.path.realpath(directory)
     if next(iter(Tree(root, leave_out=leave_out)), None) is None:
-        output.note(f"nothing to examine: no text files in {root}")
+        screen.note(f"nothing to examine: no text files in {root}")
         return NOTHING_THERE
-    return _run(root, choose_place(directory), json=json)
+    return _run(root, choose_place(directory), screen)
 
 
-def _run(root: str, place: Place, *, json: bool) -> int:
+def _run(root: str, place: Place, screen: Screen) -> int:
     began = time.monotonic()
     with Bus.init(place.directory) as bus:
-        view = choose_view(json=json)
         try:
             # The exporter ends after the agents, so that their last words are in bus.jsonl too.
-            with view, Exporter(bus), Crew(bus.layout.directory, root) as crew:
+            with (
+                screen.view() as view,
+                Exporter(bus),
+                Crew(bus.layout.directory, root) as crew,
+            ):
                 _conduct(bus, crew, view)
         except KeyboardInterrupt:
             for remark in ("interrupted", *place.remarks):
-                output.note(remark)
+                screen.note(remark)
             return INTERRUPTED
         took_s = time.monotonic() - began
         proof = read_proof(bus)
-        if json:
-            print_json(bus, proof, took_s)
-        else:
-            print_report(bus, proof, took_s, place)
+        screen.report(bus, proof, took_s, place)
     return 0 if proof.holds else FAILED
 
 
@@ -72,7 +106,7 @@ def _conduct(bus: Bus, crew: Crew, view: View) -> None:
     view.say(f"The bus is in {bus.layout.directory}")
     crew.start_coordinator()
     _watch(crew, tally, view, until=lambda: tally.all_assigned is not None)
-    view.say(f"The coordinator has assigned {counted(tally.tasks, 'task')}; three workers begin")
+    view.say(f"The coordinator has assigned {_tasks(tally.tasks)}; three workers begin")
     # The middle one of all grants always takes place, however small the tree is.
     crew.start_workers(hold_at_grant=(tally.tasks + 1) // 2)
     _watch(crew, tally, view, until=lambda: tally.held is not None or tally.finished)
@@ -147,3 +181,7 @@ def _readable_directory(path: str) -> str:
     except OSError as error:
         raise InvalidInput(f"can't examine {path!r}: {error.strerror}") from error
     return root
+
+
+def _tasks(number: int) -> str:
+    return "1 task" if number == 1 else f"{number:,} tasks"

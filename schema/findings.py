@@ -1,4 +1,4 @@
-"""The findings of an examination of a bus: one for each check."""
+"""The reports about a bus: a finding of each check, and what a repair did to each part."""
 
 from __future__ import annotations
 
@@ -32,6 +32,21 @@ class Finding:
     text: str
     advice: str = ""
     check: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """The repair of one part.
+
+    Attributes:
+        part: its name.
+        text: what was done, and from what.
+        lost: what could not be saved, in words; empty when all was.
+    """
+
+    part: str
+    text: str
+    lost: str = ""
 
 
 def ok(text: str) -> Finding:

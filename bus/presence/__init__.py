@@ -1,1 +1,1 @@
-"""TODO."""
+"""The agents that the bus knows, and their heartbeats."""

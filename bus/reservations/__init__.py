@@ -1,1 +1,1 @@
-"""TODO."""
+"""The files that agents reserve, and the patterns that name them."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Finding messages by their words, in an index that the log alone makes."""

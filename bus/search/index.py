@@ -19,7 +19,7 @@ from ...schema.sqlite.creation import keep_out_of_git
 from ...schema.sqlite.database import BUSY_TIMEOUT_MS
 from ...schema.sqlite.sqlite_errors import ENDINGS, make_file, open_file
 from ...schema.system_errors import means_full, unwritable, why_not_opened
-from ..log.archive import SegmentMissing
+from ..errors import SegmentMissing
 from .rating import rating, weights
 from .text import payload_text
 

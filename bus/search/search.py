@@ -11,7 +11,7 @@ from itertools import islice
 from ...schema.callbacks import check_progress
 from ...schema.directory.layout import Layout
 from ...schema.errors import InvalidInput
-from ..log.archive import SegmentMissing
+from ..errors import SegmentMissing
 from ..log.filters import Wanted
 from .index import SearchIndex
 from .text import Words, as_phrase, has_words, payload_text

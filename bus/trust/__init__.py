@@ -1,1 +1,1 @@
-"""TODO."""
+"""Keys, signatures and the hash chain: proof of who wrote a message, and that none changed."""

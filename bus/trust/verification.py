@@ -11,7 +11,7 @@ from ...schema.errors import BlobAltered, BlobMissing, InvalidInput
 from ...schema.message.limits import MAX_SEQ
 from ...schema.queries import file_of
 from ...schema.sqlite.rules.state_rules import broken_state
-from ..log.archive import SegmentMissing
+from ..errors import SegmentMissing
 from .chain import GENESIS, Link
 from .verification_checks import (
     ChainCheck,

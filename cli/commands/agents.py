@@ -13,8 +13,8 @@ from ...schema.errors import InvalidInput
 from ...schema.message.times import format_ts
 from ...subscribers.inboxes.cursors import Cursors
 from ...subscribers.inboxes.inbox import Inbox
+from .. import arguments
 from ..definition import Commands
-from ..fast import actions
 from ..options.common import HERE, Agent, Place, PlaceOnly
 from ..show import output
 
@@ -123,6 +123,6 @@ def heartbeat(
         if every is None:
             bus.heartbeats.beat(agent, status, task=task, progress=progress, pid=pid)
         else:
-            sidecar = Sidecar(bus, agent, pid, every_s=actions.seconds(every, "--every"))
+            sidecar = Sidecar(bus, agent, pid, every_s=arguments.seconds(every, "--every"))
             sidecar.run(status, task=task, progress=progress)
     return 0

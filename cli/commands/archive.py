@@ -11,8 +11,8 @@ import typer
 
 from ...schema.errors import InvalidInput
 from ...schema.message.times import format_ts
+from .. import arguments
 from ..definition import Commands
-from ..fast import actions
 from ..options.common import HERE, MAX_SEQ, Place
 from ..show import output
 from ..show.progress import progress
@@ -101,10 +101,10 @@ def archive(
         raise InvalidInput("give --before or --older-than, not both")
     from ...subscribers.overview.retention import Retention
 
-    idle_s = actions.seconds(idle_after, "--idle-after")
+    idle_s = arguments.seconds(idle_after, "--idle-after")
     with place.open() as bus:
         if before is None:
-            wanted = _last_older(bus, actions.seconds(older_than or _OLDER_THAN, "--older-than"))
+            wanted = _last_older(bus, arguments.seconds(older_than or _OLDER_THAN, "--older-than"))
         else:
             wanted = before - 1
         retention = Retention(bus, idle_after_s=idle_s)

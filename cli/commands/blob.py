@@ -10,8 +10,8 @@ import typer
 
 from ...bus.bus import COLLECT_AFTER_S, Bus
 from ...schema.errors import AckbusError, BlobAltered, BlobMissing, InvalidInput, NotFound
+from .. import arguments
 from ..definition import Commands
-from ..fast import actions
 from ..options.common import HERE, Place, PlaceOnly
 from ..options.payload import STDIN, open_input, reason
 from ..show import output
@@ -125,7 +125,7 @@ def gc(
     place: Place = HERE,
 ) -> int:
     """Delete the blobs that no message names, and that no program has put or read for long."""
-    age_s = actions.seconds(older_than, "--older-than")
+    age_s = arguments.seconds(older_than, "--older-than")
     with place.open() as bus:
         count, size = (
             _would_collect(bus, age_s) if dry_run else (bus.collect_blobs(older_than_s=age_s))

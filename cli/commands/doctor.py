@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import platform
-from contextlib import closing
 from dataclasses import asdict
-from functools import partial
 from importlib.metadata import version
 from typing import Annotated
 
@@ -14,19 +11,9 @@ import apsw
 import typer
 
 from ... import __version__
-from ...bus.bus import Bus
-from ...doctor.checks.bus import checks
-from ...doctor.checks.content import check_contents
-from ...doctor.checks.directory import checks_of_place
-from ...doctor.checks.export import checks
-from ...doctor.checks.work import checks
-from ...schema.directory.layout import Layout, without_file
-from ...schema.directory.opening_checks import refuse_place
-from ...schema.errors import AckbusError, BusUnusable, InvalidInput, Unfinished
+from ...doctor.examination import examine_bus
+from ...schema.errors import AckbusError, InvalidInput
 from ...schema.findings import Finding, bad, examine, ok
-from ...schema.sqlite.database import SCHEMA_VERSION, Database
-from ...schema.sqlite.file_checks import checks_of_file
-from ...schema.sqlite.rules.state_rules import check_state
 from ...schema.sqlite.sqlite_errors import check_sqlite_version
 from .. import hints
 from ..definition import Commands
@@ -38,9 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 commands = Commands()
-
-#: What brings a damaged file back.
-_REPAIR = "stop all programs, then 'bus doctor --repair'"
 
 
 @commands.command("doctor", example="bus doctor --full")
@@ -108,55 +92,7 @@ def _findings(place: Place, full: bool) -> Iterator[Finding]:
         yield Finding("bad", str(error), "name another with --dir", "bus")
         return
     yield Finding("ok", f"{where}, found by {found_by}", check="bus")
-    layout = Layout(where)
-    yield from examine(checks_of_place(layout))
-    try:
-        database = Database(where, any_version=True, read_only=True)
-    except AckbusError as error:
-        yield from examine({"file": partial(_why_not_opened, error, layout)})
-        if os.path.exists(layout.database + "-wal") or os.path.isfile(layout.database):
-            yield from examine({"contents": lambda: check_contents(layout)})
-        return
-    with closing(database):
-        yield from _of_file(database, full)
-
-
-def _why_not_opened(error: AckbusError, layout: Layout) -> Finding:
-    """Name the repair, unless the error itself ends with what to do about the place."""
-    text, _, advice = str(error).rpartition("; ")
-    if text and (isinstance(error, Unfinished) or _is_refused(layout) or without_file(layout)):
-        return bad(text, advice)
-    if isinstance(error.__cause__, (apsw.CorruptError, apsw.NotADBError)):
-        return bad(str(error), _REPAIR)
-    return bad(str(error), f"if there was a bus: {_REPAIR}")
-
-
-def _is_refused(layout: Layout) -> bool:
-    try:
-        refuse_place(layout)
-    except BusUnusable:
-        return True
-    except OSError:  # there is no such place
-        pass
-    return False
-
-
-def _of_file(database: Database, full: bool) -> Iterator[Finding]:
-    findings = list(examine(checks_of_file(database, full=full)))
-    yield from findings
-    if database.schema_version() != SCHEMA_VERSION:
-        return  # what the tables hold can't be told
-    if any(finding.state == "bad" for finding in findings):
-        yield from examine({"contents": lambda: check_contents(database.layout)})
-    opened = Bus(database)
-    yield from examine(
-        {
-            "state": lambda: check_state(database, full=full),
-            **checks(opened, full=full),
-            **checks(opened, full=full),
-            **checks(opened, full=full),
-        }
-    )
+    yield from examine_bus(where, full=full)
 
 
 def _versions() -> Finding:

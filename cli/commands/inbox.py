@@ -11,6 +11,7 @@ from ...schema.errors import InvalidInput
 from ...schema.message.times import format_ts
 from ...subscribers.inboxes.failed_deliveries import Deliveries, Parked
 from ...subscribers.inboxes.inbox import MAX_DELIVERIES, POLL_LIMIT, Inbox
+from .. import arguments
 from ..definition import Commands
 from ..fast import actions
 from ..options.common import HERE, MAX_SEQ, TYPE_HELP, Agent, Place, PlaceOnly, Wait
@@ -256,7 +257,7 @@ def listen(
     """
     from ..running.listener import ListenersInbox, Listening
 
-    retry_pause_s = actions.seconds(retry_pause, "--retry-pause")
+    retry_pause_s = arguments.seconds(retry_pause, "--retry-pause")
     if not retry_pause_s:
         raise InvalidInput("--retry-pause must be more than 0")
     with place.open() as bus:

@@ -16,9 +16,9 @@ from ...schema.errors import BusNotFound, BusUnusable, InvalidInput, Refused, sh
 from ...schema.sqlite.creation import create
 from ...schema.sqlite.settings import DURABILITIES, age_of_backup
 from ...schema.sqlite.upgrade import upgrade
+from ..arguments import BY_MAIN_TREE
 from ..definition import Commands
-from ..fast.actions import BY_MAIN_TREE
-from ..options.common import HERE, Json, Place, Verbose, directory_option
+from ..options.common import HERE, Place
 from ..show import output
 
 commands = Commands()
@@ -190,26 +190,3 @@ def _rows(record: dict[str, object], prefix: str = "") -> list[tuple[str, object
         else:
             rows.append((prefix + name, value))
     return rows
-
-
-DemoDirectory = Annotated[
-    str | None,
-    directory_option("The bus directory to make and keep. Default: a fresh temporary directory."),
-]
-
-
-@commands.command("demo", example="bus demo src")
-def demo(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="The folder to examine.")] = ".",
-    directory: DemoDirectory = None,
-    json: Json = False,
-    verbose: Verbose = False,
-) -> int:
-    """Show the bus at work on your own files.
-
-    Agents examine every text file under PATH, and one of them is killed halfway.
-    The bus is made in --dir DIR, else in a fresh temporary directory, and stays there.
-    """
-    from ...demo import run_demo
-
-    return run_demo(path, directory=directory, json=output.is_json())

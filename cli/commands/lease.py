@@ -12,8 +12,8 @@ from ...bus.leases import Lease
 from ...schema.errors import AckbusError, Refused, TimedOut
 from ...schema.message.times import format_ts
 from ...subscribers.inboxes.polling_pace import Pace
+from .. import arguments
 from ..definition import Commands
-from ..fast import actions
 from ..options.common import HERE, Place, PlaceOnly
 from ..show import output
 
@@ -54,8 +54,8 @@ def acquire(
     Exit code 3 when it is held, 5 when --wait ran out or others kept the bus locked.
     """
     holder = _holding(holder)
-    wait_s = 0.0 if wait is None else actions.seconds(wait, "--wait")
-    ttl_s = actions.seconds(ttl, "--ttl")
+    wait_s = 0.0 if wait is None else arguments.seconds(wait, "--wait")
+    ttl_s = arguments.seconds(ttl, "--ttl")
     with place.open() as bus:
         granted = _acquire(bus, name, holder, ttl_s, wait_s)
         held, now_ms = None if granted else bus.leases.get(name), bus.now_ms()
@@ -104,7 +104,7 @@ def renew(
     Exit code 3 when it is no longer held with this token.
     """
     held = Lease(name, _holding(holder), token, 0, 0)
-    ttl_s = actions.seconds(ttl, "--ttl")
+    ttl_s = arguments.seconds(ttl, "--ttl")
     with place.open() as bus:
         _print(bus.leases.renew(held, ttl_s=ttl_s))
     return 0
@@ -144,7 +144,7 @@ def list_leases(place: Place = HERE) -> int:
 
 
 def _holding(name: str | None) -> str:
-    return actions.sender(name, "--holder")
+    return arguments.sender(name, "--holder")
 
 
 def _print(held: Lease) -> None:

@@ -9,8 +9,8 @@ import typer
 from ...schema.errors import InvalidInput
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.queues.queue import Queue  # loads what a command needs of it when it runs
+from .. import arguments
 from ..definition import Commands
-from ..fast import actions
 from ..options.common import HERE, By, Place, PlaceOnly
 from ..show import output
 
@@ -64,7 +64,7 @@ def set_limit(
     kind, name = _place(queue, inbox)
     with place.open() as bus:
         if kind == "queue":
-            doer = actions.doer(by)
+            doer = arguments.doer(by)
             JobControl(Queue.open(bus, name), by=doer).limit(count)
         else:
             bus.limits.set_for_inbox(name, count)
@@ -90,7 +90,7 @@ def clear(
     kind, name = _place(queue, inbox)
     with place.open() as bus:
         if kind == "queue":
-            doer = actions.doer(by)
+            doer = arguments.doer(by)
             JobControl(Queue.open(bus, name), by=doer).clear_limit()
         else:
             bus.limits.clear(kind, name)

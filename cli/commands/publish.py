@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ...schema.errors import InvalidInput
+from .. import arguments
 from ..definition import Commands
 from ..fast import actions
 from ..options.common import HERE, Place
@@ -145,7 +146,7 @@ class Publication(Content):
         delay = given.pop("delay")
         wishes = ("headers", "meta", "at", "dedupe_key", "dedupe_window")
         headers = message_headers(**{name: given.pop(name) for name in wishes})
-        delay_s = None if delay is None else actions.seconds(delay, "--delay")
+        delay_s = None if delay is None else arguments.seconds(delay, "--delay")
         return given | {"headers": headers, "header": self.header or (), "delay_s": delay_s}
 
 
@@ -177,7 +178,7 @@ def publish(
         type,
         **message.arguments(),
         strict=strict,
-        wait_s=0.0 if wait is None else actions.seconds(wait, "--wait"),
+        wait_s=0.0 if wait is None else arguments.seconds(wait, "--wait"),
         directory=place.directory,
         user=place.user,
     )

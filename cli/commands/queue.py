@@ -10,11 +10,12 @@ from ...schema.errors import InvalidInput
 from ...subscribers.jobs.json_records import queue_record, stats_record
 from ...subscribers.jobs.manual_acts import Acts  # loads what a command needs of it when it runs
 from ...subscribers.queues.job_control import JobControl
+from ...subscribers.queues.policy_change import change_policy
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import QueueStats
+from .. import arguments
 from ..definition import Commands
-from ..fast import actions
 from ..logs import show_logs
 from ..options.common import HERE, By, Place, QueueName
 from ..options.policy import PolicyOptions, make_queue
@@ -63,7 +64,7 @@ def list_queues(
     is over a minute while its workers are busy, and stuck when its next messages are in a lost
     part of the archive. Exit code 4 when there are none, 1 when one is stuck.
     """
-    window_s = actions.seconds(window, "--window")
+    window_s = arguments.seconds(window, "--window")
     with place.open() as bus:
 
         def look() -> list[QueueStats]:
@@ -90,7 +91,7 @@ def show(
     long they ran, its policy, and the acts of people on it (pause, set, purge). The newest 10,000
     attempts count. Exit code 1 when it is stuck.
     """
-    window_s = actions.seconds(window, "--window")
+    window_s = arguments.seconds(window, "--window")
     with place.open() as bus:
         opened = Queue.open(bus, name)
 
@@ -160,7 +161,7 @@ def set_policy(name: QueueName, policy: PolicyOptions, by: By = None, place: Pla
     if not rules:
         raise InvalidInput("give at least one rule; see 'bus queue set --help'")
     with place.open() as bus:
-        info = Queues(bus).set_policy(name, by=actions.doer(by), **rules)
+        info = change_policy(bus, name, by=arguments.doer(by), **rules)
     _print(info)
     return 0
 
@@ -172,7 +173,7 @@ def pause(name: QueueName, by: By = None, place: Place = HERE) -> int:
     Running jobs go on, and new ones wait. Prints nothing without --json.
     """
     with place.open() as bus:
-        Queues(bus).pause(name, by=actions.doer(by))
+        Queues(bus).pause(name, by=arguments.doer(by))
         output.result(queue_record(Queues(bus).get(name)))
     return 0
 
@@ -184,7 +185,7 @@ def resume(name: QueueName, by: By = None, place: Place = HERE) -> int:
     Prints nothing without --json.
     """
     with place.open() as bus:
-        Queues(bus).resume(name, by=actions.doer(by))
+        Queues(bus).resume(name, by=arguments.doer(by))
         output.result(queue_record(Queues(bus).get(name)))
     return 0
 
@@ -199,7 +200,7 @@ def purge(name: QueueName, by: By = None, place: Place = HERE) -> int:
     show_logs()
     with place.open() as bus:
         (found,) = queues_named(bus, name)
-        count = JobControl(found, by=actions.doer(by)).purge()
+        count = JobControl(found, by=arguments.doer(by)).purge()
     output.result({"queue": name, "cancelled": count}, f"cancelled {output.counted(count, 'job')}")
     return code_of_list(count, [found])
 
@@ -213,7 +214,7 @@ def skip(name: QueueName, by: By = None, place: Place = HERE) -> int:
     """
     with place.open() as bus:
         found = Queue.open(bus, name)
-        skipped = JobControl(found, by=actions.doer(by)).skip()
+        skipped = JobControl(found, by=arguments.doer(by)).skip()
     for first, last in skipped:
         output.result(
             {"queue": name, "first_seq": first, "last_seq": last},

@@ -72,7 +72,7 @@ def replay(
 
 def _or_from_where(found: Iterator[Message], last: int | None) -> Iterator[Message]:
     """Yield messages; an error about a lost part of the archive tells where to go on."""
-    from ...bus.log.archive import SegmentMissing
+    from ...bus.errors import SegmentMissing
 
     try:
         yield from found

@@ -15,8 +15,8 @@ import typer
 from ...schema.errors import AckbusError, BusBusy, InvalidInput
 from ...schema.message.message import parse_priority
 from ...schema.message.times import format_ts
+from .. import arguments
 from ..definition import Commands
-from ..fast import actions
 from ..logs import show_logs
 from ..options.common import HERE, Place, PlaceOnly, since_time
 from ..options.metadata import META, parse_meta
@@ -96,8 +96,8 @@ def ask(
     from ...subscribers.conversations.answers import receive
     from ...subscribers.requests import Request
 
-    timeout_s = None if timeout is None else actions.seconds(timeout, "--timeout")
-    sender = actions.sender(content.from_agent)
+    timeout_s = None if timeout is None else arguments.seconds(timeout, "--timeout")
+    sender = arguments.sender(content.from_agent)
     payload = payload_of(_or_stdin(content), content.data, content.file, None)
     with place.open() as bus:
         sent = Request.publish(
@@ -109,7 +109,7 @@ def ask(
             id=content.id,
             priority=parse_priority(priority),
             headers={META: parse_meta(meta)} if meta else None,
-            wait_s=0.0 if wait is None else actions.seconds(wait, "--wait"),
+            wait_s=0.0 if wait is None else arguments.seconds(wait, "--wait"),
             **vars(answers),
         )
         _tell_ids(sent, type)
@@ -155,7 +155,7 @@ def show_answer(
         if answer.reply is not None and not output.is_json():
             _print_payload(answer.reply)
         output.flush()
-        receive(bus, answer, actions.doer(None))
+        receive(bus, answer, arguments.doer(None))
     return 1 if answer.failed else 0
 
 
@@ -185,7 +185,7 @@ def notify(
     from ...subscribers.overview.notices import Notices
     from ..running.notifications import told_by
 
-    every_s = actions.seconds(every, "--every")
+    every_s = arguments.seconds(every, "--every")
     if not every_s:
         raise InvalidInput("--every must be more than 0")
     tell = told_by(os.environ)

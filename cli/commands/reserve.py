@@ -9,8 +9,8 @@ import typer
 
 from ...schema.errors import InvalidInput, Refused
 from ...schema.message.times import format_ts
+from .. import arguments
 from ..definition import Commands
-from ..fast import actions
 from ..options.common import HERE, Place, PlaceOnly
 from ..show import output
 from ..show.reservations import conflict_record, describe, record_of
@@ -96,7 +96,7 @@ def reserve(
 
     if shared and exclusive:
         raise InvalidInput("give --shared or --exclusive, not both")
-    editor, ttl_s = _editor(agent), actions.seconds(ttl, "--ttl")
+    editor, ttl_s = _editor(agent), arguments.seconds(ttl, "--ttl")
     with place.open() as bus:
         root = project_root(bus.layout.directory)
         wanted = [each for path in paths for each in paths_from_root(path, root)]
@@ -169,7 +169,7 @@ def renew(chosen: Chosen, ttl: Ttl = "1h", agent: Who = None, place: Place = HER
 
     Exit code 3 when the agent no longer has one of them.
     """
-    editor, ttl_s = _editor(agent), actions.seconds(ttl, "--ttl")
+    editor, ttl_s = _editor(agent), arguments.seconds(ttl, "--ttl")
     with place.open() as bus, bus.transaction():
         renewed = [
             bus.reservations.renew(token, editor, ttl_s=ttl_s) for token in chosen.of(bus, editor)
@@ -193,7 +193,7 @@ def release(chosen: Chosen, agent: Who = None, place: PlaceOnly = HERE) -> int:
 
 
 def _editor(agent: str | None) -> str:
-    return actions.sender(agent, "--agent")
+    return arguments.sender(agent, "--agent")
 
 
 def _line(held: Reservation) -> str:

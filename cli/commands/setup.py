@@ -22,7 +22,7 @@ from ..definition import Commands
 from ..extras import are_installed, installing
 from ..fast import agent_hooks as hook_action
 from ..fast.prime import instruction
-from ..fast.prompt import AGENT_VARIABLE
+from ..hints import AGENT_VARIABLE
 from ..options.common import HERE, Json, Place, PlaceOnly, Verbose
 from ..own_path import own_path
 from ..show import output

@@ -8,9 +8,9 @@ import typer
 
 from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.times import format_ts
+from .. import arguments
 from ..definition import Commands
 from ..extras import require
-from ..fast import actions
 from ..options.common import HERE, Place
 from ..show import output
 
@@ -92,7 +92,7 @@ def rotate(
     require("server", "fastapi")
     from ...server.access.tokens import Tokens
 
-    overlap_s = actions.seconds(overlap, "--overlap")
+    overlap_s = arguments.seconds(overlap, "--overlap")
     with place.open() as bus:
         made = Tokens.of(bus).rotate(name, overlap_s=overlap_s, ttl_s=_ttl_s(expires))
     return _print_new(name, made)
@@ -139,7 +139,7 @@ def _scope(text: str) -> Scope:
 
 
 def _ttl_s(expires: str | None) -> float | None:
-    return None if expires is None else actions.seconds(expires, "--expires")
+    return None if expires is None else arguments.seconds(expires, "--expires")
 
 
 def _record(token: Token, now_ms: int) -> dict[str, Any]:

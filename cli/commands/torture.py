@@ -7,9 +7,12 @@ from typing import Annotated
 
 import typer
 
+from ...torture.plan import Plan
+from ...torture.run import run_torture
 from ..definition import Commands
 from ..options.common import Json, Verbose
 from ..show import output
+from ..show.torture_report import Screen
 
 commands = Commands()
 
@@ -59,10 +62,10 @@ def torture(
     job has one answer, and that bus.jsonl is what a rebuild writes. The files are removed if all
     proofs hold. Exit code 1 when one fails.
     """
-    from ...torture import run_torture
-    from ...torture.plan import Plan
-
     chosen = random.randrange(2**32) if seed is None else seed
     return run_torture(
-        Plan(agents, minutes, kill_every, chosen), directory, keep=keep, json=output.is_json()
+        Plan(agents, minutes, kill_every, chosen),
+        directory,
+        keep=keep,
+        screen=Screen(json=output.is_json()),
     )

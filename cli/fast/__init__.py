@@ -1,1 +1,1 @@
-"""TODO."""
+"""The commands that run often, without typer: what they load decides how fast they start."""

@@ -13,8 +13,8 @@ from ...schema.directory.discovery import find_bus
 from ...schema.directory.layout import user_bus
 from ...schema.errors import InvalidInput
 from ...schema.message.names import check_agent
+from ..hints import AGENT_VARIABLE
 from ..show import output
-from .prompt import AGENT_VARIABLE
 from .waiting_mail import waiting_mail
 
 TYPE_CHECKING = False

@@ -9,10 +9,8 @@ from ...schema.directory.layout import user_bus
 from ...schema.errors import AckbusError, InvalidInput
 from ...schema.message.names import check_agent
 from ...subscribers.inboxes.unread_count import unread_in
+from ..hints import AGENT_VARIABLE
 from ..show import output
-
-#: The environment variable that names the agent that runs the command.
-AGENT_VARIABLE = "BUS_AGENT"
 
 #: Messages are counted up to this, so that a prompt costs the same however much waits.
 _MAX_COUNTED = 1000

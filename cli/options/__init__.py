@@ -1,1 +1,1 @@
-"""TODO."""
+"""The options that several commands share, and the values made of them."""

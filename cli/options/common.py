@@ -11,8 +11,7 @@ from ...schema.errors import InvalidInput
 from ...schema.message.limits import MAX_SEQ as MAX_SEQ
 from ...schema.message.times import parse_since
 from ...schema.sqlite.database import WRITE_TIMEOUT_S
-from .. import hints
-from ..fast import actions
+from .. import arguments, hints
 from ..show import output
 
 TYPE_CHECKING = False
@@ -83,15 +82,15 @@ class PlaceOnly:
 
     def open(self, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
         """Open the bus; a write waits up to `write_timeout_s` for other writers."""
-        return actions.open_bus(self.directory, self.user, write_timeout_s=write_timeout_s)
+        return arguments.open_bus(self.directory, self.user, write_timeout_s=write_timeout_s)
 
     def find(self) -> tuple[str, str]:
         """Return the directory of the bus, and the option or place that named it."""
-        return actions.find(self.directory, self.user)
+        return arguments.find(self.directory, self.user)
 
     def named(self) -> str | None:
         """Return the directory that the options name, or None."""
-        return actions.named_by(self.directory, self.user)
+        return arguments.named_by(self.directory, self.user)
 
 
 @dataclass(frozen=True, kw_only=True)

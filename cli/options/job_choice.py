@@ -13,7 +13,7 @@ from ...schema.message.patterns import TypePattern
 from ...subscribers.queues.dead_letters import (
     DeadLetters,  # loads what a command needs of it when it runs
 )
-from ..fast import actions
+from .. import arguments
 from ..logs import show_logs
 from ..show import output
 from ..show.jobs import jobs_named, print_jobs, queues_named
@@ -98,7 +98,7 @@ class Choice(Filter):
     @property
     def doer(self) -> str | None:
         """The actor, for the record."""
-        return actions.doer(self.by)
+        return arguments.doer(self.by)
 
     def act(self, bus: Bus, chosen: Chosen, change: Change, done: str) -> int:
         """Change jobs, or only list them, and return the exit code.

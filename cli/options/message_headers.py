@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 from ...schema.errors import InvalidInput
+from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
 from ...schema.message.times import parse_ts
 from ...subscribers.jobs.work_headers import (
     work_headers,  # loads what a command needs of it when it runs
 )
-from ..fast import actions
-from ..fast.actions import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
+from .. import arguments
 from .metadata import META, parse_meta
 from .payload import json_argument
 
@@ -39,7 +39,7 @@ def message_headers(
         found[META] = _base(found) | parse_meta(meta)
     if (at, dedupe_key, dedupe_window) != (None, None, None):
         window_s = (
-            None if dedupe_window is None else actions.seconds(dedupe_window, "--dedupe-window")
+            None if dedupe_window is None else arguments.seconds(dedupe_window, "--dedupe-window")
         )
         found |= work_headers(
             available_at_ms=None if at is None else _time(at),

@@ -14,7 +14,8 @@ from ...subscribers.jobs.errors import QueueMismatch
 from ...subscribers.jobs.policy import Policy
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues  # loads what a command needs of it when it runs
-from ..fast import actions
+from .. import arguments
+from ..show.queues import option_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,11 +175,6 @@ class PolicyOptions(NewQueueOptions):
     hides: Hides = None
 
 
-def option_of(rule: str) -> str:
-    """Return the option that sets a rule, without its dashes."""
-    return rule.removesuffix("_s").replace("_", "-")
-
-
 def make_queue(
     bus: Bus,
     name: str,
@@ -220,7 +216,7 @@ def _rule(name: str, given: Any) -> tuple[str, object]:
 
 def _duration(name: str, text: str) -> float:
     option = f"--{option_of(name)}"
-    seconds = actions.seconds(text, option)
+    seconds = arguments.seconds(text, option)
     rules: dict[str, Any] = {f"{name}_s": seconds}
     try:
         Policy(**rules)

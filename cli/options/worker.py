@@ -15,7 +15,7 @@ from ...subscribers.jobs.errors import (
 )
 from ...subscribers.jobs.hops import MAX_HOPS, WARN_HOPS
 from ...subscribers.queues.queue import MAX_LEASE_S, Queue
-from ..fast import actions
+from .. import arguments
 from .payload import json_argument
 from .policy import make_queue
 
@@ -230,13 +230,13 @@ class WorkerOptions:
 
         if self.timeout is None:
             return RAW_TIMEOUT_S if self._is_raw else JSON_TIMEOUT_S
-        return actions.seconds(self.timeout, "--timeout") or None
+        return arguments.seconds(self.timeout, "--timeout") or None
 
     def _lease_s(self) -> float:
         """Return for how long a worker leases a job, in seconds."""
         timeout_s, most_s = self._timeout_s(), MAX_LEASE_S
         if self.lease is not None:
-            given_s = actions.seconds(self.lease, "--lease")
+            given_s = arguments.seconds(self.lease, "--lease")
             if not 0 < given_s <= most_s:
                 raise InvalidInput(f"--lease must be more than 0 and at most {most_s:g}s")
             return given_s

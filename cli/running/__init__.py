@@ -1,1 +1,1 @@
-"""TODO."""
+"""Commands that run until they are told to stop, and publishing in bulk."""

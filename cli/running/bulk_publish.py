@@ -11,8 +11,8 @@ from ...schema.message.draft import ABSENT, Draft
 from ...schema.message.json import decode
 from ...schema.message.limits import MAX_PAYLOAD_BYTES
 from ...schema.message.message import Receipt, parse_priority
+from ..arguments import sender as agent_or_default
 from ..fast.actions import check_headers, print_receipt
-from ..fast.actions import sender as agent_or_default
 from ..options.payload import open_input
 from ..show import output
 from ..show.progress import progress

@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 
 from ...schema.errors import InvalidInput
-from ..fast import actions
+from .. import arguments
 from ..show import output
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ def watch(
         table: makes the table for a terminal.
         lines: prints lines where the output is no terminal.
     """
-    every_s = actions.seconds(every, "--every")
+    every_s = arguments.seconds(every, "--every")
     if not every_s:
         raise InvalidInput("--every must be more than 0")
     with _in_place(table) if output.is_terminal() else _in_lines(lines) as show:

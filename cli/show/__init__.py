@@ -1,1 +1,1 @@
-"""TODO."""
+"""The output: lines, tables and JSON. Nothing here decides anything."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from ...bus.log.archive import SegmentMissing
+from ...bus.errors import SegmentMissing
 from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.claims import Claims

@@ -11,6 +11,10 @@ from ...schema.errors import AckbusError, BlobMissing, InvalidInput
 from ...schema.message.times import age as age
 from ...schema.message.times import format_ts
 from .. import hints
+from .text import counted as counted
+from .text import visible as visible
+from .text import visible_json
+from .text import within_line as within_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +23,7 @@ if TYPE_CHECKING:
     from ...blobs.store import BlobStore
     from ...bus.search.search import Found
     from ...schema.message.message import Message
-
-    #: Seq, time, route, type, payload.
-    Parts = tuple[str, str, str, str, str]
+    from .text import Parts
 
 #: How much of a payload a line for people shows, in characters.
 PREVIEW_CHARS = 200
@@ -31,13 +33,6 @@ REF_CHARS = 15
 
 #: How much of an error is printed, in characters: it repeats arguments, which may be of any length.
 ERROR_CHARS = 1000
-
-#: Control characters (C0, DEL, C1), line separators, and what turns the direction of writing or
-#: is invisible: all that can make a terminal show something else than what is there.
-_UNSAFE = (
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
-)
 
 #: The exit code when nothing was there.
 NOTHING = 4
@@ -83,7 +78,7 @@ def json_line(data: bytes | Mapping[str, object]) -> None:
     """Print one JSON object as a line."""
     data = data if isinstance(data, bytes) else _encoded(data)
     if is_terminal():
-        data = _visible_json(data.decode()).encode()
+        data = visible_json(data.decode()).encode()
     _write(data + b"\n")
 
 
@@ -291,7 +286,7 @@ def tell_at_end() -> None:
 
 def json_note(record: Mapping[str, object]) -> None:
     """Print an object as a line on stderr, for programs that read it."""
-    _complain(_visible_json(_encoded(record).decode()))
+    _complain(visible_json(_encoded(record).decode()))
 
 
 def bell() -> None:
@@ -349,44 +344,7 @@ def show_warnings() -> None:
     warnings.simplefilter("always", UserWarning)
 
 
-# text ----------------------------------------------------------------------------------------
-
-
-def counted(number: int, what: str, one: str = "", many: str = "s") -> str:
-    """Return `1 message` or `2,000 messages`, with other endings where the word has them."""
-    return f"{number:,} {what}{one if number == 1 else many}"
-
-
-def within_line(reason: str) -> str:
-    """Return a parser's error about a single line without the number of that line."""
-    import re
-
-    return re.sub(r": line 1 column (\d+) \(char \d+\)", r" at column \1", reason)
-
-
-def visible(text: str) -> str:
-    r"""Return `text` with every character that could act on a terminal as `\x1b` or `\u202e`."""
-    if text.isprintable():
-        return text
-    return _escape(text, lambda char: char.encode("unicode_escape").decode())
-
-
 def _encoded(value: object) -> bytes:
     import orjson  # slow to load, and a shell's prompt prints none
 
     return orjson.dumps(value)
-
-
-def _visible_json(text: str) -> str:
-    """Escape such characters in JSON as JSON does: they stand only in its strings."""
-    if text.isprintable():
-        return text
-    import json
-
-    return _escape(text, lambda char: json.dumps(char)[1:-1])
-
-
-def _escape(text: str, escaped: Callable[[str], str]) -> str:
-    import re
-
-    return re.sub(_UNSAFE, lambda match: escaped(match[0]), text)

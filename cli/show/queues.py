@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.json_records import state_of, stats_record
 from ...subscribers.jobs.policy import POLICY_FIELDS
-from ..options.policy import option_of
 from . import output
 
 TYPE_CHECKING = False
@@ -125,3 +124,8 @@ def duration(ms: float | None) -> str:
         if ms >= 2 * size:
             return f"{ms / size:.0f} {unit}"
     return f"{ms / 1000:.1f} s" if ms >= 1000 else f"{ms:.0f} ms"
+
+
+def option_of(rule: str) -> str:
+    """Return the option that sets a rule, without its dashes."""
+    return rule.removesuffix("_s").replace("_", "-")

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from ...doctor.repair.repair import repair_bus
-from ...doctor.repair.work import mend
 from ...schema.directory.discovery import refuse_foreign
 from ...schema.directory.layout import BUS_DIRECTORY
 from ...schema.errors import BusNotFound
@@ -18,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...schema.repaired import Mended
+    from ...schema.findings import Mended
     from ..options.common import Place
 
 
@@ -27,7 +26,7 @@ def repair(place: Place, backup: str | None, dry_run: bool) -> int:
     where = _directory(place)
     is_lossy = False
     count = 0
-    parts = repair_bus(where, backup=backup, dry_run=dry_run, mend=mend)
+    parts = repair_bus(where, backup=backup, dry_run=dry_run)
     for mended in watched(parts):
         count += 1
         is_lossy = is_lossy or bool(mended.lost)

@@ -11,13 +11,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from .output import visible
+from .text import visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from .output import Parts
+    from .text import Parts
 
     #: The heading of a column, and its cells.
     Column = tuple[str, ...]

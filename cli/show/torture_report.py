@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from . import output
+from .progress import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from ...torture.crew import Crew
     from ...torture.measures import Growth, Measures
     from ...torture.plan import Plan
@@ -16,7 +20,33 @@ if TYPE_CHECKING:
 _MIB = 1024 * 1024
 
 
-def print_json(
+class Screen:
+    """Shows a run of the torture.
+
+    Args:
+        json: print the result as one JSON object.
+    """
+
+    def __init__(self, *, json: bool) -> None:
+        self._json = json
+
+    def note(self, text: str) -> None:
+        """Print one line on standard error."""
+        output.note(text)
+
+    def progress(self, what: str, total: int) -> AbstractContextManager[Callable[[int], object]]:
+        """Return a progress bar on a terminal, else a context that shows nothing."""
+        return progress(what, total)
+
+    def report(
+        self, plan: Plan, crew: Crew, measures: Measures, proof: Proof, stays_in: str | None
+    ) -> None:
+        """Print the measurements and the proofs."""
+        show = _print_json if self._json else _print_report
+        show(plan, crew, measures, proof, stays_in)
+
+
+def _print_json(
     plan: Plan, crew: Crew, measures: Measures, proof: Proof, stays_in: str | None
 ) -> None:
     """Print one object."""
@@ -47,7 +77,7 @@ def print_json(
     output.flush()
 
 
-def print_report(
+def _print_report(
     plan: Plan, crew: Crew, measures: Measures, proof: Proof, stays_in: str | None
 ) -> None:
     """Print the measurements, the proofs, and the failures."""

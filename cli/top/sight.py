@@ -20,6 +20,10 @@ from ...subscribers.queues.statistics import QueueStats
 from ..show import output
 from ..show.queues import duration, rate
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..show.text import Parts
+
 #: Unread messages are counted up to this: a moment's look must cost little.
 _COUNTED = 100
 
@@ -82,7 +86,7 @@ class Sight:
     per_s: float | None
     agents: list[AgentSight]
     queues: list[QueueStats]
-    messages: list[tuple[Message, output.Parts]]
+    messages: list[tuple[Message, Parts]]
 
     def headline(self) -> str:
         """Return the first line of the view."""

@@ -16,7 +16,7 @@ from .sight import AGENT_HEADINGS, QUEUE_HEADINGS, Sight
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..show.output import Parts
+    from ..show.text import Parts
 
 #: The lines that are always there: the first, the last, and an empty one above each part.
 _FRAME_LINES = 5

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The checks of an examination, one file for each part of a bus. They change nothing."""

@@ -38,8 +38,8 @@ _RECENT_S = 86_400.0
 _NAMED = 5
 
 
-def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
-    """Return the checks of this room.
+def checks_of_bus(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
+    """Return the checks of the log and of what belongs to it.
 
     Args:
         bus: an open bus.

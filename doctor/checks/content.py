@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...schema.findings import bad, ok
-from .write_ahead_log import REPAIR
+from ...schema.sqlite.file_checks import REPAIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

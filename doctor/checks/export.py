@@ -30,8 +30,8 @@ _PATIENCE_S = 3.0
 _NAMED = 5
 
 
-def checks(bus: Bus, *, full: bool) -> dict[str, Callable[[], Finding]]:
-    """Return the checks of this room; the full ones read every exported line."""
+def checks_of_export(bus: Bus, *, full: bool) -> dict[str, Callable[[], Finding]]:
+    """Return the checks of what is exported; the full ones read every exported line."""
     return {
         "export": lambda: _export(bus),
         "bus.jsonl": lambda: _lines(bus, full),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...bus.log.archive import SegmentMissing
+from ...bus.errors import SegmentMissing
 from ...export.jsonl.export_position import Position
 from ...schema.message.message import Message
 from .exported_lines import Exported, row_of, whole_export

@@ -8,7 +8,7 @@ from ...subscribers.jobs.jobs import DEAD, Jobs
 from ...subscribers.queues.queues import Queues
 from ...subscribers.views import Views
 from ..recovery.damage import ranges
-from ..repair.work import seqs_of
+from ..work_statements import seqs_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ _RECENT_MS = 86_400_000
 _MAX_WALKED = 10_000
 
 
-def checks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
-    """Return the checks of what this room owns; the full ones look at every job."""
+def checks_of_work(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
+    """Return the checks of what is read and worked on; the full ones look at every job."""
     return {
         "work": lambda: _work(bus, full),
         "claims": lambda: _claims(bus),

@@ -8,6 +8,7 @@ from contextlib import closing
 
 from ...schema.directory.lock_holders import is_known, readers
 from ...schema.findings import bad, ok, warn
+from ...schema.sqlite.file_checks import REPAIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ _QUICK_BYTES = 16 * 1024**2
 
 #: Who looks while others write may see half a frame: damage is what is there at every look.
 _LOOKS, _PAUSE_S = 3, 0.05
-
-#: What brings back what SQLite no longer reads.
-REPAIR = "stop all programs, then 'bus doctor --repair'"
 
 
 def check_log(database: Database, full: bool) -> Finding:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from dataclasses import dataclass
 
 import apsw
+
+from ...schema.sqlite.hardening import SCHEMA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,8 +59,7 @@ class Parts:
 
 def parts_of_a_bus() -> Parts:
     """Return what a new bus is made of."""
-    path = os.path.join(os.path.dirname(os.path.dirname(__file__)), "schema.sql")
-    with open(path, encoding="utf-8") as ddl, closing(apsw.Connection(":memory:")) as fresh:
+    with open(SCHEMA, encoding="utf-8") as ddl, closing(apsw.Connection(":memory:")) as fresh:
         fresh.execute("PRAGMA auto_vacuum = INCREMENTAL")
         fresh.execute(ddl.read()).fetchall()
         tables: dict[str, Table] = {}

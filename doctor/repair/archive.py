@@ -14,7 +14,7 @@ from ...export.archiver import STAGED as _FRESH
 from ...export.archiver import write_frames
 from ...export.jsonl.replaced_file import exported_files
 from ...schema.errors import BusUnusable
-from ...schema.repaired import Mended
+from ...schema.findings import Mended
 from ..checks.exported_lines import Exported
 from ..recovery.damage import ranges
 from .alone import keep_aside

@@ -12,7 +12,7 @@ from ...schema.errors import AckbusError, BusUnusable
 from ...schema.findings import examine
 from ...schema.message.json import decode
 from ...schema.sqlite.database import Database
-from ...schema.sqlite.file_checks import checks_of_file
+from ..checks.file import checks_of_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from ...export.jsonl.jsonl_file import lines_of
 from ...export.jsonl.parts import Parts, index_file
 from ...export.jsonl.replaced_file import exported_files
 from ...schema.errors import AckbusError, BlobAltered, BlobMissing, BusUnusable, InvalidInput
-from ...schema.findings import ok
-from ...schema.repaired import Mended
-from ..checks.export import checks
+from ...schema.findings import Mended, ok
+from ..checks.export import checks_of_export
 from .alone import ASIDE, set_aside
 
 TYPE_CHECKING = False
@@ -92,7 +91,7 @@ def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
 
 def _is_as_the_log(bus: Bus) -> bool:
     """Whether an export is whole; one that is behind is."""
-    lines = checks(bus, full=True)["bus.jsonl"]()
+    lines = checks_of_export(bus, full=True)["bus.jsonl"]()
     lacking = Parts(bus.layout.directory, Rotation.of(bus).get()).lacking()
     return lines.state == ok("").state and not lacking
 

@@ -7,8 +7,8 @@ from contextlib import closing
 from ...blobs.store import BlobStore
 from ...export.jsonl.export_position import crc_in_mark
 from ...schema.directory.layout import Layout
+from ...schema.findings import Mended
 from ...schema.queries import file_of
-from ...schema.repaired import Mended
 from ..checks.exported_lines import Exported, whole_export
 from ..recovery.damage import in_words, ranges, ranges_without
 from ..recovery.new_file import NewFile

@@ -13,15 +13,15 @@ from ...schema.directory.exclusive_use import refuse_openers
 from ...schema.directory.layout import Layout, has_export, without_file
 from ...schema.directory.opening_checks import refuse_place
 from ...schema.errors import BusNotFound, BusUnusable, Unfinished
-from ...schema.findings import examine
+from ...schema.findings import Mended, examine
 from ...schema.message.draft import Draft
 from ...schema.queries import file_of
-from ...schema.repaired import Mended
 from ...schema.sqlite.creation import keep_out_of_git
 from ...schema.sqlite.database import Database, other_version
-from ...schema.sqlite.file_checks import checks_of_file, is_of_other_version
+from ...schema.sqlite.file_checks import is_of_other_version
 from ...schema.sqlite.rules.state_rules import put_right
 from ..checks.export_differences import differences
+from ..checks.file import checks_of_file
 from ..recovery.comparison import Comparison
 from .alone import (
     ASIDE,
@@ -37,13 +37,11 @@ from .archive import is_well, mend_archive
 from .backups import newest_backup, open_backup
 from .beside import mend_blobs, mend_export, mend_search
 from .database import DatabaseMaker
+from .work import mend_work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
-    #: Mends what the rooms above own; is told which tables have lost rows.
-    Mend = Callable[[Bus, Collection[str]], Iterator[Mended]]
+    from collections.abc import Collection, Iterator
 
 #: Where the new file is made, in the bus directory: a bus directory of its own.
 _WORKSHOP = "repair.new"
@@ -57,7 +55,6 @@ def repair_bus(
     *,
     backup: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
-    mend: Mend = lambda bus, lossy: iter(()),
 ) -> Iterator[Mended]:
     """Bring a damaged bus back from what is intact, and tell of each part that needed it.
 
@@ -70,7 +67,6 @@ def repair_bus(
         directory: the bus directory.
         backup: a copy that `bus backup` made; None looks for one near the bus.
         dry_run: make the new file, tell of it, and leave everything as it is.
-        mend: what the rooms above know to mend in it; it is told which tables have lost rows.
 
     Raises:
         BusNotFound: there is nothing of a bus.
@@ -93,7 +89,7 @@ def repair_bus(
             pass  # SQLite has undone it by now, unless the file is damaged as well
     is_damaged = _is_damaged(layout)
     if not is_damaged:
-        told = list(_with_state(layout, dry_run, mend))
+        told = list(_with_state(layout, dry_run))
         yield from told
         if told and dry_run:
             return  # the rest can be told when the state makes sense
@@ -104,7 +100,7 @@ def repair_bus(
                 yield Mended("backup", f"was passed over: {why}")
             if saved is not None:
                 yield Mended("backup", f"{found} was asked for what is lost")
-            yield from _with_new_file(layout, saved, stamp, dry_run, mend)
+            yield from _with_new_file(layout, saved, stamp, dry_run)
             if dry_run:
                 return
         with closing(Bus.open(layout.directory, read_only=dry_run)) as bus:
@@ -171,12 +167,12 @@ def _differs(layout: Layout) -> bool:
         return _has_wrong_entries(bus) or bool(differences(bus).in_log)
 
 
-def _with_state(layout: Layout, dry_run: bool, mend: Mend) -> Iterator[Mended]:
+def _with_state(layout: Layout, dry_run: bool) -> Iterator[Mended]:
     """Put right the rows of a whole file that break a rule, where they are."""
     with closing(Bus.open(layout.directory, read_only=dry_run)) as bus:
         yield from put_right(file_of(bus), dry_run=dry_run)
         if not dry_run:
-            yield from mend(bus, ())
+            yield from mend_work(bus, ())
 
 
 def _has_wrong_entries(bus: Bus) -> bool:
@@ -204,7 +200,6 @@ def _with_new_file(
     saved: Bus | None,
     stamp: str,
     dry_run: bool,
-    mend: Mend,
 ) -> Iterator[Mended]:
     with _held(layout, dry_run), _workshop(layout, dry_run) as workshop:
         maker = DatabaseMaker(layout, saved)
@@ -221,7 +216,7 @@ def _with_new_file(
                 bus.catalog.recount(bus.log)
             told += _chain(bus, maker.lossy)
             told += put_right(file_of(bus))
-            told += mend(bus, maker.lossy)
+            told += mend_work(bus, maker.lossy)
             if told:
                 _tell_the_log(bus, told)
             file_of(bus).rows("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -5,39 +5,26 @@ A row that is lost must not take work with it: what is not known to be done is d
 
 from __future__ import annotations
 
+from ...schema.findings import Mended
 from ...schema.message.patterns import TypePattern
-from ...schema.queries import Queries, file_of, fits_pattern, is_too_wide
-from ...schema.repaired import Mended
+from ...schema.queries import file_of
 from ...schema.sqlite.transactions import without_triggers
 from ...subscribers.jobs.jobs import Jobs
 from ...subscribers.jobs.work_headers import WorkHeaders
 from ...subscribers.queues.queues import Queues
 from ..recovery.damage import ranges
+from ..work_statements import MENDING, seqs_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-    from typing import Any
 
     from ...bus.bus import Bus
     from ...schema.message.message import Message
     from ...subscribers.queues.queues import QueueInfo
 
-#: What puts jobs and claims right, and what finds those that it changes.
-MENDING = Queries(beside=__file__, file="mending.sql")
 
-#: Whether no queue has a message, nor will take it in. A queue of which SQL can't tell what it
-#: takes hides nothing, and a message that both it and an inbox have is not lost.
-_IS_OF_NO_QUEUE = f"""NOT EXISTS (SELECT 1 FROM queues
-  WHERE EXISTS (SELECT 1 FROM jobs WHERE queue_id = queues.id AND jobs.seq = messages.seq)
-     OR (filled_seq < messages.seq AND (to_agent IS NULL OR addressed IN ('*', to_agent))
-         AND {fits_pattern("type", "pattern")} AND NOT {is_too_wide("pattern")}))"""
-MENDING |= {
-    name: text.replace("{is_of_no_queue}", _IS_OF_NO_QUEUE) for name, text in MENDING.items()
-}
-
-
-def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
+def mend_work(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
     """Mend rows that contradict each other, in one transaction.
 
     Args:
@@ -69,11 +56,6 @@ def mend(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
 def _told(part: str, what: str, seqs: list[int]) -> Iterator[Mended]:
     if seqs:
         yield Mended(part, f"{ranges(seqs)} {what}")
-
-
-def seqs_of(bus: Bus, statement: str, *values: object) -> list[Any]:
-    """Return the first column of what a statement of `mending.sql` finds, or has changed."""
-    return [row[0] for row in file_of(bus).rows(MENDING[statement], values)]
 
 
 def _work_again(bus: Bus, info: QueueInfo) -> Iterator[int]:

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Backups: complete copies of a bus directory, checked after they are made."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...schema.errors import BlobAltered, BlobMissing, BusUnusable
 from ...schema.findings import examine
 from ...schema.queries import file_of
-from ...schema.sqlite.file_checks import checks_of_file
+from ...schema.sqlite.file_checks import checks_of_database
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def verify_copy(copy: Bus, lacking: Collection[str]) -> None:
     Raises:
         BusUnusable: something differs from the bytes that were written.
     """
-    for finding in examine(checks_of_file(file_of(copy), full=True)):
+    for finding in examine(checks_of_database(file_of(copy), full=True)):
         if finding.state == "bad":
             raise _damaged(copy, finding.text)
     for segment in copy.archive.segments():

@@ -1,1 +1,1 @@
-"""TODO."""
+"""`bus.jsonl` and its parts: written from the log, and imported into it."""

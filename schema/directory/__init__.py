@@ -1,1 +1,1 @@
-"""TODO."""
+"""The bus directory: finding it, its files, who may use it, and the locks in it."""

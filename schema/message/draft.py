@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from typing import Final
 
 
+#: The headers by which a sender asks queues for a delay or a key.
+AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW = "available_at_ms", "dedupe_key", "dedupe_window_ms"
+
 #: The header that a signature stands in; docs/protocol.md says how it is made.
 SIGNATURE_HEADER = "signature"
 

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The engine in one SQLite file: connections, transactions, checkpoints, tables, upgrades."""

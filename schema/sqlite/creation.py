@@ -20,6 +20,7 @@ from ..directory.layout import (
 from ..errors import BusUnusable
 from ..system_errors import disk_full, without_log
 from .database import BUSY_TIMEOUT_MS
+from .hardening import SCHEMA
 from .sqlite_errors import check_sqlite_version, make_file, translate
 
 _IGNORING = ".gitignore"
@@ -111,8 +112,7 @@ def _create_tables(layout: Layout) -> bool:
     try:
         # So that pages can be given back to the system after archiving, some at a time.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        ddl = os.path.join(os.path.dirname(__file__), "schema.sql")
-        with open(ddl, encoding="utf-8") as file, connection:
+        with open(SCHEMA, encoding="utf-8") as file, connection:
             connection.execute(file.read())
         if ("wal",) not in connection.execute("PRAGMA journal_mode = WAL").fetchall():
             raise without_log(layout.directory)

@@ -1,4 +1,4 @@
-"""Checks of the bus file: its version, its tables, its pages, its references."""
+"""Checks of the bus file by SQLite itself: its version, tables, pages and references."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from contextlib import closing
 
 import apsw
 
-from ...doctor.checks.write_ahead_log import REPAIR, check_log
 from ..findings import Finding, bad, ok, warn
 from .database import SCHEMA_VERSION
 from .foreign_objects import our_tables, strangers_in
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
     from ..findings import Check
     from .database import Database
 
+#: What brings back what SQLite no longer reads.
+REPAIR = "stop all programs, then 'bus doctor --repair'"
+
 #: For how long the pages are looked at unless all of them are to be, in seconds.
 _QUICK_S = 3.0
 
@@ -28,7 +30,7 @@ _STEPS = 10_000
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 
 
-def checks_of_file(database: Database, *, full: bool = False) -> dict[str, Check]:
+def checks_of_database(database: Database, *, full: bool = False) -> dict[str, Check]:
     """Return the checks of a file that SQLite can open.
 
     Args:
@@ -40,7 +42,6 @@ def checks_of_file(database: Database, *, full: bool = False) -> dict[str, Check
         "pages": lambda: _pages(database, full),
         "references": lambda: _references(database, full),
         "texts": lambda: _texts(database, full),
-        "log": lambda: check_log(database, full),
         "journal": lambda: _journal(database),
     }
     return checks

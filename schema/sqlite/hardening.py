@@ -14,6 +14,9 @@ import os
 
 import apsw
 
+#: The file of the statements that make a bus.
+SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
+
 #: How often SQLite asks whether a statement may go on, in steps of its machine; Ctrl-C is heard
 #: then. It does some 100 million a second.
 STEPS = 10_000_000
@@ -76,8 +79,7 @@ def our_texts() -> frozenset[bytes]:
     """Return the texts that SQLite stores when schema.sql is run."""
     global _ours
     if not _ours:
-        path = os.path.join(os.path.dirname(__file__), "schema.sql")
-        with open(path, "rb") as file:
+        with open(SCHEMA, "rb") as file:
             _ours = frozenset((_OF_SQLITE, *texts_in(file.read())))
     return _ours
 

@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..repaired import Mended
+    from ..findings import Mended
 
 #: How long to wait for programs that have the file open and are about to end, in seconds.
 _PATIENCE_S = 5.0

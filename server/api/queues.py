@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ...subscribers.jobs.json_records import queue_record, stats_record
 from ...subscribers.queues.job_control import JobControl
+from ...subscribers.queues.policy_change import change_policy
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import DEFAULT_WINDOW_S, QueueStats
@@ -188,7 +189,7 @@ def create_queue(
 )
 def set_policy(queue: QueueName, policy: PolicyGiven, bus: TheBus, who: Admin) -> dict[str, Any]:
     """Change rules of a queue. They apply from the next claim on."""
-    return queue_record(Queues(bus).set_policy(queue, by=who.doer(), **policy.rules()))
+    return queue_record(change_policy(bus, queue, by=who.doer(), **policy.rules()))
 
 
 # How much may wait -----------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""TODO."""
+"""One agent's unread mail: polling, acknowledging, failed deliveries, and delivery loops."""

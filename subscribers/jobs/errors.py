@@ -6,7 +6,7 @@ from ...schema.errors import AckbusError, BusUnusable, InvalidInput, NotFound, R
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.log.archive import SegmentMissing
+    from ...bus.errors import SegmentMissing
 
 
 class ClaimLost(Refused):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...schema.errors import InvalidInput
+from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
 from ...schema.message.limits import MAX_ID_CHARS
 from ...schema.message.times import MAX_TS_MS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...schema.message.message import Message
-
-#: The names of the headers.
-AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW = "available_at_ms", "dedupe_key", "dedupe_window_ms"
 
 
 @dataclass(frozen=True, slots=True)

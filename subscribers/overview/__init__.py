@@ -1,1 +1,1 @@
-"""TODO."""
+"""Views across inboxes and queues: traces, notices, and what retention must keep."""

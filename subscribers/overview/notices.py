@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from ...bus.log.archive import SegmentMissing
+from ...bus.errors import SegmentMissing
 from ...schema.queries import engine_of
 from ..conversations.reply_types import request_type_of
 from ..jobs.statements import SQL

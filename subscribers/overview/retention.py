@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import takewhile
 
-from ...bus.log.archive import SegmentMissing
+from ...bus.errors import SegmentMissing
 from ...bus.log.imported import Imports
 from ...schema.errors import InvalidInput, NotFound, shown
 from ..inboxes.cursors import Cursors

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
-from ...bus.log.archive import SegmentMissing
+from ...bus.errors import SegmentMissing
 from ...schema.errors import BusUnusable
 from ...schema.message.message import Message
 from ...schema.message.patterns import TypePattern

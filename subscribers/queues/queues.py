@@ -11,8 +11,7 @@ from ...schema.message.patterns import TypePattern, check_pattern
 from ...schema.message.times import MAX_TS_MS
 from ...schema.queries import engine_of
 from ..jobs.errors import QueueMismatch, QueueNotFound
-from ..jobs.jobs import BATCH, Jobs
-from ..jobs.manual_acts import PAUSE, RESUME, SET, Acts
+from ..jobs.manual_acts import PAUSE, RESUME, Acts
 from ..jobs.policy import POLICY_FIELDS, Policy
 from ..jobs.statements import SQL
 
@@ -86,7 +85,7 @@ class Queues:
         if group is not None:
             check_agent(group)
         policy = Policy.of_row(
-            _policy(Policy(), rules).row()
+            policy_with(Policy(), rules).row()
         )  # as it is stored: whole milliseconds
         with self._engine.write():
             filled_seq = self._seq_before(start)
@@ -119,75 +118,14 @@ class Queues:
         """Return all queues, by name."""
         return [_info(row) for row in self._engine.rows(SQL["queues"])]
 
-    def set_policy(self, name: str, *, by: str | None = None, **rules: Any) -> QueueInfo:
-        """Change rules of a queue; they hold from the next claim on, also for what waits.
-
-        How many attempts a job may have is settled when it is taken in. What waits is adapted to
-        another order, and to another limit for each key, some hundreds of jobs a transaction.
-        Until that is through, some go by the old rule and some by the new one; after a crash in
-        between, the same call does the rest.
-
-        Args:
-            name: the queue.
-            by: who does it, for the record; None: the account of this process.
-            rules: fields of `Policy`.
+    def set_policy(self, info: QueueInfo, policy: Policy) -> None:
+        """Store the rules of a queue, in the caller's transaction; `change_policy` does the rest.
 
         Raises:
-            QueueNotFound: there is none of this name.
-            InvalidInput: a rule is none.
+            InvalidInput: it hides all that fits a pattern, and SQL can't tell what does.
         """
-        with self._engine.write():
-            info = self.get(name)
-            policy = _policy(info.policy, rules)
-            _check_hiding(info.pattern, policy)
-            if policy.addressed != info.policy.addressed:
-                self._fill(info)
-            self._engine.rows(SQL["set_policy"], (*policy.row(), info.id))
-            told = ", ".join(f"{rule} {policy.said(rule)}" for rule in rules)
-            Acts(self._engine, by).note(info, SET, detail=told)
-            self._bus.ring()  # there may be room for more
-        # Also where a rule is given that holds already: an earlier call may have been cut short.
-        if rules.keys() & {"ordering", "ageing_s"}:
-            self._rank_again(info)
-        if "max_running_per_key" in rules:
-            self._open_keys_again(info)
-        if "addressed" in rules:
-            self._recount_limit(name)
-        return replace(info, policy=policy)
-
-    def _fill(self, info: QueueInfo) -> None:
-        """Take in what was stored by now: it is kept out of inboxes by the rules of its time."""
-        from .filling import Filler  # which answers requests, and those look for queues
-
-        filler = Filler(self._bus, info, self, Jobs(self._engine))
-        while (page := filler.look()) is not None:
-            filler.store(page, self.get(info.name))
-        # What it didn't take in is mail, and stays that under another rule.
-        filled_seq, newest = self.position(info.id)
-        self.pass_by(info.id, filled_seq, newest)
-
-    def _rank_again(self, info: QueueInfo) -> None:
-        jobs = Jobs(self._engine)
-        seqs = jobs.queued_seqs(info)  # what comes later is ranked by the new order anyway
-        for start in range(0, len(seqs), BATCH):
-            with self._engine.write():
-                jobs.rank_again(info, seqs[start : start + BATCH])
-
-    def _open_keys_again(self, info: QueueInfo) -> None:
-        jobs, key = Jobs(self._engine), ""
-        while True:
-            with self._engine.write():
-                last = jobs.open_keys_again(self.get(info.name), key)
-                self._bus.ring()
-            if last is None:
-                return
-            key = last
-
-    def _recount_limit(self, name: str) -> None:
-        from .job_control import JobControl  # both stand upon this module
-        from .queue import Queue
-
-        JobControl(Queue.open(self._bus, name)).recount_limit()
+        _check_hiding(info.pattern, policy)
+        self._engine.rows(SQL["set_policy"], (*policy.row(), info.id))
 
     def pause(self, name: str, *, by: str | None = None) -> None:
         """Stop claims from a queue; what runs goes on, and new jobs wait.
@@ -255,7 +193,12 @@ def _check_hiding(pattern: str, policy: Policy) -> None:
         TypePattern(pattern).as_glob()
 
 
-def _policy(base: Policy, rules: dict[str, Any]) -> Policy:
+def policy_with(base: Policy, rules: dict[str, Any]) -> Policy:
+    """Return a policy with other values of some of its rules.
+
+    Raises:
+        InvalidInput: a rule is none, or has a value that it can't have.
+    """
     unknown = sorted(rules.keys() - set(POLICY_FIELDS))
     if unknown:
         raise InvalidInput(

@@ -18,7 +18,9 @@ BY_PATH = {"open", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", 
     *("os.chmod", "os.chown", "os.utime", "os.truncate"),
 }
 #: Who may be told by its user to open a file, wherever it is; and what is given a bus of its own.
-USERS_FILES = ("ackbus.cli.", "ackbus.bus.trust.keys")
+USERS_FILES = tuple(
+    f"ackbus.{part}" for part in ("cli.", "setup.", "demo.", "torture.", "bus.trust.keys")
+)
 
 
 class PathOpened(AssertionError):

@@ -5,6 +5,7 @@ The rules take the modules of a tree and return lines like ``bus/log/log.py:12: 
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,38 @@ MAY_IMPORT: dict[str, set[str]] = {
     "blobs": {"schema"},
     "bus": {"schema", "blobs"},
     "subscribers": {"schema", "blobs", "bus"},
+    "workers": {"schema", "bus", "subscribers"},
     "export": {"schema", "blobs", "bus"},
-    "workers": {"schema", "blobs", "bus", "subscribers"},
-    "server": {"schema", "blobs", "bus", "subscribers", "export", "workers"},
-    "cli": {"", "schema", "blobs", "bus", "subscribers", "export", "workers", "server"},
-    "": {"schema", "blobs", "bus", "subscribers", "export", "workers", "server"},
+    "git": {"schema", "bus", "export"},
+    "doctor": {"schema", "blobs", "bus", "subscribers", "export"},
+    "setup": {"schema", "bus", "subscribers"},
+    "server": {"schema", "blobs", "bus", "subscribers", "workers", "export"},
+    "torture": {"schema", "bus", "subscribers", "export", "doctor"},
+    "demo": {"schema", "bus", "subscribers", "export"},
+    "": {"schema", "blobs", "bus", "subscribers", "workers", "export"},
 }
+MAY_IMPORT["cli"] = set(MAY_IMPORT)
+
+#: The folders of each room, in order: each imports only those before it. Files beside them are what
+#: all of them share, or what stands upon them, as `bus/bus.py`.
+FOLDERS: dict[str, list[str]] = {
+    "schema": ["message", "directory", "sqlite"],
+    "bus": ["trust", "log", "search", "presence", "reservations"],
+    "subscribers": ["inboxes", "conversations", "jobs", "queues", "overview"],
+    "workers": ["processes", "commands"],
+    "export": ["jsonl", "backup", "pictures"],
+    "doctor": ["recovery", "checks", "repair"],
+    "server": ["access", "api", "live", "mcp", "metrics", "page"],
+    "torture": ["roles", "proofs"],
+    "cli": ["show", "options", "fast", "running", "top", "demo", "commands"],
+}
+
+#: The packages that offer names of their modules, for programs that use the library.
+PUBLIC = {"__init__.py", "export/pictures/__init__.py"}
+
+#: How many Python files a folder has at most, and the one that may have more.
+MAX_FILES, CROWDED = 16, "cli/commands"
+
 #: Folders at the root that are no rooms, and that no wheel contains.
 BESIDE = {"bench", "build", "dist", "docs", "examples", "tests"}
 
@@ -34,7 +61,7 @@ OPENING: dict[str, str] = {
     "schema/queries.py": "the package's own statements",
     "schema/sqlite/hardening.py": "the package's own statements",
     "doctor/recovery/tables.py": "the package's own statements",
-    "schema/directory/layout.py": "the kernel's list of mounts; the bus directory itself, and those above it",
+    "schema/directory/layout.py": "the list of mounts; the bus directory, and those above it",
     "schema/sqlite/sqlite_errors.py": "SQLite's own files, which are looked at before",
     "doctor/checks/directory.py": "the list of what is in a bus directory, none of which is opened",
     "schema/system_errors.py": "the bus directory itself, to hear why it can't be entered",
@@ -60,7 +87,7 @@ OPENING: dict[str, str] = {
     "cli/ending.py": "the null device",
 }
 #: Parts of the command that work on other programs' files, or on a bus that they made themselves.
-OPENING_ROOMS = ("setup/", "cli/demo/", "torture/", "cli/top/")
+OPENING_ROOMS = ("setup/", "demo/", "torture/", "cli/top/")
 
 _OPENING_ANYTHING = re.compile(
     r"((builtins|io)\.)?open|shutil\.(copy|copy2|copyfile|copytree|move|rmtree)"
@@ -122,22 +149,81 @@ def forbidden_arrows(modules: list[Module]) -> list[str]:
     return broken
 
 
-def imported_submodules(modules: list[Module]) -> list[str]:
-    """A room is imported by its package; its submodules are its own affair."""
-    files = {module.path.with_suffix("").parts for module in modules}
-    folders = {module.path.parent.parts for module in modules}
-    exports = {m.room: _all_of(m) for m in modules if m.path.parts[1:] == ("__init__.py",)}
+def arrows_between_folders(modules: list[Module]) -> list[str]:
+    """A folder of a room imports only the folders that are named before it, but for types."""
     broken = []
     for module in modules:
+        folders = FOLDERS.get(module.room, [])
+        for_types = _for_types(module)
         for node, target in _relative_imports(module):
-            room, name = _room_of(target), target[1:2]
-            if room in ("", module.room) or not name:
+            if len(module.path.parts) < 3 or len(target) < 2 or target[0] != module.room:
                 continue
-            is_submodule = target in files | folders and name[0] not in exports.get(room, ())
-            if len(target) > 2 or is_submodule:
-                inside = ".".join(target[:2])
-                broken.append(module.at(node, f"import from {room}, not from {inside} inside it"))
+            if id(node) in for_types:
+                continue
+            own, other = module.path.parts[1], target[1]
+            if {own, other} <= set(folders) and folders.index(other) > folders.index(own):
+                broken.append(module.at(node, f"{own}/ may not import {other}/"))
     return broken
+
+
+def unknown_folders(modules: list[Module]) -> list[str]:
+    """Every folder of a room that has an order is named in it."""
+    inner = {module.path.parts[:2] for module in modules if len(module.path.parts) > 2}
+    return [
+        f"{room}/{folder}/: not among the folders of {room}"
+        for room, folder in sorted(inner)
+        if folder not in FOLDERS.get(room, [])
+    ]
+
+
+def circles(modules: list[Module]) -> list[str]:
+    """No module is imported by what it imports, at whatever distance, or inside a function."""
+    arrows = _arrows(modules)
+    broken, open_, done = [], [], set()
+
+    def walk(name: str) -> None:
+        if name in open_:
+            broken.append(" -> ".join([*open_[open_.index(name) :], name]))
+        elif name not in done:
+            open_.append(name)
+            for each in sorted(arrows.get(name, ())):
+                walk(each)
+            open_.pop()
+            done.add(name)
+
+    for name in sorted(arrows):
+        walk(name)
+    return broken
+
+
+def crowded_folders(modules: list[Module]) -> list[str]:
+    """No folder has more files than a reader takes in at a look."""
+    counts = Counter(module.path.parent.as_posix() for module in modules)
+    return [
+        f"{folder}/: {count} files, more than {MAX_FILES}"
+        for folder, count in sorted(counts.items())
+        if count > MAX_FILES and folder != CROWDED
+    ]
+
+
+def imports_of_packages(modules: list[Module]) -> list[str]:
+    """A name is imported from the module that defines it: packages hold a sentence, no names."""
+    return [
+        module.at(node, "a package offers no names of its modules")
+        for module in modules
+        if module.path.name == "__init__.py" and module.path.as_posix() not in PUBLIC
+        for node in module.tree.body
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+
+
+def packages_without_a_sentence(modules: list[Module]) -> list[str]:
+    """Every package says what lives in it."""
+    return [
+        f"{module.path.as_posix()}: says nothing of what lives here"
+        for module in modules
+        if module.path.name == "__init__.py" and not ast.get_docstring(module.tree)
+    ]
 
 
 def absolute_imports(modules: list[Module]) -> list[str]:
@@ -255,12 +341,33 @@ def _room_of(target: tuple[str, ...]) -> str:
     return target[0] if target[0] in MAY_IMPORT else ""
 
 
-def _all_of(module: Module) -> set[str]:
-    """The names in the module's ``__all__``."""
-    for node in module.tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return set(ast.literal_eval(node.value))
-    return set()
+def _arrows(modules: list[Module]) -> dict[str, set[str]]:
+    """The modules that each module imports when it runs."""
+    names = {_name_of(module) for module in modules}
+    arrows: dict[str, set[str]] = {}
+    for module in modules:
+        for_types = _for_types(module)
+        for node, target in _relative_imports(module):
+            inner, outer = ".".join(target), ".".join(target[:-1])
+            found = inner if inner in names else outer
+            if id(node) not in for_types and found in names and found != _name_of(module):
+                arrows.setdefault(_name_of(module), set()).add(found)
+    return arrows
+
+
+def _name_of(module: Module) -> str:
+    parts = module.path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _for_types(module: Module) -> set[int]:
+    """The ids of the nodes that only a checker of types reads."""
+    return {
+        id(inner)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
 
 
 def _lines(node: ast.stmt) -> int:

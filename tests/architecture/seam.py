@@ -5,7 +5,7 @@ Who runs statements is said in ARCHITECTURE.md; this has what a table of owners 
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from .rooms import Module
@@ -29,21 +29,19 @@ WRITTEN_BY_MORE = {"messages": {"Appender", "Archive"}}
 #: What knows that a bus is one file of SQLite, above `schema/`: nothing of it is for other engines.
 OF_ONE_FILE = {
     "bus/bus.py": "opens it",
-    "doctor/checks/bus.py": "checks how the file describes itself",
     "bus/maintenance.py": "compacts it",
     "bus/search/index.py": "the index of words: a file of its own, on every engine",
     "bus/search/rating.py": "the index of words",
     "bus/trust/verification.py": "checks its rows",
-    "cli/commands/doctor.py": "checks it, whatever is in it",
+    "cli/commands/doctor.py": "tells the version of SQLite",
     "torture/proofs/files.py": "checks it after a torture",
     "export/backup/backup.py": "copies it",
     "export/backup/copy_check.py": "checks the copy",
-    "doctor/repair/backups.py": "looks for copies of it",
-    "doctor/repair/database.py": "makes it again",
-    "doctor/repair/repair.py": "makes it again",
-    "doctor/repair/work.py": "mends its rows",
     "subscribers/inboxes/unread_count.py": "opens it for one look, without the rest of a bus",
 }
+
+#: The rooms that know it as a whole: `schema/` has it, and `doctor/` examines and repairs it.
+ROOMS_OF_ONE_FILE = ("schema", "doctor")
 
 #: What asks the host for the time of day, and why that is not the time of a bus.
 CLOCKS = {
@@ -67,7 +65,7 @@ def libraries_of_storage(modules: list[Module]) -> list[str]:
     """Only `schema/`, and what belongs to one file, knows SQLite's library."""
     return [
         module.at(node, f"imports {name}: run statements through the engine")
-        for module in _above(modules, OF_ONE_FILE)
+        for module in _above(modules, OF_ONE_FILE, ROOMS_OF_ONE_FILE)
         for node in ast.walk(module.tree)
         for name in _imported(node)
         if name.partition(".")[0] in ("apsw", "sqlite3")
@@ -78,7 +76,7 @@ def files_under_a_bus(modules: list[Module]) -> list[str]:
     """Only what belongs to one file asks for it, or opens it."""
     return [
         module.at(node, f"takes {name}: it is for what belongs to one file")
-        for module in _above(modules, OF_ONE_FILE)
+        for module in _above(modules, OF_ONE_FILE, ROOMS_OF_ONE_FILE)
         for node in ast.walk(module.tree)
         if isinstance(node, ast.ImportFrom)
         for name in _imported(node)
@@ -168,10 +166,12 @@ def owners() -> dict[str, set[str]]:
     return found
 
 
-def _above(modules: list[Module], exceptions: object) -> Iterator[Module]:
-    """Yield the modules above `schema/` that are no exceptions."""
+def _above(
+    modules: list[Module], exceptions: Collection[str], rooms: Collection[str] = ("schema",)
+) -> Iterator[Module]:
+    """Yield the modules above some rooms that are no exceptions."""
     for module in modules:
-        if module.room != "schema" and module.path.as_posix() not in tuple(exceptions):  # type: ignore[arg-type, call-overload]
+        if module.room not in rooms and module.path.as_posix() not in exceptions:
             yield module
 
 

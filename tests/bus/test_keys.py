@@ -137,7 +137,8 @@ def test_keys_made_at_once_for_one_agent_are_all_kept(keyring: Keyring) -> None:
     made = run_program(
         """
         import subprocess, sys
-        one = "from ackbus.bus import Keyring; Keyring(sys.argv[1]).create('alice', rotate=True)"
+        one = "from ackbus.bus.trust.keys import Keyring; keys = Keyring(sys.argv[1])"
+        one += "; keys.create('alice', rotate=True)"
         command = [sys.executable, "-c", f"import sys; {one}", sys.argv[1]]
         all = [subprocess.Popen(command) for _ in range(4)]
         print([each.wait() for each in all])

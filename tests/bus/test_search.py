@@ -273,7 +273,8 @@ def test_index_that_is_harmed_is_built_again(bus: Bus, harm: Callable[[Bus], Non
 SEARCHES = """
 import os, signal, sys
 from ackbus import Bus
-from ackbus.bus import Search, search_index
+from ackbus.bus.search.search import Search
+from ackbus.bus.search import index as search_index
 
 search_index.PAGE_MESSAGES = 2
 

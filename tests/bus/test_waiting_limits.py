@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Inbox, InvalidInput, import_jsonl
-from ackbus.doctor.repair.work import mend
+from ackbus.doctor.repair.work import mend_work
 from ackbus.schema.errors import LimitReached, NotFound, Refused
 from ackbus.schema.message.patterns import TypePattern
 from ackbus.schema.queries import file_of
@@ -19,8 +19,8 @@ from ackbus.subscribers.jobs.claims import Claim, Outcome
 from ackbus.subscribers.jobs.jobs import Jobs
 from ackbus.subscribers.jobs.work_headers import work_headers
 from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue import Queue
-from ackbus.subscribers.queues.queues import Queues
 
 from ..programs import raw_sql
 
@@ -224,7 +224,7 @@ def test_queue_that_takes_other_messages_in_is_counted_again(
     JobControl(queue).limit(5)
     publish(bus)
     publish(bus, to_agent="alice")
-    Queues(bus).set_policy("job", addressed=becomes)
+    change_policy(bus, "job", addressed=becomes)
     waits = waiting(bus)
     assert len(Queue.open(bus, "job").claim("worker", limit=9)) == waits
     assert waiting(bus) == 0
@@ -249,7 +249,7 @@ def test_what_counts_is_what_the_queue_takes_in(bus: Bus, pattern: str) -> None:
 def test_repair_counts_only_what_the_queue_takes_in(bus: Bus, queue: Queue) -> None:
     publish(bus, 2)
     publish(bus, 2, to_agent="boss")
-    list(mend(bus, {"waiting_limits"}))
+    list(mend_work(bus, {"waiting_limits"}))
     assert waiting(bus) == 2
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from ackbus import Bus, DeadLetters, Draft, InvalidInput, JobControl, Queue
 from ackbus.subscribers.jobs.manual_acts import Acts
+from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queues import Queues
 
 from ..conftest import RunBus
@@ -80,7 +81,7 @@ def test_limits_of_a_queue_are_on_record(queue: Queue, bus: Bus, run_bus: RunBus
 
 def test_change_of_rules_is_told_in_plain_words(queue: Queue, bus: Bus, run_bus: RunBus) -> None:
     rules = {"addressed": None, "max_running": None, "ageing_s": 90}
-    info = Queues(bus).set_policy("tasks", by="ann", **rules)
+    info = change_policy(bus, "tasks", by="ann", **rules)
     assert [info.policy.said(rule) for rule in rules] == ["none", "any", "90s"]
     (act,) = told(run_bus, "queue", "show", "tasks")
     assert act["detail"] == "addressed none, max_running any, ageing_s 90s"

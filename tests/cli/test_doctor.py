@@ -10,9 +10,9 @@ import apsw
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
+from ackbus.doctor.checks.file import checks_of_file
 from ackbus.export.archiver import Archiver
 from ackbus.schema.queries import file_of
-from ackbus.schema.sqlite.file_checks import checks_of_file
 
 from ..conftest import RunBus, wait_until
 from ..programs import held_write_lock, raw_sql, running_program

@@ -29,7 +29,7 @@ class Counting(apsw.VFS):
     def xOpen(self, name, flags):
         return File(self.base, name, flags)
 counting = Counting()
-from ackbus.cli import hot
+from ackbus.cli.fast import hot
 call = hot.parse(sys.argv[1:])
 assert call is not None, "not a hot command"
 assert call() == 0

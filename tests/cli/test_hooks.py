@@ -120,8 +120,9 @@ def test_hook_reads_no_message_for_news_alone(bus: Bus, bus_dir: Path) -> None:
     """It runs after each tool: a count of what is to be handled is all that it takes."""
     bus.publish_many([Draft("agent_started", from_agent="other")] * 10)
     program = (
-        "import sys; from ackbus.cli.waiting_mail import waiting_mail\n"
-        f"print(waiting_mail('me', {str(bus_dir)!r}, only_new=True), 'ackbus.bus' in sys.modules)"
+        "import sys; from ackbus.cli.fast.waiting_mail import waiting_mail\n"
+        f"mail = waiting_mail('me', {str(bus_dir)!r}, only_new=True)\n"
+        "print(mail, 'ackbus.bus.bus' in sys.modules)"
     )
     assert run_program(program) == "None False\n"
 
@@ -281,7 +282,7 @@ def test_mail_is_shown_where_that_cannot_be_noted(bus: Bus, bus_dir: Path, run_b
 def test_hook_loads_next_to_nothing_when_nothing_waits(bus_dir: Path, run_bus: RunBus) -> None:
     """It runs after every tool: neither typer, rich, orjson nor the rooms above are loaded."""
     program = (
-        "import sys; from ackbus.cli import hooks;"
+        "import sys; from ackbus.cli.fast import agent_hooks as hooks;"
         f"hooks.hook('tool', 'claude', agent='me', directory={str(bus_dir)!r});"
         "print(*sys.modules)"
     )

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from ackbus import cli
-from ackbus.cli import app
+from ackbus.cli import app, commands
 
 
 def modules_of_commands() -> dict[str, Any]:
     """Every module that defines commands, by its name."""
-    names = [each.name for each in pkgutil.iter_modules(cli.__path__)]
-    modules = {name: import_module(f"ackbus.cli.{name}") for name in names}
-    return {name: module for name, module in modules.items() if hasattr(module, "commands")}
+    names = [each.name for each in pkgutil.iter_modules(commands.__path__)]
+    modules = {name: import_module(f"ackbus.cli.commands.{name}") for name in names}
+    assert all(hasattr(module, "commands") for module in modules.values())
+    return modules
 
 
 def test_each_command_is_listed_with_the_module_that_defines_it() -> None:
@@ -47,7 +47,9 @@ def test_command_loads_no_other_command(line: str, bus_dir: Path, bus_env: dict[
         env=bus_env,
         check=False,
     )
-    loaded = {name.removeprefix("ackbus.cli.") for name in done.stderr.split()}
+    prefix = "ackbus.cli.commands."
+    names = [name for name in done.stderr.split() if name.startswith(prefix)]
+    loaded = {name.removeprefix(prefix) for name in names}
     module = app._HOMES[line.split()[0]]
     assert module in loaded
     assert loaded & modules_of_commands().keys() == {module}

@@ -13,8 +13,8 @@ import pytest
 from ackbus import Bus, Draft, Exporter
 from ackbus.cli.show.repair import watched
 from ackbus.export.archiver import Archiver
+from ackbus.schema.findings import Mended
 from ackbus.schema.queries import file_of
-from ackbus.schema.repaired import Mended
 
 from ..conftest import RunBus, wait_until
 from ..programs import running_program

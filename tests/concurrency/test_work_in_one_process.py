@@ -53,7 +53,8 @@ def test_queue_is_of_no_use_after_a_fork_until_it_is_opened_again(bus: Bus) -> N
         """
         import os, sys
         from ackbus import Bus, WrongProcess
-        from ackbus.subscribers import JobControl, Queue
+        from ackbus.subscribers.queues.job_control import JobControl
+        from ackbus.subscribers.queues.queue import Queue
         bus = Bus.open(sys.argv[1])
         queue = Queue.create(bus, "x.request")
         (claim,) = queue.claim("parent")
@@ -103,7 +104,7 @@ def test_child_of_a_handler_does_not_work_on(bus: Bus, end: str, code: int) -> N
         f"""
         import os, sys
         from ackbus import Bus
-        from ackbus.workers import Worker
+        from ackbus.workers.worker import Worker
         def handle(message):
             child = os.fork()
             if child == 0:
@@ -127,7 +128,7 @@ def test_handlers_may_start_processes(bus: Bus, concurrency: int) -> None:
         """
         import signal, subprocess, sys
         from ackbus import Bus
-        from ackbus.workers import Worker
+        from ackbus.workers.worker import Worker
         def handle(message):
             sleep = subprocess.Popen(["sleep", "60"])
             sleep.terminate()
@@ -192,7 +193,7 @@ def test_two_workers_in_one_process_share_a_queue(bus: Bus) -> None:
 _STOPPED_BY_SIGTERM = """
     import json, os, signal, sys, threading, time
     from ackbus import Bus
-    from ackbus.workers import Worker
+    from ackbus.workers.worker import Worker
     begun = []
     def kill_this_thread():
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -237,7 +238,7 @@ def test_idle_worker_ends_at_sigterm(bus: Bus) -> None:
         """
         import signal, sys, threading, time
         from ackbus import Bus
-        from ackbus.workers import Worker
+        from ackbus.workers.worker import Worker
         def kill_later():
             while not any("keeper" in thread.name for thread in threading.enumerate()):
                 time.sleep(0.001)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter, IdConflict, Inbox, Queue, UnknownParent, Worker
-from ackbus.bus.log.archive import SegmentMissing
+from ackbus.bus.errors import SegmentMissing
 from ackbus.bus.log.segment import Segment
 from ackbus.bus.search.search import Search
 from ackbus.export import archiver
@@ -359,9 +359,10 @@ def test_nothing_to_move_makes_nothing(filled: Bus) -> None:
 KILLED = """
 import os, signal, sys
 from ackbus import Bus
-from ackbus.bus import archive
-from ackbus.schema import file_of, file_of
-from ackbus.export import Archiver, archiver
+from ackbus.bus.log import archive
+from ackbus.export.archiver import Archiver
+from ackbus.export import archiver
+from ackbus.schema.queries import file_of
 
 bus_dir = sys.argv[1]
 archiver.SEGMENT_MESSAGES, archive.REMOVE_MESSAGES = 8, 5

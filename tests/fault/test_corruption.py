@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.doctor.checks.file import checks_of_file
 from ackbus.export.backup.backup import back_up
 from ackbus.schema.queries import file_of
-from ackbus.schema.sqlite.file_checks import checks_of_file
 
 from ..programs import running_program
 from . import corruption

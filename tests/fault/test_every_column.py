@@ -61,7 +61,9 @@ def used_bus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def columns() -> Iterator[tuple[str, str]]:
     """Every column of every table, by the table."""
     with closing(apsw.Connection(":memory:")) as fresh:
-        fresh.execute((Path(__file__).parents[2] / "schema" / "schema.sql").read_text("utf-8"))
+        fresh.execute(
+            (Path(__file__).parents[2] / "schema" / "sqlite" / "schema.sql").read_text("utf-8")
+        )
         tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT GLOB 'sqlite_*'"
         for (table,) in fresh.execute(tables).fetchall():
             for info in fresh.execute(f"PRAGMA table_info({table})").fetchall():

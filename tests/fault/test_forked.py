@@ -9,9 +9,10 @@ from .evidence import raw_rows
 
 EVERYTHING = """
 import io, os, sys
-import ackbus.bus, ackbus.export
+from ackbus.bus.maintenance import Maintenance
 from ackbus import *
-from ackbus.export import Archiver, back_up
+from ackbus.export.archiver import Archiver
+from ackbus.export.backup.backup import back_up
 
 where = sys.argv[1]
 bus = Bus.open(where)
@@ -72,7 +73,7 @@ ACTS = {
     "archive": archive,
     "import": lambda: import_jsonl(bus, io.BytesIO(bytes(message.to_line()) + b"\\n")),
     "back up": lambda: back_up(bus, where + "-backup"),
-    "checkpoint": lambda: ackbus.bus.Maintenance(bus).checkpoint(),
+    "checkpoint": lambda: Maintenance(bus).checkpoint(),
     "request": lambda: request(bus, "note.request", from_agent="child"),
     "check": lambda: check(bus, message.id),
     "trace": lambda: Trace.of(bus, message.id),
@@ -221,7 +222,7 @@ def test_a_pool_of_forked_processes_works_beside_its_parent(bus_dir: Path) -> No
 
 AT_ONCE = """
 import os, sys
-from ackbus.schema import forks
+from ackbus.schema.sqlite import forks
 
 forks._wait_for_those_inside()  # a thread that is about to fork, and waits
 before = forks._usual_s[0]

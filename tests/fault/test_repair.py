@@ -13,16 +13,15 @@ import apsw
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
-from ackbus.doctor.checks.export import checks
+from ackbus.doctor.checks.export import checks_of_export
 from ackbus.doctor.recovery.pages import Pages
 from ackbus.doctor.recovery.records import TABLE_LEAF, page_of, row_at
 from ackbus.doctor.repair.repair import repair_bus
-from ackbus.doctor.repair.work import mend
 from ackbus.export.archiver import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.schema.errors import BusUnusable, LeaseLost
+from ackbus.schema.findings import Mended
 from ackbus.schema.queries import file_of
-from ackbus.schema.repaired import Mended
 from ackbus.server.access.principals import Scope
 from ackbus.server.access.tokens import Tokens
 from ackbus.subscribers.jobs.errors import ClaimLost
@@ -47,7 +46,7 @@ def zero_page_with(directory: Path, text: bytes) -> None:
 
 
 def repaired(directory: Path, backup: Path | None = None) -> list[Mended]:
-    return list(repair_bus(directory, backup=backup, mend=mend))
+    return list(repair_bus(directory, backup=backup))
 
 
 def said_by(directory: Path) -> set[str]:
@@ -275,7 +274,7 @@ def test_the_doctor_counts_what_is_to_be_exported_not_the_numbers_left_out(
     repaired(bus_dir)
     with closing(Bus.open(bus_dir)) as after:
         assert after.publish("note", from_agent="ann").seq > 1_000_000
-        assert "is 3 behind" in checks(after, full=False)["export"]().text
+        assert "is 3 behind" in checks_of_export(after, full=False)["export"]().text
 
 
 def test_an_export_is_written_anew_in_little_memory(bus: Bus, bus_dir: Path) -> None:

@@ -106,7 +106,7 @@ def test_library_that_cannot_be_loaded_is_told_in_its_own_words(bus_env: dict[st
     why = "x.so: cannot open shared object file: Too many open files"
     program = f"""
 import sys
-from ackbus.cli.run import guarded
+from ackbus.cli.ending import guarded
 def load():
     raise ImportError({why!r})
 sys.exit(guarded(load))

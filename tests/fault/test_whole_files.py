@@ -23,7 +23,7 @@ from . import corruption
 from .corruption import content, doctor, flip, lines_of, use
 
 SIZES = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536]
-SCHEMA = Path(__file__).parents[2] / "schema" / "schema.sql"
+SCHEMA = Path(__file__).parents[2] / "schema" / "sqlite" / "schema.sql"
 #: How many messages are in the file; four more are in its log.
 MESSAGES = 600
 

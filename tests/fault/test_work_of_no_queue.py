@@ -8,7 +8,6 @@ import pytest
 
 from ackbus import Bus, Exporter, Inbox, Queue
 from ackbus.doctor.repair.repair import repair_bus
-from ackbus.doctor.repair.work import mend
 from ackbus.schema.queries import file_of, is_work
 from ackbus.subscribers.queues.queues import Queues
 
@@ -176,7 +175,7 @@ def test_repair_from_the_export_keeps_work_of_a_pattern_out_of_inboxes(
     with (bus_dir / "bus.db").open("r+b") as file:
         file.seek(page_of_table(bus_dir, "messages"))
         file.write(bytes(4096))
-    told = list(repair_bus(bus_dir, mend=mend))
+    told = list(repair_bus(bus_dir))
     assert any("from bus.jsonl" in each.text for each in told)
     with closing(Bus.open(bus_dir)) as after:
         waiting = [message.type for message in Inbox(after, "bob").poll()]

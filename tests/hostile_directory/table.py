@@ -22,7 +22,7 @@ import apsw
 from ackbus import AckbusError, Bus, Exporter, Inbox
 from ackbus.bus.log.archive import segment_name
 from ackbus.doctor.checks.directory import checks_of_place
-from ackbus.doctor.checks.export import checks
+from ackbus.doctor.checks.export import checks_of_export
 from ackbus.export.archiver import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.export.jsonl.importer import import_jsonl
@@ -232,7 +232,7 @@ def _shown(bus: Bus) -> None:
 
 def _doctor(bus: Bus) -> None:
     list(examine(checks_of_place(bus.layout)))
-    list(examine(checks(bus, full=True)))
+    list(examine(checks_of_export(bus, full=True)))
 
 
 def _listen(bus: Bus) -> None:

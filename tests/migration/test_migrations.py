@@ -17,7 +17,7 @@ from ackbus.schema.sqlite.upgrade import upgrade
 from ..programs import connect
 from .old_files import FIXTURES, objects, restore, rows
 
-MIGRATIONS = Path(__file__).parents[2] / "schema" / "migrations"
+MIGRATIONS = Path(__file__).parents[2] / "schema" / "sqlite" / "migrations"
 
 each_fixture = pytest.mark.parametrize("name", FIXTURES)
 

@@ -211,7 +211,7 @@ def test_disk_without_room_for_the_copy_changes_nothing(old_dir: Path) -> None:
         """
         import resource, signal, sys
         from ackbus import BusUnusable
-        from ackbus.schema import upgrade
+        from ackbus.schema.sqlite.upgrade import upgrade
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
         try:

@@ -22,7 +22,7 @@ from .old_files import FIXTURES, objects, restore, rows, version_of
 KILLED_BEFORE_A_STATEMENT = """
 import os, signal, sys
 import apsw
-from ackbus.schema import upgrade
+from ackbus.schema.sqlite.upgrade import upgrade
 left = int(sys.argv[2])
 def count_down(event):
     global left
@@ -35,7 +35,7 @@ upgrade(sys.argv[1])
 
 UPGRADES = """
 import sys
-from ackbus.schema import upgrade
+from ackbus.schema.sqlite.upgrade import upgrade
 print("begun", flush=True)
 done = upgrade(sys.argv[1])
 print(done.from_version, done.version, flush=True)

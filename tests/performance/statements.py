@@ -8,16 +8,14 @@ from pathlib import Path
 
 import apsw
 
-import ackbus.export
-import ackbus.subscribers
-import ackbus.workers
 from ackbus.bus.search import index as search_index
 from ackbus.bus.statements import SQL as BUS
-from ackbus.doctor.repair.work import MENDING
-from ackbus.schema.queries import Queries
+from ackbus.doctor.work_statements import MENDING
+from ackbus.export.jsonl import export_position
 from ackbus.subscribers.inboxes.statements import SQL as INBOXES
 from ackbus.subscribers.jobs.statements import SQL as WORK
 from ackbus.subscribers.jobs.statements import VIEWS
+from ackbus.workers.commands import saved_state
 
 #: Every statement that stands in a file of SQL, by room and name.
 NAMED = {
@@ -28,8 +26,8 @@ NAMED = {
         "work": WORK,
         "views": VIEWS,
         "mending": MENDING,
-        "export": Queries(beside=str(ackbus.export.__file__)),
-        "workers": Queries(beside=str(ackbus.workers.__file__)),
+        "export": export_position._SQL,
+        "workers": saved_state.SQL,
     }.items()
     for name, sql in statements.items()
 }

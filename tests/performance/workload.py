@@ -23,19 +23,19 @@ from ackbus import (
     import_jsonl,
     work_headers,
 )
-from ackbus.bus.log.archive import SegmentMissing
+from ackbus.bus.errors import SegmentMissing
 from ackbus.bus.log.segment import Segment
 from ackbus.bus.trust.verification import Verification
-from ackbus.doctor.checks.bus import checks
-from ackbus.doctor.checks.export import checks
-from ackbus.doctor.checks.work import checks
+from ackbus.doctor.checks.bus import checks_of_bus
+from ackbus.doctor.checks.export import checks_of_export
+from ackbus.doctor.checks.file import checks_of_file
+from ackbus.doctor.checks.work import checks_of_work
 from ackbus.doctor.repair.segment_file import read_segment
-from ackbus.doctor.repair.work import mend
+from ackbus.doctor.repair.work import mend_work
 from ackbus.export.archiver import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.schema.findings import examine
 from ackbus.schema.queries import file_of
-from ackbus.schema.sqlite.file_checks import checks_of_file
 from ackbus.subscribers.inboxes.cursors import Cursors
 from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
 from ackbus.subscribers.jobs.claims import Claims, Outcome
@@ -44,6 +44,7 @@ from ackbus.subscribers.jobs.jobs import Jobs
 from ackbus.subscribers.jobs.manual_acts import Acts
 from ackbus.subscribers.overview.notices import Notices
 from ackbus.subscribers.overview.retention import Retention
+from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queues import Queues
 from ackbus.subscribers.queues.worker_groups import QueueWorkers
 from ackbus.workers.commands.saved_state import WorkerStates
@@ -200,7 +201,7 @@ def use_queues(bus: Bus, clock: Clock) -> None:
     dead = DeadLetters(queue)
     list(dead.requeue(dead.find(("dead", "failed"))))
     queues = Queues(bus)
-    queues.set_policy("review", ordering="priority", max_running=9, max_running_per_key=2)
+    change_policy(bus, "review", ordering="priority", max_running=9, max_running_per_key=2)
     queues.pause("review")
     queue.claim("worker")
     queues.resume("review")
@@ -297,9 +298,9 @@ def _search_without(bus: Bus, segment: Segment) -> None:
 def use_doctor(bus: Bus) -> None:
     checks = {
         **checks_of_file(file_of(bus), full=True),
-        **checks(bus, full=True),
-        **checks(bus),
-        **checks(bus, full=True),
+        **checks_of_bus(bus, full=True),
+        **checks_of_work(bus),
+        **checks_of_export(bus, full=True),
     }
     findings = list(examine(checks))
     assert [finding for finding in findings if finding.state == "bad"] == []
@@ -311,8 +312,8 @@ def use_repair(bus: Bus) -> None:
     frames = read_segment(bus.archive.path(segment)).frames(segment.first_seq)
     bus.archive.note_again(segment, frames, bus.log.read(upto_seq=segment.last_seq))
     bus.catalog.recount(bus.log)
-    checks(bus, full=True)["work"]()
-    list(mend(bus, {"jobs"}))
+    checks_of_work(bus, full=True)["work"]()
+    list(mend_work(bus, {"jobs"}))
 
 
 def use_all(directory: Path, folder: Path) -> None:

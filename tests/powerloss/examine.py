@@ -20,17 +20,18 @@ from moments import Moments, digest_of
 from promises import Fact, broken, halves, last_claim, last_token
 from workloads import BUS, LARGE, SAVED
 
-import ackbus.bus
-import ackbus.export
-import ackbus.subscribers
-from ackbus import AckPastEnd, Bus, Exporter, IdConflict, Inbox, Queue, Refused, import_jsonl
+from ackbus import AckPastEnd, Bus, Draft, Exporter, IdConflict, Inbox, Queue, Refused, import_jsonl
+from ackbus.doctor.checks.bus import checks_of_bus
+from ackbus.doctor.checks.export import checks_of_export
+from ackbus.doctor.checks.file import checks_of_file
+from ackbus.doctor.checks.work import checks_of_work
 from ackbus.export.archiver import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.schema.findings import examine
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.database import SCHEMA_VERSION, Database
-from ackbus.schema.sqlite.file_checks import checks_of_file
 from ackbus.schema.sqlite.upgrade import upgrade
+from ackbus.subscribers.inboxes.cursors import Cursors
 
 
 class Bad(AssertionError):
@@ -182,11 +183,7 @@ def _check_file(database: Database) -> None:
 
 
 def _check_health(bus: Bus) -> None:
-    rooms = (
-        ackbus.bus.checks(bus, full=True),
-        ackbus.subscribers.checks(bus),
-        ackbus.export.checks(bus, full=True),
-    )
+    rooms = (checks_of_bus(bus, full=True), checks_of_work(bus), checks_of_export(bus, full=True))
     for checks in rooms:
         for finding in examine(checks):
             if finding.state == "bad":
@@ -203,7 +200,7 @@ def _check_content(bus: Bus) -> None:
     for message in messages:
         if message.payload_error is not None:
             raise Bad(f"message {message.seq}: {message.payload_error}")
-    for agent, position in ackbus.subscribers.Cursors.of(bus).positions().items():
+    for agent, position in Cursors.of(bus).positions().items():
         if position > bus.log.newest_seq():
             raise Bad(f"the cursor of {agent} is at {position}, past the newest")
     for segment in bus.archive.segments():
@@ -302,7 +299,7 @@ def _use_work(bus: Bus) -> None:
         (claim,) = queue.claim("later")
         if claim.token <= claims:
             raise Bad(f"claim {claim.token} after {claims}")
-        queue.complete(claim, ackbus.Draft("later.done", number, from_agent="later"))
+        queue.complete(claim, Draft("later.done", number, from_agent="later"))
     _is("work left", queue.claim("later"), [])
     lease = bus.leases.acquire("later", "later")
     if lease is None or lease.token <= tokens:

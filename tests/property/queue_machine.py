@@ -15,6 +15,7 @@ from ackbus.subscribers.jobs.errors import ClaimLost, WrongJobState
 from ackbus.subscribers.jobs.jobs import Jobs
 from ackbus.subscribers.jobs.work_headers import work_headers
 from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.subscribers.queues.queues import Queues
 
@@ -310,7 +311,7 @@ class Work(RuleBasedStateMachine):
     def change_the_policy(self, name: str, rules: dict[str, Any], is_running: bool) -> None:
         """Also while a job runs, which then waits again."""
         claims = self._claim(name, 1, 60) if is_running else []
-        Queues(self.bus).set_policy(name, **rules)
+        change_policy(self.bus, name, **rules)
         self.models[name].change(rules)
         for claim in claims:
             self._end(claim, ("release",))

@@ -91,7 +91,8 @@ def test_forked_child_can_open_the_bus_whatever_the_thread_does(bus_dir: Path) -
         """
         import os, signal, sys
         from ackbus import Bus
-        from ackbus.schema import checkpoints, file_of
+        from ackbus.schema.sqlite import checkpoints
+        from ackbus.schema.queries import file_of
         checkpoints.CHECKPOINT_PAGES = 1
         bus = Bus.open(sys.argv[1])
         ended = []
@@ -119,7 +120,8 @@ def test_descriptors_that_have_run_out_make_no_noise(bus_dir: Path) -> None:
         """
         import os, resource, sys
         from ackbus import Bus
-        from ackbus.schema import checkpoints, file_of
+        from ackbus.schema.sqlite import checkpoints
+        from ackbus.schema.queries import file_of
         checkpoints.CHECKPOINT_PAGES = 1
         bus = Bus.open(sys.argv[1])
         bus.publish("note", from_agent="ann")

@@ -243,7 +243,7 @@ def test_table_of_ours_that_is_an_endless_view_is_not_waited_for(
 def test_ctrl_c_ends_a_long_statement(bus_dir: Path) -> None:
     program = f"""
         from ackbus import Bus
-        from ackbus.schema import file_of
+        from ackbus.schema.queries import file_of
         bus = Bus.open({str(bus_dir)!r})
         print("begins", flush=True)
         file_of(bus).rows("WITH e (x) AS ({NEVER_ENDS}) SELECT count(*) FROM e")

@@ -17,7 +17,7 @@ import pytest
 from mcp import MCPError
 
 from ackbus import Bus, Inbox, Queue
-from ackbus.bus.log.archive import SegmentMissing
+from ackbus.bus.errors import SegmentMissing
 from ackbus.cli.fast.waiting_mail import waiting_mail
 from ackbus.export.archiver import Archiver
 from ackbus.schema.errors import InvalidInput

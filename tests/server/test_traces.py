@@ -31,7 +31,7 @@ provider.add_span_processor(SimpleSpanProcessor(exporter))
 trace.set_tracer_provider(provider)
 
 from ackbus import Bus, Inbox, NeverRetry, Worker
-from ackbus.server import Options, serve
+from ackbus.server.running import Options, serve
 
 def use(url):
     message = {"type": "job.request", "from": "lead"}

@@ -27,7 +27,8 @@ REQUEST = "job.request"
 REQUESTER = """
 import sys
 from ackbus import Bus
-from ackbus.subscribers import request, work_headers
+from ackbus.subscribers.requests import request
+from ackbus.subscribers.jobs.work_headers import work_headers
 with Bus.open(sys.argv[1]) as bus:
     headers = work_headers(dedupe_key="k")
     print(request(bus, "job.request", from_agent="me", timeout_s=30, headers=headers).reply.payload)

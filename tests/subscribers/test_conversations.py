@@ -32,7 +32,7 @@ with Bus.open(sys.argv[1]) as bus:
 WORKER = """
 import sys, threading
 from ackbus import Bus, Draft
-from ackbus.subscribers import Queue
+from ackbus.subscribers.queues.queue import Queue
 with Bus.open(sys.argv[1]) as bus, bus.listen() as listener:
     queue = Queue.create(bus, "work.request")
     threading.Thread(target=lambda: (sys.stdin.read(), listener.wake()), daemon=True).start()

@@ -17,7 +17,7 @@ from ..programs import held_write_lock, running_program
 NOTIFIER = """
 import json, sys
 from ackbus import Bus
-from ackbus.subscribers import Notices
+from ackbus.subscribers.overview.notices import Notices
 with Bus.open(sys.argv[1]) as bus:
     print("ready", flush=True)
     sys.stdin.readline()

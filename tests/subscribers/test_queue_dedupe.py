@@ -8,8 +8,8 @@ import pytest
 from ackbus import Bus, InvalidInput
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue import Queue
-from ackbus.subscribers.queues.queues import Queues
 
 from .conftest import Clock
 from .work import job, publish, seqs, state, take
@@ -193,11 +193,11 @@ def test_limit_for_a_key_may_change_while_jobs_wait(bus: Bus) -> None:
     queue = Queue.create(bus, "job")
     publish(bus, 5, headers=KEY)
     assert seqs(queue.claim("worker", limit=9)) == [1]
-    Queues(bus).set_policy("job", max_running_per_key=3)
+    change_policy(bus, "job", max_running_per_key=3)
     two, three = queue.claim("worker", limit=9)
     assert seqs([two, three]) == [2, 3]
     queue.fill()
-    Queues(bus).set_policy("job", max_running_per_key=2)
+    change_policy(bus, "job", max_running_per_key=2)
     queue.cancel(two, "no")
     assert queue.claim("worker", limit=9) == []
     queue.cancel(three, "no")
@@ -209,7 +209,7 @@ def test_limit_for_a_key_that_is_lowered_holds_for_what_was_open(bus: Bus) -> No
     queue = Queue.create(bus, "job", max_running_per_key=3)
     publish(bus, 3, headers=KEY)
     queue.fill()
-    Queues(bus).set_policy("job", max_running_per_key=1)
+    change_policy(bus, "job", max_running_per_key=1)
     assert seqs(queue.claim("worker", limit=9)) == [1]
 
 

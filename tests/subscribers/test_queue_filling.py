@@ -7,13 +7,13 @@ import pytest
 
 from ackbus import Bus, Draft, Inbox, InvalidInput
 from ackbus.bus.log.catalog import STEP_MESSAGES
-from ackbus.doctor.repair.work import mend
+from ackbus.doctor.repair.work import mend_work
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.job_lists import list_jobs
 from ackbus.subscribers.jobs.work_headers import work_headers
 from ackbus.subscribers.queues.filling import PAGE_JOBS, STORE_AFTER
+from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue import Queue
-from ackbus.subscribers.queues.queues import Queues
 
 from ..programs import connect
 from .conftest import Clock
@@ -67,7 +67,7 @@ def test_what_was_addressed_to_a_queue_stays_its_work_when_its_policy_changes(bu
     bus.heartbeats.beat("bob")
     sent = bus.publish("job", from_agent="lead", to_agent="bob")
     assert Inbox(bus, "bob").poll() == []
-    Queues(bus).set_policy("job", addressed=None)
+    change_policy(bus, "job", addressed=None)
     assert take(Queue.open(bus, "job")).message.seq == sent.seq
 
 
@@ -76,7 +76,7 @@ def test_mail_stays_mail_when_a_policy_begins_to_take_it(bus: Bus) -> None:
     Queue.create(bus, "job", addressed=None)
     bus.heartbeats.beat("bob")
     older = bus.publish("job", from_agent="lead", to_agent="bob")
-    Queues(bus).set_policy("job", addressed="bob")
+    change_policy(bus, "job", addressed="bob")
     newer = bus.publish("job", from_agent="lead", to_agent="bob")
     assert [message.seq for message in Inbox(bus, "bob").poll()] == [older.seq]
     claims = Queue.open(bus, "job").claim("w", group="bob", limit=9)
@@ -242,5 +242,5 @@ def test_repair_makes_no_jobs_of_what_the_queue_does_not_take_in(bus: Bus) -> No
     publish(bus, to_agent="boss")
     publish(bus)
     queue.fill()
-    assert list(mend(bus, {"jobs"})) == []
+    assert list(mend_work(bus, {"jobs"})) == []
     assert seqs(queue.claim("worker", limit=9)) == [1, 3]

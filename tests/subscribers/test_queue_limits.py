@@ -1,11 +1,14 @@
 """Limits of concurrency, and paused queues."""
 
+from collections.abc import Callable
+
 import pytest
 
 from ackbus import Bus
 from ackbus.subscribers.jobs.errors import QueueNotFound
 from ackbus.subscribers.jobs.work_headers import work_headers
 from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.subscribers.queues.queues import Queues
 
@@ -56,7 +59,7 @@ def test_counts_come_from_the_tables(bus: Bus) -> None:
         """
         import sys
         from ackbus import Bus
-        from ackbus.subscribers import Queue
+        from ackbus.subscribers.queues.queue import Queue
         with Bus.open(sys.argv[1]) as bus:
             print(len(Queue.open(bus, "job").claim("another", limit=9)))
         """,
@@ -79,7 +82,7 @@ def test_limit_lowered_below_what_runs_lets_it_end(bus: Bus) -> None:
     queue = Queue.create(bus, "job", max_running=4)
     publish(bus, 6)
     claims = queue.claim("worker", limit=4)
-    Queues(bus).set_policy("job", max_running=2)
+    change_policy(bus, "job", max_running=2)
     for claim, begins in zip(claims, ([], [], [5], [6]), strict=True):
         assert queue.claim("worker", limit=9) == []
         queue.complete(claim)
@@ -92,7 +95,7 @@ def test_limit_may_be_lifted(bus: Bus) -> None:
     queue = Queue.create(bus, "job", max_running=1)
     publish(bus, 5)
     assert len(queue.claim("worker", limit=9)) == 1
-    Queues(bus).set_policy("job", max_running=None)
+    change_policy(bus, "job", max_running=None)
     assert len(queue.claim("worker", limit=9)) == 4
 
 
@@ -123,7 +126,7 @@ def test_resuming_wakes_those_who_wait(bus: Bus) -> None:
             pass
         queues.resume("job")
         assert listener.wait(5)
-        queues.set_policy("job", max_running=5)
+        change_policy(bus, "job", max_running=5)
         assert listener.wait(5)
 
 
@@ -136,7 +139,9 @@ def test_people_may_empty_a_paused_queue(bus: Bus) -> None:
     assert queue.claim("worker") == []
 
 
-@pytest.mark.parametrize("act", ["pause", "resume", "set_policy"])
-def test_unknown_queue_is_said_so(bus: Bus, act: str) -> None:
+@pytest.mark.parametrize("act", [Queues.pause, Queues.resume])
+def test_unknown_queue_is_said_so(bus: Bus, act: Callable[[Queues, str], None]) -> None:
     with pytest.raises(QueueNotFound, match="no queue 'job'"):
-        getattr(Queues(bus), act)("job")
+        act(Queues(bus), "job")
+    with pytest.raises(QueueNotFound, match="no queue 'job'"):
+        change_policy(bus, "job", max_running=2)

@@ -11,8 +11,8 @@ from ackbus import Bus, Draft, InvalidInput, Priority
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.work_headers import work_headers
 from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue import Queue
-from ackbus.subscribers.queues.queues import Queues
 
 from ..programs import connect
 from .conftest import Clock
@@ -159,7 +159,7 @@ def test_ranking_anew_keeps_the_order_that_a_clock_set_back_left(
     """X-08, X-01: by the queue's own clock, also what came in while the queue was `fifo`."""
     queue = taken_in_before_and_after_a_step_back(bus, clock, ordering=ordering)
     for ageing_s in (60, 60, 5):
-        Queues(bus).set_policy("job", ordering="priority", ageing_s=ageing_s)
+        change_policy(bus, "job", ordering="priority", ageing_s=ageing_s)
     clock.advance(1)
     publish_of(bus, NORMAL)
     assert seqs(queue.claim("worker", limit=9)) == [1, 2, 3, 4]
@@ -193,7 +193,7 @@ def test_ranking_anew_keeps_the_order_of_senders_whose_clocks_differ(
     now_ms = clock.now_ms
     bus.publish_many([Draft("job", from_agent="a", ts_ms=now_ms - ms) for ms in (0, 5000, 1000)])
     queue.fill()
-    Queues(bus).set_policy("job", ordering="priority")
+    change_policy(bus, "job", ordering="priority")
     assert seqs(queue.claim("worker", limit=9)) == [1, 2, 3]
 
 
@@ -213,13 +213,13 @@ def test_ordering_may_be_switched_while_jobs_wait_and_run(bus: Bus, clock: Clock
     queue = Queue.create(bus, "job", backoff_s=0)
     publish_of(bus, BACKGROUND, NORMAL, INTERACTIVE)
     claim = take(queue)
-    Queues(bus).set_policy("job", ordering="priority")
+    change_policy(bus, "job", ordering="priority")
     queue.fail(claim, "no")
     assert seqs(queue.claim("worker", limit=2)) == [3, 2]
     publish_of(bus, NORMAL, INTERACTIVE)
     urgent = take(queue)
     assert urgent.message.seq == 5
-    Queues(bus).set_policy("job", ordering="fifo")
+    change_policy(bus, "job", ordering="fifo")
     queue.release(urgent)
     publish_of(bus, INTERACTIVE)
     assert seqs(queue.claim("worker", limit=9)) == [1, 4, 5, 6]
@@ -245,7 +245,7 @@ def test_many_that_wait_are_ranked_anew_some_hundreds_a_transaction(bus: Bus, cl
         return False
 
     connection.set_commit_hook(hook)
-    Queues(bus).set_policy("job", ordering="priority", ageing_s=10)
+    change_policy(bus, "job", ordering="priority", ageing_s=10)
     connection.set_commit_hook(None)
     assert ranks(bus) == [clock.now_ms + 20_000]
     steps = [after - before for before, after in itertools.pairwise(changed)]
@@ -261,10 +261,10 @@ def test_ranking_that_was_cut_short_is_done_by_the_same_call(bus: Bus, clock: Cl
     publish_of(bus, INTERACTIVE)
     queue.fill()
     with pytest.raises(Interrupted):
-        interrupted_after(2, bus, lambda: Queues(bus).set_policy("job", ordering="fifo"))
+        interrupted_after(2, bus, lambda: change_policy(bus, "job", ordering="fifo"))
     assert ranks(bus) == [0, clock.now_ms + 2 * 60_000]
     assert seqs(queue.claim("worker", limit=500)) == [*range(1, 500), 601]
-    Queues(bus).set_policy("job", ordering="fifo")
+    change_policy(bus, "job", ordering="fifo")
     assert ranks(bus) == [0]
     assert seqs(queue.claim("worker", limit=500)) == list(range(500, 601))
 
@@ -299,7 +299,7 @@ def test_ordering_that_is_switched_holds_for_what_waits_for_its_time_or_key(
     publish(bus, 2, priority=NORMAL, headers=work_headers(dedupe_key="k"))
     publish_of(bus, BACKGROUND, INTERACTIVE)
     queue.fill()
-    Queues(bus).set_policy("job", ordering="priority")
+    change_policy(bus, "job", ordering="priority")
     clock.advance(1)
     first = queue.claim("worker", limit=9)
     assert seqs(first) == [5, 2, 1, 4]

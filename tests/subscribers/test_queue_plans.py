@@ -10,6 +10,7 @@ from ackbus.subscribers.jobs.job_lists import list_jobs
 from ackbus.subscribers.jobs.work_headers import work_headers
 from ackbus.subscribers.overview.trace import WorkHistory
 from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.subscribers.queues.queues import Queues
 
@@ -137,7 +138,7 @@ def test_looking_in_vain_costs_two_statements(bus: Bus, clock: Clock) -> None:
     [
         lambda queue: list_jobs(queue, ["queued", "running"], 9),
         lambda queue: list_jobs(queue, ["running"], 9),
-        lambda queue: Queues(queue.bus).set_policy("job", ordering="fifo"),
+        lambda queue: change_policy(queue.bus, "job", ordering="fifo"),
         lambda queue: JobControl(queue).purge(),
     ],
     ids=["listing what is live", "listing what runs", "setting the order", "purging"],
@@ -167,7 +168,7 @@ def test_worker_that_may_begin_nothing_asks_for_no_write_lock(bus: Bus, why: str
     publish(bus, 3)
     take(queue)
     if why == "paused":
-        Queues(bus).set_policy("job", max_running=None)
+        change_policy(bus, "job", max_running=None)
         Queues(bus).pause("job")
     publish(bus)
     with counting(bus) as cost:

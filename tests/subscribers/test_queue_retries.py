@@ -9,6 +9,7 @@ from ackbus.subscribers.jobs.claims import Outcome
 from ackbus.subscribers.jobs.policy import Policy
 from ackbus.subscribers.queues.dead_letters import DeadLetters
 from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.subscribers.queues.queues import Queues
 
@@ -221,7 +222,7 @@ def test_policy_may_change_while_jobs_wait(bus: Bus, clock: Clock) -> None:
     queue = Queue.create(bus, "job")
     publish(bus)
     claim = take(queue)
-    Queues(bus).set_policy("job", retry="asked")
+    change_policy(bus, "job", retry="asked")
     queue.fail(claim, "no")
     assert state(queue) == "failed"
 
@@ -231,7 +232,7 @@ def test_attempts_of_a_job_are_settled_when_it_is_taken_in(bus: Bus) -> None:
     queue = Queue.create(bus, "job", max_attempts=2)
     publish(bus)
     queue.fill()
-    Queues(bus).set_policy("job", max_attempts=9)
+    change_policy(bus, "job", max_attempts=9)
     publish(bus)
     assert [claim.max_attempts for claim in queue.claim("worker", limit=9)] == [2, 9]
 
@@ -264,5 +265,5 @@ def test_policy_that_is_none_is_refused(bus: Bus, rules: dict[str, Any]) -> None
     with pytest.raises(InvalidInput):
         Queue.create(bus, "new", **rules)
     with pytest.raises(InvalidInput):
-        Queues(bus).set_policy("there", **rules)
+        change_policy(bus, "there", **rules)
     assert [info.policy for info in Queues(bus).list()] == [Policy()]

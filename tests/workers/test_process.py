@@ -408,7 +408,7 @@ def test_first_process_of_a_container_reaps_what_a_command_left() -> None:
     """P-90: the orphan is dead at once, and no process that waits to be reaped is left of it."""
     script = """
     import ctypes, os
-    from ackbus.workers.process import run_process
+    from ackbus.workers.processes.run_process import run_process
     BE_THE_REAPER = 36
     assert ctypes.CDLL(None).prctl(BE_THE_REAPER, 1, 0, 0, 0) == 0
     end = run_process(["sh", "-c", "sleep 60 & echo $!"], b"", env=os.environ, timeout_s=9)
@@ -660,7 +660,7 @@ def test_command_that_asks_at_the_terminal_fails_at_once() -> None:
     host = """
 import fcntl, os, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-from ackbus.workers.process import run_process
+from ackbus.workers.processes.run_process import run_process
 script = "read answer </dev/tty || echo refused"
 end = run_process(["sh", "-c", script], b"", env=os.environ, timeout_s=20)
 print(end.stdout.decode(), end.timed_out)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...doctor.checks.bus import checks
+from ...doctor.checks.bus import checks_of_bus
+from ...doctor.checks.file import checks_of_file
 from ...schema.findings import examine
 from ...schema.queries import file_of
-from ...schema.sqlite.file_checks import checks_of_file
 from .verdict import Verdict
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ def prove_files(bus: Bus) -> Verdict:
         "SQLite finds no damage; every number has its message; every blob and archive segment is"
         " there, and whole",
     )
-    checks = {**checks_of_file(file_of(bus), full=True), **checks(bus, full=True)}
+    checks = {**checks_of_file(file_of(bus), full=True), **checks_of_bus(bus, full=True)}
     for finding in examine(checks):
         verdict.expect(finding.state != "bad", f"{finding.check}: {finding.text}")
     # The doctor only warns of these: another program may leave numbers out. None did here.

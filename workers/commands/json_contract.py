@@ -11,13 +11,13 @@ from dataclasses import replace
 import orjson
 
 from ...schema.errors import InvalidInput, shown
-from ...schema.message.draft import Draft
+from ...schema.message.draft import DEDUPE_KEY, Draft
 from ...schema.message.json import decode
 from ...schema.message.names import check_type
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.job_replies import CONTEXT, carried_on
-from ...subscribers.jobs.work_headers import DEDUPE_KEY, work_headers
+from ...subscribers.jobs.work_headers import work_headers
 from ..work import Result
 from .raw_contract import EX_CONFIG, EX_TEMPFAIL, Command, how_it_exited, with_its_words
 from .saved_state import WorkerStates

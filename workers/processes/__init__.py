@@ -1,1 +1,1 @@
-"""TODO."""
+"""Processes that workers start: fed, read, and ended with all that they started."""

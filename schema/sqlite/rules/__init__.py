@@ -1,1 +1,1 @@
-"""TODO."""
+"""The rules that stored rows must keep beyond what the tables enforce, and their repair."""

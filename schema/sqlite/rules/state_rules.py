@@ -10,11 +10,10 @@ from dataclasses import replace
 from functools import cache
 
 from ...errors import shown
-from ...findings import bad, ok
+from ...findings import Mended, bad, ok
 from ...message.limits import MAX_SEQ
 from ...message.times import MAX_TS_MS
 from ...queries import Queries
-from ...repaired import Mended
 from ..transactions import without_triggers
 from .column_rules import Rule, add_functions, column_rules
 
@@ -108,7 +107,7 @@ _WORDS = {
 @cache
 def _rules() -> tuple[Rule, ...]:
     """Return all rules: those of columns first, since the others compare what is in these."""
-    sql = Queries(beside=__file__, file="bounds.sql")
+    sql = Queries(beside=__file__, file="state_rules.sql")
     of_state = (
         Rule(
             table,

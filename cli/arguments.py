@@ -1,0 +1,77 @@
+"""The bus, the agent and the durations that a command line names."""
+
+from __future__ import annotations
+
+import os
+
+from ..bus.bus import Bus
+from ..schema.directory.discovery import find_bus
+from ..schema.directory.layout import BUS_DIR_VARIABLE, user_bus
+from ..schema.errors import InvalidInput
+from ..schema.message.times import parse_duration_ms
+from ..schema.sqlite.database import WRITE_TIMEOUT_S
+from .hints import AGENT_VARIABLE
+from .show import output
+
+#: How a bus is found that nothing names.
+_UPWARDS = "looking upwards from here"
+BY_MAIN_TREE = "looking upwards from the main work tree of git"
+
+
+def open_bus(directory: str | None, user: bool, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
+    """Open the bus that --dir, --user, BUS_DIR or the working directory name."""
+    bus = Bus.open(find(directory, user)[0], write_timeout_s=write_timeout_s)
+    output.detail(f"the bus is in {bus.layout.directory}")
+    if bus.backup_made_at_ms is not None:
+        _tell_of_backup(bus)
+    return bus
+
+
+def _tell_of_backup(bus: Bus) -> None:
+    """Note at the end that this bus is a backup, and read-only."""
+    from ..schema.sqlite.settings import age_of_backup
+
+    made = age_of_backup(bus.backup_made_at_ms or 0, bus.now_ms())
+    output.note_at_end(f"note: {bus.layout.directory} is a backup, {made}; it is read-only")
+
+
+def find(directory: str | None, user: bool) -> tuple[str, str]:
+    """Return the directory of the bus, and the option or place that named it."""
+    if (named := named_by(directory, user)) is not None:
+        return named, "--user" if user else "--dir"
+    found = find_bus()
+    if os.environ.get(BUS_DIR_VARIABLE):
+        return found, BUS_DIR_VARIABLE
+    holder = os.path.dirname(found)
+    is_above = os.path.commonpath([holder, os.getcwd()]) == holder
+    return found, _UPWARDS if is_above else BY_MAIN_TREE
+
+
+def named_by(directory: str | None, user: bool) -> str | None:
+    """Return the directory that --dir or --user name, or None."""
+    if directory is not None and user:
+        raise InvalidInput("give --dir or --user, not both")
+    if user:
+        return user_bus()
+    return None if directory is None else os.path.abspath(directory)
+
+
+def sender(name: str | None, option: str = "--from") -> str:
+    """Return the agent that acts: the option's, or the one that BUS_AGENT names."""
+    name = name or os.environ.get(AGENT_VARIABLE)
+    if not name:
+        raise InvalidInput(f"no agent is named: give {option} AGENT, or set {AGENT_VARIABLE}")
+    return name
+
+
+def doer(name: str | None) -> str | None:
+    """Return the actor for the record: the option's, or the agent that BUS_AGENT names, or None."""
+    return name or os.environ.get(AGENT_VARIABLE) or None
+
+
+def seconds(duration: str, option: str) -> float:
+    """Return the seconds of a duration such as `30`, `1.5s` or `10m`, which an option gave."""
+    try:
+        return parse_duration_ms(duration) / 1000
+    except InvalidInput as error:
+        raise InvalidInput(f"{option}: {error}") from error

@@ -1,0 +1,1 @@
+"""Examine a bus, recover what a damaged file holds, and repair it."""

@@ -1,0 +1,87 @@
+"""Changing the policy of a queue, and adapting what waits in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...schema.queries import engine_of
+from ..jobs.jobs import BATCH, Jobs
+from ..jobs.manual_acts import SET, Acts
+from .filling import Filler
+from .job_control import JobControl
+from .queue import Queue
+from .queues import Queues, policy_with
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ...bus.bus import Bus
+    from .queues import QueueInfo
+
+
+def change_policy(bus: Bus, name: str, *, by: str | None = None, **rules: Any) -> QueueInfo:
+    """Change rules of a queue; they hold from the next claim on, also for what waits.
+
+    How many attempts a job may have is settled when it is taken in. What waits is adapted to
+    another order, and to another limit for each key, some hundreds of jobs a transaction.
+    Until that is through, some go by the old rule and some by the new one; after a crash in
+    between, the same call does the rest.
+
+    Args:
+        bus: the bus.
+        name: the queue.
+        by: who does it, for the record; None: the account of this process.
+        rules: fields of `Policy`.
+
+    Raises:
+        QueueNotFound: there is none of this name.
+        InvalidInput: a rule is none.
+    """
+    queues = Queues(bus)
+    with bus.transaction():
+        info = queues.get(name)
+        policy = policy_with(info.policy, rules)
+        if policy.addressed != info.policy.addressed:
+            _fill(bus, queues, info)
+        queues.set_policy(info, policy)
+        told = ", ".join(f"{rule} {policy.said(rule)}" for rule in rules)
+        Acts(engine_of(bus), by).note(info, SET, detail=told)
+        bus.ring()  # there may be room for more
+    # Also where a rule is given that holds already: an earlier call may have been cut short.
+    if rules.keys() & {"ordering", "ageing_s"}:
+        _rank_again(bus, info)
+    if "max_running_per_key" in rules:
+        _open_keys_again(bus, queues, info)
+    if "addressed" in rules:
+        JobControl(Queue.open(bus, name)).recount_limit()
+    return replace(info, policy=policy)
+
+
+def _fill(bus: Bus, queues: Queues, info: QueueInfo) -> None:
+    """Take in what was stored by now: it is kept out of inboxes by the rules of its time."""
+    filler = Filler(bus, info, queues, Jobs.of(bus))
+    while (page := filler.look()) is not None:
+        filler.store(page, queues.get(info.name))
+    # What it didn't take in is mail, and stays that under another rule.
+    filled_seq, newest = queues.position(info.id)
+    queues.pass_by(info.id, filled_seq, newest)
+
+
+def _rank_again(bus: Bus, info: QueueInfo) -> None:
+    jobs = Jobs.of(bus)
+    seqs = jobs.queued_seqs(info)  # what comes later is ranked by the new order anyway
+    for start in range(0, len(seqs), BATCH):
+        with bus.transaction():
+            jobs.rank_again(info, seqs[start : start + BATCH])
+
+
+def _open_keys_again(bus: Bus, queues: Queues, info: QueueInfo) -> None:
+    jobs, key = Jobs.of(bus), ""
+    while True:
+        with bus.transaction():
+            last = jobs.open_keys_again(queues.get(info.name), key)
+            bus.ring()
+        if last is None:
+            return
+        key = last
