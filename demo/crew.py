@@ -1,70 +1,65 @@
-"""The demo's agents as processes: started, watched, killed, and never left behind."""
+"""The demo's workers as processes: started, watched, killed, and never left behind."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-from .protocol import COORDINATOR, WORKERS
+from .protocol import WORKERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-#: How long agents get to end by themselves, in seconds, before they are killed.
+#: How long workers get to end by themselves, in seconds, before they are killed.
 END_WITHIN_S = 10.0
 
 
 class Crew:
-    """The processes of one run. Leaving the `with` block ends them all.
+    """The workers of one run. Leaving the `with` block ends them all.
 
     Args:
         directory: the bus.
         root: the real path of the directory that is examined.
+        held_seq: the task with which a worker holds still.
     """
 
-    def __init__(self, directory: str, root: str) -> None:
-        self._common = (directory, root)
+    def __init__(self, directory: str, root: str, held_seq: int) -> None:
+        self._arguments = (directory, root)
+        self._held_seq = held_seq
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._lost: set[str] = set()
 
-    def start_coordinator(self) -> None:
-        """Start the agent that assigns the tasks."""
-        self._start(COORDINATOR, "coordinator", *self._common)
-
-    def start_workers(self, hold_at_grant: int) -> None:
-        """Start the workers; the one whose lease has this token will hold still."""
-        for agent in WORKERS:
-            self._start(agent, "worker", *self._common, agent, str(hold_at_grant))
-
-    def kill(self, agent: str) -> int:
-        """End an agent with SIGKILL, and return the id of the process that it was."""
-        process = self._processes.pop(agent)
+    def kill(self, name: str) -> int:
+        """End a worker with SIGKILL, and return the id of the process that it was."""
+        process = self._processes.pop(name)
         _kill(process)
         return process.pid
 
-    def newly_lost(self) -> list[str]:
-        """Return the agents that ended with an error since the last call."""
-        failed = {name for name, process in self._processes.items() if process.poll()}
-        lost = sorted(failed - self._lost)
-        self._lost |= failed
-        return lost
+    def lost(self) -> list[str]:
+        """Return the workers that ended by themselves since the last call."""
+        ended = [name for name, process in self._processes.items() if process.poll() is not None]
+        for name in ended:
+            _kill(self._processes.pop(name))
+        return ended
 
-    def can_go_on(self) -> bool:
-        """Whether the remaining agents can finish the run."""
-        workers = self._processes.keys() & set(WORKERS)  # none before they are started
-        return COORDINATOR not in self._lost and (not workers or bool(workers - self._lost))
-
-    def wait(self) -> None:
-        """Wait until every agent has ended by itself.
-
-        Raises:
-            subprocess.TimeoutExpired: one did not.
-        """
-        for process in self._processes.values():
-            process.wait(END_WITHIN_S)
+    @property
+    def names(self) -> list[str]:
+        """The workers that are left."""
+        return list(self._processes)
 
     def __enter__(self) -> Crew:
+        for name in WORKERS:
+            # -P: a file in the working directory must not pass for a module. A process group of its
+            # own: Ctrl-C in a terminal reaches the demo alone, which then ends its workers.
+            self._processes[name] = subprocess.Popen(
+                [
+                    *(sys.executable, "-P", "-m", f"{__package__}.worker"),
+                    *(*self._arguments, name, str(self._held_seq)),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                process_group=0,
+            )
         return self
 
     def __exit__(
@@ -74,30 +69,20 @@ class Crew:
         trace: TracebackType | None,
     ) -> None:
         for process in self._processes.values():
-            _cut_lifeline(process)
+            _close(process)
         for process in self._processes.values():
             try:
                 process.wait(END_WITHIN_S)
             except subprocess.TimeoutExpired:
                 _kill(process)
 
-    def _start(self, agent: str, module: str, *args: str) -> None:
-        # -P: a file in the working directory must not pass for a module. A process group of its
-        # own: Ctrl-C in a terminal reaches the demo alone, which then ends its agents.
-        self._processes[agent] = subprocess.Popen(
-            [sys.executable, "-P", "-m", f"{__package__}.{module}", *args],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            process_group=0,
-        )
-
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
-    _cut_lifeline(process)
+    _close(process)
 
 
-def _cut_lifeline(process: subprocess.Popen[bytes]) -> None:
+def _close(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     process.stdin.close()

@@ -1,10 +1,12 @@
-"""The proof: facts from the log after the run, without any memory of the run itself."""
+"""The proof: facts from the log and the queue after the run, without any memory of the run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .protocol import RESULTS, TASK_ASSIGN, TASK_HELD, WORKER_KILLED
+from ..subscribers.jobs.claims import COMPLETED, LOST, Claims
+from ..subscribers.queues.queue import Queue
+from .protocol import DONE, KILLED, TASK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """The takeover of the task whose lease a killed worker held.
+    """The takeover of the job whose worker was killed.
 
     Attributes:
         task: the id of the task, which is that of its conversation.
         path: its file.
         killed: the worker that was killed on purpose.
         pid: its process.
-        taken_over_by: the agent that published the result; None: no agent did.
-        tokens: the fencing tokens of the killed worker's lease and of its successor's.
+        taken_over_by: the worker that completed the job; None: none did.
+        tokens: the fencing tokens of the killed worker's claim and of its successor's; 0: none.
     """
 
     task: str
@@ -34,9 +36,9 @@ class Takeover:
 
     @property
     def holds(self) -> bool:
-        """Whether another worker, with a later grant, finished the work."""
+        """Whether another worker, with a later claim, finished the work."""
         lost, won = self.tokens
-        return self.taken_over_by not in (None, self.killed) and lost < won
+        return self.taken_over_by not in (None, self.killed) and 0 < lost < won
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,10 @@ class Proof:
 
     Attributes:
         tasks: how many tasks were assigned.
-        examined: how many have a result that was worked out under a lease.
-        reported_once: how many have exactly one result.
-        results: how many results there are in all.
-        takeover: the takeover of the killed worker's task; None when no worker was killed.
+        examined: how many were completed under a claim, once.
+        reported_once: how many have exactly one answer.
+        results: how many answers there are in all.
+        takeover: the takeover of the killed worker's job; None when no worker was killed.
     """
 
     tasks: int
@@ -65,40 +67,37 @@ class Proof:
 
 
 def read_proof(bus: Bus) -> Proof:
-    """Count in the log; holds a page of it in memory at a time."""
+    """Count in the log and among the claims; holds a page of the log in memory at a time."""
+    claims, queue = Claims(bus.database), Queue.open(bus, TASK)
     tasks = examined = reported_once = results = 0
     takeover = None
     for message in bus.read():
-        if message.type == TASK_ASSIGN:
-            answers = _results_of(bus, message.id)
+        if message.type == TASK:
+            ends = [claim.status for claim in claims.of_job(queue.info, message.seq)]
+            answers = sum(each.type == DONE for each in bus.read(conversation=message.id))
             tasks += 1
-            examined += any(answer.payload["token"] > 0 for answer in answers)
-            reported_once += len(answers) == 1
-        elif message.type in RESULTS:
+            examined += ends.count(COMPLETED) == 1
+            reported_once += answers == 1
+        elif message.type == DONE:
             results += 1
-        elif message.type == WORKER_KILLED:
-            takeover = _takeover(bus, message)
+        elif message.type == KILLED:
+            takeover = _takeover(queue, claims, message)
     return Proof(tasks, examined, reported_once, results, takeover)
 
 
-def _results_of(bus: Bus, task: str) -> list[Message]:
-    conversation = bus.read(conversation=task)
-    return [message for message in conversation if message.type in RESULTS]
-
-
-def _takeover(bus: Bus, killing: Message) -> Takeover:
-    task = killing.payload["task"]
-    held, results = [], []
-    for message in bus.read(conversation=task):
-        if message.type == TASK_HELD and message.from_agent == killing.payload["agent"]:
-            held.append(message)
-        elif message.type in RESULTS:
-            results.append(message)
+def _takeover(queue: Queue, claims: Claims, killing: Message) -> Takeover:
+    told = killing.payload
+    done = lost = None
+    for claim in claims.of_job(queue.info, told["seq"]):
+        if claim.status == LOST and claim.group == told["agent"]:
+            lost = claim
+        elif claim.status == COMPLETED:
+            done = claim
     return Takeover(
-        task,
-        killing.payload["path"],
-        killing.payload["agent"],
-        killing.payload["pid"],
-        results[0].from_agent if held and results else None,
-        (killing.payload["token"], results[0].payload["token"] if results else 0),
+        told["task"],
+        told["path"],
+        told["agent"],
+        told["pid"],
+        done.group if done else None,
+        (lost.token if lost else 0, done.token if done else 0),
     )

@@ -1,17 +1,11 @@
-"""The protocol of the demo's agents: their names, their messages, their leases.
+"""The protocol of the demo's agents: their names and their messages.
 
-    coordinator  task_assign     to all           one for each file; begins a conversation
-    coordinator  tasks_assigned  to all           how many there are
-    worker       task_progress   to coordinator   now and then, in the conversation of its task
-    worker       task_held       to coordinator   it took the task, and holds still to be killed
-    demo         worker_killed   to all           which one, and which lease it held until when
-    worker       task_done       to coordinator   the result; its id is made from the task's id
-    worker       task_failed     to coordinator   likewise, when the file could not be read
-    coordinator  run_finished    to all           every task is reported: workers leave
+    coordinator  examine.request  to all           one for each file: a job of the queue
+    worker       examine.held     to coordinator   it holds still with a job, to be killed
+    demo         examine.killed   to all           which worker was killed, at which job
+    worker       examine.done     to coordinator   the answer to a job: the facts about its file
 
-A task is done when its result, of any worker, is in the log. A worker looks for the result and
-takes the lease in one transaction, and publishes the result and gives the lease back in one, so a
-task is examined again after a crash, and reported once.
+Leases, answers and retries are those of queues and workers: see `Worker`.
 """
 
 from __future__ import annotations
@@ -21,31 +15,12 @@ WORKERS = ("worker-1", "worker-2", "worker-3")
 #: The name under which the demo itself speaks.
 DEMO = "demo"
 
-TASK_ASSIGN = "task_assign"
-TASKS_ASSIGNED = "tasks_assigned"
-TASK_PROGRESS = "task_progress"
-TASK_HELD = "task_held"
-TASK_DONE = "task_done"
-TASK_FAILED = "task_failed"
-WORKER_KILLED = "worker_killed"
-RUN_FINISHED = "run_finished"
+#: The type of a task, and the name of the queue of all tasks.
+TASK = "examine.request"
+DONE = "examine.done"
+HELD = "examine.held"
+KILLED = "examine.killed"
 
-#: The types of a result.
-RESULTS = frozenset({TASK_DONE, TASK_FAILED})
-
-#: How long a worker may be silent before its task is given to another, in seconds. Short, so that
+#: How long a worker may be silent before its job is given to another, in seconds. Short, so that
 #: a demo of a few files need not wait long for the takeover.
-LEASE_S = 1.0
-
-#: How often the agents' hearts beat, in seconds: often enough for a demo that takes a few.
-BEAT_EVERY_S = 1.0
-
-
-def result_id(task_id: str) -> str:
-    """Return the id of a task's result: it is fixed, so the log can hold only one."""
-    return f"{task_id}:result"
-
-
-def lease_name(task_id: str) -> str:
-    """Return the name of the lease under which a task is worked on."""
-    return f"demo:{task_id}"
+LEASE_S = 2.0

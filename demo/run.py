@@ -3,178 +3,166 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import tempfile
 import time
+from dataclasses import dataclass
+from itertools import islice
 
 from ..bus.bus import Bus
 from ..export.jsonl.exporter import Exporter
-from ..schema.errors import AckbusError, InvalidInput
+from ..schema.directory.layout import BUS_DIRECTORY, Layout
+from ..schema.errors import AckbusError, InvalidInput, NotFound, Refused
+from ..schema.message.draft import Draft
+from ..subscribers.inboxes.inbox import Inbox
+from ..subscribers.queues.queue import Queue
 from .crew import Crew
-from .lifeline import INTERRUPTED
-from .place import choose_place
 from .proof import read_proof
-from .protocol import DEMO, WORKER_KILLED, lease_name
-from .tally import Tally
-from .tree import Tree
+from .protocol import COORDINATOR, DEMO, DONE, HELD, KILLED, TASK
+from .tree import Tree, path_to_payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from typing import Protocol
 
     from ..schema.message.message import Message
-    from .place import Place
     from .proof import Proof
 
-    class View(Protocol):
-        """Shows a run while it goes on."""
+    #: Prints one line about the run.
+    Say = Callable[[str], object]
+    #: Shows how much of an amount of work is done: yields a function that is told.
+    Progress = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
 
-        def say(self, text: str) -> None:
-            """Print one line, for good."""
-
-        def show(self, tally: Tally) -> None:
-            """Show the present state."""
-
-    class Screen(Protocol):
-        """Shows a run to its user: this room prints nothing."""
-
-        def note(self, text: str) -> None:
-            """Print one line about the run."""
-
-        def view(self) -> AbstractContextManager[View]:
-            """Return the view of a run; leaving it leaves the screen tidy."""
-
-        def report(self, bus: Bus, proof: Proof, took_s: float, place: Place) -> None:
-            """Print the results and the proof."""
-
+#: How many tasks are assigned in one transaction.
+BATCH_MESSAGES = 500
 
 #: How often the demo looks at the log, in seconds: as often as a person can see a difference.
 LOOK_EVERY_S = 0.05
 
-#: The exit codes for a proof that failed, and for a tree without text files.
-FAILED, NOTHING_THERE = 1, 4
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that came to its end.
+
+    Attributes:
+        directory: the bus, which stays.
+        took_s: how long it took, in seconds.
+        proof: what the log proves.
+        binary: how many binary files were left out.
+        unreadable_directories: how many directories could not be listed.
+    """
+
+    directory: str
+    took_s: float
+    proof: Proof
+    binary: int
+    unreadable_directories: int
 
 
-def run_demo(path: str, *, directory: str | None, screen: Screen) -> int:
+def run_demo(path: str, *, directory: str | None, say: Say, progress: Progress) -> Run:
     """Run the demo to its end; the bus that it made stays on disk.
 
     Args:
         path: the directory whose text files are examined.
         directory: the directory for the bus; None takes a fresh temporary one.
-        screen: shows the run.
-
-    Returns:
-        The exit code: 0, 1 when the proof failed, 4 when there was nothing to examine, 130 when
-        it was interrupted.
+        say: prints one line about the run.
+        progress: shows how much is done.
 
     Raises:
         InvalidInput: `path` is no directory that can be read.
-        Refused: `directory` holds a bus already.
+        NotFound: there is nothing to examine.
+        Refused: `directory` holds a bus already: its agents could have the names of ours.
+        AckbusError: no worker is left; what they did stays in the bus.
     """
     root = _readable_directory(path)
     leave_out = None if directory is None else os.path.realpath(directory)
     if next(iter(Tree(root, leave_out=leave_out)), None) is None:
-        screen.note(f"nothing to examine: no text files in {root}")
-        return NOTHING_THERE
-    return _run(root, choose_place(directory), screen)
-
-
-def _run(root: str, place: Place, screen: Screen) -> int:
+        raise NotFound(f"nothing to examine: no text files in {root}")
     began = time.monotonic()
-    with Bus.init(place.directory) as bus:
-        try:
-            # The exporter ends after the agents, so that their last words are in bus.jsonl too.
-            with (
-                screen.view() as view,
-                Exporter(bus),
-                Crew(bus.layout.directory, root) as crew,
-            ):
-                _conduct(bus, crew, view)
-        except KeyboardInterrupt:
-            for remark in ("interrupted", *place.remarks):
-                screen.note(remark)
-            return INTERRUPTED
-        took_s = time.monotonic() - began
+    with Bus.init(_place(directory)) as bus, Exporter(bus):
+        where = bus.layout.directory
+        say(f"the bus is in {where}, and stays there")
+        Queue.create(bus, TASK)
+        tree = Tree(root, leave_out=where)
+        tasks = _assign(bus, tree)
+        say(f"the coordinator has assigned {_tasks(tasks)}; three workers begin")
+        # Tasks are the first messages of the log; the middle one always finds a worker.
+        with (
+            Crew(where, root, held_seq=(tasks + 1) // 2) as crew,
+            progress("examining", tasks) as move,
+        ):
+            _watch(bus, crew, tasks, say, move)
+        Inbox(bus, COORDINATOR).ack(bus.log.newest_seq())
         proof = read_proof(bus)
-        screen.report(bus, proof, took_s, place)
-    return 0 if proof.holds else FAILED
+    return Run(where, time.monotonic() - began, proof, tree.binary, tree.unreadable)
 
 
-def _conduct(bus: Bus, crew: Crew, view: View) -> None:
-    tally = Tally(bus)
-    view.say(f"The bus is in {bus.layout.directory}")
-    crew.start_coordinator()
-    _watch(crew, tally, view, until=lambda: tally.all_assigned is not None)
-    view.say(f"The coordinator has assigned {_tasks(tally.tasks)}; three workers begin")
-    # The middle one of all grants always takes place, however small the tree is.
-    crew.start_workers(hold_at_grant=(tally.tasks + 1) // 2)
-    _watch(crew, tally, view, until=lambda: tally.held is not None or tally.finished)
-    if tally.held is not None:
-        _kill_holder(bus, crew, view, tally.held)
-    _watch(crew, tally, view, until=lambda: tally.finished)
-    try:
-        crew.wait()
-    except subprocess.TimeoutExpired as error:
-        raise AckbusError("an agent of the demo did not end when all was done") from error
-    tally.read_on()
-    view.show(tally)
+def _assign(bus: Bus, tree: Tree) -> int:
+    """Publish a task for each file, and return how many there are."""
+    count = 0
+    files = iter(tree)
+    while batch := list(islice(files, BATCH_MESSAGES)):
+        drafts = [Draft(TASK, path_to_payload(path), from_agent=COORDINATOR) for path in batch]
+        count += len(bus.publish_many(drafts))
+    return count
 
 
-def _watch(crew: Crew, tally: Tally, view: View, *, until: Callable[[], bool]) -> None:
-    """Follow the log until a condition is true.
+def _watch(bus: Bus, crew: Crew, tasks: int, say: Say, move: Callable[[int], object]) -> None:
+    """Follow the log until each task has its answer, and kill the worker that holds still.
 
-    Raises:
-        AckbusError: too many agents ended with an error.
+    It is killed when all workers are there, so that each run shows the same.
     """
-    while True:
-        tally.read_on()
-        view.show(tally)
-        if until():
-            return
-        for agent in crew.newly_lost():
-            view.say(f"{agent} ended unexpectedly")
-        if not crew.can_go_on():
+    seen, done = tasks, 0
+    held: Message | None = None
+    while done < tasks:
+        for message in bus.read(from_seq=seen + 1):
+            seen = message.seq
+            done += message.type == DONE
+            held = message if message.type == HELD else held
+        if held is not None and all(map(bus.heartbeats.get, crew.names)):
+            if held.from_agent in crew.names:
+                say(_kill(bus, crew, held))
+            held = None
+        move(done)
+        for name in crew.lost():
+            say(f"{name} ended unexpectedly")
+        if not crew.names:
             raise AckbusError(
-                "the demo has lost too many of its agents; what they did stays in"
-                f" {tally.bus.layout.directory}"
+                f"the demo has lost all its workers; what they did stays in {bus.layout.directory}"
             )
         time.sleep(LOOK_EVERY_S)
 
 
-def _kill_holder(bus: Bus, crew: Crew, view: View, held: Message) -> None:
-    """Kill the worker that holds still with a lease, and publish a message about it."""
-    task = held.in_reply_to
+def _kill(bus: Bus, crew: Crew, held: Message) -> str:
+    """Kill the worker that holds still, publish a message about it, and return a line."""
+    worker, path = held.from_agent, held.payload["path"]
+    pid = crew.kill(worker)
+    task = bus.get(held.conversation)
     assert task is not None
-    pid = crew.kill(held.from_agent)
-    lease = bus.leases.get(lease_name(task))
-    if lease is None or lease.holder != held.from_agent:
-        raise AckbusError(f"{held.from_agent} did not hold its lease when it was killed")
-    path = held.payload["path"]
-    bus.publish(
-        WORKER_KILLED,
-        {
-            "agent": held.from_agent,
-            "pid": pid,
-            "task": task,
-            "path": path,
-            "token": lease.token,
-            "until_ms": lease.until_ms,
-        },
-        from_agent=DEMO,
-    )
-    view.say(
-        f"Killed {held.from_agent} (process {pid}) on purpose, at work on {path};"
+    killed = {"agent": worker, "pid": pid, "task": task.id, "seq": task.seq, "path": path}
+    bus.publish(KILLED, killed, from_agent=DEMO)
+    return (
+        f"killed {worker} (process {pid}) on purpose, at work on {path};"
         " another worker takes over when its lease ends"
     )
 
 
-def _readable_directory(path: str) -> str:
-    """Return the real path of a directory.
+def _place(directory: str | None) -> str:
+    """Return the directory of the bus; None takes a fresh temporary one."""
+    if directory is None:
+        return os.path.join(
+            os.path.realpath(tempfile.mkdtemp(prefix="ackbus-demo-")), BUS_DIRECTORY
+        )
+    if os.path.exists(Layout(directory).database):
+        raise Refused(
+            f"{directory} holds a bus already, and the demo makes its own; choose another"
+            " directory with --dir"
+        )
+    return os.path.realpath(directory)
 
-    Raises:
-        InvalidInput: it is not a directory, or can't be listed.
-    """
+
+def _readable_directory(path: str) -> str:
+    """Return the real path of a directory."""
     root = os.path.realpath(path)
     try:
         os.scandir(root).close()

@@ -38,8 +38,8 @@ class Tree:
         self.binary = 0
         self.unreadable = 0
 
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        """Yield the path relative to the root, and the size in bytes (0 when it is unknown)."""
+    def __iter__(self) -> Iterator[str]:
+        """Yield the path of each, relative to the root."""
         directories = [""]
         while directories:
             inside = directories.pop()
@@ -49,10 +49,8 @@ class Tree:
                 if entry.is_dir(follow_symlinks=False):
                     if not self._is_skipped(entry):
                         below.append(path)
-                elif entry.is_file(follow_symlinks=False):
-                    size = self._size_of_text(entry.path)
-                    if size is not None:
-                        yield path, size
+                elif entry.is_file(follow_symlinks=False) and self._is_text(entry.path):
+                    yield path
             directories += reversed(below)
 
     def _entries(self, inside: str) -> list[os.DirEntry[str]]:
@@ -68,16 +66,14 @@ class Tree:
         made = name in SKIPPED_DIRECTORIES or name.endswith(SKIPPED_ENDING)
         return made or name.startswith(".") or entry.path == self._leave_out
 
-    def _size_of_text(self, path: str) -> int | None:
-        """Return a file's size; None when it is binary."""
+    def _is_text(self, path: str) -> bool:
         try:
             with open(path, "rb", buffering=0) as file:
-                if b"\0" in file.read(SNIFFED_BYTES):
-                    self.binary += 1
-                    return None
-                return os.fstat(file.fileno()).st_size
+                is_binary = b"\0" in file.read(SNIFFED_BYTES)
         except OSError:
-            return 0
+            return True
+        self.binary += is_binary
+        return not is_binary
 
 
 def path_to_payload(path: str) -> dict[str, str]:

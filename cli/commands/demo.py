@@ -8,9 +8,10 @@ import typer
 
 from ...demo.run import run_demo
 from ..definition import Commands
-from ..demo.screen import Screen
 from ..options.common import Json, Verbose, directory_option
 from ..show import output
+from ..show.demo_report import print_report
+from ..show.progress import progress
 
 commands = Commands()
 
@@ -29,7 +30,10 @@ def demo(
 ) -> int:
     """Show the bus at work on your own files.
 
-    Agents examine every text file under PATH, and one of them is killed halfway.
-    The bus is made in --dir DIR, else in a fresh temporary directory, and stays there.
+    Workers examine every text file under PATH, as jobs of a queue, and one of them is killed
+    halfway. The bus is made in --dir DIR, else in a fresh temporary directory, and stays there.
+    Exit code 1 when a file was not examined, or reported twice; 4 when there is none.
     """
-    return run_demo(path, directory=directory, screen=Screen(json=output.is_json()))
+    run = run_demo(path, directory=directory, say=output.note, progress=progress)
+    print_report(run)
+    return 0 if run.proof.holds else 1

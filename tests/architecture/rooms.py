@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "setup": {"schema", "bus", "subscribers"},
     "server": {"schema", "blobs", "bus", "subscribers", "workers", "export"},
     "torture": {"schema", "bus", "subscribers", "export", "doctor"},
-    "demo": {"schema", "bus", "subscribers", "export"},
+    "demo": {"schema", "bus", "subscribers", "workers", "export"},
     "": {"schema", "blobs", "bus", "subscribers", "workers", "export"},
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
@@ -40,7 +40,7 @@ FOLDERS: dict[str, list[str]] = {
     "doctor": ["recovery", "checks", "repair"],
     "server": ["access", "api", "live", "mcp", "metrics", "page"],
     "torture": ["roles", "proofs"],
-    "cli": ["show", "options", "fast", "running", "top", "demo", "commands"],
+    "cli": ["show", "options", "fast", "running", "top", "commands"],
 }
 
 #: The packages that offer names of their modules, for programs that use the library.
