@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 from ..schema.errors import BusBusy, InvalidInput, LeaseLost
 from ..schema.message.names import check_agent, check_lease_name
+from ..schema.message.times import format_ts
 from ..schema.queries import Table
 from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: How long a lease lasts unless the caller says otherwise, in seconds; renew it at half of that.
 DEFAULT_LEASE_S = 60.0
@@ -33,6 +38,16 @@ class Lease:
     token: int
     acquired_at_ms: int
     until_ms: int
+
+    def record(self) -> dict[str, Any]:
+        """Return its JSON object."""
+        return {
+            "name": self.name,
+            "holder": self.holder,
+            "token": self.token,
+            "acquired": format_ts(self.acquired_at_ms),
+            "until": format_ts(self.until_ms),
+        }
 
 
 class Leases(Table):

@@ -68,7 +68,7 @@ class Proof:
 
 def read_proof(bus: Bus) -> Proof:
     """Count in the log and among the claims; holds a page of the log in memory at a time."""
-    claims, queue = Claims(bus.database), Queue.open(bus, TASK)
+    claims, queue = Claims.of(bus), Queue.open(bus, TASK)
     tasks = examined = reported_once = results = 0
     takeover = None
     for message in bus.read():

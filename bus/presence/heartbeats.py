@@ -9,8 +9,13 @@ from enum import StrEnum
 
 from ...schema.errors import InvalidInput
 from ...schema.message.names import check_agent
+from ...schema.message.times import format_ts
 from ...schema.queries import Table
 from ..statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: How often an agent's heart beats, in seconds.
 BEAT_INTERVAL_S = 10.0
@@ -61,6 +66,19 @@ class Heartbeat:
     pid: int | None
     age_s: float
     liveness: Liveness
+
+    def record(self) -> dict[str, Any]:
+        """Return its JSON object."""
+        return {
+            "agent": self.agent,
+            "liveness": self.liveness.value,
+            "status": self.status,
+            "task": self.task,
+            "progress": self.progress,
+            "pid": self.pid,
+            "beat": format_ts(self.ts_ms),
+            "age_s": round(self.age_s, 1),
+        }
 
 
 class Heartbeats(Table):

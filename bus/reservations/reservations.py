@@ -12,6 +12,7 @@ from itertools import islice
 from ...schema.errors import InvalidInput, LeaseLost
 from ...schema.message.limits import MAX_REASON_CHARS
 from ...schema.message.names import check_agent, check_line
+from ...schema.message.times import format_ts
 from ...schema.queries import Table
 from ..leases import duration_of
 from ..statements import SQL
@@ -20,6 +21,7 @@ from .path_patterns import PathIndex, PathPattern, literal_pattern, parse_patter
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Any
 
 
 #: How long a reservation lasts unless the caller says otherwise, in seconds: an hour.
@@ -56,6 +58,18 @@ class Reservation:
     reserved_at_ms: int
     until_ms: int
     reason: str | None
+
+    def record(self) -> dict[str, Any]:
+        """Return its JSON object."""
+        return {
+            "path": self.path,
+            "agent": self.agent,
+            "mode": self.mode,
+            "token": self.token,
+            "reserved": format_ts(self.reserved_at_ms),
+            "until": format_ts(self.until_ms),
+            "reason": self.reason,
+        }
 
 
 @dataclass(frozen=True, slots=True)

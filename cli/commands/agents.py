@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ...bus.bus import Bus
-from ...bus.presence.heartbeats import Heartbeat
-from ...schema.errors import InvalidInput
-from ...schema.message.times import format_ts
-from ...subscribers.inboxes.cursors import Cursors
-from ...subscribers.inboxes.inbox import Inbox
+from ...subscribers.overview.agents import MAX_COUNTED, agent_records
 from .. import arguments
 from ..definition import Commands
 from ..options.common import HERE, Agent, Place, PlaceOnly
@@ -20,14 +15,11 @@ from ..show import output
 
 commands = Commands()
 
-#: The headings of the list of agents.
-_HEADINGS = (
+#: The columns of the list of agents.
+_COLUMNS = (
     *("agent", "liveness", "status", "task", "progress"),
-    *("pid", "beat", "age", "cursor", "unread"),
+    *("pid", "beat", "age_s", "cursor", "unread"),
 )
-
-#: Unread messages are counted up to this.
-_MAX_COUNTED = 1000
 
 
 @commands.command("agents", example="bus agents")
@@ -38,42 +30,18 @@ def agents(place: Place = HERE) -> int:
     counted up to 1,000. Exit code 4 when there are none.
     """
     with place.open() as bus:
-        beats = {beat.agent: beat for beat in bus.heartbeats.list()}
-        cursors = Cursors.of(bus).positions()
-        records = [
-            _record(bus, name, beats.get(name), cursors.get(name, 0)) for name in bus.agents.names()
-        ]
+        records = agent_records(bus)
     known = [{key: each[key] for key in each if each[key] is not None} for each in records]
-    return output.results(known, map(_row, records), _HEADINGS)
+    return output.results(known, map(_row, records), [name.removesuffix("_s") for name in _COLUMNS])
 
 
-def _row(record: dict[str, object]) -> list[object]:
-    age_s, unread = record["age_s"], record["unread"]
-    age = output.age(age_s) if isinstance(age_s, (int, float)) else None
-    shown = f"{unread}+" if unread == _MAX_COUNTED else unread  # there may be more
-    return list((record | {"age_s": age, "unread": shown}).values())
-
-
-def _record(bus: Bus, name: str, beat: Heartbeat | None, cursor: int) -> dict[str, object]:
-    return {
-        "agent": name,
-        "liveness": beat and beat.liveness.value,
-        "status": beat and beat.status,
-        "task": beat and beat.task,
-        "progress": beat and beat.progress,
-        "pid": beat and beat.pid,
-        "beat": beat and format_ts(beat.ts_ms),
-        "age_s": beat and round(beat.age_s, 1),
-        "cursor": cursor,
-        "unread": _unread(bus, name),
+def _row(record: dict[str, Any]) -> list[object]:
+    unread = record["unread"]
+    shown = {
+        "age_s": output.age(record["age_s"]) if "age_s" in record else None,
+        "unread": f"{unread}+" if unread == MAX_COUNTED else unread,  # there may be more
     }
-
-
-def _unread(bus: Bus, name: str) -> int | None:
-    try:
-        return Inbox(bus, name).unread(_MAX_COUNTED)
-    except InvalidInput:
-        return None  # a name that another program wrote, and that nothing can be sent to
+    return [(record | shown).get(name) for name in _COLUMNS]
 
 
 @commands.command("heartbeat", example="bus heartbeat worker-1 --status working --every 10 &")

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput
-from ...schema.message.times import format_ts
-from ...subscribers.inboxes.failed_deliveries import Deliveries, Parked
+from ...subscribers.inboxes.failed_deliveries import Deliveries
 from ...subscribers.inboxes.inbox import MAX_DELIVERIES, POLL_LIMIT, Inbox
 from .. import arguments
 from ..definition import Commands
@@ -191,17 +190,7 @@ def list_parked(
     with place.open() as bus:
         found = Deliveries.of(bus).parked(agent)
     headings = ("agent", "seq", "attempts", "parked at", "error")
-    return output.results([_record(item) for item in found], headings=headings)
-
-
-def _record(item: Parked) -> dict[str, object]:
-    return {
-        "agent": item.agent,
-        "seq": item.seq,
-        "attempts": item.attempts,
-        "parked_at": format_ts(item.parked_at_ms),
-        "error": item.error,
-    }
+    return output.results([item.record() for item in found], headings=headings)
 
 
 @parked.command("requeue", example="bus parked requeue worker-1 17 19")

@@ -130,17 +130,7 @@ def list_leases(place: Place = HERE) -> int:
     """
     with place.open() as bus:
         held = bus.leases.list()
-    records = [
-        {
-            "name": each.name,
-            "holder": each.holder,
-            "token": each.token,
-            "acquired": format_ts(each.acquired_at_ms),
-            "until": format_ts(each.until_ms),
-        }
-        for each in held
-    ]
-    return output.results(records)
+    return output.results([each.record() for each in held])
 
 
 def _holding(name: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -16,7 +17,7 @@ from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.waiting_limits import WaitingLimit
+    pass
 
 commands = Commands()
 limit = commands.group(
@@ -44,7 +45,7 @@ def show_list(place: Place = HERE) -> int:
     Exit code 4 when there are none.
     """
     with place.open() as bus:
-        records = [_record(each) for each in bus.limits.list()]
+        records = [asdict(each) for each in bus.limits.list()]
     return output.results(records, headings=("kind", "name", "max waiting", "waiting"))
 
 
@@ -72,7 +73,7 @@ def set_limit(
             (record,) = (
                 each for each in bus.limits.list() if (each.kind, each.name) == (kind, name)
             )
-            output.json_line(_record(record))
+            output.json_line(asdict(record))
     return 0
 
 
@@ -103,12 +104,3 @@ def _place(queue: str | None, inbox: str | None) -> tuple[str, str]:
     if inbox is not None and queue is None:
         return "inbox", inbox
     raise InvalidInput("give either --queue or --inbox; see 'bus limit list'")
-
-
-def _record(limit: WaitingLimit) -> dict[str, object]:
-    return {
-        "kind": limit.kind,
-        "name": limit.name,
-        "max_waiting": limit.max_waiting,
-        "waiting": limit.waiting,
-    }

@@ -13,7 +13,7 @@ from .. import arguments
 from ..definition import Commands
 from ..options.common import HERE, Place, PlaceOnly
 from ..show import output
-from ..show.reservations import conflict_record, describe, record_of
+from ..show.reservations import conflict_record, describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def reserve(
         output.note(note)
     record = {
         "granted": found.granted,
-        "reservations": [record_of(each) for each in found.reservations],
+        "reservations": [each.record() for each in found.reservations],
         "conflicts": [conflict_record(each) for each in found.conflicts],
     }
     output.result(record, *map(_line, found.reservations))
@@ -159,7 +159,7 @@ def show_list(
         if path is not None:
             wanted = [*paths_from_root(path, project_root(bus.layout.directory))]
         found = [each for one in wanted for each in bus.reservations.list(agent=agent, path=one)]
-    records = [record_of(each) for each in dict.fromkeys(found)]
+    records = [each.record() for each in dict.fromkeys(found)]
     return output.results(records)
 
 
@@ -175,7 +175,7 @@ def renew(chosen: Chosen, ttl: Ttl = "1h", agent: Who = None, place: Place = HER
             bus.reservations.renew(token, editor, ttl_s=ttl_s) for token in chosen.of(bus, editor)
         ]
     for each in renewed:
-        output.result(record_of(each), _line(each))
+        output.result(each.record(), _line(each))
     return 0 if renewed else output.NOTHING
 
 

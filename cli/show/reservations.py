@@ -6,7 +6,7 @@ from ...schema.message.times import format_ts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.reservations.reservations import Conflict, Reservation
+    from ...bus.reservations.reservations import Conflict
 
 
 def describe(conflict: Conflict) -> str:
@@ -20,20 +20,7 @@ def describe(conflict: Conflict) -> str:
     )
 
 
-def record_of(held: Reservation) -> dict[str, object]:
-    """Return a reservation as `--json` prints it."""
-    return {
-        "path": held.path,
-        "agent": held.agent,
-        "mode": held.mode,
-        "token": held.token,
-        "reserved": format_ts(held.reserved_at_ms),
-        "until": format_ts(held.until_ms),
-        "reason": held.reason,
-    }
-
-
 def conflict_record(conflict: Conflict) -> dict[str, object]:
     """Return a conflict as `--json` prints it."""
     path = conflict.path.encode(errors="backslashreplace").decode()  # git has names of any bytes
-    return {"path": path, "held": record_of(conflict.held)}
+    return {"path": path, "held": conflict.held.record()}

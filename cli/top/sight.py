@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from ...bus.bus import Bus
 from ...bus.presence.heartbeats import Heartbeat
-from ...schema.errors import AckbusError
 from ...schema.message.message import Message
 from ...schema.message.times import format_ts
 from ...subscribers.inboxes.cursors import Cursors
-from ...subscribers.inboxes.inbox import Inbox
 from ...subscribers.jobs.json_records import state_of
+from ...subscribers.overview.agents import unread_of
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import QueueStats
@@ -32,6 +31,9 @@ _AGENTS, _MESSAGES = 50, 50
 
 #: Over how much time the rate of messages is taken, in seconds, and that of the queues' attempts.
 _RATE_S, _QUEUES_S = 10.0, 60.0
+
+#: What JSON shows of the last beat.
+_SAID = ("liveness", "status", "task", "age_s")
 
 AGENT_HEADINGS = ("agent", "liveness", "status", "unread", "age", "task")
 QUEUE_HEADINGS = (
@@ -59,11 +61,8 @@ class AgentSight:
     def record(self) -> dict[str, object]:
         """Return it as JSON shows it."""
         record: dict[str, object] = {"agent": self.name, "unread": self.unread}
-        if self.beat is not None:
-            beat = self.beat
-            record |= {"liveness": beat.liveness.value, "status": beat.status, "task": beat.task}
-            record |= {"age_s": round(beat.age_s, 1)}
-        return record
+        said = {} if self.beat is None else self.beat.record()
+        return record | {name: said[name] for name in _SAID if name in said}
 
 
 @dataclass(frozen=True)
@@ -173,10 +172,7 @@ class Watcher:
         for name, beat in beats.items():
             seen_ms[name] = max(seen_ms.get(name, 0), beat.ts_ms)
         lately = sorted(seen_ms, key=lambda name: (-seen_ms[name], name))[:_AGENTS]
-        return [AgentSight(name, beats.get(name), self._unread(name)) for name in lately]
-
-    def _unread(self, name: str) -> int | None:
-        try:
-            return Inbox(self._bus, name).unread(_COUNTED)
-        except AckbusError:  # a name that another program wrote, and that nothing can be sent to
-            return None
+        return [
+            AgentSight(name, beats.get(name), unread_of(self._bus, name, _COUNTED))
+            for name in lately
+        ]

@@ -7,12 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from ...bus.presence.heartbeats import Heartbeat
 from ...schema.message.limits import MAX_SEQ
-from ...schema.message.times import format_ts
-from ...subscribers.inboxes.cursors import Cursors
 from ...subscribers.inboxes.failed_deliveries import Deliveries
 from ...subscribers.jobs.json_records import stats_record
+from ...subscribers.overview.agents import agent_records
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import QueueStats
@@ -20,7 +18,6 @@ from ..access.access import needs
 from ..access.principals import Principal, Scope
 from ..records import Given
 from .common import AgentName, MessageReader, MessageWriter, TheBus, new_router, problems
-from .inboxes import unread_of
 from .work_records import QueueStatsRecord
 
 router = new_router("agents")
@@ -87,33 +84,7 @@ class ChainRecord(BaseModel):
 @router.get("/agents", response_model_exclude_none=True, responses=problems())
 def list_agents(bus: TheBus, _: MessageReader) -> AgentList:
     """List the agents that the bus knows, and whether they are alive."""
-    beats = {beat.agent: beat for beat in bus.heartbeats.list()}
-    cursors = Cursors.of(bus).positions()
-    records = [
-        AgentRecord(
-            agent=name,
-            cursor=cursors.get(name, 0),
-            unread=unread_of(bus, name),
-            **_said(name, beats),
-        )
-        for name in bus.agents.names()
-    ]
-    return AgentList(agents=records)
-
-
-def _said(name: str, beats: dict[str, Heartbeat]) -> dict[str, Any]:
-    beat = beats.get(name)
-    if beat is None:
-        return {}
-    return {
-        "liveness": beat.liveness.value,
-        "status": beat.status,
-        "task": beat.task,
-        "progress": beat.progress,
-        "pid": beat.pid,
-        "beat": format_ts(beat.ts_ms),
-        "age_s": round(beat.age_s, 1),
-    }
+    return AgentList(agents=[AgentRecord(**each) for each in agent_records(bus)])
 
 
 @router.post("/agents/{agent:path}/heartbeat", status_code=204, responses=problems())

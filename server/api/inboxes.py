@@ -12,14 +12,13 @@ from pydantic import BaseModel, Field
 
 from ...bus import tracing
 from ...bus.bus import Bus
-from ...schema.errors import InvalidInput, NotFound
+from ...schema.errors import NotFound
 from ...schema.message.json import encode
 from ...schema.message.message import Message
 from ...schema.message.patterns import TypePattern
-from ...schema.message.times import format_ts
-from ...subscribers.inboxes.cursors import Cursors
-from ...subscribers.inboxes.failed_deliveries import Deliveries, Parked
+from ...subscribers.inboxes.failed_deliveries import Deliveries
 from ...subscribers.inboxes.inbox import Inbox
+from ...subscribers.overview.agents import agent_records
 from ..records import MAX_NAMED, Given, MessageList, ReceiptRecord, ReplyGiven, Seq, Seqs
 from .common import (
     PAGE,
@@ -38,9 +37,6 @@ from .common import (
 )
 
 router = new_router("inboxes")
-
-#: Unread messages are counted up to this.
-MAX_COUNTED = 1000
 
 
 class AckGiven(Given):
@@ -125,17 +121,6 @@ class ParkedRecord(BaseModel):
     parked_at: str
     error: str
 
-    @classmethod
-    def of(cls, item: Parked) -> ParkedRecord:
-        """Return the record of a parked message."""
-        return cls(
-            agent=item.agent,
-            seq=item.seq,
-            attempts=item.attempts,
-            parked_at=format_ts(item.parked_at_ms),
-            error=item.error,
-        )
-
 
 class ParkedList(BaseModel):
     """Parked messages, by agent."""
@@ -152,26 +137,9 @@ class Chosen(Given):
 @router.get("/inboxes", responses=problems())
 def list_inboxes(bus: TheBus, _: MessageReader) -> InboxList:
     """List the inboxes, and how far each agent is behind."""
-    cursors = Cursors.of(bus).positions()
     parked = Counter(item.agent for item in Deliveries.of(bus).parked())
-    records = [
-        InboxRecord(
-            agent=name,
-            cursor=cursors.get(name, 0),
-            unread=unread_of(bus, name),
-            parked=parked[name],
-        )
-        for name in bus.agents.names()
-    ]
-    return InboxList(inboxes=records)
-
-
-def unread_of(bus: Bus, agent: str) -> int | None:
-    """Return the number of unread messages; None for a name that breaks our rules."""
-    try:
-        return Inbox(bus, agent).unread(MAX_COUNTED)
-    except InvalidInput:
-        return None
+    known = agent_records(bus)
+    return InboxList(inboxes=[InboxRecord(**each, parked=parked[each["agent"]]) for each in known])
 
 
 @router.get("/parked", responses=problems())
@@ -182,7 +150,7 @@ def list_parked(
 ) -> ParkedList:
     """List the parked messages, and why they failed."""
     found = Deliveries.of(bus).parked(reader.own(agent))
-    return ParkedList(parked=[ParkedRecord.of(item) for item in found])
+    return ParkedList(parked=[ParkedRecord(**item.record()) for item in found])
 
 
 @router.post("/inboxes/{agent:path}/parked/requeue", status_code=204, responses=problems())

@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field
 from ...bus.leases import Lease
 from ...bus.reservations.reservations import DEFAULT_RESERVATION_S, Reservation
 from ...schema.errors import BusBusy
-from ...schema.message.times import format_ts
 from ..access.errors import Held, Reserved
 from ..access.principals import Principal
 from ..records import MAX_NAMED, OR_BOUND, Given, Name, Token
@@ -60,12 +59,6 @@ class LeaseRecord(BaseModel):
     token: int = Field(description="The fencing token: a later grant has a larger one.")
     until: str = Field(description="When it ends unless it is renewed.")
 
-    @classmethod
-    def of(cls, lease: Lease) -> LeaseRecord:
-        """Return the record of a lease."""
-        until = format_ts(lease.until_ms)
-        return cls(name=lease.name, holder=lease.holder, token=lease.token, until=until)
-
 
 class LeaseList(BaseModel):
     """The leases that are held now, by name."""
@@ -76,7 +69,7 @@ class LeaseList(BaseModel):
 @router.get("/leases", responses=problems())
 def list_leases(bus: TheBus, _: WorkReader) -> LeaseList:
     """List the leases that are held now."""
-    return LeaseList(leases=[LeaseRecord.of(each) for each in bus.leases.list()])
+    return LeaseList(leases=[LeaseRecord(**each.record()) for each in bus.leases.list()])
 
 
 @router.post("/leases", status_code=201, responses=problems(409))
@@ -85,11 +78,11 @@ def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> Lease
     name = holder.act_as(wanted.holder, "holder")
     lease = bus.leases.acquire(wanted.name, name, ttl_s=wanted.ttl_s)
     if lease is not None:
-        return LeaseRecord.of(lease)
+        return LeaseRecord(**lease.record())
     held = bus.leases.get(wanted.name)
     if held is None or held.until_ms <= bus.now_ms():
         raise BusBusy(f"lease {wanted.name!r} could not be had, or has become free only now")
-    record = LeaseRecord.of(held)
+    record = LeaseRecord(**held.record())
     text = f"lease {held.name!r} is held by {held.holder} until {record.until}"
     raise Held(text, record.model_dump())
 
@@ -97,7 +90,8 @@ def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> Lease
 @router.post("/leases/renew", responses=problems(409))
 def renew_lease(held: LeaseRenewal, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
     """Extend a lease to `ttl_s` from now. A lost lease is a conflict."""
-    return LeaseRecord.of(bus.leases.renew(held.lease(holder), ttl_s=held.ttl_s))
+    renewed = bus.leases.renew(held.lease(holder), ttl_s=held.ttl_s)
+    return LeaseRecord(**renewed.record())
 
 
 @router.post("/leases/release", status_code=204, responses=problems(409))
@@ -147,19 +141,6 @@ class ReservationRecord(BaseModel):
     until: str
     reason: str | None
 
-    @classmethod
-    def of(cls, held: Reservation) -> ReservationRecord:
-        """Return the record of a reservation."""
-        return cls(
-            path=held.path,
-            agent=held.agent,
-            mode=held.mode,
-            token=held.token,
-            reserved=format_ts(held.reserved_at_ms),
-            until=format_ts(held.until_ms),
-            reason=held.reason,
-        )
-
 
 class ReservationList(BaseModel):
     """Reservations."""
@@ -196,10 +177,7 @@ def reserve_files(wanted: ReservationsWanted, bus: TheBus, editor: WorkWriter) -
     )
     if found.granted:
         return _list(found.reservations)
-    conflicts = [
-        {"path": each.path, "held": ReservationRecord.of(each.held).model_dump()}
-        for each in found.conflicts
-    ]
+    conflicts = [{"path": each.path, "held": each.held.record()} for each in found.conflicts]
     first = found.conflicts[0]
     text = f"{first.path} is reserved by {first.held.agent} as {first.held.path}"
     raise Reserved(f"{text}; nothing was reserved", conflicts)
@@ -226,4 +204,4 @@ def release_reservations(held: ReservationsHeld, bus: TheBus, editor: WorkWriter
 
 
 def _list(found: list[Reservation]) -> ReservationList:
-    return ReservationList(reservations=[ReservationRecord.of(each) for each in found])
+    return ReservationList(reservations=[ReservationRecord(**each.record()) for each in found])

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 
 from ...schema.errors import NotFound
+from ...schema.message.times import format_ts
 from ...schema.processes import has_run_for
 from ...schema.queries import Table
 from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: How much of a failure's text is kept, in characters.
 MAX_ERROR_CHARS = 2000
@@ -29,6 +34,16 @@ class Parked:
     def __init__(self, agent: str, seq: int, attempts: int, error: str, parked_at_ms: int) -> None:
         self.agent, self.seq, self.attempts = agent, seq, attempts
         self.error, self.parked_at_ms = error, parked_at_ms
+
+    def record(self) -> dict[str, Any]:
+        """Return its JSON object."""
+        return {
+            "agent": self.agent,
+            "seq": self.seq,
+            "attempts": self.attempts,
+            "parked_at": format_ts(self.parked_at_ms),
+            "error": self.error,
+        }
 
     def __repr__(self) -> str:
         return f"<Parked {self.agent} seq={self.seq} attempts={self.attempts}: {self.error}>"

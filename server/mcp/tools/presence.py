@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from ....bus.bus import Bus
 from ....bus.presence.heartbeats import Heartbeat, Liveness
 from ....bus.reservations.project_paths import paths_from_root
-from ....bus.reservations.reservations import DEFAULT_RESERVATION_S, Conflict, Reservation
+from ....bus.reservations.reservations import DEFAULT_RESERVATION_S, Conflict
 from ....schema.errors import InvalidInput
 from ....schema.message.times import format_ts
 from ....subscribers.inboxes.inbox import Inbox
@@ -147,24 +147,12 @@ def _agents(session: Session, given: Who) -> Reply:
 
 def agents(bus: Bus, cursor: str | None = None) -> Agents:
     """Return a page of the agents that the bus knows, by name; the cursor is a name."""
-    beats = {beat.agent: beat for beat in bus.heartbeats.list()}
+    beats = {beat.agent: beat.record() for beat in bus.heartbeats.list()}
     names = [name for name in bus.agents.names() if name > (cursor or "")]
-    shown_now = [_seen(name, beats.get(name)) for name in names[:MAX_PAGE]]
+    records = [beats.get(name, {"agent": name}) for name in names[:MAX_PAGE]]
+    shown_now = [Seen(**each, untrusted=True) for each in records]
     more = len(names) > MAX_PAGE
     return Agents(agents=shown_now, next_cursor=shown_now[-1].agent if more else None)
-
-
-def _seen(name: str, beat: Heartbeat | None) -> Seen:
-    if beat is None:
-        return Seen(agent=name, untrusted=True)
-    return Seen(
-        agent=name,
-        liveness=beat.liveness.value,
-        status=beat.status,
-        task=beat.task,
-        age_s=round(beat.age_s, 1),
-        untrusted=True,
-    )
 
 
 # bus_reserve ---------------------------------------------------------------------------------
@@ -190,14 +178,6 @@ class ReservedFile(BaseModel):
     token: int
     reason: str | None = None
 
-    @classmethod
-    def of(cls, each: Reservation) -> ReservedFile:
-        """Return the record of a reservation."""
-        until = format_ts(each.until_ms)
-        return cls(
-            path=each.path, agent=each.agent, until=until, token=each.token, reason=each.reason
-        )
-
 
 class ReservedFiles(BaseModel):
     """The result of `bus_reserve`: the agent's reservations, or the conflicts with others."""
@@ -221,8 +201,8 @@ def _reserve(session: Session, given: Reserve) -> Reply:
     )
     record = ReservedFiles(
         granted=found.granted,
-        reservations=[ReservedFile.of(each) for each in found.reservations[:MAX_PAGE]],
-        conflicts=[ReservedFile.of(each.held) for each in found.conflicts],
+        reservations=[ReservedFile(**each.record()) for each in found.reservations[:MAX_PAGE]],
+        conflicts=[ReservedFile(**each.held.record()) for each in found.conflicts],
     )
     if not found.granted:
         return Reply(record, _against(found.conflicts), refused=True)
@@ -255,7 +235,7 @@ def _release(bus: Bus, agent: str, paths: Sequence[str]) -> Reply:
         own = [each for each in bus.reservations.list(agent=agent) if each.path in meant]
         for each in own:
             bus.reservations.release(each.token, agent)
-    left = [ReservedFile.of(each) for each in bus.reservations.list(agent=agent)[:MAX_PAGE]]
+    left = [ReservedFile(**each.record()) for each in bus.reservations.list(agent=agent)[:MAX_PAGE]]
     record = ReservedFiles(granted=True, reservations=left, conflicts=[])
     given_back = ", ".join(named(each.path) for each in own) or "nothing: you had none of these"
     return Reply(record, f"Given back: {given_back}. You have {len(left)} more.")
