@@ -12,7 +12,9 @@ import math
 import shutil
 import time
 from dataclasses import dataclass
+from functools import partial
 
+from .own_child import OwnChild
 from .running_process import Running
 from .start import Birth, NoSupervisor
 from .stop_switch import GRACE_S
@@ -107,8 +109,11 @@ def run_process(
         return ProcessEnd(stopped=True)
     if supervisors is not None and not supervisors.exist:
         supervisors = None
-    start = Birth if supervisors is None else supervisors.birth
-    with start(argv, env, cwd, captures) as birth:
+    command = (argv, env, cwd, captures)
+    start = (
+        Birth(partial(OwnChild, *command)) if supervisors is None else supervisors.birth(*command)
+    )
+    with start as birth:
         try:
             child = birth.child()
         except (OSError, ValueError) as error:  # ValueError: a zero byte in an argument, say

@@ -8,13 +8,13 @@ import threading
 from contextlib import suppress
 
 from ...schema.processes import start_thread
-from .own_child import OwnChild
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable
     from threading import Thread
+
+    from .own_child import OwnChild
 
 
 class NoSupervisor(OSError):
@@ -31,19 +31,13 @@ class Birth:
     a Ctrl-C for instance, could come when the command is there and no variable holds it yet. So
     when the main thread wants a command, another thread starts it; and stays until the block ends,
     since the kernel takes it for the parent, with whom some commands ask to die.
+
+    Args:
+        make: starts the command.
     """
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        cwd: str | Path | None,
-        captures: bool,
-    ) -> None:
-        self._argv = argv
-        self._env = env
-        self._cwd = cwd
-        self._captures = captures
+    def __init__(self, make: Callable[[], OwnChild]) -> None:
+        self._make = make
         self._thread: Thread | None = None
         self._is_known = threading.Event()  # whether there is a command
         self._is_over = threading.Event()
@@ -98,7 +92,7 @@ class Birth:
         # that, and would not hear its SIGTERM.
         blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
         try:
-            self._children.append(OwnChild(self._argv, self._env, self._cwd, self._captures))
+            self._children.append(self._make())
         except (OSError, ValueError) as error:
             self._errors.append(error)
         finally:
