@@ -50,8 +50,8 @@ CLOCKS = {
     "torture/measures.py": "measures whether the clock was set",
 }
 
-#: The rooms whose code is a door: it has no engine.
-DOORS = ("server", "cli")
+#: The rooms whose code is a door, or uses one: it has no engine.
+DOORS = ("server", "cli", "setup", "demo", "torture")
 
 _RUNNING = re.compile(
     r"((.*[._])?engine|engine_of\(.*\))"
