@@ -120,7 +120,7 @@ class Deliveries(Table):
             *_, agent, seq = values
             raise NotFound(f"message {seq} is not parked for {agent}; see 'bus parked list'")
 
-    def in_loops(self) -> set[str]:
+    def agents_in_loops(self) -> set[str]:
         """Return the agents whose delivery loops run, in processes that are there still."""
         loops = self._engine.rows(SQL["loops"])
         return {agent for agent, pid, since_ms in loops if self._still_runs(pid, since_ms)}

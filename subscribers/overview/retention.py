@@ -169,7 +169,7 @@ class Retention:
     def _acts(self) -> dict[str, int]:
         """Return when agents last beat their hearts: now, for those whose loops run."""
         beats = {beat.agent: beat.ts_ms for beat in self._bus.heartbeats.list()}
-        return beats | dict.fromkeys(Deliveries.of(self._bus).in_loops(), self._bus.now_ms())
+        return beats | dict.fromkeys(Deliveries.of(self._bus).agents_in_loops(), self._bus.now_ms())
 
     def _came_ms(self, seq: int) -> int:
         """Return since when a message waits: an imported one may have been sent long before."""

@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[2]
 #: Classes that run statements and own no table: what of the tables of others they read or write.
 BESIDE_OWNERS = {
     "Appender": "writes `messages` for `Log`",
-    "Agents": "reads who acknowledged, beat or sent",
     "Mail": "reads `messages` by the cursors and deliveries of an inbox",
     "Views": "reads `jobs` and `claims` for people",
 }
@@ -96,6 +95,16 @@ def reached_engines(modules: list[Module]) -> list[str]:
             if module.room in DOORS and "engine_of" in _imported(node):
                 broken.append(module.at(node, "a door has no engine: call an owner"))
     return broken
+
+
+def contracts_at_run_time(modules: list[Module]) -> list[str]:
+    """The contract of the engine is imported for annotations only: starting costs nothing more."""
+    return [
+        module.at(node, "imports schema.engine at run time: it is for annotations")
+        for module in modules
+        for node in _at_run_time(module.tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("engine")
+    ]
 
 
 def statements_of_others(modules: list[Module]) -> list[str]:
@@ -191,6 +200,14 @@ def _calls_of_engines(tree: ast.AST, holder: str = "") -> Iterator[tuple[str, as
             yield holder, node
         inner = node.name if isinstance(node, ast.ClassDef) else holder
         yield from _calls_of_engines(node, inner)
+
+
+def _at_run_time(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all of a module but what stands under `if TYPE_CHECKING:`."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from _at_run_time(node)
 
 
 def _imported(node: ast.AST) -> list[str]:

@@ -15,6 +15,7 @@ RULES: list[Rule] = [
     seam.libraries_of_storage,
     seam.files_under_a_bus,
     seam.reached_engines,
+    seam.contracts_at_run_time,
     seam.statements_of_others,
     seam.times_of_the_host,
     seam.unused_exceptions,
@@ -28,6 +29,10 @@ ALLOWED: list[tuple[Rule, dict[str, str]]] = [
     (seam.files_under_a_bus, {"bus/x.py": "from ..schema import Engine, engine_of"}),
     (seam.reached_engines, {"bus/x.py": "self._engine.rows(q)\nos.stat(self._layout.database)"}),
     (seam.reached_engines, {"workers/x.py": "from ..schema import engine_of"}),
+    (
+        seam.contracts_at_run_time,
+        {"bus/x.py": "if TYPE_CHECKING:\n  from ..schema.engine import Engine"},
+    ),
     (seam.statements_of_others, {"bus/x.py": "class Log:\n def f(self): self._engine.row(q)"}),
     (seam.statements_of_others, {"bus/x.py": "[].insert(0, 1)\nLiveness.DEAD.value()"}),
     (seam.statements_of_others, {"bus/x.py": "engine_of(bus).close_thread()"}),
@@ -44,6 +49,8 @@ FOUND: list[tuple[Rule, dict[str, str], str]] = [
     (seam.reached_engines, {"bus/x.py": "queue._engine.rows(q)"}, "x.py:1: reaches for queue._en"),
     (seam.reached_engines, {"cli/x.py": "bus.database.rows(q)"}, "reaches for bus.database"),
     (seam.reached_engines, {"cli/x.py": "from ..schema import engine_of"}, "a door has no engine"),
+    (seam.contracts_at_run_time, {"bus/x.py": "from ..schema.engine import Engine"}, "x.py:1:"),
+    (seam.contracts_at_run_time, {"bus/x.py": "def f():\n  from ..schema.engine import E"}, "2:"),
     (seam.statements_of_others, {"bus/x.py": "def f(engine): engine.rows(q)"}, "a function runs"),
     (seam.statements_of_others, {"bus/x.py": "engine_of(bus).change(q)"}, "x.py:1: a function"),
     (

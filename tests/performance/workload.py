@@ -133,7 +133,7 @@ def use_inboxes(bus: Bus) -> None:
     with Session(bus, "agent-4") as session:
         session.run(lambda message: None, drain=True)
     Cursors.of(bus).seen()
-    deliveries.in_loops()
+    deliveries.agents_in_loops()
 
 
 def use_leases(bus: Bus, clock: Clock) -> None:

@@ -323,11 +323,11 @@ def test_loop_of_an_earlier_process_with_the_same_number_is_a_crash(bus: Bus, pi
     fill(bus, 1)
     row = "INSERT INTO loops VALUES ('alice', ?, ?)"
     file_of(bus).change(row, (pid, bus.now_ms() - 1000 * 86_400 * 366))
-    assert Deliveries.of(bus).in_loops() == set()
+    assert Deliveries.of(bus).agents_in_loops() == set()
     inbox = Inbox(bus, "alice")
     inbox.begin()
     assert inbox.attempts(inbox.poll()[0]) == 1
-    assert Deliveries.of(bus).in_loops() == {"alice"}
+    assert Deliveries.of(bus).agents_in_loops() == {"alice"}
 
 
 def test_own_loop_that_was_not_ended_is_no_crash(bus: Bus) -> None:
