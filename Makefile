@@ -17,6 +17,11 @@ SOURCES := pyproject.toml $(shell find * \( $(ASIDE) \) -prune -o \
 # Most tests wait for processes. Those of one file stay together: they share what is slow to make.
 SIDE_BY_SIDE := --numprocesses=3
 
+# The rooms whose tests stay in one process, and commands, which run in forks: but for what is slow.
+QUICK := $(addprefix tests/,architecture schema blobs bus subscribers export performance cli)
+# What is run with each other Python: what is below the command line.
+ROOMS := $(addprefix tests/,schema blobs bus subscribers)
+
 # The document runner is the one test that `make test` leaves to `make snippets`.
 DOCUMENTS := tests/docs/test_documents.py
 
@@ -24,7 +29,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test nightly check format lint types snippets powerloss fuzz torture soak corruption \
+.PHONY: help demo quick test nightly pythons check format lint types snippets powerloss fuzz torture soak corruption \
         bench bench-smoke bench-report servers programs fmt venv venv-editable clean
 
 help:  ## list the targets
@@ -33,11 +38,17 @@ help:  ## list the targets
 demo: $(VENV)/installed  ## install into .venv and run `bus demo`
 	$(BIN)/bus demo
 
+quick: venv  ## run the tests that start few processes, in less than a minute: while you edit
+	$(BIN)/pytest --numprocesses=2 --dist=loadfile -m "not slow and not nightly" $(QUICK)
+
 test: venv  ## run the tests
 	$(BIN)/pytest $(SIDE_BY_SIDE) --dist=loadfile --ignore=$(DOCUMENTS)
 
 nightly: venv  ## run all tests in their long forms (an hour)
 	ACKBUS_NIGHTLY=1 $(BIN)/pytest $(SIDE_BY_SIDE) --dist=loadfile --ignore=$(DOCUMENTS) --timeout=1200 -m ""
+
+pythons: venv  ## run the quick tests of four rooms with each later Python that is here
+	.ci/pythons $(ROOMS)
 
 # Each changed byte costs a second: half of them change nothing, the others are found and repaired.
 corruption: venv  ## change 500 bytes of a bus and 500 of its write-ahead log, one by one, and repair

@@ -12,6 +12,8 @@ from ..conftest import RunBus
 from ..programs import raw_sql
 from .conftest import assert_error
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 
 def test_backup_tells_what_it_copied(bus: Bus, run_bus: RunBus, project: Path) -> None:
     """Issue 4, item 6: online, verified."""

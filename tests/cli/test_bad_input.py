@@ -170,6 +170,7 @@ def test_h_is_help(command: tuple[str, ...], run_bus: RunBus) -> None:
     assert run_bus(*command, "-h") == run_bus(*command, "--help")
 
 
+@pytest.mark.slow
 def test_body_of_100_mb(log: Bus, project: Path, bus_env: dict[str, str]) -> None:
     """Nothing larger than the limit is read into memory, nor stored."""
     with open(project / "large", "wb") as file:

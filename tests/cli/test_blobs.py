@@ -36,6 +36,7 @@ def test_bytes_come_back_as_they_went(
     assert done.stdout == DATA
 
 
+@pytest.mark.slow
 def test_large_blob_is_not_held_in_memory(project: Path, bus_env: dict[str, str]) -> None:
     """Issue 2, item 8: large bytes stream."""
     with open(project / "large", "wb") as file:
@@ -99,6 +100,7 @@ def test_gc_takes_the_old_and_unnamed_only(run_bus: RunBus, bus: Bus, bus_dir: P
     assert json.loads(run_bus("blob", "gc", "--older-than", "0", "--json").out)["blobs"] == 1
 
 
+@pytest.mark.slow
 def test_a_blob_too_large_for_a_payload_is_published_by_its_name(
     run_bus: RunBus, bus_dir: Path, project: Path
 ) -> None:

@@ -15,6 +15,8 @@ from ackbus import Bus, Draft
 
 from ..conftest import RunBus
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 Type = Callable[[str], str]
 
 #: How a shell is made ready: in it, `bus` shows its words, but for those of the completion.

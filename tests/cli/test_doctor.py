@@ -18,6 +18,8 @@ from ..conftest import RunBus, wait_until
 from ..programs import held_write_lock, raw_sql, running_program
 from .conftest import StartBus
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 Found = dict[str, tuple[str, str]]
 Doctor = Callable[..., Found]
 

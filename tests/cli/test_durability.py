@@ -58,6 +58,7 @@ def full(run_bus: RunBus, project: Path) -> Path:
     return where
 
 
+@pytest.mark.slow
 def test_each_write_of_a_hot_command_waits_for_the_disk_where_the_bus_says_so(
     full: Path, run_bus: RunBus
 ) -> None:

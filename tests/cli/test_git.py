@@ -9,6 +9,8 @@ from ..conftest import Ended
 from .clones import Clone
 from .conftest import assert_error
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 #: What git leaves out of a bus directory that cuts its file.
 PARTS = "bus-[0-9][0-9][0-9][0-9][0-9][0-9].jsonl"
 

@@ -10,6 +10,8 @@ from ..conftest import wait_until
 from .clones import Clone, assert_file_is_the_logs_own, assert_same_sets
 from .conftest import StartBus, assert_error
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 Clones = tuple[Clone, Clone]
 
 

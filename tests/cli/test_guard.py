@@ -19,6 +19,8 @@ from ..programs import run_program_to_sigkill
 from .conftest import assert_error
 from .git import Git, git_env
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 
 @pytest.fixture
 def env(bus_env: dict[str, str]) -> dict[str, str]:

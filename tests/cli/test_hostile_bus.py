@@ -21,6 +21,8 @@ from ..programs import connect
 from . import reference
 from .git import git_env
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 #: Sets a title, clears, colours, moves back; C1, DEL; turns writing round; is invisible.
 EVIL = (
     "\x1b]0;owned\x07\x1b[2J\x1b[35;7m\x1b[6n\x9b31m\x9d0;x\x9c\x7f\x08\x0b\x0c\x85"

@@ -360,6 +360,7 @@ def test_bulk_acts_want_one_clear_choice(
 EVIL = "\x1b]0;owned\x07\x1b[2J \x9b31m \u202eevil\u2066 \u2028 \r\tend"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line", [("job", "list"), ("job", "show", "1"), ("dead", "list"), ("dead", "show", "1")]
 )

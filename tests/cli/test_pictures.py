@@ -127,6 +127,7 @@ def test_what_is_left_out_is_told(run_bus: RunBus, talk: str) -> None:
     assert "the 1 busiest of 2 pairs" in pairs.err
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_no_control_character(on_terminal: Callable[..., str], talk: str) -> None:
     """Pitfall 24."""
     for args in (["graph", "1"], ["graph", "1", "--json"], ["timeline"]):

@@ -124,6 +124,7 @@ def test_backup_is_the_same_bus(real: Clone, theirs: list[Line]) -> None:
     assert real.bus(*replay, "--dir", "copy") == real.bus(*replay)
 
 
+@pytest.mark.slow
 def test_commits_show_what_was_said_before_each(repository: Clone, theirs: list[Line]) -> None:
     """Q-01: the review of a range of commits, from git alone."""
     repository.bus("setup", "git")

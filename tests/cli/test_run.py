@@ -20,6 +20,8 @@ from ..subscribers.work import attempts, job, state, statuses
 from ..workers.hosts import REQUEST, answer, answers, ask, attempt, is_alive
 from .conftest import StartBus, assert_error
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 # The usual way.
 
 

@@ -18,6 +18,8 @@ from ackbus.setup.installation import Installation
 from ..conftest import RunBus
 from .conftest import BUS, assert_error
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 #: A server that speaks just enough MCP, and sends by the command line; a mode makes it fail.
 SERVER = """\
 #!{python}

@@ -12,6 +12,8 @@ from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 OnTerminal = Callable[..., str]
 
 EVIL = "\x1b]0;owned\x07\x1b[2J \x9b31m \x7f ‮evil⁦ \u2028 \r\tend"

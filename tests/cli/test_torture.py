@@ -12,6 +12,8 @@ import pytest
 from ..conftest import RunBus, wait_until
 from .conftest import StartBus
 
+pytestmark = pytest.mark.slow  # starts many processes
+
 #: A run of little more than a second.
 SHORT = ("torture", "run", "--agents", "8", "--minutes", "0.02", "--kill-every", "0.2")
 

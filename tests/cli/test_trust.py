@@ -20,9 +20,10 @@ from .git import git_env
 #: Some user who is neither root nor the one who runs the tests, and another.
 STRANGER, VICTIM = 65534, 61234
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can give a directory to another user"
-)
+pytestmark = [
+    pytest.mark.slow,  # starts many processes
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user"),
+]
 
 #: What stands for an argument that a command needs.
 _ARGUMENTS = {

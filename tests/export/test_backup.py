@@ -72,6 +72,7 @@ def test_a_backup_is_for_its_user_alone(full_bus: Bus, tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
+@pytest.mark.slow
 def test_a_backup_under_publishers_is_one_moment_of_the_log(bus: Bus, tmp_path: Path) -> None:
     """Whole blobs too, though new ones come while it is made."""
     stop = threading.Event()

@@ -117,6 +117,7 @@ def test_a_line_deleted_by_hand_comes_back_in_its_place(lost: int, bus: Bus) -> 
     assert exported(bus) == log_lines(bus)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("follows", [False, True])
 def test_a_file_in_which_somebody_wrote_is_looked_through(follows: bool, bus: Bus) -> None:
     """Promise 8, pitfall 25: the last line is ours, but not all before it. Also while following."""

@@ -231,6 +231,7 @@ def test_real_traffic_imports_whole(bus: Bus) -> None:
     assert Exporter(bus).export_once() == 297
 
 
+@pytest.mark.slow
 def test_the_command_imports_real_traffic(run_bus: RunBus, bus_dir: Path) -> None:
     """The field map on the command line; a second time everything is a duplicate."""
     if not H5I.exists():

@@ -225,6 +225,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", ["before", "after"])
 @pytest.mark.parametrize("act", ["export", "limit", "off"])
 def test_killed_at_any_step_leaves_every_seq_once(

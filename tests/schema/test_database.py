@@ -140,6 +140,7 @@ def test_no_write_reads_before_it_has_the_write_lock(bus: Bus, statements: list[
         assert not any(sql in statements[:first_begin] for sql in changes)
 
 
+@pytest.mark.slow
 def test_no_transaction_is_open_while_a_handler_runs(bus: Bus, bus_dir: Path) -> None:
     """M-27: another program can write in the middle of a handler's work."""
     bus.publish("note", from_agent="bob")

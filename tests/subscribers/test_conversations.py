@@ -218,6 +218,7 @@ def test_waiter_listens_before_it_looks(bus_dir: Path) -> None:
         assert time.monotonic() - began < 0.2
 
 
+@pytest.mark.slow
 def test_no_answer_slips_between_look_and_wait(bus: Bus, bus_dir: Path) -> None:
     """P-73: of 1,000 requests none waits the full 250 ms twice."""
     with running_program(RESPONDER, bus_dir, "race.request") as responder:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 #: Each line that ends in `# refused` is a mistake that must be found, and no other line is one.
 PROGRAM = """
 from collections.abc import AsyncIterator, Iterator
@@ -50,6 +52,7 @@ async def use(bus: Bus, inbox: Inbox, session: Session, worker: Worker) -> None:
 """
 
 
+@pytest.mark.slow
 def test_type_checker_refuses_handlers_that_would_never_run(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
