@@ -17,7 +17,7 @@ KILLS = size(sample=12, whole=100)
 
 
 @pytest.mark.timeout(600)
-def test_bus_jsonl_is_exact_after_100_kills(start: StartActor, bus: Bus, bus_dir: Path) -> None:
+def test_bus_jsonl_is_exact_after_many_kills(start: StartActor, bus: Bus, bus_dir: Path) -> None:
     """M-80, M-85, M-86, X-40, promise 8."""
     chance = random.Random(7)
     jsonl = bus_dir / "bus.jsonl"
