@@ -3,8 +3,6 @@
 import contextlib
 import inspect
 import io
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from ackbus.cli.show import output
 
 from ..conftest import RunBus
 from ..sizes import size
+from .loading import loaded_by
 
 #: What each action takes for a parameter that is not given.
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -138,54 +137,20 @@ def test_hot_commands_load_little(
 ) -> None:
     """Issue 2, speed: publish and poll start in at most four bare Pythons."""
     run_bus("publish", "t", "body", "--from", "b")
-    program = (
-        "import os, sys; sys.stdout.reconfigure(line_buffering=True)\n"
-        "loaded = set(sys.modules)\n"
-        "import apsw, orjson\n"
-        "theirs = set(sys.modules)\n"
-        "os._exit = lambda code: sys.exit(code)\n"
-        f"sys.argv = ['bus', *{arguments!r}]\n"
-        "from ackbus.cli import main\n"
-        "try: main()\n"
-        "finally: print('\\n'.join(sorted(set(sys.modules) - theirs)), file=sys.stderr)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        cwd=bus_dir.parent,
-        env=bus_env,
-        check=True,
-    )
-    loaded = {name for name in done.stderr.split() if not name.startswith("ackbus")}
+    loaded, _ = loaded_by(arguments, bus_dir.parent, bus_env, besides="apsw, orjson")
+    assert "ackbus.cli.fast.actions" in loaded
     heavy = {"typer", "rich", "typing", "pathlib", "threading", "logging", "argparse", "asyncio"}
     heavy |= {"subprocess", "tempfile", "platformdirs", "tenacity", "inotify_simple", "shutil"}
     assert not loaded & heavy
-    assert not {name for name in done.stderr.split() if "ackbus.export" in name}
-    assert "ackbus.bus.log.segment" not in done.stderr.split()
+    assert not {name for name in loaded if "ackbus.export" in name}
+    assert "ackbus.bus.log.segment" not in loaded
 
 
 def test_a_prompt_loads_even_less(bus_dir: Path, bus_env: dict[str, str], run_bus: RunBus) -> None:
     """Issue 4, item 6: a prompt costs at most three bare Pythons; orjson alone would be one."""
     run_bus("publish", "t", "body", "--from", "b")
-    program = (
-        "import os, sys; sys.stdout.reconfigure(line_buffering=True)\n"
-        "os._exit = lambda code: sys.exit(code)\n"
-        "sys.argv = ['bus', 'prompt', 'a']\n"
-        "from ackbus.cli import main\n"
-        "try: main()\n"
-        "finally: print('\\n'.join(sorted(sys.modules)), file=sys.stderr)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        cwd=bus_dir.parent,
-        env=bus_env,
-        check=True,
-    )
-    loaded = set(done.stderr.split())
-    assert done.stdout == "1\n"
+    loaded, printed = loaded_by(["prompt", "a"], bus_dir.parent, bus_env)
+    assert printed == "1\n"
     assert not loaded & {"orjson", "dataclasses", "inspect", "json", "uuid", "typer", "typing"}
     assert not loaded & {"datetime", "logging", "threading", "pathlib"}
     assert not loaded & {"ackbus.bus.bus", "ackbus.blobs", "ackbus.schema.message.message"}
