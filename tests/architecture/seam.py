@@ -1,6 +1,6 @@
 """The rules of the seam between the rooms and the storage under them, as those of `rooms`.
 
-Who runs statements is said in ARCHITECTURE.md; this has what a table of owners can't say.
+Who runs statements is said in docs/tables.md; this has what a table of owners can't say.
 """
 
 import ast
@@ -160,14 +160,12 @@ def writers(modules: list[Module], statements: list[Statement]) -> dict[str, set
 
 
 def owners() -> dict[str, set[str]]:
-    """Return the tables of each class, as ARCHITECTURE.md says."""
-    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    _, _, table = text.partition("## Who owns which table")
+    """Return the tables of each class, as docs/tables.md says."""
+    text = (ROOT / "docs" / "tables.md").read_text("utf-8")
     found: dict[str, set[str]] = {}
-    for line in table.partition("\n## ")[0].splitlines()[4:]:
-        cells = [cell.split(";") for cell in line.split("|")[1:3]]
-        if len(cells) == 2:
-            several, classes = cells
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            several, classes = (cell.split(";") for cell in line.split("|")[1:3])
             several *= len(classes) // len(several)  # the entries of one table have an owner each
             for tables, names in zip(several, classes, strict=True):
                 for name in re.findall(r"`([A-Z]\w+)`", names):

@@ -104,7 +104,7 @@ STATEMENTS = [
 
 
 def test_each_table_is_written_by_the_class_that_owns_it() -> None:
-    """As ARCHITECTURE.md says."""
+    """As docs/tables.md says."""
     by_table: dict[str, set[str]] = {}
     for name, tables in seam.owners().items():
         for table in tables:
