@@ -15,6 +15,23 @@ from typer.core import TyperGroup
 F = TypeVar("F", bound=Callable[..., int])
 
 
+def optional(metavar: str, help: str, *names: str, **bounds: Any) -> Any:
+    """Return the definition of an option that is absent unless it is given.
+
+    Args:
+        metavar: the name of its value in help.
+        help: its help.
+        names: its names, where they don't follow from its parameter's.
+        bounds: the least and the largest value of a number, `min` and `max`.
+    """
+    return typer.Option(*names, metavar=metavar, help=help, show_default=False, **bounds)
+
+
+def optional_word(metavar: str, help: str, **bounds: Any) -> Any:
+    """Return the definition of an argument that may be left out, as `optional` does."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False, **bounds)
+
+
 class Commands:
     """The commands of one file, under a name of their own (`bus lease …`) or at the top."""
 

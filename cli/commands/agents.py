@@ -9,7 +9,7 @@ import typer
 
 from ...subscribers.overview.agents import MAX_COUNTED, agent_records
 from .. import arguments
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..options.common import HERE, Agent, Place, PlaceOnly
 from ..show import output
 
@@ -50,33 +50,16 @@ def heartbeat(
     status: Annotated[
         str, typer.Option(metavar="S", help="idle, working, blocked, stopped, or a word of yours.")
     ] = "idle",
-    task: Annotated[
-        str | None, typer.Option(metavar="T", help="Its current task.", show_default=False)
-    ] = None,
+    task: Annotated[str | None, optional("T", "Its current task.")] = None,
     progress: Annotated[
-        float | None,
-        typer.Option(
-            metavar="X",
-            help="Progress of the task, by its own measure; usually 0 to 1.",
-            show_default=False,
-        ),
+        float | None, optional("X", "Progress of the task, by its own measure; usually 0 to 1.")
     ] = None,
     every: Annotated[
-        str | None,
-        typer.Option(
-            metavar="S",
-            help="Repeat the beat this often, until the process ends.",
-            show_default=False,
-        ),
+        str | None, optional("S", "Repeat the beat this often, until the process ends.")
     ] = None,
     pid: Annotated[
         int | None,
-        typer.Option(
-            metavar="P",
-            min=1,
-            help="The agent's process. Default: the one that runs this command.",
-            show_default=False,
-        ),
+        optional("P", "The agent's process. Default: the one that runs this command.", min=1),
     ] = None,
     place: PlaceOnly = HERE,
 ) -> int:

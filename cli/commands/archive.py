@@ -12,7 +12,7 @@ import typer
 from ...schema.errors import InvalidInput
 from ...schema.message.times import format_ts
 from .. import arguments
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..options.common import HERE, MAX_SEQ, Place
 from ..show import output
 from ..show.progress import progress
@@ -39,19 +39,9 @@ _HEADINGS = ("file", "first seq", "last seq", "messages", "bytes", "archived at"
 #: How old messages are that are archived where nothing else is said.
 _OLDER_THAN = "7d"
 
-Before = Annotated[
-    int | None,
-    typer.Option(
-        metavar="SEQ", min=1, max=MAX_SEQ, help="Messages below this one.", show_default=False
-    ),
-]
+Before = Annotated[int | None, optional("SEQ", "Messages below this one.", min=1, max=MAX_SEQ)]
 OlderThan = Annotated[
-    str | None,
-    typer.Option(
-        metavar="D",
-        help=f"Messages older than this, like 12h or 30d. Default: {_OLDER_THAN}.",
-        show_default=False,
-    ),
+    str | None, optional("D", f"Messages older than this, like 12h or 30d. Default: {_OLDER_THAN}.")
 ]
 IdleAfter = Annotated[
     str,
@@ -62,11 +52,7 @@ IdleAfter = Annotated[
 ]
 PassOver = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="AGENT",
-        help="Archive what this agent has not read, too; may be repeated.",
-        show_default=False,
-    ),
+    optional("AGENT", "Archive what this agent has not read, too; may be repeated."),
 ]
 PassOverIdle = Annotated[
     bool,

@@ -11,7 +11,7 @@ import typer
 from ...bus.bus import COLLECT_AFTER_S, Bus
 from ...schema.errors import AckbusError, BlobAltered, BlobMissing, InvalidInput, NotFound
 from .. import arguments
-from ..definition import Commands
+from ..definition import Commands, optional, optional_word
 from ..options.common import HERE, Place, PlaceOnly
 from ..options.payload import STDIN, open_input, reason
 from ..show import output
@@ -42,10 +42,7 @@ def put(
 def get(
     ref: Ref,
     to: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Where to. Default: stdout.", show_default=False
-        ),
+        str | None, optional("FILE", "Where to. Default: stdout.", "--output", "-o")
     ] = None,
     place: PlaceOnly = HERE,
 ) -> int:
@@ -69,10 +66,7 @@ def get(
 
 @blob.command("verify", example="bus blob verify")
 def verify(
-    refs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[REF]...", help="Default: all of them.", show_default=False),
-    ] = None,
+    refs: Annotated[list[str] | None, optional_word("[REF]...", "Default: all of them.")] = None,
     place: Place = HERE,
 ) -> int:
     """Check blobs against their names.

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..definition import Commands
+from ..definition import Commands, optional_word
 from ..fast import prompt as action
 from ..options.common import HERE, Place, Verbose
 from ..show import output
@@ -17,10 +17,7 @@ completion = commands.group("completion", help="Shell completion of commands, op
 
 @commands.command("prompt", example="PS1='$(bus prompt alice --format \"[{}] \")\\$ '")
 def prompt(
-    agent: Annotated[
-        str | None,
-        typer.Argument(metavar="[AGENT]", help="Whose. Default: $BUS_AGENT.", show_default=False),
-    ] = None,
+    agent: Annotated[str | None, optional_word("[AGENT]", "Whose. Default: $BUS_AGENT.")] = None,
     format: Annotated[
         str, typer.Option(metavar="TEXT", help="The text to print; {} stands for the number.")
     ] = "{}",

@@ -19,7 +19,7 @@ from ...export.jsonl.jsonl_file import open_exported
 from ...export.jsonl.replaced_file import exported_files
 from ...schema.directory.layout import has_export
 from ...schema.errors import InvalidInput, NotFound, Refused
-from ..definition import Commands
+from ..definition import Commands, optional, optional_word
 from ..logs import show_logs
 from ..options.common import HERE, Place
 from ..options.payload import open_input
@@ -48,13 +48,12 @@ def export(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Write the whole file again.")] = False,
     rotate: Annotated[
         str | None,
-        typer.Option(
-            metavar="SIZE|off",
-            help="From now on, for all exporters: begin a new file where bus.jsonl would outgrow a "
+        optional(
+            "SIZE|off",
+            "From now on, for all exporters: begin a new file where bus.jsonl would outgrow a "
             "size like 10MB (k and kB are 1,000 bytes, KiB 1,024). The older lines move to "
             "bus-000001.jsonl and so on; bus.index.json lists these files. off makes one file "
             "again.",
-            show_default=False,
         ),
     ] = None,
     place: Place = HERE,
@@ -95,22 +94,20 @@ def export(
 def import_(
     file: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FILE",
-            help="JSON lines; - reads stdin. Default: the bus's own bus.jsonl, as git left it "
+        optional_word(
+            "FILE",
+            "JSON lines; - reads stdin. Default: the bus's own bus.jsonl, as git left it "
             "there after a merge.",
-            show_default=False,
         ),
     ] = None,
     field_map: Annotated[
         list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="OURS=THEIRS,...",
-            help="Maps their fields to ours, where the names differ. "
+        optional(
+            "OURS=THEIRS,...",
+            "Maps their fields to ours, where the names differ. "
             "'type=kind|note' takes note where kind is absent; 'headers.x=y' puts y into the "
             "headers, 'headers.*=*' all other fields.",
-            show_default=False,
+            "--map",
         ),
     ] = None,
     place: Place = HERE,

@@ -8,7 +8,7 @@ import typer
 
 from ...bus.bus import Bus
 from ...schema.errors import AckbusError, InvalidInput, NotFound
-from ..definition import Commands
+from ..definition import Commands, optional, optional_word
 from ..options.common import HERE, MAX_SEQ, OfAgent, Place, Since, since_time
 from ..options.payload import reason
 from ..show import output
@@ -33,11 +33,9 @@ _MOVE_EVERY = 1000
 
 Conversation = Annotated[
     str | None,
-    typer.Argument(
-        metavar="CONVERSATION",
-        help="Its id, or the id or seq of any message of it. With --agents the whole log, "
-        "if left out.",
-        show_default=False,
+    optional_word(
+        "CONVERSATION",
+        "Its id, or the id or seq of any message of it. With --agents the whole log, if left out.",
     ),
 ]
 ByAgent = Annotated[
@@ -45,20 +43,14 @@ ByAgent = Annotated[
 ]
 GraphLimit = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="At most so many messages, the newest. Default: 200. With --agents so many "
+    optional(
+        "N",
+        "At most so many messages, the newest. Default: 200. With --agents so many "
         "pairs of agents, the busiest. Default: 60.",
-        show_default=False,
+        min=1,
     ),
 ]
-Output = Annotated[
-    str | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", help="Where to. Default: stdout.", show_default=False
-    ),
-]
+Output = Annotated[str | None, optional("FILE", "Where to. Default: stdout.", "--output", "-o")]
 
 
 @commands.command("graph", example="bus graph 17 -o review.mmd")
@@ -99,10 +91,7 @@ def timeline(
         int, typer.Option("--from", metavar="SEQ", min=1, max=MAX_SEQ, help="The first seq.")
     ] = 1,
     last: Annotated[
-        int | None,
-        typer.Option(
-            "--to", metavar="SEQ", min=1, max=MAX_SEQ, help="The last seq.", show_default=False
-        ),
+        int | None, optional("SEQ", "The last seq.", "--to", min=1, max=MAX_SEQ)
     ] = None,
     agent: OfAgent = None,
     limit: Annotated[

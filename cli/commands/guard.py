@@ -11,7 +11,7 @@ from ...git.guard_hooks import GuardHook, GuardHooks
 from ...git.work_tree import WorkTree
 from ...schema.directory.layout import BUS_DIRECTORY
 from .. import guard_check
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..guard_check import BLOCK, WARN, check_mode, open_bus
 from ..options.common import HERE, Json, Place, Verbose
 from ..show import output
@@ -26,12 +26,7 @@ _MODE_HELP = "block, or warn only. BUS_GUARD=warn or off wins over it."
 @guard.command("install", example="bus guard install --mode warn")
 def install(
     mode: Annotated[
-        str | None,
-        typer.Option(
-            metavar="M",
-            help=f"{_MODE_HELP} Default: that of the installed hooks, else block.",
-            show_default=False,
-        ),
+        str | None, optional("M", f"{_MODE_HELP} Default: that of the installed hooks, else block.")
     ] = None,
     place: Place = HERE,
 ) -> int:
@@ -75,20 +70,14 @@ def remove(json: Json = False, verbose: Verbose = False) -> int:
 def check(
     push: Annotated[
         str | None,
-        typer.Option(
-            metavar="REMOTE",
-            help="Check the commits to be pushed there, which git gives a pre-push hook on stdin, "
+        optional(
+            "REMOTE",
+            "Check the commits to be pushed there, which git gives a pre-push hook on stdin, "
             "instead of the staged files.",
-            show_default=False,
         ),
     ] = None,
     mode: Annotated[str, typer.Option(metavar="M", help=_MODE_HELP)] = BLOCK,
-    agent: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A", help="The editing agent. Default: $BUS_AGENT.", show_default=False
-        ),
-    ] = None,
+    agent: Annotated[str | None, optional("A", "The editing agent. Default: $BUS_AGENT.")] = None,
     place: Place = HERE,
 ) -> int:
     """Compare the staged files with the reservations of others, as the hooks do.

@@ -11,7 +11,7 @@ from ...schema.errors import InvalidInput
 from ...subscribers.inboxes.failed_deliveries import Deliveries
 from ...subscribers.inboxes.inbox import MAX_DELIVERIES, POLL_LIMIT, Inbox
 from .. import arguments
-from ..definition import Commands
+from ..definition import Commands, optional, optional_word
 from ..fast import actions
 from ..options.common import HERE, MAX_SEQ, TYPE_HELP, Agent, Place, PlaceOnly, Wait
 from ..show import output
@@ -25,18 +25,10 @@ parked = commands.group("parked", help="Messages set aside after too many failed
 
 PolledType = Annotated[
     str | None,
-    typer.Option(
-        "--type",
-        metavar="P",
-        help=f"{TYPE_HELP} To look, not to work: ack covers what the filter hid.",
-        show_default=False,
-    ),
+    optional("P", f"{TYPE_HELP} To look, not to work: ack covers what the filter hid.", "--type"),
 ]
 Seqs = Annotated[
-    list[int] | None,
-    typer.Argument(
-        metavar="[SEQ]...", min=1, max=MAX_SEQ, help="The messages' seqs.", show_default=False
-    ),
+    list[int] | None, optional_word("[SEQ]...", "The messages' seqs.", min=1, max=MAX_SEQ)
 ]
 All = Annotated[bool, typer.Option("--all", help="All that are parked for this agent.")]
 Command = Annotated[
@@ -57,11 +49,10 @@ WithWork = Annotated[
 ]
 Wanted = Annotated[
     list[str] | None,
-    typer.Option(
+    optional(
+        "TYPE",
+        "From now on, receive only broadcasts of these type patterns; may be repeated.",
         "--want",
-        metavar="TYPE",
-        help="From now on, receive only broadcasts of these type patterns; may be repeated.",
-        show_default=False,
     ),
 ]
 WantAll = Annotated[
@@ -177,10 +168,7 @@ def inbox(agent: Agent, want: Wanted = None, want_all: WantAll = False, place: P
 
 @parked.command("list", example="bus parked list worker-1")
 def list_parked(
-    agent: Annotated[
-        str | None,
-        typer.Argument(metavar="AGENT", help="The agent. Default: all agents.", show_default=False),
-    ] = None,
+    agent: Annotated[str | None, optional_word("AGENT", "The agent. Default: all agents.")] = None,
     place: Place = HERE,
 ) -> int:
     """List parked messages and why they failed.

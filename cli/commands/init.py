@@ -6,8 +6,6 @@ import os
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
 from ...bus.bus import Bus
 from ...export.jsonl.exporter import Exporter
 from ...schema.directory.discovery import find_bus, refuse_foreign
@@ -17,7 +15,7 @@ from ...schema.sqlite.creation import create
 from ...schema.sqlite.settings import DURABILITIES, age_of_backup
 from ...schema.sqlite.upgrade import upgrade
 from ..arguments import BY_MAIN_TREE
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..options.common import HERE, Place
 from ..show import output
 
@@ -28,12 +26,11 @@ commands = Commands()
 def init(
     durability: Annotated[
         str | None,
-        typer.Option(
-            metavar="D",
-            help="full: a power loss takes no published message, and each write waits for the disk;"
+        optional(
+            "D",
+            "full: a power loss takes no published message, and each write waits for the disk;"
             " normal: it can take the newest ones. Kept in the bus, for all programs. Default:"
             " normal for a new bus; an existing one stays as it is.",
-            show_default=False,
         ),
     ] = None,
     place: Place = HERE,

@@ -14,7 +14,7 @@ from ...subscribers.queues.dead_letters import (
     DeadLetters,  # loads what a command needs of it when it runs
 )
 from ...subscribers.queues.job_control import JobControl
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..options.common import HERE, By, OfQueue, Place
 from ..options.job_choice import Choice, Seq, Seqs, named
 from ..show.jobs import code_of_list, jobs_named, print_job, print_jobs, queues_named
@@ -34,21 +34,15 @@ _ENDED_BADLY = ("failed", "timed_out", "dead")
 
 State = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="S",
-        help="Only jobs that are queued, running, succeeded, failed, timed_out, dead or "
+    optional(
+        "S",
+        "Only jobs that are queued, running, succeeded, failed, timed_out, dead or "
         "cancelled; may be repeated.",
-        show_default=False,
     ),
 ]
 BadState = Annotated[
     list[str] | None,
-    typer.Option(
-        "--state",
-        metavar="S",
-        help="Only jobs that are failed, timed_out or dead; may be repeated.",
-        show_default=False,
-    ),
+    optional("S", "Only jobs that are failed, timed_out or dead; may be repeated.", "--state"),
 ]
 
 

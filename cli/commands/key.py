@@ -10,7 +10,7 @@ from ...bus.trust.keys import Keyring  # loads what a command needs of it when i
 from ...schema.directory.layout import KEYS_DIR_VARIABLE
 from ...schema.errors import BusUnusable, NotFound
 from ...schema.message.times import format_ts
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..options.common import Agent, Json, Verbose
 from ..show import output
 
@@ -23,12 +23,11 @@ key = commands.group("key", help="Keys of agents: an agent with a key signs all 
 
 KeysDirectory = Annotated[
     str | None,
-    typer.Option(
-        "--keys",
-        metavar="DIR",
-        help=f"The folder of the keys. Default: ${KEYS_DIR_VARIABLE}, else ackbus/keys in your "
+    optional(
+        "DIR",
+        f"The folder of the keys. Default: ${KEYS_DIR_VARIABLE}, else ackbus/keys in your "
         "configuration, outside of every bus.",
-        show_default=False,
+        "--keys",
     ),
 ]
 

@@ -13,7 +13,7 @@ from ...schema.errors import AckbusError, Refused, TimedOut
 from ...schema.message.times import format_ts
 from ...subscribers.inboxes.polling_pace import Pace
 from .. import arguments
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..options.common import HERE, Place, PlaceOnly
 from ..show import output
 
@@ -21,20 +21,12 @@ commands = Commands()
 lease = commands.group("lease", help="Named exclusive rights that expire.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the lease.")]
-Holder = Annotated[
-    str | None,
-    typer.Option(metavar="A", help="The holder. Default: $BUS_AGENT.", show_default=False),
-]
+Holder = Annotated[str | None, optional("A", "The holder. Default: $BUS_AGENT.")]
 Token = Annotated[
     int, typer.Option(metavar="N", min=1, help="The token that bus lease acquire printed.")
 ]
 Wait = Annotated[
-    str | None,
-    typer.Option(
-        metavar="S",
-        help="How long to wait while it is held: seconds, or like 500ms, 10m, 2h.",
-        show_default=False,
-    ),
+    str | None, optional("S", "How long to wait while it is held: seconds, or like 500ms, 10m, 2h.")
 ]
 Ttl = Annotated[
     str, typer.Option(metavar="S", help="How long it lasts: seconds, or like 500ms, 10m, 2h.")

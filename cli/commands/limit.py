@@ -11,7 +11,7 @@ from ...schema.errors import InvalidInput
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.queues.queue import Queue  # loads what a command needs of it when it runs
 from .. import arguments
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..options.common import HERE, By, Place, PlaceOnly
 from ..show import output
 
@@ -24,17 +24,10 @@ limit = commands.group(
     "limit", help="Limits of waiting messages, beyond which publishers are refused."
 )
 
-OfQueue = Annotated[
-    str | None, typer.Option("--queue", metavar="Q", help="Of this queue.", show_default=False)
-]
+OfQueue = Annotated[str | None, optional("Q", "Of this queue.", "--queue")]
 OfInbox = Annotated[
     str | None,
-    typer.Option(
-        "--inbox",
-        metavar="A",
-        help="Of this agent's inbox: messages to it that it has not acknowledged.",
-        show_default=False,
-    ),
+    optional("A", "Of this agent's inbox: messages to it that it has not acknowledged.", "--inbox"),
 ]
 
 

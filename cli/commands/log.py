@@ -10,7 +10,7 @@ import typer
 from ...git.history import Commit, Filters, traffic
 from ...schema.directory.layout import BUS_DIR_VARIABLE
 from ...schema.message.patterns import TypePattern
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..options.common import TYPE_HELP, Json, OfAgent, Verbose
 from ..show import output
 from ..show.git_lines import readable
@@ -28,23 +28,17 @@ Revision = Annotated[
 ]
 Limit = Annotated[
     int | None,
-    typer.Option(
-        "-n",
-        "--limit",
-        metavar="N",
-        min=1,
-        help="At most so many commits. Default: all of a range, else 20.",
-        show_default=False,
+    optional(
+        "N", "At most so many commits. Default: all of a range, else 20.", "-n", "--limit", min=1
     ),
 ]
 OneBus = Annotated[
     str | None,
-    typer.Option(
-        "--dir",
-        metavar="DIR",
-        help="Only of this bus directory. Default: $BUS_DIR, else every .worker-state/ of the "
+    optional(
+        "DIR",
+        "Only of this bus directory. Default: $BUS_DIR, else every .worker-state/ of the "
         "repository.",
-        show_default=False,
+        "--dir",
     ),
 ]
 
@@ -53,17 +47,10 @@ OneBus = Annotated[
 def log(
     revision: Revision = "HEAD",
     conversation: Annotated[
-        str | None,
-        typer.Option(
-            metavar="C",
-            help="Only this conversation: its first message's id.",
-            show_default=False,
-        ),
+        str | None, optional("C", "Only this conversation: its first message's id.")
     ] = None,
     agent: OfAgent = None,
-    type: Annotated[
-        str | None, typer.Option("--type", metavar="P", help=TYPE_HELP, show_default=False)
-    ] = None,
+    type: Annotated[str | None, optional("P", TYPE_HELP, "--type")] = None,
     limit: Limit = None,
     json: Json = False,
     directory: OneBus = None,

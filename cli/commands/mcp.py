@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..fast import mcp_server
 from ..options.common import HERE, PlaceOnly
 
@@ -17,10 +17,8 @@ commands = Commands()
 def mcp(
     agent: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The only name of the agent. Default: $BUS_AGENT, else the agent chooses.",
-            show_default=False,
+        optional(
+            "NAME", "The only name of the agent. Default: $BUS_AGENT, else the agent chooses."
         ),
     ] = None,
     profile: Annotated[

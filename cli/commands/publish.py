@@ -9,7 +9,7 @@ import typer
 
 from ...schema.errors import InvalidInput
 from .. import arguments
-from ..definition import Commands
+from ..definition import Commands, optional, optional_word
 from ..fast import actions
 from ..options.common import HERE, Place
 from ..options.message_headers import message_headers
@@ -19,61 +19,42 @@ from ..running.bulk_publish import publish_lines
 commands = Commands()
 
 
-def _option(metavar: str, help: str, name: str | None = None) -> typer.models.OptionInfo:
-    """Return the definition of an option that is absent unless it is given."""
-    names = () if name is None else (name,)
-    option: typer.models.OptionInfo = typer.Option(
-        *names, metavar=metavar, help=help, show_default=False
-    )
-    return option
-
-
-def _word(metavar: str, help: str) -> typer.models.ArgumentInfo:
-    """Return the definition of a word that may be left out."""
-    word: typer.models.ArgumentInfo = typer.Argument(metavar=metavar, help=help, show_default=False)
-    return word
-
-
-Type = Annotated[str | None, _word("TYPE", "Dotted words, like task.done.")]
-Body = Annotated[str | None, _word("BODY", "Text; - reads it from stdin.")]
+Type = Annotated[str | None, optional_word("TYPE", "Dotted words, like task.done.")]
+Body = Annotated[str | None, optional_word("BODY", "Text; - reads it from stdin.")]
 Data = Annotated[
     str | None,
-    _option("JSON", "The payload as JSON, instead of BODY; - reads stdin, @FILE a file."),
+    optional("JSON", "The payload as JSON, instead of BODY; - reads stdin, @FILE a file."),
 ]
 File = Annotated[
-    str | None, _option("F", "Read the text of the payload from a file, instead of BODY.")
+    str | None, optional("F", "Read the text of the payload from a file, instead of BODY.")
 ]
-From = Annotated[str | None, _option("A", "The sender. Default: $BUS_AGENT.", "--from")]
-To = Annotated[str | None, _option("B", "The recipient. Default: all.", "--to")]
+From = Annotated[str | None, optional("A", "The sender. Default: $BUS_AGENT.", "--from")]
+To = Annotated[str | None, optional("B", "The recipient. Default: all.", "--to")]
 Id = Annotated[
     str | None,
-    _option("ID", "The message's id: publishing it again with the same content stores nothing."),
+    optional("ID", "The message's id: publishing it again with the same content stores nothing."),
 ]
-ReplyTo = Annotated[str | None, _option("ID", "The id of the message that this answers.")]
+ReplyTo = Annotated[str | None, optional("ID", "The id of the message that this answers.")]
 Conversation = Annotated[
     str | None,
-    _option("C", "The conversation. Default: that of the message answered, or a new one."),
+    optional("C", "The conversation. Default: that of the message answered, or a new one."),
 ]
 PriorityName = Annotated[str, typer.Option(metavar="P", help="interactive, normal or background.")]
-Header = Annotated[list[str] | None, _option("K=V", "A header; may be repeated.")]
+Header = Annotated[list[str] | None, optional("K=V", "A header; may be repeated.")]
 HeadersJson = Annotated[
-    str | None, _option("JSON", "Headers as a JSON object; @FILE reads a file.")
+    str | None, optional("JSON", "Headers as a JSON object; @FILE reads a file.")
 ]
 Meta = Annotated[
     list[str] | None,
-    _option("K=V", "Metadata, in the header meta: JSON, or else text; may be repeated."),
+    optional("K=V", "Metadata, in the header meta: JSON, or else text; may be repeated."),
 ]
 Delay = Annotated[
-    str | None,
-    _option("D", "Queues delay it for so long: seconds, or like 500ms, 10m, 2h."),
+    str | None, optional("D", "Queues delay it for so long: seconds, or like 500ms, 10m, 2h.")
 ]
-At = Annotated[
-    str | None,
-    _option("T", "Queues delay it until a time like 2026-01-10T14:00:00Z."),
-]
+At = Annotated[str | None, optional("T", "Queues delay it until a time like 2026-01-10T14:00:00Z.")]
 DedupeKey = Annotated[
     str | None,
-    _option(
+    optional(
         "K",
         "The key of its subject: queues run one job with a key at a time, and skip a job whose key "
         "succeeded within their window.",
@@ -81,17 +62,17 @@ DedupeKey = Annotated[
 ]
 DedupeWindow = Annotated[
     str | None,
-    _option(
+    optional(
         "D",
         "Another window than the queue's; also skips it while another with its key waits or runs.",
     ),
 ]
 WaitForRoom = Annotated[
     str | None,
-    _option("S", "How long to wait for room where a queue or an inbox is full.", "--wait"),
+    optional("S", "How long to wait for room where a queue or an inbox is full.", "--wait"),
 ]
 PayloadRef = Annotated[
-    str | None, _option("REF", "The name of a blob in the store, instead of BODY.")
+    str | None, optional("REF", "The name of a blob in the store, instead of BODY.")
 ]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Refuse a recipient that the bus has never seen.")

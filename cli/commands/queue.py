@@ -15,7 +15,7 @@ from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import QueueStats
 from .. import arguments
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..logs import show_logs
 from ..options.common import HERE, By, Place, QueueName
 from ..options.policy import PolicyOptions, make_queue
@@ -115,21 +115,16 @@ def create(
     name: QueueName,
     type: Annotated[
         str | None,
-        typer.Option(
-            "--type",
-            metavar="P",
-            help="The pattern of its types; * stands for one part, a last > for the rest. "
+        optional(
+            "P",
+            "The pattern of its types; * stands for one part, a last > for the rest. "
             "Default: its name.",
-            show_default=False,
+            "--type",
         ),
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option(
-            metavar="S",
-            help="beginning: the whole log; now; or the seq to start at. Default: beginning.",
-            show_default=False,
-        ),
+        optional("S", "beginning: the whole log; now; or the seq to start at. Default: beginning."),
     ] = None,
     *,
     policy: PolicyOptions,

@@ -9,7 +9,7 @@ import typer
 from ...bus.bus import Bus
 from ...schema.errors import BusUnusable, InvalidInput, NotFound
 from ...schema.message.message import Message
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..options.common import (
     HERE,
     MAX_SEQ,
@@ -42,10 +42,7 @@ def replay(
         int, typer.Option("--from", metavar="SEQ", min=1, max=MAX_SEQ, help="The first seq.")
     ],
     last: Annotated[
-        int | None,
-        typer.Option(
-            "--to", metavar="SEQ", min=1, max=MAX_SEQ, help="The last seq.", show_default=False
-        ),
+        int | None, optional("SEQ", "The last seq.", "--to", min=1, max=MAX_SEQ)
     ] = None,
     type: TypePattern = None,
     follow: Follow = False,
@@ -88,10 +85,7 @@ def read(
     conversation: OfConversation = None,
     agent: OfAgent = None,
     since: Since = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="At most so many, the oldest.", show_default=False),
-    ] = None,
+    limit: Annotated[int | None, optional("N", "At most so many, the oldest.", min=1)] = None,
     place: Place = HERE,
 ) -> int:
     """Print the messages that match every option, in order."""

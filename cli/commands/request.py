@@ -16,7 +16,7 @@ from ...schema.errors import AckbusError, BusBusy, InvalidInput
 from ...schema.message.message import parse_priority
 from ...schema.message.times import format_ts
 from .. import arguments
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..logs import show_logs
 from ..options.common import HERE, Place, PlaceOnly, since_time
 from ..options.metadata import META, parse_meta
@@ -37,28 +37,19 @@ RequestType = Annotated[
 ]
 SuccessType = Annotated[
     str | None,
-    typer.Option(
-        metavar="S",
-        help="The type of the answer after success. Default: of x.request, x.done.",
-        show_default=False,
-    ),
+    optional("S", "The type of the answer after success. Default: of x.request, x.done."),
 ]
 FailureType = Annotated[
     str | None,
-    typer.Option(
-        metavar="F",
-        help="The type of the answer after a failure. Default: of x.request, x.failed. "
+    optional(
+        "F",
+        "The type of the answer after a failure. Default: of x.request, x.failed. "
         "After a timeout: the request's type and .timed_out.",
-        show_default=False,
     ),
 ]
 Timeout = Annotated[
     str | None,
-    typer.Option(
-        metavar="S",
-        help="How long to wait: seconds, or like 500ms, 10m, 2h. Default: for ever.",
-        show_default=False,
-    ),
+    optional("S", "How long to wait: seconds, or like 500ms, 10m, 2h. Default: for ever."),
 ]
 
 

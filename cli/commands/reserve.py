@@ -10,7 +10,7 @@ import typer
 from ...schema.errors import InvalidInput, Refused
 from ...schema.message.times import format_ts
 from .. import arguments
-from ..definition import Commands
+from ..definition import Commands, optional, optional_word
 from ..options.common import HERE, Place, PlaceOnly
 from ..show import output
 from ..show.reservations import conflict_record, describe
@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
-Who = Annotated[
-    str | None,
-    typer.Option(
-        "--agent", metavar="A", help="The editing agent. Default: $BUS_AGENT.", show_default=False
-    ),
-]
+Who = Annotated[str | None, optional("A", "The editing agent. Default: $BUS_AGENT.", "--agent")]
 Ttl = Annotated[
     str, typer.Option(metavar="S", help="How long it lasts: seconds, or like 500ms, 10m, 2h.")
 ]
@@ -46,17 +41,9 @@ Exclusive = Annotated[
     bool,
     typer.Option("--exclusive", help="No other agent may edit the files; this is the default."),
 ]
-Reason = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TEXT", help="The reason, for agents that want the files too.", show_default=False
-    ),
-]
+Reason = Annotated[str | None, optional("TEXT", "The reason, for agents that want the files too.")]
 Tokens = Annotated[
-    list[int] | None,
-    typer.Argument(
-        metavar="[TOKEN]...", help="The tokens that bus reserve printed.", show_default=False
-    ),
+    list[int] | None, optional_word("[TOKEN]...", "The tokens that bus reserve printed.")
 ]
 All = Annotated[bool, typer.Option("--all", help="All that the agent has.")]
 
@@ -134,17 +121,9 @@ group = commands.group(
 
 @group.command("list", example="bus reservations list --path src")
 def show_list(
-    agent: Annotated[
-        str | None,
-        typer.Option(metavar="A", help="Only those of this agent.", show_default=False),
-    ] = None,
+    agent: Annotated[str | None, optional("A", "Only those of this agent.")] = None,
     path: Annotated[
-        str | None,
-        typer.Option(
-            metavar="P",
-            help="Only those that share a file with this path or glob.",
-            show_default=False,
-        ),
+        str | None, optional("P", "Only those that share a file with this path or glob.")
     ] = None,
     place: Place = HERE,
 ) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..logs import show_logs
 from ..options.common import (
     HERE,
@@ -35,10 +35,7 @@ Words = Annotated[
         help="Words that must all occur. In quotes a phrase; with * at its end a beginning.",
     ),
 ]
-Limit = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="At most so many. Default: 20.", show_default=False),
-]
+Limit = Annotated[int | None, optional("N", "At most so many. Default: 20.", min=1)]
 
 
 @commands.command("search", example="bus search 'disk full' timeout --since 2d")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import Refused
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..extras import require
 from ..options.common import HERE, Place
 from ..show import output
@@ -26,21 +26,11 @@ def serve(
         int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0: a free one.")
     ] = PORT,
     allow_origin: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="URL",
-            help="Allow requests from pages of this origin; repeatable.",
-            show_default=False,
-        ),
+        list[str] | None, optional("URL", "Allow requests from pages of this origin; repeatable.")
     ] = None,
     max_rate: Annotated[
         float | None,
-        typer.Option(
-            metavar="R",
-            min=0.001,
-            help="How many requests a second each token may make. Default: any.",
-            show_default=False,
-        ),
+        optional("R", "How many requests a second each token may make. Default: any.", min=0.001),
     ] = None,
     max_blob: Annotated[
         int, typer.Option(metavar="MIB", min=1, help="The longest blob that a client may store.")

@@ -18,7 +18,7 @@ from ...setup.checking import check
 from ...setup.installation import Installation
 from ...setup.programs import PROGRAMS
 from .. import hints
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..extras import are_installed, installing
 from ..fast import agent_hooks as hook_action
 from ..fast.prime import instruction
@@ -101,20 +101,15 @@ def _define(name: str) -> None:
         act: Act,
         agent: Annotated[
             str | None,
-            typer.Option(
-                metavar="NAME",
-                help="The name under which its agents act. Default: the one that is set up, else"
+            optional(
+                "NAME",
+                "The name under which its agents act. Default: the one that is set up, else"
                 " the program's.",
-                show_default=False,
             ),
         ] = None,
         profile: Annotated[
             str | None,
-            typer.Option(
-                metavar="P",
-                help="Which tools they have: default (6) or full (13). What is set up stays.",
-                show_default=False,
-            ),
+            optional("P", "Which tools they have: default (6) or full (13). What is set up stays."),
         ] = None,
         place: Place = HERE,
     ) -> int:
@@ -216,10 +211,7 @@ def _check(installation: Installation, place: Place) -> int:
 
 @commands.command("prime", example="bus prime --agent reviewer")
 def prime(
-    agent: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The agent. Default: $BUS_AGENT.", show_default=False),
-    ] = None,
+    agent: Annotated[str | None, optional("NAME", "The agent. Default: $BUS_AGENT.")] = None,
     json: Json = False,
     verbose: Verbose = False,
 ) -> int:
@@ -240,10 +232,7 @@ def hook(
     program: Annotated[
         str, typer.Argument(metavar="PROGRAM", help=f"{', '.join(hook_action.ANSWERS)}.")
     ],
-    agent: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Whose mail. Default: $BUS_AGENT.", show_default=False),
-    ] = None,
+    agent: Annotated[str | None, optional("NAME", "Whose mail. Default: $BUS_AGENT.")] = None,
     place: PlaceOnly = HERE,
 ) -> int:
     """Answer an event in an agent, for its program; 'bus setup' configures this.

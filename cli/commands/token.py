@@ -9,7 +9,7 @@ import typer
 from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.times import format_ts
 from .. import arguments
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..extras import require
 from ..options.common import HERE, Place
 from ..show import output
@@ -24,12 +24,7 @@ token = commands.group("token", help="Access tokens for the server of the bus.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the token.")]
 Expires = Annotated[
-    str | None,
-    typer.Option(
-        metavar="S",
-        help="Expires after this time, like 12h, 90d. Default: never.",
-        show_default=False,
-    ),
+    str | None, optional("S", "Expires after this time, like 12h, 90d. Default: never.")
 ]
 
 
@@ -41,10 +36,7 @@ def create(
         typer.Option(metavar="S", help="messages:ro, messages:rw, work:ro, work:rw or admin."),
     ],
     agent: Annotated[
-        str | None,
-        typer.Option(
-            "--agent", metavar="A", help="The only agent that it may act for.", show_default=False
-        ),
+        str | None, optional("A", "The only agent that it may act for.", "--agent")
     ] = None,
     expires: Expires = None,
     place: Place = HERE,

@@ -9,7 +9,7 @@ import typer
 
 from ...torture.plan import Plan
 from ...torture.run import run_torture
-from ..definition import Commands
+from ..definition import Commands, optional, optional_word
 from ..options.common import Json, Verbose
 from ..show import output
 from ..show.torture_report import Screen
@@ -21,10 +21,9 @@ commands = Commands()
 def torture(
     directory: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[DIRECTORY]",
-            help="An empty directory on the disk to test, or one to make. Default: a new one here.",
-            show_default=False,
+        optional_word(
+            "[DIRECTORY]",
+            "An empty directory on the disk to test, or one to make. Default: a new one here.",
         ),
     ] = None,
     agents: Annotated[
@@ -40,12 +39,7 @@ def torture(
         ),
     ] = 0.3,
     seed: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="The seed of random choices. Default: another one each time.",
-            show_default=False,
-        ),
+        int | None, optional("N", "The seed of random choices. Default: another one each time.")
     ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the bus and the histories there in any case.")

@@ -9,7 +9,7 @@ import typer
 
 from ...schema.errors import InvalidInput, NotFound
 from ...subscribers.jobs.json_records import claim_record, job_record
-from ..definition import Commands
+from ..definition import Commands, optional_word
 from ..options.common import HERE, OfConversation, Place, conversation_named
 from ..show import output
 from ..show.message import print_in_full
@@ -58,12 +58,7 @@ def trace(
 
 @commands.command("inspect", example="bus inspect 17")
 def inspect(
-    key: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="ID|SEQ", help="The id or the seq of a message.", show_default=False
-        ),
-    ] = None,
+    key: Annotated[str | None, optional_word("ID|SEQ", "The id or the seq of a message.")] = None,
     conversation: OfConversation = None,
     place: Place = HERE,
 ) -> int:

@@ -13,7 +13,7 @@ from ...bus.trust.chain import Link
 from ...bus.trust.keys import Keyring  # loads what a command needs of it when it runs
 from ...bus.trust.verification import Verification
 from ...schema.errors import AckbusError, InvalidInput, NotFound
-from ..definition import Commands
+from ..definition import Commands, optional
 from ..options.common import HERE, MAX_SEQ, Place
 from ..show import output
 from ..show.progress import progress
@@ -101,10 +101,8 @@ def verify(
     ] = False,
     expect: Annotated[
         str | None,
-        typer.Option(
-            metavar="SEQ:DIGEST",
-            help="A head of the chain that was kept elsewhere; the chain must have it.",
-            show_default=False,
+        optional(
+            "SEQ:DIGEST", "A head of the chain that was kept elsewhere; the chain must have it."
         ),
     ] = None,
     from_seq: Annotated[

@@ -12,6 +12,7 @@ from ...schema.message.limits import MAX_SEQ as MAX_SEQ
 from ...schema.message.times import parse_since
 from ...schema.sqlite.database import WRITE_TIMEOUT_S
 from .. import arguments, hints
+from ..definition import optional
 from ..show import output
 
 TYPE_CHECKING = False
@@ -112,62 +113,40 @@ Agent = Annotated[str, typer.Argument(metavar="AGENT", help="The name of the age
 #: The help of every `--type`.
 TYPE_HELP = "Only messages of this type; * stands for one part, a last > for the rest."
 
-TypePattern = Annotated[
-    str | None,
-    typer.Option(
-        "--type",
-        metavar="P",
-        help=TYPE_HELP,
-        show_default=False,
-    ),
-]
+TypePattern = Annotated[str | None, optional("P", TYPE_HELP, "--type")]
 Wait = Annotated[
     str | None,
-    typer.Option(
-        "--wait",
-        metavar="S",
-        help="How long to wait when there is nothing: seconds, or like 500ms, 10m, 2h.",
-        show_default=False,
+    optional(
+        "S", "How long to wait when there is nothing: seconds, or like 500ms, 10m, 2h.", "--wait"
     ),
 ]
 Since = Annotated[
     str | None,
-    typer.Option(
-        metavar="T",
-        help="Only since a time like 2026-01-10T14:00:00Z or in epoch milliseconds, or since "
+    optional(
+        "T",
+        "Only since a time like 2026-01-10T14:00:00Z or in epoch milliseconds, or since "
         "an age like 10m.",
-        show_default=False,
     ),
 ]
-OfAgent = Annotated[
-    str | None,
-    typer.Option("--agent", metavar="A", help="Only from or to this agent.", show_default=False),
-]
+OfAgent = Annotated[str | None, optional("A", "Only from or to this agent.", "--agent")]
 OfConversation = Annotated[
     str | None,
-    typer.Option(
+    optional(
+        "C",
+        "Only this conversation: its first message's id, or the seq of any in it.",
         "--conversation",
-        metavar="C",
-        help="Only this conversation: its first message's id, or the seq of any in it.",
-        show_default=False,
     ),
 ]
 By = Annotated[
     str | None,
-    typer.Option(
-        "--by",
-        metavar="A",
-        help="The actor, for the record. Default: $BUS_AGENT, else your user and host.",
-        show_default=False,
+    optional(
+        "A", "The actor, for the record. Default: $BUS_AGENT, else your user and host.", "--by"
     ),
 ]
 #: The queue of a command that is about one.
 QueueName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the queue.")]
 #: The queue of a command that is about jobs, which may be in several.
-OfQueue = Annotated[
-    str | None,
-    typer.Option("--queue", metavar="Q", help="Only this queue.", show_default=False),
-]
+OfQueue = Annotated[str | None, optional("Q", "Only this queue.", "--queue")]
 
 
 def conversation_named(bus: Bus, key: str) -> str:

@@ -14,6 +14,7 @@ from ...subscribers.queues.dead_letters import (
     DeadLetters,  # loads what a command needs of it when it runs
 )
 from .. import arguments
+from ..definition import optional_word
 from ..logs import show_logs
 from ..show import output
 from ..show.jobs import jobs_named, print_jobs, queues_named
@@ -42,13 +43,7 @@ Seqs = Annotated[
 ]
 SomeSeqs = Annotated[
     list[int] | None,
-    typer.Argument(
-        metavar="[SEQ]...",
-        min=1,
-        max=MAX_SEQ,
-        help="The seqs of the jobs' messages.",
-        show_default=False,
-    ),
+    optional_word("[SEQ]...", "The seqs of the jobs' messages.", min=1, max=MAX_SEQ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; list the chosen jobs.")]
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Annotated
 
-import typer
-
 from ...schema.errors import InvalidInput
 from ...schema.message.limits import MAX_COUNT
 from ...subscribers.jobs.errors import QueueMismatch
@@ -15,6 +13,7 @@ from ...subscribers.jobs.policy import Policy
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues  # loads what a command needs of it when it runs
 from .. import arguments
+from ..definition import optional
 from ..show.queues import option_of
 
 TYPE_CHECKING = False
@@ -62,27 +61,13 @@ class HidesName(StrEnum):
 _ADDRESSED = {ANY: "*", "none": None}
 
 
-def _option(metavar: str, help: str, most: int | None = None) -> typer.models.OptionInfo:
-    """Return the definition of an option that changes its rule only if it is given.
-
-    Args:
-        metavar: the name of its value in help.
-        help: its help.
-        most: the largest value of a number, which is 1 or more.
-    """
-    option: typer.models.OptionInfo = typer.Option(
-        metavar=metavar, help=help, show_default=False, min=most and 1, max=most
-    )
-    return option
-
-
 Ordering = Annotated[
     OrderingName | None,
-    _option("O", "fifo: oldest first. priority: most urgent first. Default: fifo."),
+    optional("O", "fifo: oldest first. priority: most urgent first. Default: fifo."),
 ]
 Ageing = Annotated[
     str | None,
-    _option(
+    optional(
         "D",
         "With priority: how much older a job must be to go before one a step more urgent. "
         "Default: 1m.",
@@ -90,7 +75,7 @@ Ageing = Annotated[
 ]
 Retry = Annotated[
     RetryName | None,
-    _option(
+    optional(
         "R",
         "failures: every failure is retried. asked: a failure is the reply, and only exit code 75 "
         "asks for a retry. Default: failures; for a queue that bus run makes for the raw "
@@ -99,35 +84,42 @@ Retry = Annotated[
 ]
 MaxAttempts = Annotated[
     int | None,
-    _option("N", "How many attempts a job has, lost ones included. Default: 4.", MAX_COUNT),
+    optional(
+        "N", "How many attempts a job has, lost ones included. Default: 4.", min=1, max=MAX_COUNT
+    ),
 ]
 Backoff = Annotated[
     str | None,
-    _option("D", "The pause before the second attempt; it doubles each time. Default: 30s."),
+    optional("D", "The pause before the second attempt; it doubles each time. Default: 30s."),
 ]
 OnLost = Annotated[
     OnLostName | None,
-    _option(
+    optional(
         "P",
         "When a worker is lost: its job is requeued, fails, or is dead. Default: requeue.",
     ),
 ]
 MaxRunning = Annotated[
-    str | None, _option("N", "How many jobs may run at once; any is no limit. Default: any.")
+    str | None, optional("N", "How many jobs may run at once; any is no limit. Default: any.")
 ]
 MaxRunningPerKey = Annotated[
     int | None,
-    _option("N", "How many jobs with the same dedupe key may run at once. Default: 1.", MAX_COUNT),
+    optional(
+        "N",
+        "How many jobs with the same dedupe key may run at once. Default: 1.",
+        min=1,
+        max=MAX_COUNT,
+    ),
 ]
 DedupeWindow = Annotated[
     str | None,
-    _option("D", "How long a success excludes further jobs with its dedupe key. Default: 1d."),
+    optional("D", "How long a success excludes further jobs with its dedupe key. Default: 1d."),
 ]
 
 
 Hides = Annotated[
     HidesName | None,
-    _option(
+    optional(
         "H",
         "Which of the messages that it takes in are kept out of inboxes. exact: all, if its "
         "pattern has no wildcard, else none. all: all of them. none: none. Default: exact.",
@@ -135,7 +127,7 @@ Hides = Annotated[
 ]
 Addressed = Annotated[
     str | None,
-    _option(
+    optional(
         "NAME",
         "Also take in messages to this worker group or agent; any: to every agent; none: "
         "only broadcasts. Default: none; for a queue that bus run makes, its worker group.",

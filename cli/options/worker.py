@@ -16,6 +16,7 @@ from ...subscribers.jobs.errors import (
 from ...subscribers.jobs.hops import MAX_HOPS, WARN_HOPS
 from ...subscribers.queues.queue import MAX_LEASE_S, Queue
 from .. import arguments
+from ..definition import optional
 from .payload import json_argument
 from .policy import make_queue
 
@@ -43,16 +44,10 @@ class Contract(StrEnum):
     JSON = "json"
 
 
-def _option(metavar: str, help: str) -> typer.models.OptionInfo:
-    """Return the definition of an option that is absent unless it is given."""
-    option: typer.models.OptionInfo = typer.Option(metavar=metavar, help=help, show_default=False)
-    return option
-
-
-Type = Annotated[str | None, _option("T", "The types of the messages to work on: a type pattern.")]
+Type = Annotated[str | None, optional("T", "The types of the messages to work on: a type pattern.")]
 QueueName = Annotated[
     str | None,
-    _option(
+    optional(
         "Q",
         "The queue. Default: named as the pattern, so that all its workers share the work. "
         "A missing one is created, and begins with the first message in the log.",
@@ -64,11 +59,13 @@ ContractName = Annotated[
 ]
 SuccessType = Annotated[
     str | None,
-    _option("S", "The type of the answer after success. Default: of x.request, x.done; else none."),
+    optional(
+        "S", "The type of the answer after success. Default: of x.request, x.done; else none."
+    ),
 ]
 FailureType = Annotated[
     str | None,
-    _option(
+    optional(
         "F",
         "The type of the answer after a failure for good. Default: of x.request, x.failed; else "
         "none. With it, timeouts are answered too, with the request's type and .timed_out.",
@@ -84,11 +81,11 @@ NoAnswer = Annotated[
 Concurrency = Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How many at once.")]
 Timeout = Annotated[
     str | None,
-    _option("S", "How long CMD may take; 0 for ever. Default: 60s, with the json contract 120s."),
+    optional("S", "How long CMD may take; 0 for ever. Default: 60s, with the json contract 120s."),
 ]
 Lease = Annotated[
     str | None,
-    _option(
+    optional(
         "S",
         "How long a job waits for another worker after this one has died. Default: the timeout "
         "plus 30s, or 300s without one.",
@@ -103,7 +100,7 @@ Once = Annotated[
 Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is left to be claimed.")]
 Group = Annotated[
     str | None,
-    _option(
+    optional(
         "G",
         "The worker group: the sender of the answers, whose heart beats. Default: the queue's "
         "name and -worker.",
@@ -128,7 +125,7 @@ MaxHops = Annotated[
     ),
 ]
 Config = Annotated[
-    str | None, _option("JSON", "The config of the json contract; @FILE reads a file.")
+    str | None, optional("JSON", "The config of the json contract; @FILE reads a file.")
 ]
 
 
