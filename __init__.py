@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from .bus.bus import Bus as Bus
     from .bus.doorbell import Listener as Listener
     from .bus.leases import Lease as Lease
+    from .bus.presence.heartbeat_thread import Heart as Heart
     from .bus.presence.heartbeats import Heartbeat as Heartbeat
     from .bus.presence.heartbeats import Liveness as Liveness
-    from .bus.presence.hearts import Heart as Heart
     from .bus.reservations.reservations import Reservation as Reservation
     from .bus.stats import Stats as Stats
     from .export.jsonl.exporter import Exporter as Exporter
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from .schema.message.message import Receipt as Receipt
     from .subscribers.conversations.answers import Answer as Answer
     from .subscribers.conversations.answers import check as check
-    from .subscribers.inboxes.delivery_rules import Rules as Rules
+    from .subscribers.inboxes.delivery_loop import Rules as Rules
     from .subscribers.inboxes.failed_deliveries import Parked as Parked
     from .subscribers.inboxes.inbox import Inbox as Inbox
     from .subscribers.inboxes.polling_pace import Pace as Pace
@@ -94,7 +94,7 @@ _NAMES = {
     "bus.bus": "Bus",
     "bus.doorbell": "Listener",
     "bus.leases": "Lease",
-    "bus.presence.hearts": "Heart",
+    "bus.presence.heartbeat_thread": "Heart",
     "bus.presence.heartbeats": "Heartbeat Liveness",
     "bus.reservations.reservations": "Reservation",
     "bus.stats": "Stats",
@@ -110,7 +110,7 @@ _NAMES = {
     "schema.message.draft": "ABSENT Draft",
     "schema.message.message": "Message Priority Receipt",
     "subscribers.conversations.answers": "Answer check",
-    "subscribers.inboxes.delivery_rules": "Rules",
+    "subscribers.inboxes.delivery_loop": "Rules",
     "subscribers.inboxes.failed_deliveries": "Parked",
     "subscribers.inboxes.inbox": "Inbox",
     "subscribers.inboxes.polling_pace": "Pace",

@@ -16,7 +16,7 @@ from pathlib import Path
 from measure import Contender, Options, compare, options, record, spread, tell
 
 from ackbus import Bus, Draft, Exporter
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 
 #: How many different words there are beside those that every message has.
 WORDS = 20_000

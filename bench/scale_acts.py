@@ -13,7 +13,7 @@ from zlib import crc32
 from generator import AGENTS, agent, conversation, drafts, texts
 
 from ackbus import Bus, Exporter, Inbox, Queue
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.export.jsonl.export_position import Position
 from ackbus.export.jsonl.jsonl_file import stamp_of
 from ackbus.subscribers.overview.retention import Retention

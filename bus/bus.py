@@ -13,7 +13,7 @@ from ..schema.message.names import check_agent
 from ..schema.sqlite.creation import create
 from ..schema.sqlite.database import Database
 from .doorbell import Doorbell, Listener
-from .log.archive import Archive
+from .log.archive_reader import Archive
 from .log.catalog import Catalog
 from .log.log import Log
 from .presence.known_agents import Agents
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ..schema.message.message import Message, Receipt
     from ..schema.sqlite.settings import Settings
     from .leases import Leases
+    from .presence.heartbeat_thread import Heart
     from .presence.heartbeats import Heartbeats
-    from .presence.hearts import Heart
     from .reservations.reservations import Reservations
     from .search.search import Found
     from .stats import Stats
@@ -157,7 +157,7 @@ class Bus:
 
     def heart(self, agent: str, *, interval_s: float = 10.0) -> Heart:
         """Return a heart for an agent, not yet started: `with bus.heart("me") as heart: …`."""
-        from .presence.hearts import Heart
+        from .presence.heartbeat_thread import Heart
 
         return Heart(self, agent, interval_s=interval_s)
 

@@ -6,7 +6,7 @@ import orjson
 
 from ..export.jsonl.conflict_markers import is_marker
 from ..schema.errors import InvalidInput
-from ..schema.message.json import decode_stored
+from ..schema.message.canonical_json import decode_stored
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

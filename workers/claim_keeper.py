@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Event, Thread
 
-    from ..bus.presence.hearts import Heart
+    from ..bus.presence.heartbeat_thread import Heart
     from ..subscribers.jobs.claims import Claim
     from ..subscribers.queues.queue import Queue
 

@@ -18,7 +18,7 @@ from .claim_keeper import Keeper
 from .commands.saved_state import WorkerStates
 from .executors import Inline, Tasks, Threads
 from .log_messages import Reports
-from .processes.stop_switch import GRACE_S
+from .processes.end_deadlines import GRACE_S
 from .work import Function, not_storable
 from .worker_replies import Answers
 

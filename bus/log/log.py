@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...blobs.store import BlobStore
     from ...schema.engine import Engine
     from ..doorbell import Doorbell
-    from .archive import Archive
+    from .archive_reader import Archive
     from .catalog import Catalog
 
 #: How many messages a reader of history holds at a time. More make no reader faster, and a reader

@@ -15,8 +15,8 @@ from contextvars import ContextVar
 import orjson
 
 from ...schema.errors import InvalidInput
+from ...schema.message.canonical_json import encode
 from ...schema.message.draft import SIGNATURE_HEADER
-from ...schema.message.json import encode
 from ...schema.message.limits import MAX_HEADERS_BYTES
 from .keys import Keyring
 

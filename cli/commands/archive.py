@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ...bus.bus import Bus
-    from ...bus.log.segment import Segment
+    from ...bus.log.archive_records import Segment
     from ...subscribers.overview.retention import Hold, Plan, Retention
 
 commands = Commands()
@@ -133,7 +133,7 @@ def _archive(
     bus: Bus, retention: Retention, find: Callable[[], Plan], *, dry_run: bool
 ) -> tuple[Plan, int, list[Segment]]:
     """Return what was planned, how many messages that are, and the segments that were made."""
-    from ...export.archiver import Archiver
+    from ...export.archive_writer import Archiver
 
     archiver = Archiver(bus)  # refuses, where nothing may be archived, also to say what would be
     with nullcontext() if dry_run else archiver:

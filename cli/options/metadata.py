@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...schema.errors import InvalidInput
-from ...schema.message.json import decode
+from ...schema.message.canonical_json import decode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from ...schema.errors import InvalidInput
+from ...schema.message.canonical_json import decode
 from ...schema.message.draft import ABSENT
-from ...schema.message.json import decode
 from ...schema.message.limits import MAX_PAYLOAD_BYTES
 
 TYPE_CHECKING = False

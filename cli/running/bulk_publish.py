@@ -7,8 +7,8 @@ from contextlib import closing
 
 from ...bus.bus import Bus
 from ...schema.errors import AckbusError, BlobMissing, InvalidInput, Refused, shown
+from ...schema.message.canonical_json import decode
 from ...schema.message.draft import ABSENT, Draft
-from ...schema.message.json import decode
 from ...schema.message.limits import MAX_PAYLOAD_BYTES
 from ...schema.message.message import Receipt, parse_priority
 from ..arguments import sender as agent_or_default

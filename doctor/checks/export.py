@@ -120,7 +120,7 @@ def _compared(bus: Bus, files: list[str]) -> Finding:
 
 def _differing(bus: Bus) -> Finding:
     """Return whether the log or the export is damaged, where that is known."""
-    from .export_differences import differences  # it asks for these checks
+    from .log_and_export import differences  # it asks for these checks
 
     found = differences(bus)
     if found.in_log:

@@ -8,16 +8,16 @@ import shutil
 from contextlib import suppress
 from dataclasses import replace
 
-from ...bus.log.archive import segment_name
-from ...bus.log.segment import Segment
-from ...export.archiver import STAGED as _FRESH
-from ...export.archiver import write_frames
+from ...bus.log.archive_reader import segment_name
+from ...bus.log.archive_records import Segment
+from ...export.archive_writer import STAGED as _FRESH
+from ...export.archive_writer import write_frames
 from ...export.jsonl.replaced_file import exported_files
 from ...schema.errors import BusUnusable
 from ...schema.findings import Mended
-from ..checks.exported_lines import Exported
+from ..checks.export_reader import Exported
 from ..recovery.damage import ranges
-from .alone import keep_aside
+from .exclusive_use import keep_aside
 from .segment_file import SegmentFile, first_seq_of, read_segment, segment_files
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ from ...export.backup.backup import MARK
 from ...schema.directory.folder import Folder
 from ...schema.errors import AckbusError, BusUnusable
 from ...schema.findings import examine
-from ...schema.message.json import decode
+from ...schema.message.canonical_json import decode
 from ...schema.sqlite.database import Database
 from ..checks.file import checks_of_file
 

@@ -9,7 +9,7 @@ from ...export.jsonl.export_position import crc_in_mark
 from ...schema.directory.layout import Layout
 from ...schema.findings import Mended
 from ...schema.queries import file_of
-from ..checks.exported_lines import Exported, whole_export
+from ..checks.export_reader import Exported, whole_export
 from ..recovery.damage import in_words, ranges, ranges_without
 from ..recovery.new_file import NewFile
 from ..recovery.recover import read_into

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from ...schema.message.message import Message
 from ...schema.queries import COLUMNS, is_work
-from ..checks.exported_lines import row_of
+from ..checks.export_reader import row_of
 from ..recovery.tables import parts_of_a_bus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...blobs.store import BlobStore
     from ...bus.bus import Bus
-    from ..checks.exported_lines import Exported, Row
+    from ..checks.export_reader import Exported, Row
     from ..recovery.new_file import NewFile
 
 _AT = f"SELECT {COLUMNS} FROM messages WHERE seq = ?"

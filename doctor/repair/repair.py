@@ -20,10 +20,13 @@ from ...schema.sqlite.creation import keep_out_of_git
 from ...schema.sqlite.database import Database, other_version
 from ...schema.sqlite.file_checks import is_of_other_version
 from ...schema.sqlite.rules.state_rules import put_right
-from ..checks.export_differences import differences
 from ..checks.file import checks_of_file
+from ..checks.log_and_export import differences
 from ..recovery.comparison import Comparison
-from .alone import (
+from .archive import is_well, mend_archive
+from .backups import newest_backup, open_backup
+from .database import DatabaseMaker
+from .exclusive_use import (
     ASIDE,
     READY,
     THEN,
@@ -33,10 +36,7 @@ from .alone import (
     put_in_place,
     unfinished,
 )
-from .archive import is_well, mend_archive
-from .backups import newest_backup, open_backup
-from .beside import mend_blobs, mend_export, mend_search
-from .database import DatabaseMaker
+from .files_beside import mend_blobs, mend_export, mend_search
 from .work import mend_work
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import zstandard
 
 from ...blobs.store import BlobStore
-from ...bus.log.segment import Frame
+from ...bus.log.archive_records import Frame
 from ...schema.directory.folder import inner_folder
 from ...schema.message.lines import message_of_line
 

@@ -16,7 +16,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from ...bus.bus import Bus
-from ...bus.log.archive import segment_name
+from ...bus.log.archive_reader import segment_name
 from ...schema.callbacks import check_progress
 from ...schema.directory.file_lock import FileLock
 from ...schema.directory.folder import Folder
@@ -29,7 +29,7 @@ from ...schema.errors import (
     InvalidInput,
     Refused,
 )
-from ...schema.message.json import encode
+from ...schema.message.canonical_json import encode
 from ...schema.queries import file_of
 from ...schema.sqlite.creation import keep_out_of_git
 from ...schema.sqlite.database import Database
@@ -41,7 +41,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ...bus.log.segment import Segment
+    from ...bus.log.archive_records import Segment
 
 #: The file that says of a directory that it is a backup, and of what. Only such a directory may
 #: be replaced by a later one.

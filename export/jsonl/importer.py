@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...schema.errors import BlobMissing, InvalidInput, Refused
+from ...schema.message.canonical_json import decode
 from ...schema.message.draft import Draft
-from ...schema.message.json import decode
 from ...schema.message.limits import MAX_PAYLOAD_BYTES
 from .conflict_markers import ConflictMarkers, is_marker, refuse_markers
 from .field_map import FieldMap

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from ..errors import InvalidInput, shown
-from . import json
+from . import canonical_json as json
 from .ids import new_id
 from .limits import INLINE_PAYLOAD_BYTES, MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES
 from .message import Message, Priority

@@ -11,7 +11,7 @@ from enum import IntEnum
 import orjson
 
 from ..errors import BlobAltered, BlobMissing, BusUnusable, InvalidInput, shown
-from .json import decode_stored
+from .canonical_json import decode_stored
 from .limits import MAX_PAYLOAD_BYTES
 from .times import format_ts
 

@@ -21,7 +21,7 @@ from ...bus import tracing
 from ...bus.bus import Bus
 from ...bus.trust.signing import sign_only_for
 from ...schema.errors import InvalidInput
-from ...schema.message.json import decode
+from ...schema.message.canonical_json import decode
 from ...schema.message.limits import MAX_SEQ
 from ..access.access import known, needs
 from ..access.principals import Principal

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from ...bus import tracing
 from ...bus.bus import Bus
 from ...schema.errors import NotFound
-from ...schema.message.json import encode
+from ...schema.message.canonical_json import encode
 from ...schema.message.message import Message
 from ...schema.message.patterns import TypePattern
 from ...subscribers.inboxes.failed_deliveries import Deliveries

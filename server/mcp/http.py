@@ -23,10 +23,10 @@ from ..access.access import allowed, known
 from ..access.principals import Scope
 from ..threads import WRITE_TIMEOUT_S
 from .cancellation import while_there
+from .joined_agents import IDLE_S, Home
 from .protocol import Protocol
-from .tools.joined_agents import IDLE_S, Home
+from .session import Session
 from .tools.profiles import DEFAULT, PROFILES
-from .tools.session import Session
 
 #: How often idle agents are looked for, in seconds.
 _SWEEP_S = 60.0

@@ -30,11 +30,11 @@ from mcp_types import Tool as ListedTool
 
 from ...schema.errors import AckbusError, BusBusy
 from ..access.principals import Scope
+from .session import Session
 from .tools.catalog import tools_of
 from .tools.errors import explain
 from .tools.profiles import FULL
 from .tools.resources import JSON, KINDS, read
-from .tools.session import Session
 from .tools.tool import Reply, Tool
 
 #: What the agent is told of the server as a whole.

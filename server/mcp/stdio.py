@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from ...bus.bus import Bus
+    from .joined_agents import Home
     from .protocol import Protocol
-    from .tools.joined_agents import Home
 
 #: How long the last beats may take when a signal ends the process, in seconds: less than the grace
 #: of programs before they kill it.
@@ -48,9 +48,9 @@ def serve_stdio(
     gc.disable()
     import anyio
 
+    from .joined_agents import Home
     from .protocol import Protocol
-    from .tools.joined_agents import Home
-    from .tools.session import Session
+    from .session import Session
 
     gc.freeze()
     gc.enable()

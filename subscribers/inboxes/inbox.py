@@ -9,7 +9,7 @@ from ...schema.message.draft import Draft
 from ...schema.message.names import check_agent
 from ...schema.message.patterns import TypePattern
 from .cursors import Cursors
-from .delivery_rules import Rules
+from .delivery_loop import Rules
 from .failed_deliveries import Deliveries, Parked
 from .mail import NO_LIMIT, Look, Mail
 from .polling_pace import Pace
@@ -280,7 +280,7 @@ class Inbox:
             InvalidInput: the handler is a coroutine function or a generator function; nothing was
                 delivered.
         """
-        from .delivery_loops import run
+        from .loop_drivers import run
 
         run(rules or self.rules(drain=drain), handler)
 
@@ -292,7 +292,7 @@ class Inbox:
         Raises:
             InvalidInput: the handler is no coroutine function; nothing was delivered.
         """
-        from .delivery_loops import run_async
+        from .loop_drivers import run_async
 
         await run_async(self.rules(drain=drain), handler)
 
@@ -307,13 +307,13 @@ class Inbox:
         unacknowledged: it comes again, and counts as a failed delivery. Acknowledge it before a
         `break` that follows the work.
         """
-        from .delivery_loops import iterate
+        from .loop_drivers import iterate
 
         return iterate(self.rules())
 
     def __aiter__(self) -> AsyncIterator[Message]:
         """Yield messages as the plain iterator does; the event loop never waits for the bus."""
-        from .delivery_loops import iterate_async
+        from .loop_drivers import iterate_async
 
         return iterate_async(self.rules())
 

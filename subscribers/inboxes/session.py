@@ -8,8 +8,8 @@ from ...bus import tracing
 from ...bus.bus import Bus
 from ...schema.callbacks import call_plain, check_plain
 from ...schema.message.draft import ABSENT
-from .delivery_loops import OF_COROUTINES
 from .inbox import Inbox
+from .loop_drivers import OF_COROUTINES
 from .statements import STARTED, STOPPED
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from ...bus.presence.hearts import Heart
+    from ...bus.presence.heartbeat_thread import Heart
     from ...schema.message.message import Message, Receipt
 
 

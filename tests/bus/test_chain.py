@@ -10,7 +10,7 @@ from ackbus import Bus, Draft
 from ackbus.bus.trust.chain import STEP_BYTES, STEP_MESSAGES, Chain, Link
 from ackbus.bus.trust.verification import Verification
 from ackbus.bus.trust.verification_checks import Problem
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.export.jsonl.exporter import Exporter
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.queries import file_of

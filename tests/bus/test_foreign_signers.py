@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ackbus import Bus
 from ackbus.bus.trust.keys import Keyring
 from ackbus.bus.trust.verification import Verification
-from ackbus.schema.message.json import encode
+from ackbus.schema.message.canonical_json import encode
 from ackbus.schema.queries import file_of
 
 ROOT = Path(__file__).parents[2]

@@ -241,12 +241,12 @@ def test_beat_that_breaks_a_rule_is_refused(bus: Bus) -> None:
 
 
 def test_stop_is_prompt_and_says_so(bus: Bus) -> None:
-    """M-68: long before the next beat; a stopped agent is not late."""
+    """M-68: under a second, whatever the interval; a stopped agent is not late."""
     heart = bus.heart("alice", interval_s=29)
     heart.start()
     started = time.monotonic()
     heart.stop()
-    assert time.monotonic() - started < 25
+    assert time.monotonic() - started < 1
     assert (beat_of(bus).status, beat_of(bus).liveness) == ("stopped", Liveness.STOPPED)
     assert "heart of alice" not in {thread.name for thread in threading.enumerate()}
 
@@ -258,7 +258,7 @@ def test_stop_is_prompt_while_the_bus_is_locked(bus_dir: Path, bus: Bus) -> None
         heart.start()
         started = time.monotonic()
         heart.stop()
-        assert time.monotonic() - started < 25  # the default of the bus is 30
+        assert time.monotonic() - started < 1
     wait_until(lambda: status_of(bus) == "stopped")
     wait_until(lambda: "heart of alice" not in {t.name for t in threading.enumerate()})
 

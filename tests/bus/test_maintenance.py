@@ -9,7 +9,7 @@ import pytest
 from ackbus import Bus, Draft, Inbox
 from ackbus.bus import maintenance
 from ackbus.bus.maintenance import Maintenance
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
 

@@ -209,9 +209,9 @@ def test_conflicts_are_found_up_to_a_hundred_and_without_the_lock(bus: Bus, bus_
     bus.reservations.reserve([f"src/*mod*{n}.py" for n in range(1000)], "alice")
     wanted = [f"src/*_{n}_*.py" for n in range(1000)]
     with held_write_lock(bus_dir):
-        began = time.thread_time()
+        began = time.perf_counter()
         refused = bus.reservations.reserve(wanted, "bob")
-        assert time.thread_time() - began < 3.0
+        assert time.perf_counter() - began < 3.0
     assert (refused.granted, len(refused.conflicts)) == (False, 100)
 
 

@@ -12,7 +12,7 @@ import pytest
 from ackbus import Bus, Draft, IdConflict, InvalidInput, Message
 from ackbus.bus.trust.keys import Key, Keyring
 from ackbus.bus.trust.verification import Verification
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.export.jsonl.exporter import Exporter
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.message.limits import MAX_HEADERS_BYTES

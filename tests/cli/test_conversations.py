@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import time
 from collections.abc import Callable
 
 import pytest
@@ -242,8 +243,10 @@ def test_worker_and_requester_meet(start_bus: StartBus, run_bus: RunBus, bus: Bu
     )
     asked = run_bus("request", "t.request", "it\n", *ME, "--timeout", "20")
     assert (asked.code, asked.out) == (0, "did it\n")
+    began = time.monotonic()
     slow = run_bus("request", "t.request", "slow\n", *ME, "--timeout", "20")
     assert slow.code == 1
+    assert time.monotonic() - began < 15
     assert len(slow.err.splitlines()) == 1
     assert next(bus.read(type="t.request.timed_out")).to_agent == "me"
     worker.send_signal(signal.SIGTERM)

@@ -11,7 +11,7 @@ import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
 from ackbus.doctor.checks.file import checks_of_file
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus, wait_until

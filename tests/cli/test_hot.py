@@ -143,7 +143,7 @@ def test_hot_commands_load_little(
     heavy |= {"subprocess", "tempfile", "platformdirs", "tenacity", "inotify_simple", "shutil"}
     assert not loaded & heavy
     assert not {name for name in loaded if "ackbus.export" in name}
-    assert "ackbus.bus.log.segment" not in loaded
+    assert "ackbus.bus.log.archive_records" not in loaded
 
 
 def test_a_prompt_loads_even_less(bus_dir: Path, bus_env: dict[str, str], run_bus: RunBus) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from ackbus import Bus, Draft, Exporter
 from ackbus.cli.show.repair import watched
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.schema.findings import Mended
 from ackbus.schema.queries import file_of
 

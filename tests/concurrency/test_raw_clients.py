@@ -159,7 +159,7 @@ def test_writer_gives_up_in_its_time_while_a_raw_client_stays(
         began = time.monotonic()
         with pytest.raises(BusBusy):
             hurried.publish("work", from_agent="ours")
-        assert 0.3 <= time.monotonic() - began < 25
+        assert 0.3 <= time.monotonic() - began < 2.5
         assert hurried.leases.acquire("job", "ours") is None, "contention is a no, not an error"
         holder.kill()
         wait_until(lambda: hurried.publish("work", from_agent="ours", id="once").seq == 1)

@@ -11,10 +11,10 @@ import pytest
 
 from ackbus import Bus, Draft, Exporter, IdConflict, Inbox, Queue, UnknownParent, Worker
 from ackbus.bus.errors import SegmentMissing
-from ackbus.bus.log.segment import Segment
+from ackbus.bus.log.archive_records import Segment
 from ackbus.bus.search.search import Search
-from ackbus.export import archiver
-from ackbus.export.archiver import Archiver, ArchiverRunning
+from ackbus.export import archive_writer as archiver
+from ackbus.export.archive_writer import Archiver, ArchiverRunning
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.overview.notices import Notices
 
@@ -53,7 +53,7 @@ def lines(bus: Bus, **filters: object) -> list[bytes]:
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archiver, "SEGMENT_MESSAGES", 8)
     monkeypatch.setattr(archiver, "FRAME_LINES", 3)
-    monkeypatch.setattr("ackbus.bus.log.archive.REMOVE_MESSAGES", 5)
+    monkeypatch.setattr("ackbus.bus.log.archive_reader.REMOVE_MESSAGES", 5)
 
 
 # The same before and after.
@@ -359,9 +359,9 @@ def test_nothing_to_move_makes_nothing(filled: Bus) -> None:
 KILLED = """
 import os, signal, sys
 from ackbus import Bus
-from ackbus.bus.log import archive
-from ackbus.export.archiver import Archiver
-from ackbus.export import archiver
+from ackbus.bus.log import archive_reader as archive
+from ackbus.export.archive_writer import Archiver
+from ackbus.export import archive_writer as archiver
 from ackbus.schema.queries import file_of
 
 bus_dir = sys.argv[1]

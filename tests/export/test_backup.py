@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, import_jsonl
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.schema.errors import BusUnusable, InvalidInput, Refused
 from ackbus.schema.queries import file_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ackbus import InvalidInput
 from ackbus.git.git_lines import records
 from ackbus.git.merge_driver import merge
-from ackbus.schema.message.json import encode
+from ackbus.schema.message.canonical_json import encode
 
 
 def line(id: str, ts: int = 0, /, **fields: object) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 from ackbus import Bus, Exporter, InvalidInput
 from ackbus.bus.maintenance import Maintenance
 from ackbus.bus.trust.verification import Verification
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
 
 

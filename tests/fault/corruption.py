@@ -17,7 +17,7 @@ import apsw
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
 from ackbus.cli.app import run
 from ackbus.cli.show import output
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.schema.errors import AckbusError
 from ackbus.schema.queries import file_of
 

@@ -11,7 +11,7 @@ EVERYTHING = """
 import io, os, sys
 from ackbus.bus.maintenance import Maintenance
 from ackbus import *
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
 
 where = sys.argv[1]

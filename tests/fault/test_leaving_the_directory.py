@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, BusUnusable, Exporter, Inbox, InvalidInput, Queue
-from ackbus.bus.log.archive import segment_name
+from ackbus.bus.log.archive_reader import segment_name
 from ackbus.bus.trust.verification import Verification
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.errors import AckbusError, BlobMissing

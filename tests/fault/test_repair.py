@@ -17,7 +17,7 @@ from ackbus.doctor.checks.export import checks_of_export
 from ackbus.doctor.recovery.pages import Pages
 from ackbus.doctor.recovery.records import TABLE_LEAF, page_of, row_at
 from ackbus.doctor.repair.repair import repair_bus
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.schema.errors import BusUnusable, LeaseLost
 from ackbus.schema.findings import Mended

@@ -15,7 +15,7 @@ from ackbus.export.jsonl.field_map import FieldMap
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.git.git_lines import records
 from ackbus.git.merge_driver import merge
-from ackbus.schema.message.json import decode, encode
+from ackbus.schema.message.canonical_json import decode, encode
 from ackbus.schema.message.limits import MAX_PATH_CHARS
 from ackbus.schema.message.lines import message_of_line
 from ackbus.schema.message.patterns import TypePattern, check_pattern

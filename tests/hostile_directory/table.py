@@ -20,10 +20,10 @@ from types import FrameType
 import apsw
 
 from ackbus import AckbusError, Bus, Exporter, Inbox
-from ackbus.bus.log.archive import segment_name
+from ackbus.bus.log.archive_reader import segment_name
 from ackbus.doctor.checks.directory import checks_of_place
 from ackbus.doctor.checks.export import checks_of_export
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.export.jsonl.jsonl_file import open_exported

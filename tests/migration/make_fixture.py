@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from ackbus import Bus, Draft, Exporter, Inbox, JobControl, Queue
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.schema.sqlite.database import SCHEMA_VERSION
 from ackbus.server.access.principals import Scope
 from ackbus.server.access.tokens import Tokens

@@ -24,7 +24,7 @@ from ackbus import (
     work_headers,
 )
 from ackbus.bus.errors import SegmentMissing
-from ackbus.bus.log.segment import Segment
+from ackbus.bus.log.archive_records import Segment
 from ackbus.bus.trust.verification import Verification
 from ackbus.doctor.checks.bus import checks_of_bus
 from ackbus.doctor.checks.export import checks_of_export
@@ -32,7 +32,7 @@ from ackbus.doctor.checks.file import checks_of_file
 from ackbus.doctor.checks.work import checks_of_work
 from ackbus.doctor.repair.segment_file import read_segment
 from ackbus.doctor.repair.work import mend_work
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.schema.findings import examine
 from ackbus.schema.queries import file_of

@@ -25,7 +25,7 @@ from ackbus.doctor.checks.bus import checks_of_bus
 from ackbus.doctor.checks.export import checks_of_export
 from ackbus.doctor.checks.file import checks_of_file
 from ackbus.doctor.checks.work import checks_of_work
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.schema.findings import examine
 from ackbus.schema.queries import file_of

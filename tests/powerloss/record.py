@@ -20,7 +20,7 @@ from recorder import SHARED_MEMORY, Recorder
 from workloads import BUS, WORKLOADS, Scene
 
 from ackbus.bus import maintenance
-from ackbus.export import archiver
+from ackbus.export import archive_writer as archiver
 from ackbus.schema.sqlite import checkpoints, transactions
 
 #: The system's name for the time since it was started: another one after a power loss.
@@ -43,7 +43,7 @@ def make_everything_small() -> None:
     checkpoints.CHECKPOINT_PAGES, checkpoints.LONG_PAGES, checkpoints.LEFT_PAGES = 20, 60, 15
     maintenance.SPARE_PAGES = 1
     archiver.SEGMENT_MESSAGES, archiver.FRAME_LINES = 4, 2
-    sys.modules["ackbus.bus.log.archive"].REMOVE_MESSAGES = 3  # type: ignore[attr-defined]
+    sys.modules["ackbus.bus.log.archive_reader"].REMOVE_MESSAGES = 3  # type: ignore[attr-defined]
 
 
 def record(name: str, durability: str, without_syncs: Callable[[str], bool]) -> dict[str, Any]:

@@ -18,9 +18,9 @@ import apsw
 from ackbus import Bus, Draft, Exporter, Inbox, Message, Queue, Refused, import_jsonl
 from ackbus.blobs.store import BlobStore
 from ackbus.bus.maintenance import Maintenance
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
-from ackbus.schema.message.json import encode
+from ackbus.schema.message.canonical_json import encode
 from ackbus.schema.sqlite.upgrade import upgrade
 
 #: Where in the recorded folder the bus is, and where its backup goes.

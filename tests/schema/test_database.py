@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from ackbus import AckbusError, Bus, BusBusy, BusUnusable, Draft, Inbox, InvalidInput
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus, wait_until
@@ -195,7 +195,7 @@ def test_write_that_cannot_get_in_raises_and_stores_nothing(bus_dir: Path) -> No
         started = time.monotonic()
         with pytest.raises(BusBusy, match=r"^another program has kept the bus in .* locked"):
             bus.publish("note", from_agent="bob", id="m1")
-        assert time.monotonic() - started < 25  # the default is 30
+        assert time.monotonic() - started < 4.0  # far below SQLite's own 5 s
         assert seqs(bus) == []
     with Bus.open(bus_dir) as bus:
         assert bus.publish("note", from_agent="bob", id="m1").seq == 1

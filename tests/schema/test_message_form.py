@@ -15,8 +15,8 @@ import pytest
 from ackbus import ABSENT, Bus, Draft, Exporter, FieldMap, Inbox, InvalidInput, Priority
 from ackbus.bus.reservations.path_patterns import parse_pattern
 from ackbus.schema.message import limits
+from ackbus.schema.message.canonical_json import decode, encode
 from ackbus.schema.message.ids import new_id
-from ackbus.schema.message.json import decode, encode
 from ackbus.schema.message.message import parse_priority
 from ackbus.schema.message.patterns import TypePattern, check_pattern
 from ackbus.schema.message.times import format_ts, parse_duration_ms, parse_since, parse_ts

@@ -10,7 +10,7 @@ import pytest
 from ackbus import Bus, Exporter
 from ackbus.bus.trust.keys import Keyring
 from ackbus.doctor.checks.directory import checks_of_place
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.schema.directory.layout import Layout
 

@@ -7,7 +7,7 @@ import apsw
 import pytest
 
 from ackbus import Bus, Draft, Inbox
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.schema.message.limits import MAX_SEQ
 from ackbus.schema.sqlite.database import SCHEMA_VERSION
 

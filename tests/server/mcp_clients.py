@@ -11,10 +11,10 @@ from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult
 
 from ackbus import Bus
+from ackbus.server.mcp.joined_agents import Home
 from ackbus.server.mcp.protocol import Protocol
-from ackbus.server.mcp.tools.joined_agents import Home
+from ackbus.server.mcp.session import Session
 from ackbus.server.mcp.tools.profiles import FULL
-from ackbus.server.mcp.tools.session import Session
 
 T = TypeVar("T")
 

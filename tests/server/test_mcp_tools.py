@@ -19,13 +19,13 @@ from mcp import MCPError
 from ackbus import Bus, Inbox, Queue
 from ackbus.bus.errors import SegmentMissing
 from ackbus.cli.fast.waiting_mail import waiting_mail
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.schema.errors import InvalidInput
 from ackbus.schema.queries import file_of
+from ackbus.server.mcp.joined_agents import Home
 from ackbus.server.mcp.protocol import WAITING
 from ackbus.server.mcp.tools.catalog import tools_of
 from ackbus.server.mcp.tools.errors import explain
-from ackbus.server.mcp.tools.joined_agents import Home
 from ackbus.server.mcp.tools.pages import MAX_CHARS
 from ackbus.server.mcp.tools.profiles import FULL
 from ackbus.subscribers.inboxes.seen_mail import Shown

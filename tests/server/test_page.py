@@ -537,7 +537,6 @@ def test_page_says_that_the_connection_dropped_and_goes_on_without_a_gap(
         assert sorted(shown_seqs(page)) == list(range(1, 8))
 
 
-@pytest.mark.nightly
 def test_hundred_thousand_messages_are_as_quick_as_a_few(
     visit: Visit, bus: Bus, bus_dir: Path
 ) -> None:
@@ -562,7 +561,6 @@ def test_hundred_thousand_messages_are_as_quick_as_a_few(
         assert elements(page) < MAX_ELEMENTS
 
 
-@pytest.mark.nightly
 def test_burst_leaves_the_list_bounded(visit: Visit, bus: Bus, bus_dir: Path) -> None:
     with serving(bus_dir) as url:
         page = visit(url)
@@ -617,7 +615,6 @@ def test_token_in_the_address_is_taken_out_of_it(visit: Visit, bus: Bus, bus_dir
         assert page.evaluate("history.length") <= 2
 
 
-@pytest.mark.nightly
 def test_token_that_one_tab_has_is_told_to_the_others(
     browser: Browser, bus: Bus, bus_dir: Path
 ) -> None:

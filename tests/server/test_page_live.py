@@ -44,7 +44,6 @@ COUNT_BATCHES = """() => {
 VIEWS = ("conversations", "conversation/x", "agents", "inboxes", "queues", "compose", "timeline")
 
 
-@pytest.mark.nightly
 def test_tabs_that_nobody_looks_at_leave_the_connections_to_others(
     browser: Browser, url: str, one_bus: Bus
 ) -> None:
@@ -139,7 +138,6 @@ def test_earlier_messages_of_a_conversation_leave_what_is_seen_in_its_place(
     expect(last).to_be_in_viewport()
 
 
-@pytest.mark.nightly
 def test_drawing_stays_bounded_while_its_end_is_not_looked_at(
     visit: Visit, url: str, one_bus: Bus
 ) -> None:
@@ -163,7 +161,6 @@ def test_drawing_stays_bounded_while_its_end_is_not_looked_at(
     expect(steps).to_have_count(200)
 
 
-@pytest.mark.nightly
 def test_views_that_were_left_leave_nothing_behind(visit: Visit, url: str) -> None:
     page = visit(url)
     wait_for_live(page)
@@ -217,7 +214,6 @@ def test_each_new_row_is_lit_once(visit: Visit, url: str, one_bus: Bus) -> None:
     wait_until(lambda: sorted(page.evaluate("window.lit")) == seqs)
 
 
-@pytest.mark.nightly
 def test_list_stays_bounded_while_what_comes_is_not_looked_at(
     visit: Visit, url: str, one_bus: Bus
 ) -> None:
@@ -239,7 +235,6 @@ def test_list_stays_bounded_while_what_comes_is_not_looked_at(
     expect(newest.locator(".seq")).to_have_text(str(receipt.seq))
 
 
-@pytest.mark.nightly
 def test_busy_bus_is_asked_for_its_inboxes_a_few_times_a_second(
     visit: Visit, bus: Bus, bus_dir: Path
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Inbox, Message, Pace
-from ackbus.subscribers.inboxes import delivery_rules as rules_module
+from ackbus.subscribers.inboxes import delivery_loop as rules_module
 
 from ..programs import held_write_lock
 

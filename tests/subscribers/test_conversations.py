@@ -153,7 +153,7 @@ def test_wait_has_an_end_and_the_request_stands(bus: Bus) -> None:
     began = time.monotonic()
     with pytest.raises(TimedOut, match="bus check mine") as caught:
         request(bus, "t.request", "?", from_agent="me", id="mine", timeout_s=0.3)
-    assert time.monotonic() - began >= 0.3
+    assert 0.3 <= time.monotonic() - began < 2
     assert caught.value.exit_code == 5
     bus.publish("t.done", "late", from_agent="you", in_reply_to="mine")
     answer = request(bus, "t.request", "?", from_agent="me", id="mine", timeout_s=0)
@@ -212,19 +212,15 @@ class AnsweredAfterTheLook(Bus):
 
 def test_waiter_listens_before_it_looks(bus_dir: Path) -> None:
     """P-73, PITFALLS 11: the bell that rings between the look and the wait is heard."""
-    waits = []
-    for number in range(5):
-        Bus.init(bus_dir.parent / str(number)).close()
-        with AnsweredAfterTheLook.open(bus_dir.parent / str(number)) as bus:
-            began = time.monotonic()
-            assert request(bus, "t.request", from_agent="me", timeout_s=10).state == "success"
-            waits.append(time.monotonic() - began)
-    assert min(waits) < 0.25  # each would wait for the next look
+    with AnsweredAfterTheLook.open(bus_dir) as bus:
+        began = time.monotonic()
+        assert request(bus, "t.request", from_agent="me", timeout_s=10).state == "success"
+        assert time.monotonic() - began < 0.2
 
 
 @pytest.mark.slow
 def test_no_answer_slips_between_look_and_wait(bus: Bus, bus_dir: Path) -> None:
-    """P-73: of 1,000 requests most are woken before the next look, which comes after 250 ms."""
+    """P-73: of 1,000 requests none waits the full 250 ms twice."""
     with running_program(RESPONDER, bus_dir, "race.request") as responder:
         assert responder.stdout is not None
         assert responder.stdout.readline() == "ready\n"
@@ -235,11 +231,11 @@ def test_no_answer_slips_between_look_and_wait(bus: Bus, bus_dir: Path) -> None:
             waits.append(time.monotonic() - began)
             assert answer.reply is not None
             assert answer.reply.payload == number
-    assert sorted(waits)[len(waits) // 2] < 0.25
+    assert max(waits) < 0.5
 
 
 def test_request_to_a_worker_is_answered_fast(bus: Bus, bus_dir: Path) -> None:
-    """P-74: claim, completion and reply within 200 ms at best, by a worker in another process."""
+    """P-74: claim, completion and reply under 200 ms, by a worker in another process."""
     with running_program(WORKER, bus_dir) as worker:
         assert worker.stdout is not None
         assert worker.stdout.readline() == "ready\n"
@@ -250,7 +246,7 @@ def test_request_to_a_worker_is_answered_fast(bus: Bus, bus_dir: Path) -> None:
             took.append(time.monotonic() - began)
             assert answer.reply is not None
             assert answer.reply.payload == number
-    assert min(took) < 0.2
+    assert sorted(took)[2] < 0.2
 
 
 def steps(bus: Bus, sent: Request) -> int:

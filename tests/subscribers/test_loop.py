@@ -22,7 +22,7 @@ from ackbus import (
     SecondLoopWarning,
 )
 from ackbus.schema.queries import file_of
-from ackbus.subscribers.inboxes import delivery_rules as rules_module
+from ackbus.subscribers.inboxes import delivery_loop as rules_module
 from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
 from ackbus.subscribers.inboxes.inbox import MAX_DELIVERIES
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.bus.log.segment import Segment
-from ackbus.export import archiver
-from ackbus.export.archiver import Archiver
+from ackbus.bus.log.archive_records import Segment
+from ackbus.export import archive_writer as archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.queues.job_control import JobControl
 from ackbus.subscribers.queues.queues import Queues
@@ -73,7 +73,7 @@ def test_what_has_yet_to_leave_the_log_is_not_skipped(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
     """An archiver that died on the way leaves messages that are in both."""
-    monkeypatch.setattr("ackbus.bus.log.archive.REMOVE_MESSAGES", 5)
+    monkeypatch.setattr("ackbus.bus.log.archive_reader.REMOVE_MESSAGES", 5)
 
     def die(seq: int) -> None:
         raise KeyboardInterrupt

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, InvalidInput, Queue, Session, Worker
-from ackbus.export.archiver import Archiver
+from ackbus.export.archive_writer import Archiver
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.errors import MailArchived
 from ackbus.schema.queries import file_of

@@ -24,6 +24,7 @@ from ackbus.schema.processes import start_thread
 from ackbus.workers.processes import pipes, process_session
 from ackbus.workers.processes import running_process as running
 from ackbus.workers.processes import start as birth
+from ackbus.workers.processes.end_deadlines import GRACE_S
 from ackbus.workers.processes.own_child import OwnChild
 from ackbus.workers.processes.pipes import Catch
 from ackbus.workers.processes.process_session import ProcessSession
@@ -33,7 +34,7 @@ from ackbus.workers.processes.run_process import (
     ProcessEnd,
     run_process,
 )
-from ackbus.workers.processes.stop_switch import GRACE_S, StopSwitch
+from ackbus.workers.processes.stop_switch import StopSwitch
 from ackbus.workers.processes.supervisors import Supervisors
 
 from ..conftest import wait_until

@@ -434,8 +434,10 @@ def test_worker_drains_the_backlog_and_waits_again(bus: Bus) -> None:
     worker = Worker(bus, REQUEST)
     with at_work(worker, shout):
         for batch in range(1, 4):
+            began = time.monotonic()
             seqs = ask(bus, "a", "b", "c")
             wait_for_done(bus, len(seqs) * batch)
+            assert time.monotonic() - began < 3.0, batch
     assert Counter(found.type for found in bus.read()) == {REQUEST: 9, "job.done": 9}
 
 

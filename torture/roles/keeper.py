@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...bus.maintenance import Maintenance
-from ...export.archiver import Archiver
+from ...export.archive_writer import Archiver
 from ...subscribers.overview.retention import Retention
 
 TYPE_CHECKING = False

@@ -11,8 +11,8 @@ from dataclasses import replace
 import orjson
 
 from ...schema.errors import InvalidInput, shown
+from ...schema.message.canonical_json import decode
 from ...schema.message.draft import DEDUPE_KEY, Draft
-from ...schema.message.json import decode
 from ...schema.message.names import check_type
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.claims import Outcome

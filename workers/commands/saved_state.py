@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from ...schema.errors import InvalidInput
-from ...schema.message.json import encode
+from ...schema.message.canonical_json import encode
 from ...schema.queries import Queries, Table
 
 TYPE_CHECKING = False

@@ -8,8 +8,9 @@ import subprocess
 import sys
 from contextlib import suppress
 
+from .end_deadlines import DYING_S
 from .pipes import Pipes
-from .process_session import DYING_S, ProcessSession
+from .process_session import ProcessSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

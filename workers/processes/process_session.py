@@ -21,10 +21,6 @@ if TYPE_CHECKING:
         returncode: int | None
 
 
-#: Seconds after SIGKILL in which a process goes; one that has not can't be ended: the kernel holds
-#: it in a system call, or it runs as another user (sudo).
-DYING_S = 5.0
-
 #: How often at most one signal is sent on to what was started while it was sent.
 _MAX_ROUNDS = 100
 

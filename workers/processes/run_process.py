@@ -14,10 +14,10 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
+from .end_deadlines import GRACE_S
 from .own_child import OwnChild
 from .running_process import Running
 from .start import Birth, NoSupervisor
-from .stop_switch import GRACE_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import select
 import signal
 import time
 
+from .end_deadlines import DYING_S
 from .pipes import Catch, Feed
-from .process_session import DYING_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

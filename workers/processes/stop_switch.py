@@ -7,8 +7,7 @@ import os
 import time
 from contextlib import suppress
 
-#: Seconds between SIGTERM, which asks, and SIGKILL, which doesn't.
-GRACE_S = 5.0
+from .end_deadlines import GRACE_S
 
 
 class StopSwitch:

@@ -17,10 +17,10 @@ import time
 from contextlib import suppress
 
 from . import supervisor
+from .end_deadlines import DYING_S, GRACE_S
 from .pipes import Pipes
-from .process_session import DYING_S, ProcessSession
+from .process_session import ProcessSession
 from .start import NoSupervisor
-from .stop_switch import GRACE_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from ....schema.message.message import Message
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.polling_pace import Pace
 from ....subscribers.overview.trace import find_message
+from ..session import Session
 from .pages import MAX_PAGE, next_line
 from .quoted_messages import NOTICE, FramedMessage, shown
-from .session import Session
 
 #: The longest that a tool waits, in seconds: clients give a call up after 30.
 MAX_WAIT_S = 25

@@ -12,10 +12,10 @@ from ....schema.message.message import Message
 from ....schema.message.patterns import TypePattern
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.seen_mail import Shown
+from ..session import Session
 from .common import Limit, Next, Page, Wait, counted, unread_of, wait_for
 from .pages import PAGE, Cursor, page
 from .quoted_messages import FramedMessage
-from .session import Session
 from .tool import Arguments, Reply, Tool
 
 #: How many messages are read at a time.

@@ -12,6 +12,7 @@ from ....schema.errors import InvalidInput
 from ....schema.message.draft import ABSENT, Draft
 from ....schema.message.message import parse_priority
 from ...access.principals import Scope
+from ..session import Session
 from .common import (
     Body,
     Conversation,
@@ -25,7 +26,6 @@ from .common import (
 )
 from .pages import PAGE, Cursor, page
 from .quoted_messages import FramedMessage, named
-from .session import Session
 from .tool import Arguments, Reply, Tool
 
 # bus_send ------------------------------------------------------------------------------------

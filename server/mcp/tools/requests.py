@@ -13,10 +13,10 @@ from ....subscribers.conversations.answers import Answer, check, receive
 from ....subscribers.conversations.reply_types import ReplyTypes
 from ....subscribers.requests import Request
 from ...access.principals import Scope
+from ..session import Session
 from .common import Body, Conversation, Wait, conversation_of, stranger, wait_for
 from .pages import alone
 from .quoted_messages import NOTICE, FramedMessage, shown
-from .session import Session
 from .tool import Arguments, Reply, Tool
 
 #: How long `bus_request` waits unless the agent says so, in seconds.

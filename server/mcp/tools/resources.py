@@ -10,12 +10,12 @@ from pydantic import BaseModel
 
 from ....schema.errors import NotFound
 from ....subscribers.inboxes.inbox import Inbox
+from ..session import Session
 from .common import Page
 from .inbox import waiting
 from .messages import thread
 from .pages import MAX_PAGE, Cursor, page
 from .presence import agents
-from .session import Session
 
 #: The media type of every resource.
 JSON = "application/json"

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from ...access.principals import Scope
-from .session import Session
+from ..session import Session
 
 
 class Arguments(BaseModel):

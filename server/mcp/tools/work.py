@@ -20,9 +20,9 @@ from ....subscribers.queues.claim_by_token import claim_of
 from ....subscribers.queues.queue import Queue
 from ....subscribers.queues.queues import Queues
 from ...access.principals import Scope
+from ..session import Session
 from .pages import MAX_PAGE, alone
 from .quoted_messages import NOTICE, FramedMessage, named
-from .session import Session
 from .tool import Arguments, Reply, Tool
 
 #: How long a claim lasts unless the agent says so, in minutes: agents think long.

@@ -11,8 +11,8 @@ import hashlib
 import os
 from contextlib import suppress
 
-from ..bus.log.archive import segment_name
-from ..bus.log.segment import Frame, Segment
+from ..bus.log.archive_reader import segment_name
+from ..bus.log.archive_records import Frame, Segment
 from ..schema.callbacks import check_progress
 from ..schema.directory.file_lock import FileLock
 from ..schema.errors import BusUnusable, Refused

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...bus.errors import SegmentMissing
 from ...export.jsonl.export_position import Position
 from ...schema.message.message import Message
-from .exported_lines import Exported, row_of, whole_export
+from .export_reader import Exported, row_of, whole_export
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

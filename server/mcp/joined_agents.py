@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from ....bus.bus import Bus
-from ....bus.presence.heartbeats import Heartbeat
-from ....bus.presence.hearts import Hearts
-from ....schema.errors import BusNotFound
-from ....subscribers.inboxes.inbox import Inbox
+from ...bus.bus import Bus
+from ...bus.presence.heartbeat_thread import Hearts
+from ...bus.presence.heartbeats import Heartbeat
+from ...schema.errors import BusNotFound
+from ...subscribers.inboxes.inbox import Inbox
 
 #: How long the heart of an agent beats after its last call, in seconds: as long as the SDK keeps a
 #: silent session.

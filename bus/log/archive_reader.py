@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...schema.directory.layout import Layout
     from ...schema.engine import Engine
     from ...schema.message.message import Message
-    from .segment import Frame, Segment
+    from .archive_records import Frame, Segment
 
 #: With what each line begins.
 _LINE_START = b'{"seq":'
@@ -55,7 +55,7 @@ class Archive:
 
     def segments(self) -> list[Segment]:
         """Return all segments, the first first."""
-        from .segment import Segment
+        from .archive_records import Segment
 
         return [Segment(*row) for row in self._engine.rows(SQL["archive_segments"])]
 
@@ -104,7 +104,7 @@ class Archive:
     def _frames(self, after_seq: int, upto_seq: int) -> list[Frame]:
         if upto_seq <= after_seq:
             return []
-        from .segment import Frame
+        from .archive_records import Frame
 
         rows = self._engine.rows(SQL["frames_in_span"], (after_seq + 1, upto_seq))
         return [Frame(*row) for row in rows]

@@ -14,7 +14,7 @@ from ...export.jsonl.replaced_file import exported_files
 from ...schema.errors import AckbusError, BlobAltered, BlobMissing, BusUnusable, InvalidInput
 from ...schema.findings import Mended, ok
 from ..checks.export import checks_of_export
-from .alone import ASIDE, set_aside
+from .exclusive_use import ASIDE, set_aside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from ...bus import tracing
 from ...schema.callbacks import call_plain, check_coroutine_function, check_plain, refuse_unrun
 from ...schema.processes import leave_signals
 from ...schema.queries import engine_of
-from .delivery_rules import Handle
+from .delivery_loop import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from ...schema.message.message import Message
-    from .delivery_rules import Rules, Wait
+    from .delivery_loop import Rules, Wait
 
 
 #: What `run` says to do with what it does not take.

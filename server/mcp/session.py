@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from ....bus.bus import Bus
-from ....schema.errors import InvalidInput
-from ....schema.message.names import check_agent
+from ...bus.bus import Bus
+from ...schema.errors import InvalidInput
+from ...schema.message.names import check_agent
 from .joined_agents import Home
 
 
