@@ -18,7 +18,7 @@ SOURCES := pyproject.toml $(shell find * \( $(ASIDE) \) -prune -o \
 SIDE_BY_SIDE := --numprocesses=3
 
 # The rooms whose tests stay in one process, and commands, which run in forks: but for what is slow.
-QUICK := $(addprefix tests/,architecture schema blobs bus subscribers export performance cli)
+QUICK := $(addprefix tests/,architecture schema blobs bus subscribers export cli)
 # What is run with each other Python: what is below the command line.
 ROOMS := $(addprefix tests/,schema blobs bus subscribers)
 

@@ -59,7 +59,6 @@ def now() -> dict[str, Any]:
     return counts
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("operation", RECORD["operations"])
 def test_nothing_costs_more_than_is_on_record(now: dict[str, Any], operation: str) -> None:
     """M-27: what each act costs is decided, and not found out later."""

@@ -192,7 +192,6 @@ def connect(directory: Path, file: str) -> apsw.Connection:
 pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
 
 
-@pytest.mark.slow
 def test_workload_runs_every_statement_that_stands_in_a_file(used: tuple[Path, Seen]) -> None:
     """P-14: so that none has a plan that nobody has looked at."""
     _, seen = used

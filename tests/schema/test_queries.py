@@ -13,11 +13,11 @@ from ackbus.server.access.tokens import SQL as TOKENS
 
 from ..performance.statements import NAMED
 
+PACKAGE = Path(ackbus.__file__).parent
 FILES = [
     file
-    for file in Path(ackbus.__file__).parent.rglob("*.sql")
-    if "schema" not in file.parent.parts
-    and "tests" not in file.parts  # tables, and checks of them, which their own tests run
+    for file in PACKAGE.rglob("*.sql")  # tables, and checks of them, are run by their own tests
+    if not {"schema", "tests"} & set(file.relative_to(PACKAGE).parts)
 ]
 
 
