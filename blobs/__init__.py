@@ -1,1 +1,1 @@
-"""The content-addressed store of large payloads."""
+"""Large payloads, each a file named by its hash. Nothing here reads or writes the database."""

@@ -1,1 +1,4 @@
-"""The log and its archive, search, leases, reservations, heartbeats, the doorbell."""
+"""The log and what belongs to it, by one door, `Bus`: archive, search, trust, agents, leases.
+
+Nothing here delivers a message or hands out work: `subscribers/` reads the log for that.
+"""

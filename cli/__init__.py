@@ -1,8 +1,10 @@
 """The `bus` command: parses a line, calls the library, prints. Data on stdout, all else on stderr.
 
-typer defines the command line, in `app.py`. Loading it takes longer than publishing, so `hot.py`
-takes the plain forms of those that are run often, and hands everything else to it. The commands
-that git runs (`git_drivers.py`) are not for people, and not in it.
+Nothing here decides what a bus does: what another door would need too stands in a room before.
+
+typer defines the command line, in `app.py`. Loading it takes longer than publishing, so
+`fast/hot.py` takes the plain forms of those that are run often, and hands everything else to it.
+The commands that git runs (`fast/git_drivers.py`) are not for people, and not in it.
 """
 
 from __future__ import annotations

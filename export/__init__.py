@@ -1,1 +1,4 @@
-"""The log in other forms: `bus.jsonl`, its way through git, the archive, backups, pictures."""
+"""The log in other forms: `bus.jsonl`, segments of the archive, backups, pictures.
+
+Nothing here runs git, or knows inboxes and queues.
+"""

@@ -1,8 +1,8 @@
-"""All that runs git: `bus.jsonl` in it, and the guard of reserved files.
+"""Everything that runs git: `bus.jsonl` in it, and the hooks that guard reserved files.
+
+Nothing here opens a bus. Git starts a process for each file and each commit, so these modules load
+little.
 
 Git knows the messages without `seq`, by id, in order of time. Drivers stand between the two forms:
-`clean` on the way in, `merge` between branches. `traffic` reads what commits have added.
-
-Git starts a process for each file and each commit, so a name is loaded when it is asked for. That
-only works while no module here has the same name as what it offers.
+`clean` on the way in, `merge` between branches. `history` reads what commits have added.
 """

@@ -1,1 +1,1 @@
-"""The message, and its storage in SQLite. Imports no other room."""
+"""The message, the bus directory, and the storage of both. Nothing here imports another room."""

@@ -1,4 +1,5 @@
 """The doors for programs that don't open the file: HTTP, streams, and what is built on them.
 
-Each name is loaded when it is first used: a door needs only its own extra to be installed.
+Nothing here reads or writes the bus but by its classes; only the tokens are a table of this room.
+The MCP door over stdio loads nothing of HTTP: each extra is installed by itself.
 """

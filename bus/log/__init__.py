@@ -1,1 +1,4 @@
-"""The log: appending, reading, its filters, and its beginning in the archive."""
+"""The log: appending, reading, its filters, and its beginning in the archive.
+
+Nothing here changes a message once it is stored.
+"""

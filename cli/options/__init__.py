@@ -1,1 +1,4 @@
-"""The options that several commands share, and the values made of them."""
+"""The options that several commands share, and the values made of them.
+
+Nothing here is a command.
+"""

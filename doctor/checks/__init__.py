@@ -1,1 +1,1 @@
-"""The checks of an examination, one file for each part of a bus. They change nothing."""
+"""The checks of an examination, one file for each part of a bus. Nothing here changes a bus."""

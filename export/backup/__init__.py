@@ -1,1 +1,4 @@
-"""Backups: complete copies of a bus directory, checked after they are made."""
+"""Backups: complete copies of a bus directory, checked after they are made.
+
+Nothing here changes the bus that is copied.
+"""

@@ -1,1 +1,1 @@
-"""The JSON API, one file for each group of operations."""
+"""The JSON API, one file for each group of operations. Nothing here is a rule about a bus."""

@@ -1,1 +1,4 @@
-"""The door for agents: tools and resources of the Model Context Protocol, over stdio and HTTP."""
+"""The door for agents: tools and resources of the Model Context Protocol, over stdio and HTTP.
+
+Nothing here knows what a tool does: that is in `tools/`.
+"""

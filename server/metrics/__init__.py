@@ -1,1 +1,4 @@
-"""Metrics for Prometheus: the state of the bus, and the counters of this server."""
+"""Metrics for Prometheus: the state of the bus, and the counters of this server.
+
+Nothing here changes the bus.
+"""

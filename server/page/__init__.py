@@ -1,1 +1,4 @@
-"""The page for people: static files that the server sends, which use the API as others do."""
+"""The page for people: static files that the server sends, which use the API as others do.
+
+Nothing here reads messages.
+"""

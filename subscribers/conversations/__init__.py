@@ -1,1 +1,4 @@
-"""Questions and their answers: the types and the first answer of a conversation."""
+"""Questions and their answers: the types and the first answer of a conversation.
+
+Nothing here waits or publishes: `requests.py`, beside this folder, does.
+"""

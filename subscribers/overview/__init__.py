@@ -1,1 +1,4 @@
-"""Views across inboxes and queues: traces, notices, and what retention must keep."""
+"""Views across inboxes and queues: traces, notices, agents, and what retention must keep.
+
+Nothing here changes a job.
+"""

@@ -1,1 +1,4 @@
-"""Queues: their policies, filling, claiming from them, and what people do with them."""
+"""Queues: filling them, claiming from them, and what people do with them.
+
+Nothing here does the work: a claim is handed to the caller.
+"""

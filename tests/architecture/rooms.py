@@ -76,7 +76,6 @@ OPENING: dict[str, str] = {
     "git/guard_hooks.py": "git's own files",
     "git/text_file.py": "git's own files",
     "git/work_tree.py": "git's own files",
-    "workers/process_group.py": "what the kernel tells in /proc",
     "workers/processes/process_session.py": "what the kernel tells in /proc",
     "workers/processes/supervisor.py": "what the kernel tells in /proc",
     "server/page/files.py": "the package's own page",
@@ -220,12 +219,16 @@ def imports_of_packages(modules: list[Module]) -> list[str]:
 
 
 def packages_without_a_sentence(modules: list[Module]) -> list[str]:
-    """Every package says what lives in it."""
-    return [
-        f"{module.path.as_posix()}: says nothing of what lives here"
-        for module in modules
-        if module.path.name == "__init__.py" and not ast.get_docstring(module.tree)
-    ]
+    """Every package says what lives in it, and inside the root also what does not."""
+    broken = []
+    for module in modules:
+        if module.path.name == "__init__.py":
+            text, place = ast.get_docstring(module.tree) or "", module.path.as_posix()
+            if not text or text.startswith("Nothing here"):
+                broken.append(f"{place}: says nothing of what lives here")
+            elif module.room and "othing here" not in text:
+                broken.append(f"{place}: does not say 'Nothing here …': what may not live here")
+    return broken
 
 
 def absolute_imports(modules: list[Module]) -> list[str]:

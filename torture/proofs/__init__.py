@@ -1,1 +1,4 @@
-"""The proofs: the histories of the agents, compared with the log and the files."""
+"""The proofs: the histories of the agents, compared with the log and the files.
+
+Nothing here publishes, acknowledges or claims.
+"""

@@ -1,1 +1,4 @@
-"""Processes that workers start: fed, read, and ended with all that they started."""
+"""Processes that workers start: fed, read, and ended with all that they started.
+
+Nothing here knows a bus or a message.
+"""

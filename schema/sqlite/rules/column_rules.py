@@ -252,7 +252,7 @@ _GROWING = {
 
 
 def column_rules() -> Iterator[Rule]:
-    """Yield the rules of all columns, in SQL with words in braces that `bounds.py` knows."""
+    """Yield the rules of all columns, in SQL with words in braces that `state_rules.py` knows."""
     for table, (key, columns) in _COLUMNS.items():
         for column, shape, *follows in columns:
             live = _GROWING.get(table)

@@ -32,7 +32,7 @@ _NAMED = 5
 
 
 #: What a comparison of one row with another, or with the log, shows: the table, whose
-#: name the statements in `bounds.sql` have, what is wrong, what becomes of it, and what is not
+#: name the statements in `state_rules.sql` have, what is wrong, what becomes of it, and what is not
 #: known any more. The order matters: tokens are drawn from a row that is there.
 _STATE: tuple[tuple[str, ...], ...] = (
     ("archive_state", "is missing", "is as the segments tell"),

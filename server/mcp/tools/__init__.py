@@ -1,1 +1,4 @@
-"""The tools and resources that agents are offered, and the session that they act in."""
+"""The tools and resources that agents are offered, and the session that they act in.
+
+Nothing here hands over the body of a message without a frame that calls it data of others.
+"""
