@@ -10,7 +10,6 @@ from ..schema.errors import UnknownRecipientWarning
 from ..schema.message.draft import ABSENT, Draft
 from ..schema.message.message import Priority
 from ..schema.message.names import check_agent
-from ..schema.sqlite.creation import create
 from ..schema.sqlite.database import Database
 from .doorbell import Doorbell, Listener
 from .log.archive_reader import Archive
@@ -84,6 +83,8 @@ class Bus:
         Raises:
             BusUnusable: the directory can't be written or is on a network filesystem.
         """
+        from ..schema.sqlite.creation import create
+
         create(directory)
         return cls.open(directory, **options)
 

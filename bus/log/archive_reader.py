@@ -14,7 +14,6 @@ from bisect import bisect_right
 from dataclasses import astuple
 from itertools import islice
 
-from ...schema.message.lines import message_of_line
 from ..errors import SegmentMissing
 from ..statements import SQL
 
@@ -112,6 +111,8 @@ class Archive:
     def _messages(
         self, frame: Frame, after_seq: int, upto_seq: int, holding: bytes
     ) -> Iterator[Message]:
+        from ...schema.message.lines import message_of_line  # only where archives are read
+
         try:
             lines = self._lines(frame)
             first = bisect_right(lines, after_seq, key=_seq_of)
@@ -137,6 +138,8 @@ class Archive:
 
         The ids of the ends are known, and zstd has checked the bytes between.
         """
+        from ...schema.message.lines import message_of_line
+
         ends = [message_of_line(line, self._blobs) for line in lines[:1] + lines[-1:]]
         if not ends or frame.first_seq not in (ends[0].seq, frame.segment):
             return False

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ...schema.message.times import age
 from ...subscribers.overview.agents import MAX_COUNTED, agent_records
 from .. import arguments
 from ..definition import Commands, optional
@@ -38,7 +39,7 @@ def agents(place: Place = HERE) -> int:
 def _row(record: dict[str, Any]) -> list[object]:
     unread = record["unread"]
     shown = {
-        "age_s": output.age(record["age_s"]) if "age_s" in record else None,
+        "age_s": age(record["age_s"]) if "age_s" in record else None,
         "unread": f"{unread}+" if unread == MAX_COUNTED else unread,  # there may be more
     }
     return [(record | shown).get(name) for name in _COLUMNS]

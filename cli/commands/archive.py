@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput
-from ...schema.message.times import format_ts
+from ...schema.message.times import age, format_ts
 from .. import arguments
 from ..definition import Commands, optional
 from ..options.common import HERE, MAX_SEQ, Place
@@ -181,7 +181,7 @@ def _refusal(idle: list[Hold], now_ms: int) -> str:
 
 
 def _unseen_for(hold: Hold, now_ms: int) -> str:
-    return output.age((now_ms - hold.seen_ms) / 1000)
+    return age((now_ms - hold.seen_ms) / 1000)
 
 
 @commands.command("segments", example="bus segments --verify")

@@ -8,10 +8,7 @@ import time
 from ...schema.errors import InvalidInput
 from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
 from ...schema.message.message import parse_priority
-from ...subscribers.inboxes.inbox import POLL_LIMIT, Inbox
-from ...subscribers.inboxes.polling_pace import Pace
 from ..arguments import open_bus, seconds, sender
-from ..options.payload import payload_of
 from ..show import output
 
 TYPE_CHECKING = False
@@ -19,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ...schema.message.message import Message, Receipt
+    from ...subscribers.inboxes.inbox import Inbox
 
 #: The variables that carry W3C trace context to commands.
 _TRACE_VARIABLES = ("TRACEPARENT", "TRACESTATE")
@@ -46,6 +44,8 @@ def publish(
     user: bool = False,
 ) -> int:
     """Publish one message and print its id."""
+    from ..options.payload import payload_of
+
     from_agent = sender(from_agent)
     payload = payload_of(body, data, file, payload_ref)
     with open_bus(directory, user) as bus:
@@ -78,7 +78,7 @@ def print_receipt(receipt: Receipt) -> None:
 def poll(
     agent: str,
     *,
-    limit: int = POLL_LIMIT,
+    limit: int | None = None,
     type: str | None = None,
     with_work: bool = False,
     wait: str | None = None,
@@ -86,6 +86,9 @@ def poll(
     user: bool = False,
 ) -> int:
     """Print the unread messages of an agent; 4 when there are none."""
+    from ...subscribers.inboxes.inbox import POLL_LIMIT, Inbox
+
+    limit = POLL_LIMIT if limit is None else limit
     if limit < 1:
         raise InvalidInput("--limit must be 1 or more")
     wait_s = 0.0 if wait is None else seconds(wait, "--wait")
@@ -101,6 +104,8 @@ def _wait(inbox: Inbox, limit: int, type: str | None, wait_s: float) -> list[Mes
     if not wait_s:
         return []
     deadline = time.monotonic() + wait_s
+    from ...subscribers.inboxes.polling_pace import Pace
+
     pace = Pace()
     with inbox.bus.listen() as listener:
         while not (found := inbox.poll(limit, type=type)):
@@ -119,6 +124,8 @@ def ack(
     user: bool = False,
 ) -> int:
     """Move an agent's cursor; prints nothing unless asked for JSON."""
+    from ...subscribers.inboxes.inbox import Inbox
+
     with open_bus(directory, user) as bus:
         inbox = Inbox(bus, agent)
         # Only a first acknowledgement can be a mistyped name's, and every later one is in a hurry.

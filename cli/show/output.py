@@ -8,8 +8,6 @@ import warnings
 from contextlib import suppress
 
 from ...schema.errors import AckbusError, BlobMissing, InvalidInput
-from ...schema.message.times import age as age
-from ...schema.message.times import format_ts
 from .. import hints
 from .text import counted as counted
 from .text import visible as visible
@@ -172,6 +170,8 @@ def found(each: Found, blobs: BlobStore) -> None:
 
 def message_parts(message: Message, blobs: BlobStore) -> Parts:
     """Return the parts of a message's line for people; not yet safe to print."""
+    from ...schema.message.times import format_ts
+
     return (
         str(message.seq),
         format_ts(message.ts_ms),

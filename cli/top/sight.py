@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...bus.bus import Bus
 from ...bus.presence.heartbeats import Heartbeat
 from ...schema.message.message import Message
-from ...schema.message.times import format_ts
+from ...schema.message.times import age, format_ts
 from ...subscribers.inboxes.cursors import Cursors
 from ...subscribers.jobs.json_records import state_of
 from ...subscribers.overview.agents import unread_of
@@ -55,8 +55,8 @@ class AgentSight:
         if self.beat is None:
             return (self.name, None, None, unread, None, None)
         beat = self.beat
-        age = output.age(beat.age_s)
-        return (self.name, beat.liveness.value, beat.status, unread, age, beat.task)
+        seen = age(beat.age_s)
+        return (self.name, beat.liveness.value, beat.status, unread, seen, beat.task)
 
     def record(self) -> dict[str, object]:
         """Return it as JSON shows it."""

@@ -19,13 +19,6 @@ if TYPE_CHECKING:
     from .inbox import Inbox
     from .mail import Look
 
-#: By how much each failure of a message lengthens the pause before it is delivered again, and the
-#: longest such pause, in seconds: meanwhile what is behind it waits.
-RETRY_FACTOR, RETRY_MAX_S = 2.0, 60.0
-
-#: More doublings than lead from any sensible first pause to the longest one.
-_MAX_DOUBLINGS = 64
-
 
 class Handle:
     """The driver is to hand over this message, and to answer None, or the error it raised."""
@@ -146,10 +139,8 @@ class Rules:
             if error is None:
                 self.inbox.ack(message)
             elif not self.inbox.fail(message, f"{type(error).__name__}: {error}"):
-                yield Wait(self, listener, self._retry_pause_s(failures), whole=True)
-                return
+                from .retry_pause import retry_pause_s  # hardly ever needed
 
-    def _retry_pause_s(self, failures: int) -> float:
-        # The exponent is bounded too: whoever never parks may see more than a float can hold.
-        growth = RETRY_FACTOR ** min(failures, _MAX_DOUBLINGS)
-        return min(self.inbox.retry_pause_s * growth, RETRY_MAX_S)
+                pause_s = retry_pause_s(self.inbox.retry_pause_s, failures)
+                yield Wait(self, listener, pause_s, whole=True)
+                return

@@ -22,7 +22,7 @@ from ackbus import (
     SecondLoopWarning,
 )
 from ackbus.schema.queries import file_of
-from ackbus.subscribers.inboxes import delivery_loop as rules_module
+from ackbus.subscribers.inboxes import retry_pause
 from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
 from ackbus.subscribers.inboxes.inbox import MAX_DELIVERIES
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning"
 
 @pytest.fixture(autouse=True)
 def _short_retry_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules_module, "RETRY_MAX_S", 0.01)
+    monkeypatch.setattr(retry_pause, "RETRY_MAX_S", 0.01)
 
 
 def fill(bus: Bus, count: int) -> None:
@@ -425,7 +425,7 @@ def test_failures_are_retried_after_growing_pauses(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-53: 0.1 s and doubling, to 2 s; parking needs none."""
-    monkeypatch.setattr(rules_module, "RETRY_MAX_S", 2.0)
+    monkeypatch.setattr(retry_pause, "RETRY_MAX_S", 2.0)
     waits = Waits(monkeypatch)
     fill(bus, 1)
     Inbox(bus, "alice", max_deliveries=7).run(Handler({1: 1000}), drain=True)
@@ -533,7 +533,7 @@ def test_retry_pauses_double_from_the_one_that_is_asked_for(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-53: a failing message comes again after a pause that its inbox chooses."""
-    monkeypatch.setattr(rules_module, "RETRY_MAX_S", 60.0)
+    monkeypatch.setattr(retry_pause, "RETRY_MAX_S", 60.0)
     fill(bus, 1)
     inbox = Inbox(bus, "alice", max_deliveries=3, retry_pause_s=0.05)
     times: list[float] = []
