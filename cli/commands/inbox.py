@@ -9,7 +9,8 @@ import typer
 
 from ...schema.errors import InvalidInput
 from ...subscribers.inboxes.failed_deliveries import Deliveries
-from ...subscribers.inboxes.inbox import MAX_DELIVERIES, POLL_LIMIT, Inbox
+from ...subscribers.inboxes.inbox import MAX_DELIVERIES, Inbox
+from ...subscribers.inboxes.polling_pace import POLL_LIMIT
 from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..fast import actions

@@ -8,6 +8,7 @@ import time
 from ...schema.errors import InvalidInput
 from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
 from ...schema.message.message import parse_priority
+from ...subscribers.inboxes.polling_pace import POLL_LIMIT, Pace
 from ..arguments import open_bus, seconds, sender
 from ..show import output
 
@@ -78,7 +79,7 @@ def print_receipt(receipt: Receipt) -> None:
 def poll(
     agent: str,
     *,
-    limit: int | None = None,
+    limit: int = POLL_LIMIT,
     type: str | None = None,
     with_work: bool = False,
     wait: str | None = None,
@@ -86,9 +87,8 @@ def poll(
     user: bool = False,
 ) -> int:
     """Print the unread messages of an agent; 4 when there are none."""
-    from ...subscribers.inboxes.inbox import POLL_LIMIT, Inbox
+    from ...subscribers.inboxes.inbox import Inbox
 
-    limit = POLL_LIMIT if limit is None else limit
     if limit < 1:
         raise InvalidInput("--limit must be 1 or more")
     wait_s = 0.0 if wait is None else seconds(wait, "--wait")
@@ -104,8 +104,6 @@ def _wait(inbox: Inbox, limit: int, type: str | None, wait_s: float) -> list[Mes
     if not wait_s:
         return []
     deadline = time.monotonic() + wait_s
-    from ...subscribers.inboxes.polling_pace import Pace
-
     pace = Pace()
     with inbox.bus.listen() as listener:
         while not (found := inbox.poll(limit, type=type)):

@@ -12,7 +12,7 @@ from .cursors import Cursors
 from .delivery_loop import Rules
 from .failed_deliveries import Deliveries, Parked
 from .mail import NO_LIMIT, Look, Mail
-from .polling_pace import Pace
+from .polling_pace import POLL_LIMIT, Pace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ MAX_DELIVERIES = 5
 #: How long a message that failed waits before it is delivered again for the first time, in seconds:
 #: short, because what is behind it waits too.
 RETRY_PAUSE_S = 0.1
-
-#: How many messages a poll returns unless it is told otherwise.
-POLL_LIMIT = 100
 
 
 class Inbox:

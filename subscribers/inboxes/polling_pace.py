@@ -1,4 +1,4 @@
-"""The pace of a waiter: its sleep between looks without a ring of the doorbell."""
+"""The pace of polling: how much at a time, and how long a waiter sleeps without a ring."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ IDLE_S = 2.0
 
 #: By how much each look that finds nothing lengthens the next sleep.
 BACKOFF = 1.5
+
+#: How many messages a poll returns unless it is told otherwise.
+POLL_LIMIT = 100
 
 
 class Pace:
