@@ -8,11 +8,13 @@ BIN   := $(VENV)/bin
 PIP   := -m pip --disable-pip-version-check install --quiet
 BUILD_LEFTOVERS := build/lib build/bdist.* ackbus.egg-info
 
-# What a wheel is made from. The folders are listed for their dates: a deleted file changes one.
+# What a wheel is made from. The folders are listed for their dates, as a deleted file changes one,
+# and as `demo/.`, since `demo` and `torture` are targets.
 ASIDE   := -path bench -o -path build -o -path docs -o -path tests \
              -o -name '*.egg-info' -o -name __pycache__
 SOURCES := pyproject.toml $(shell find * \( $(ASIDE) \) -prune -o \
-             \( -type d -o -name '*.py' -o -name '*.js' -o -name '*.sql' -o -name py.typed -o -path '*/static/*' \) -print)
+             -type d -printf '%p/. ' -o \
+             \( -name '*.py' -o -name '*.js' -o -name '*.sql' -o -name py.typed -o -path '*/static/*' \) -print)
 
 # Most tests wait for processes. Those of one file stay together: they share what is slow to make.
 SIDE_BY_SIDE := --numprocesses=3
