@@ -1,4 +1,4 @@
-"""The statements of this room, ready to run."""
+"""The statements of the log and of what belongs to it, ready to run."""
 
 from __future__ import annotations
 

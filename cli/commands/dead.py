@@ -6,9 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ...subscribers.queues.dead_letters import (
-    DeadLetters,  # loads what a command needs of it when it runs
-)
+from ...subscribers.queues.dead_letters import DeadLetters
 from ..definition import Commands
 from ..options.common import HERE, OfQueue, Place
 from ..options.job_choice import Choice, Filter, Seq, named

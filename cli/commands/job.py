@@ -10,9 +10,7 @@ import typer
 
 from ...schema.errors import InvalidInput
 from ...subscribers.jobs.job_lists import list_jobs
-from ...subscribers.queues.dead_letters import (
-    DeadLetters,  # loads what a command needs of it when it runs
-)
+from ...subscribers.queues.dead_letters import DeadLetters
 from ...subscribers.queues.job_control import JobControl
 from ..definition import Commands, optional
 from ..options.common import HERE, By, OfQueue, Place

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ...bus.trust.keys import Keyring  # loads what a command needs of it when it runs
+from ...bus.trust.keys import Keyring
 from ...schema.directory.layout import KEYS_DIR_VARIABLE
 from ...schema.errors import BusUnusable, NotFound
 from ...schema.message.times import format_ts

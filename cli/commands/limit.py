@@ -9,7 +9,7 @@ import typer
 
 from ...schema.errors import InvalidInput
 from ...subscribers.queues.job_control import JobControl
-from ...subscribers.queues.queue import Queue  # loads what a command needs of it when it runs
+from ...subscribers.queues.queue import Queue
 from .. import arguments
 from ..definition import Commands, optional
 from ..options.common import HERE, By, Place, PlaceOnly

@@ -8,7 +8,7 @@ import typer
 
 from ...schema.errors import InvalidInput
 from ...subscribers.jobs.json_records import queue_record, stats_record
-from ...subscribers.jobs.manual_acts import Acts  # loads what a command needs of it when it runs
+from ...subscribers.jobs.manual_acts import Acts
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.queues.policy_change import change_policy
 from ...subscribers.queues.queue import Queue

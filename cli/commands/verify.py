@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ...bus.trust.chain import Link
-from ...bus.trust.keys import Keyring  # loads what a command needs of it when it runs
+from ...bus.trust.keys import Keyring
 from ...bus.trust.verification import Verification
 from ...schema.errors import AckbusError, InvalidInput, NotFound
 from ..definition import Commands, optional

@@ -10,9 +10,7 @@ import typer
 
 from ...schema.errors import InvalidInput
 from ...schema.message.patterns import TypePattern
-from ...subscribers.queues.dead_letters import (
-    DeadLetters,  # loads what a command needs of it when it runs
-)
+from ...subscribers.queues.dead_letters import DeadLetters
 from .. import arguments
 from ..definition import optional_word
 from ..logs import show_logs

@@ -9,9 +9,7 @@ from __future__ import annotations
 from ...schema.errors import InvalidInput
 from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
 from ...schema.message.times import parse_ts
-from ...subscribers.jobs.work_headers import (
-    work_headers,  # loads what a command needs of it when it runs
-)
+from ...subscribers.jobs.work_headers import work_headers
 from .. import arguments
 from .metadata import META, parse_meta
 from .payload import json_argument

@@ -11,7 +11,7 @@ from ...schema.message.limits import MAX_COUNT
 from ...subscribers.jobs.errors import QueueMismatch
 from ...subscribers.jobs.policy import Policy
 from ...subscribers.queues.queue import Queue
-from ...subscribers.queues.queues import Queues  # loads what a command needs of it when it runs
+from ...subscribers.queues.queues import Queues
 from .. import arguments
 from ..definition import optional
 from ..show.queues import option_of

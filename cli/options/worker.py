@@ -10,9 +10,7 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput
-from ...subscribers.jobs.errors import (
-    QueueMismatch,  # loads what a command needs of it when it runs
-)
+from ...subscribers.jobs.errors import QueueMismatch
 from ...subscribers.jobs.hops import MAX_HOPS, WARN_HOPS
 from ...subscribers.queues.queue import MAX_LEASE_S, Queue
 from .. import arguments

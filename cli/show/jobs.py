@@ -8,7 +8,7 @@ from ...bus.errors import SegmentMissing
 from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.claims import Claims
-from ...subscribers.jobs.jobs import Jobs  # loads what a command needs of it when it runs
+from ...subscribers.jobs.jobs import Jobs
 from ...subscribers.jobs.json_records import claim_record, job_record
 from ...subscribers.jobs.manual_acts import Acts
 from ...subscribers.queues.queue import Queue

@@ -1,4 +1,4 @@
-"""The statements of this room, ready to run."""
+"""The statements about inboxes, ready to run."""
 
 from __future__ import annotations
 
