@@ -10,8 +10,6 @@ from ackbus.setup.edits import Edit, JsonHook, JsonServer
 from ackbus.setup.files import ConfigFile
 from ackbus.setup.json_text import parse
 
-from ..sizes import size
-
 EDITS: list[Edit] = [JsonServer(("mcpServers",), {"command": "/x/bus", "args": ["mcp"]})]
 EDITS += [
     JsonHook(
@@ -75,7 +73,7 @@ def without_empty(value: Any) -> Any:
     return {key: each for key, each in kept.items() if each not in ({}, [])}
 
 
-@settings(max_examples=size(sample=50, whole=150), deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(SPACE, objects(), SPACE)
 def test_what_goes_in_comes_out_to_the_byte(before: str, document: str, after: str) -> None:
     """Issue 7, item 7."""
