@@ -30,13 +30,21 @@ if TYPE_CHECKING:
     from ..schema.findings import Finding
 
 
+#: How many files checks have open at a time, at most.
+_DESCRIPTORS = 16
+
+
 def examine_bus(directory: str, *, full: bool = False) -> Iterator[Finding]:
     """Yield the findings of all checks that can be made; what can't be opened is a finding too.
 
     Args:
         directory: the bus directory.
         full: read everything, however long it takes.
+
+    Raises:
+        BusUnusable: this process may open too few files for an examination.
     """
+    _refuse_scarcity()
     layout = Layout(directory)
     yield from examine(checks_of_place(layout))
     try:
@@ -48,6 +56,22 @@ def examine_bus(directory: str, *, full: bool = False) -> Iterator[Finding]:
         return
     with closing(database):
         yield from _of_file(database, full)
+
+
+def _refuse_scarcity() -> None:
+    """Open as many files as checks may need: without them, whole files look damaged."""
+    taken: list[int] = []
+    try:
+        for _ in range(_DESCRIPTORS):
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        raise BusUnusable(
+            f"{error.strerror}: checks have up to {_DESCRIPTORS} open at a time; raise the limit"
+            " (ulimit -n)"
+        ) from error
+    finally:
+        for each in taken:
+            os.close(each)
 
 
 def _why_not_opened(error: AckbusError, layout: Layout) -> Finding:

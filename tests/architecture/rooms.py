@@ -61,6 +61,7 @@ OPENING: dict[str, str] = {
     "schema/sqlite/upgrade.py": "the package's own migrations",
     "schema/queries.py": "the package's own statements",
     "schema/sqlite/hardening.py": "the package's own statements",
+    "doctor/examination.py": "the null device",
     "doctor/recovery/tables.py": "the package's own statements",
     "schema/directory/layout.py": "the list of mounts; the bus directory, and those above it",
     "schema/sqlite/sqlite_errors.py": "SQLite's own files, which are looked at before",
