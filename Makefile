@@ -19,8 +19,8 @@ SOURCES := pyproject.toml $(shell find * \( $(ASIDE) \) -prune -o \
 # Most tests wait for processes. Those of one file stay together: they share what is slow to make.
 SIDE_BY_SIDE := --numprocesses=3
 
-# The rooms whose tests stay in one process, and commands, which run in forks: but for what is slow.
-QUICK := $(addprefix tests/,architecture schema blobs bus subscribers export cli)
+# The rooms whose tests stay in one process: but for what is slow.
+QUICK := $(addprefix tests/,architecture schema blobs bus subscribers export)
 # What is run with each other Python: what is below the command line.
 ROOMS := $(addprefix tests/,schema blobs bus subscribers)
 

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeGuard
 
@@ -123,6 +124,7 @@ class Module:
 
 
 @functools.cache  # each rule asks for them
+@cache  # each rule reads the same tree
 def read_modules(root: Path) -> list[Module]:
     """All modules of the package in a source tree, in order of their paths."""
     found = []

@@ -38,6 +38,7 @@ def test_docstrings_of_the_product_name_things_and_acts() -> None:
     assert odd_docstrings(read_modules(ROOT)) == []
 
 
+@pytest.mark.slow
 def test_docstrings_of_the_tests_name_things_and_acts() -> None:
     assert odd_docstrings(read_modules(ROOT / "tests")) == []
 
