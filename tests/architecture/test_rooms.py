@@ -42,6 +42,16 @@ def test_every_package_is_listed_in_pyproject() -> None:
     assert set(setuptools["packages"]) == packages
 
 
+def test_every_allowed_arrow_is_used() -> None:
+    assert rooms.unused_arrows(read_modules(ROOT)) == []
+
+
+def test_an_arrow_that_nobody_uses_is_found(tmp_path: Path) -> None:
+    found = check(rooms.unused_arrows, {"blobs/store.py": "from ..schema import errors"}, tmp_path)
+    assert "bus: imports nothing of blobs" in found
+    assert "blobs: imports nothing of schema" not in found
+
+
 def test_every_module_that_may_open_files_is_there() -> None:
     assert set(rooms.OPENING) <= {module.path.as_posix() for module in read_modules(ROOT)}
 
