@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from ..architecture.rooms import MAY_IMPORT
 from .test_documents import DOCUMENTS, ROOT
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
+
+#: A path to a file of the sources, from the root of the repository.
+SOURCE = re.compile(
+    rf"(?<![\w./-])(?:{'|'.join(filter(None, MAY_IMPORT))}|tests|bench)(?:/\w+)+\.(?:py|sql|js)\b"
+)
+#: Names that stand for others: NNNN for a number of four digits, vN for a version.
+STANDS_FOR_OTHERS = re.compile(r"NNNN|\bvN\b")
 
 
 def anchors(text: str) -> set[str]:
@@ -28,6 +36,23 @@ def test_every_link_within_the_project_leads_somewhere(name: str) -> None:
         if not path.exists() or (anchor and anchor not in anchors(path.read_text("utf-8"))):
             broken.append(f"{target}#{anchor}" if anchor else target)
     assert broken == []
+
+
+def missing_sources(text: str) -> list[str]:
+    """The paths to sources in a text that are not there."""
+    named = (path for path in SOURCE.findall(text) if not STANDS_FOR_OTHERS.search(path))
+    return [path for path in named if not (ROOT / path).is_file()]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_source_that_a_document_names_is_there(name: str) -> None:
+    assert missing_sources((ROOT / name).read_text("utf-8")) == []
+
+
+def test_a_source_that_was_moved_is_found() -> None:
+    text = "`bus/log.py` of old; now `bus/log/log.py`, as tests/migration/fixtures/vN.sql"
+    assert missing_sources(text) == ["bus/log.py"]
+    assert missing_sources("your src/bus/a.py, a/bus/b.py, bus/") == []
 
 
 def test_every_promise_names_its_tests() -> None:
