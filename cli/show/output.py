@@ -328,6 +328,8 @@ def error(text: str, cause: BaseException | None = None) -> None:
 def _complain(text: str, end: str = "\n") -> None:
     if sys.stderr is None:
         return
+    with suppress(OSError):  # its reader has left, which the end of the command tells
+        flush()  # where both go into one pipe, what was printed before comes first
     try:
         print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
