@@ -75,17 +75,24 @@ def counted(bus: Bus) -> Iterator[dict[str, int]]:
 
 
 def cost(queue: Queue) -> tuple[float, int, int]:
-    """The median time of a claim with its completion, and statements and steps of the last."""
+    """The median time of a claim with its completion, and the least statements and steps of three.
+
+    Every 10 ms one looks whether the tables changed, which is a statement more.
+    """
     publish(queue.bus, CLAIMS)
     queue.fill()
     times_s = []
-    for _ in range(CLAIMS - 1):
+    for _ in range(CLAIMS - 3):
         began = time.perf_counter()
         queue.complete(take(queue))
         times_s.append(time.perf_counter() - began)
-    with counted(queue.bus) as spent:
-        queue.complete(take(queue))
-    return statistics.median(times_s), spent["statements"], spent["steps"]
+    statements, steps = [], []
+    for _ in range(3):
+        with counted(queue.bus) as spent:
+            queue.complete(take(queue))
+        statements.append(spent["statements"])
+        steps.append(spent["steps"])
+    return statistics.median(times_s), min(statements), min(steps)
 
 
 @pytest.mark.slow
