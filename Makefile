@@ -16,8 +16,11 @@ SOURCES := pyproject.toml $(shell find * \( $(ASIDE) \) -prune -o \
              -type d -printf '%p/. ' -o \
              \( -name '*.py' -o -name '*.js' -o -name '*.sql' -o -name py.typed -o -path '*/static/*' \) -print)
 
-# Most tests wait for processes. Those of one file stay together: they share what is slow to make.
-SIDE_BY_SIDE := --numprocesses=3
+# Some tests wait for other processes: three share two cores. One without tests takes another's.
+SIDE_BY_SIDE := --numprocesses=3 --dist=worksteal
+
+# `make nightly` and `make powerloss` are about the disk, and write to it.
+IN_MEMORY := $(shell .ci/in-memory)
 
 # The rooms whose tests stay in one process: but for what is slow.
 QUICK := $(addprefix tests/,architecture schema blobs bus subscribers export)
@@ -41,16 +44,16 @@ demo: $(VENV)/installed  ## install into .venv and run `bus demo`
 	$(BIN)/bus demo
 
 quick: venv  ## run the tests that start few processes, in less than a minute: while you edit
-	$(BIN)/pytest --numprocesses=2 --dist=loadfile -m "not slow and not nightly" $(QUICK)
+	$(IN_MEMORY) $(BIN)/pytest --numprocesses=2 --dist=worksteal -m "not slow and not nightly" $(QUICK)
 
 test: venv  ## run the tests
-	$(BIN)/pytest $(SIDE_BY_SIDE) --dist=loadfile --ignore=$(DOCUMENTS)
+	$(IN_MEMORY) $(BIN)/pytest $(SIDE_BY_SIDE) --ignore=$(DOCUMENTS)
 
 nightly: venv  ## run all tests in their long forms (an hour)
-	ACKBUS_NIGHTLY=1 $(BIN)/pytest $(SIDE_BY_SIDE) --dist=loadfile --ignore=$(DOCUMENTS) --timeout=1200 -m ""
+	ACKBUS_NIGHTLY=1 $(BIN)/pytest $(SIDE_BY_SIDE) --ignore=$(DOCUMENTS) --timeout=1200 -m ""
 
 pythons: venv  ## run the quick tests of four rooms with each later Python that is here
-	.ci/pythons $(ROOMS)
+	$(IN_MEMORY) .ci/pythons $(ROOMS)
 
 # Each changed byte costs a second: half of them change nothing, the others are found and repaired.
 corruption: venv  ## change 500 bytes of a bus and 500 of its write-ahead log, one by one, and repair
@@ -68,7 +71,7 @@ types: venv  ## check the types of the installed package (errors name the source
 	$(BIN)/mypy --cache-dir $(VENV)/mypy-cache -p ackbus | sed 's|^.*/site-packages/ackbus/||'
 
 snippets: venv  ## run the commands and programs of README.md and docs/
-	$(BIN)/pytest $(SIDE_BY_SIDE) $(DOCUMENTS)
+	$(IN_MEMORY) $(BIN)/pytest $(SIDE_BY_SIDE) $(DOCUMENTS)
 
 powerloss: venv  ## lose power at every recorded point of every workload, and look at what is left
 	$(BIN)/python tests/powerloss/run.py

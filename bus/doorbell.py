@@ -9,7 +9,6 @@ because the last thing that a commit changes is shared memory, which gives no ev
 from __future__ import annotations
 
 import os
-import struct
 import sys
 import time
 
@@ -19,8 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..schema.engine import Engine
 
-#: An event of inotify: watch, mask, cookie, length of the name.
-_EVENT = struct.Struct("iIII")
+#: An event of inotify: watch, mask, cookie, length of the name. And its size.
+_EVENT = "iIII"
+_EVENT_BYTES = 16
 
 #: How often a waiter without inotify asks SQLite whether anything was committed, in seconds.
 FALLBACK_POLL_S = 0.005
@@ -165,8 +165,12 @@ class _Watch:
         By hand, since it stands between a message and its handler: events are of 16 bytes, a
         watched file's have no name, and the second number is the mask.
         """
-        events = os.read(self._inotify.fd, _EVENT.size * 256)
-        return any(mask & self._flags.IGNORED for _, mask, _, _ in _EVENT.iter_unpack(events))
+        import struct  # as inotify itself: only waiters need it
+
+        events = os.read(self._inotify.fd, 256 * _EVENT_BYTES)
+        return any(
+            mask & self._flags.IGNORED for _, mask, _, _ in struct.iter_unpack(_EVENT, events)
+        )
 
     def close(self) -> None:
         self._inotify.close()

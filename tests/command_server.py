@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import pkgutil
+import select
 import signal
 import socket
 import struct
@@ -90,10 +91,10 @@ class CommandServer:
 class Command:
     """A command that runs in a fork. What still runs at the end of a `with` block is killed."""
 
-    def __init__(self, words: list[str], pid: int, keeper: socket.socket) -> None:
+    def __init__(self, words: list[str], pid: int, connection: socket.socket) -> None:
         self.pid = pid
         self._words = words
-        self._keeper = keeper
+        self._connection = connection
         self._code: int | None = None
 
     def __enter__(self) -> "Command":
@@ -102,7 +103,7 @@ class Command:
     def __exit__(self, *_: object) -> None:
         if self._code is None:
             os.kill(self.pid, signal.SIGKILL)
-        self._keeper.close()
+        self._connection.close()
 
     def terminate(self) -> None:
         """Asks the command to end, by SIGTERM."""
@@ -114,9 +115,9 @@ class Command:
         Raises:
             TimeoutExpired: there was none in time.
         """
-        self._keeper.settimeout(timeout_s)
+        self._connection.settimeout(timeout_s)
         try:
-            self._code = _number(self._keeper)
+            self._code = _number(self._connection)
         except TimeoutError:
             raise subprocess.TimeoutExpired(self._words, timeout_s) from None
         return self._code
@@ -140,33 +141,46 @@ def _received(connection: socket.socket, size: int) -> bytes:
 
 
 def _serve(control: socket.socket) -> None:
-    """Takes a connection for each command until the tests have ended, and forks a keeper for it."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for keepers
+    """Forks the commands that come, and tells their process ids and exit codes, until tests end."""
+    woken, waker = socket.socketpair()
+    waker.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno())
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # a default action would wake nobody
+    running: dict[int, socket.socket] = {}
     while True:
+        ready, _, _ = select.select([control, woken], [], [])
+        if woken in ready:
+            woken.recv(4096)
+            _tell_ends(running)
+        if control not in ready:
+            continue
         sign, fds, _, _ = socket.recv_fds(control, 1, 1)
         if not sign:
             return
-        with socket.socket(fileno=fds[0]) as connection:
-            if os.fork() == 0:
-                control.close()
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                _keep(connection)
-                return
+        connection = socket.socket(fileno=fds[0])
+        head, streams, _, _ = socket.recv_fds(connection, _NUMBER.size, 3)
+        request = json.loads(_received(connection, *_NUMBER.unpack(head)))
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for each in (control, woken, waker, connection, *running.values()):
+                each.close()
+            _become(request, streams)
+        for stream in streams:
+            os.close(stream)
+        connection.sendall(_NUMBER.pack(pid))
+        running[pid] = connection
 
 
-def _keep(connection: socket.socket) -> None:
-    """Reads a request, forks the command, and tells its process id and its exit code."""
-    head, streams, _, _ = socket.recv_fds(connection, _NUMBER.size, 3)
-    request = json.loads(_received(connection, *_NUMBER.unpack(head)))
-    pid = os.fork()
-    if pid == 0:
-        connection.close()
-        _become(request, streams)
-    connection.sendall(_NUMBER.pack(pid))
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    with contextlib.suppress(OSError):  # its test has given up
-        connection.sendall(_NUMBER.pack(code))
-    os._exit(0)
+def _tell_ends(running: dict[int, socket.socket]) -> None:
+    """Tells the exit codes of the commands that have ended, and forgets them."""
+    for pid in list(running):
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if not ended:
+            continue
+        with running.pop(pid) as connection, contextlib.suppress(OSError):  # its test has given up
+            connection.sendall(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
 
 
 def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import stat
-from bisect import bisect_right
 from dataclasses import astuple
 from itertools import islice
 
@@ -111,7 +110,10 @@ class Archive:
     def _messages(
         self, frame: Frame, after_seq: int, upto_seq: int, holding: bytes
     ) -> Iterator[Message]:
-        from ...schema.message.lines import message_of_line  # only where archives are read
+        # Loaded only where archives are read.
+        from bisect import bisect_right
+
+        from ...schema.message.lines import message_of_line
 
         try:
             lines = self._lines(frame)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from contextlib import suppress
 from itertools import islice
@@ -302,6 +301,8 @@ class Log:
         if wanted.conversation is not None:
             yield from self._walk("in_conversation", (wanted.conversation,), after, last)
         elif wanted.agent is not None:
+            import heapq  # no poll or publication reads by an agent
+
             sent = self._in_spans(self._spans(after, last, wanted, wanted.agent))
             received = self._walk("sent_to", (wanted.agent,), after, last)
             yield from _distinct(heapq.merge(sent, received))

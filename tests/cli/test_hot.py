@@ -3,6 +3,8 @@
 import contextlib
 import inspect
 import io
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -141,9 +143,34 @@ def test_hot_commands_load_little(
     assert "ackbus.cli.fast.actions" in loaded
     heavy = {"typer", "rich", "typing", "pathlib", "threading", "logging", "argparse", "asyncio"}
     heavy |= {"subprocess", "tempfile", "platformdirs", "tenacity", "inotify_simple", "shutil"}
+    heavy |= {"bisect", "struct"}
     assert not loaded & heavy
     assert not {name for name in loaded if "ackbus.export" in name}
     assert "ackbus.bus.log.archive_records" not in loaded
+
+
+def test_nothing_is_collected_while_modules_load_and_all_that_comes_later_may_be(
+    project: Path, bus_env: dict[str, str]
+) -> None:
+    """Issue 15: collections would take a fifteenth of a hot command; doors run for months."""
+    program = """\
+import gc, sys
+sys.argv = ["bus", "--version"]
+from ackbus.cli import main
+runs = []
+gc.callbacks.append(lambda phase, _: runs.append(phase))
+main()
+print(runs, gc.isenabled(), gc.get_freeze_count() > 0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env=bus_env,
+        check=True,
+    )
+    assert done.stdout.splitlines()[1:] == ["[] True True"]
 
 
 def test_a_prompt_loads_even_less(bus_dir: Path, bus_env: dict[str, str], run_bus: RunBus) -> None:
