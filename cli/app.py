@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Any
 
 import typer
@@ -123,11 +124,16 @@ def _bus(
     """Take the options that come before a command."""
 
 
+@functools.cache
+def program() -> Any:
+    """Return the parser of the whole command line."""
+    return typer.main.get_command(app)
+
+
 def run(arguments: list[str]) -> int:
     """Run a command line and return its exit code; errors of ours pass through."""
-    command: Any = typer.main.get_command(app)
     try:
-        code = command.main(args=arguments, prog_name="bus", standalone_mode=False)
+        code = program().main(args=arguments, prog_name="bus", standalone_mode=False)
     except CommandLineError as error:
         return show(error)
     except SystemExit as error:

@@ -225,12 +225,15 @@ def _end(end: SystemExit) -> NoReturn:
 
 
 def _load(*, doors: bool) -> None:
-    """Loads what commands load."""
+    """Loads what commands load, and makes the parsers of all of them."""
     left_out = ("torture",) if doors else ("torture", "mcp", "server")
     package = importlib.import_module("ackbus")
     for found in pkgutil.walk_packages(package.__path__, "ackbus."):
         if not any(word in found.name for word in left_out):
             importlib.import_module(found.name)
+    from ackbus.cli import app
+
+    dict(app.program().commands)
     gc.freeze()  # a collection in a fork would copy every page
 
 

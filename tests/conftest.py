@@ -74,7 +74,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def initialised(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of an empty bus of which tests have copies: making one takes ten times longer."""
+    """The directory of an empty bus, for copies: making one takes ten times longer."""
     path = tmp_path_factory.mktemp("initialised") / ".worker-state"
     Bus.init(path).close()
     return path

@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import sysconfig
@@ -91,22 +92,43 @@ def repository(project: Path, run_bus: RunBus, bus_env: dict[str, str]) -> Clone
     return made
 
 
+@pytest.fixture(scope="session")
+def kept_clones(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the clones of the first test that asks for them are kept, for the others to copy."""
+    return tmp_path_factory.mktemp("clones") / "kept"
+
+
 @pytest.fixture
-def two_clones(tmp_path: Path, repository: Clone) -> tuple[Clone, Clone]:
+def two_clones(tmp_path: Path, repository: Clone, kept_clones: Path) -> tuple[Clone, Clone]:
     """Two clones of one repository, set up, each with its bus; both know the first messages."""
     first, second = repository, Clone(tmp_path / "second", repository.run_bus, repository.env)
-    first.git("init", "-q", "--bare", str(tmp_path / "hub.git"))
-    first.git("remote", "add", "origin", str(tmp_path / "hub.git"))
+    hub = tmp_path / "hub.git"
+    places = {"hub": hub, "first": first.path, "second": second.path}
+    if kept_clones.exists():
+        shutil.rmtree(first.path)
+        for name, place in places.items():
+            shutil.copytree(kept_clones / name, place, symlinks=True)
+        for clone in (first, second):
+            clone.git("remote", "set-url", "origin", str(hub))
+    else:
+        make_clones(hub, first, second)
+        for name, place in places.items():
+            shutil.copytree(place, kept_clones / name, symlinks=True)
+    return first, second
+
+
+def make_clones(hub: Path, first: Clone, second: Clone) -> None:
+    first.git("init", "-q", "--bare", str(hub))
+    first.git("remote", "add", "origin", str(hub))
     first.bus("setup", "git")
     first.publish_all(f"begun {number}" for number in range(3))
     first.commit("begin")
     first.push()
-    first.git("clone", "-q", "--branch", "main", str(tmp_path / "hub.git"), str(second.path))
+    first.git("clone", "-q", "--branch", "main", str(hub), str(second.path))
     second.bus("init")
     second.bus("setup", "git")
     second.bus("import")
     second.commit()
-    return first, second
 
 
 def assert_error(ended: Ended, code: int, *words: str) -> None:

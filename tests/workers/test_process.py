@@ -77,6 +77,7 @@ while not os.path.exists("pids"):
 @pytest.fixture(autouse=True)
 def no_descriptor_leaks() -> Iterator[None]:
     gc.collect()  # of what earlier tests left
+    gc.freeze()  # so that the next collection looks at what is new
     before = descriptors()
     yield
     assert descriptors() == before

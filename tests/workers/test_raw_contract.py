@@ -120,7 +120,8 @@ def test_answer_tells_how_it_came_about(bus: Bus) -> None:
     Ours are headers: command, status, exit_code, and stderr if there was any. A timeout has no
     exit code. Each answer is one hop from what was asked.
     """
-    ask(bus, "echo fine; echo note >&2", "exit 3", "sleep 60", "true")
+    # A shell that waits for a program would say that it was terminated, if it lives that long.
+    ask(bus, "echo fine; echo note >&2", "exit 3", "exec sleep 60", "true")
     work(bus, ["sh", "-c", 'eval "$(cat)"'], timeout_s=1)
     told = [answer(bus, seq).headers for seq in (1, 2, 3, 4)]
     assert told == [
