@@ -94,7 +94,7 @@ def repository(project: Path, run_bus: RunBus, bus_env: dict[str, str]) -> Clone
 
 @pytest.fixture(scope="session")
 def kept_clones(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the clones of the first test that asks for them are kept, for the others to copy."""
+    """A folder for the clones that the first test makes and the others copy."""
     return tmp_path_factory.mktemp("clones") / "kept"
 
 

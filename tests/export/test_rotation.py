@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from ackbus import Bus, Draft, Exporter, ExporterRunning, InvalidInput, Refused
 
 from ..conftest import wait_until
+from ..sizes import sampled
 
 LIMIT = 4096
 
@@ -226,8 +228,9 @@ os._exit(0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", ["before", "after"])
-@pytest.mark.parametrize("act", ["export", "limit", "off"])
+@pytest.mark.parametrize(
+    ("act", "after"), sampled(product(["export", "limit", "off"], ["before", "after"]), every=3)
+)
 def test_killed_at_any_step_leaves_every_seq_once(
     act: str, after: str, bus: Bus, bus_dir: Path
 ) -> None:

@@ -23,6 +23,7 @@ from ackbus.schema.sqlite.upgrade import upgrade
 
 from ..migration.old_files import FIXTURES, restore, rows, version_of
 from ..programs import connect
+from ..sizes import size
 from .conftest import SmallDisk
 from .evidence import raw_rows
 
@@ -197,7 +198,7 @@ def test_an_act_that_finds_the_disk_full_at_any_write_can_be_done_later(
         tables = scene.tables()
     else:
         kept.close()
-    for pages in count():
+    for pages in count(step=size(sample=3, whole=1)):
         small_disk.leave(pages)
         try:
             if stays:

@@ -13,7 +13,7 @@ from ..concurrency.actors import StartActor
 from ..sizes import size
 from .evidence import raw_rows
 
-KILLS = size(sample=12, whole=100)
+KILLS = size(sample=6, whole=100)
 
 
 @pytest.mark.timeout(600)

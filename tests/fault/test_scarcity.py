@@ -11,6 +11,7 @@ from ackbus.bus.maintenance import Maintenance
 
 from ..concurrency.actors import StartActor
 from ..programs import run_program
+from ..sizes import sampled
 from .conftest import SmallDisk
 from .evidence import raw_rows
 
@@ -138,7 +139,7 @@ SAYS_WHY = ("Too many open files", "raise the limit (ulimit -n)")
 ENOUGH_DESCRIPTORS = 24
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", sampled(COMMANDS, every=2))
 def test_a_command_with_few_descriptors_fails_in_one_line_or_works(
     name: str, bus: Bus, bus_dir: Path, bus_env: dict[str, str]
 ) -> None:

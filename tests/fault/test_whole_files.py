@@ -7,6 +7,7 @@ import signal
 import struct
 import time
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 
 import apsw
@@ -19,6 +20,7 @@ from ackbus.schema.errors import BusUnusable
 from ackbus.schema.queries import file_of
 
 from ..programs import run_program_to_sigkill
+from ..sizes import sampled
 from . import corruption
 from .corruption import content, doctor, flip, lines_of, use
 
@@ -129,8 +131,9 @@ def assert_left_alone(directory: Path) -> None:
     assert content(directory) == before
 
 
-@pytest.mark.parametrize("vacuum", [NO_VACUUM, FULL, INCREMENTAL])
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("size", "vacuum"), sampled(product(SIZES, [NO_VACUUM, FULL, INCREMENTAL]), every=4)
+)
 def test_a_whole_file_of_any_size_of_pages_is_left_alone(
     size: int, vacuum: int, tmp_path: Path
 ) -> None:
@@ -140,8 +143,10 @@ def test_a_whole_file_of_any_size_of_pages_is_left_alone(
     assert_left_alone(tmp_path / "bus")
 
 
-@pytest.mark.parametrize("reserved", [8, 32, 255])
-@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le", "UTF-16be"])
+@pytest.mark.parametrize(
+    ("encoding", "reserved"),
+    sampled(product(["UTF-8", "UTF-16le", "UTF-16be"], [8, 32, 255]), every=4),
+)
 def test_a_whole_file_with_reserved_bytes_and_of_any_encoding_is_left_alone(
     reserved: int, encoding: str, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from .engine import Target, fuzz, shares
 from .library import a_bus, nothing, undone
 from .targets import TARGETS
 
-CASES = size(sample=400, whole=2000)
+CASES = size(sample=250, whole=2000)
 SEED = 6
 
 COUNTS = shares(TARGETS, CASES)

@@ -13,7 +13,7 @@ from ..sizes import size
 from .disk import Disk, Found
 
 #: Points of each workload.
-POINTS = size(sample=2, whole=5)
+POINTS = size(sample=1, whole=5)
 
 RUN = Path(__file__).with_name("run.py")
 

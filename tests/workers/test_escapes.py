@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from ackbus.workers.processes.run_process import run_process
 from ackbus.workers.processes.supervisors import Supervisors
 
 from ..conftest import RunBus, wait_until
+from ..sizes import sampled
 from ..subscribers.work import job, state, statuses
 from .conftest import StartHost
 from .hosts import LONG_S, REQUEST, answer, answers, ask, attempt
@@ -96,8 +98,16 @@ def test_nothing_outlives_success_or_timeout(
     assert statuses(queue, 2) == ["timed_out"]
 
 
-@pytest.mark.parametrize("escape", ["timeout", "setsid", "a session, ignoring SIGTERM"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT, signal.SIGQUIT])
+@pytest.mark.parametrize(
+    ("escape", "number"),
+    sampled(
+        product(
+            ["timeout", "setsid", "a session, ignoring SIGTERM"],
+            [signal.SIGKILL, signal.SIGABRT, signal.SIGQUIT],
+        ),
+        every=4,
+    ),
+)
 def test_nothing_outlives_a_host_that_is_killed(
     bus: Bus,
     queue: Queue,
