@@ -32,7 +32,7 @@ from .browsing import CHROMIUM, Visit, rows, wait_for_live
 from .conftest import serving
 
 pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium here: apt-get install chromium"
+    CHROMIUM is None, reason="no chromium here: apt-get install chromium-headless-shell"
 )
 
 STATIC = Path(__file__).parents[2] / "server" / "page" / "static"

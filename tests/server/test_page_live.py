@@ -14,7 +14,7 @@ from .browsing import CHROMIUM, Visit, rows, wait_for_live
 from .conftest import serving
 
 pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium here: apt-get install chromium"
+    CHROMIUM is None, reason="no chromium here: apt-get install chromium-headless-shell"
 )
 
 #: Makes a tab believe that another is looked at, or that it is again.
