@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from ackbus import Bus
 
@@ -87,6 +88,21 @@ def problem(response: httpx.Response, status: int, kind: str) -> str:
     assert body["title"]
     assert body["detail"]
     return str(body["detail"])
+
+
+Samples = dict[tuple[str, tuple[str, ...]], float]
+
+
+def scrape(client: httpx.Client) -> Samples:
+    """All samples: by name, and the values of their labels."""
+    response = client.get("/metrics")
+    assert response.status_code == 200, response.text
+    assert response.headers["Content-Type"].startswith("text/plain; version=")
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(response.text)
+        for sample in family.samples
+    }
 
 
 # A server takes a while to start: tests that use names of their own share one for a module.

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from ackbus import Bus, BusBusy, Draft, Inbox, Queue, Worker
@@ -20,21 +19,7 @@ from ackbus.server.health import Readiness
 from ackbus.server.metrics.counters import Metrics
 
 from ..conftest import RunBus
-from .conftest import Serve, problem
-
-Samples = dict[tuple[str, tuple[str, ...]], float]
-
-
-def scrape(client: httpx.Client) -> Samples:
-    """All samples: by name, and the values of their labels."""
-    response = client.get("/metrics")
-    assert response.status_code == 200, response.text
-    assert response.headers["Content-Type"].startswith("text/plain; version=")
-    return {
-        (sample.name, tuple(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(response.text)
-        for sample in family.samples
-    }
+from .conftest import Serve, problem, scrape
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from ackbus.server.access.access import Access
 from ackbus.server.app import create_app
 
 from ..conftest import wait_until
-from .conftest import problem, serving
+from .conftest import problem, scrape, serving
 
 
 def made(client: httpx.Client, name: str, **policy: object) -> str:
@@ -204,10 +204,18 @@ def test_publisher_that_goes_away_before_there_is_room_publishes_nothing(
     one_bus.limits.set_for_inbox("narrow", 1)
     seq = one_bus.publish("t", from_agent="a", to_agent="narrow").seq
     message = {"type": "ghost", "from": "a", "to": "narrow"}
+    ended = count_of_full(one_client)
     send_and_leave(one_client, "/v1/messages?wait_s=20", message)
+    wait_until(lambda: count_of_full(one_client) > ended)  # the server has seen that it left
     one_client.post("/v1/inboxes/narrow/ack", json={"seq": seq})
     mail = one_client.get("/v1/inboxes/narrow", params={"wait_s": 0.5})  # it would look each 0.05 s
     assert mail.json()["messages"] == []
+
+
+def count_of_full(client: httpx.Client) -> float:
+    """Returns how many publications the server has refused so far, as there was no room."""
+    labels = ("POST", "/v1/messages", "429")
+    return scrape(client).get(("ackbus_http_requests_total", labels), 0)
 
 
 def test_many_publishers_that_wait_for_room_try_no_more_often_together(
