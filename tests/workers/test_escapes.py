@@ -166,7 +166,8 @@ def test_command_that_kills_its_supervisor_has_failed_and_the_host_goes_on(
     bus: Bus, queue: Queue, run_bus: RunBus, marker: str
 ) -> None:
     """The processes in its session can be ended still."""
-    ask(bus, "timeout 100 sleep $M & kill -9 $PPID; sleep $M", "echo fine")
+    # A shell that waits for a program would say that it was killed, if it lives that long.
+    ask(bus, "timeout 100 sleep $M & kill -9 $PPID; exec sleep $M", "echo fine")
     command = ("sh", "-c", 'eval "$(cat)"')
     ended = run_bus("run", "--type", REQUEST, "--drain", "--", *command, env={"M": marker})
     assert (ended.code, left(marker)) == (0, [])
