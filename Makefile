@@ -16,8 +16,8 @@ SOURCES := pyproject.toml $(shell find * \( $(ASIDE) \) -prune -o \
              -type d -printf '%p/. ' -o \
              \( -name '*.py' -o -name '*.js' -o -name '*.sql' -o -name py.typed -o -path '*/static/*' \) -print)
 
-# Some tests wait for other processes: three share two cores. One without tests takes another's.
-SIDE_BY_SIDE := --numprocesses=3 --dist=worksteal
+# Some tests wait for other processes: four share two cores. One without tests takes another's.
+SIDE_BY_SIDE := --numprocesses=4 --dist=worksteal
 
 # `make nightly` and `make powerloss` are about the disk, and write to it.
 IN_MEMORY := $(shell .ci/in-memory)

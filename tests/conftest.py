@@ -21,8 +21,9 @@ from .command_server import CommandServer
 
 database_guard.install()
 
-# A shell starts what runs in the background with this ignored, and commands would inherit that.
+# Shells and nohup start what runs in the background with these ignored, and commands inherit that.
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ROOT = Path(__file__).parents[1]
 #: Seconds after which a command that has not ended fails its test.

@@ -17,12 +17,14 @@ def size(*, sample: int, whole: int) -> int:
     return whole if _IS_NIGHT else sample
 
 
+def case(*values: object, by_day: bool, id: str | None = None) -> Any:
+    """Returns values as the parameters of a test that each check runs, or only the night."""
+    return pytest.param(*values, id=id, marks=[] if by_day else [pytest.mark.nightly])
+
+
 def sampled(cases: Iterable[object], *, every: int) -> list[Any]:
     """Returns cases, each a value or a tuple, as parameters: every n-th, and at night all."""
     return [
-        pytest.param(
-            *(case if isinstance(case, tuple) else (case,)),
-            marks=[pytest.mark.nightly] if number % every else [],
-        )
-        for number, case in enumerate(cases)
+        case(*(each if isinstance(each, tuple) else (each,)), by_day=number % every == 0)
+        for number, each in enumerate(cases)
     ]

@@ -16,6 +16,7 @@ from ackbus.subscribers.overview.retention import Retention
 from ackbus.subscribers.queues.queues import Queues
 
 from ..migration.make_fixture import fill
+from ..sizes import case
 from .corruption import doctor
 
 VALUES = {
@@ -95,12 +96,9 @@ def use(directory: Path) -> None:
 
 #: Each check tries a sixth of the values on each column, other ones on the next.
 CASES = [
-    pytest.param(
-        table, column, begin, id=f"{table}-{column}-{begin}", marks=[pytest.mark.nightly][:is_rest]
-    )
+    case(table, column, begin, id=f"{table}-{column}-{begin}", by_day=begin == number % 6)
     for number, (table, column) in enumerate(columns())
     for begin in range(6)
-    for is_rest in [begin != number % 6]
 ]
 
 

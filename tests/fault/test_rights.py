@@ -12,6 +12,7 @@ from ackbus import Bus
 
 from ..concurrency.actors import StartActor, actor_starter
 from ..conftest import wait_until
+from ..sizes import case
 from .evidence import raw_rows
 
 #: Root passes over modes; without these two capabilities it is held to them as anybody.
@@ -56,14 +57,14 @@ COMMANDS = [
 @pytest.mark.parametrize(
     ("name", "mode", "works"),
     [
-        (".", 0o500, 0),
-        (".", 0o000, 0),
-        ("bus.db", 0o400, 0),
-        ("bus.db-wal", 0o400, 0),
-        ("bus.db-shm", 0o000, 0),
-        ("write.lock", 0o400, 2),
-        ("blobs", 0o500, 5),
-        ("doorbell", 0o400, 6),
+        case(".", 0o500, 0, by_day=False),
+        case(".", 0o000, 0, by_day=True),
+        case("bus.db", 0o400, 0, by_day=True),
+        case("bus.db-wal", 0o400, 0, by_day=False),
+        case("bus.db-shm", 0o000, 0, by_day=False),
+        case("write.lock", 0o400, 2, by_day=True),
+        case("blobs", 0o500, 5, by_day=True),
+        case("doorbell", 0o400, 6, by_day=True),
     ],
     ids=lambda value: f"{value:o}" if isinstance(value, int) else value,
 )

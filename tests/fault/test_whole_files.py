@@ -20,7 +20,7 @@ from ackbus.schema.errors import BusUnusable
 from ackbus.schema.queries import file_of
 
 from ..programs import run_program_to_sigkill
-from ..sizes import sampled
+from ..sizes import case, sampled
 from . import corruption
 from .corruption import content, doctor, flip, lines_of, use
 
@@ -157,11 +157,11 @@ def test_a_whole_file_with_reserved_bytes_and_of_any_encoding_is_left_alone(
 @pytest.mark.parametrize(
     ("size", "vacuum", "reserved", "encoding"),
     [
-        (512, FULL, 0, "UTF-8"),
-        (1024, INCREMENTAL, 0, "UTF-8"),
-        (65536, NO_VACUUM, 0, "UTF-8"),
-        (1024, INCREMENTAL, 32, "UTF-16le"),
-        (4096, NO_VACUUM, 8, "UTF-16be"),
+        case(512, FULL, 0, "UTF-8", by_day=True),
+        case(1024, INCREMENTAL, 0, "UTF-8", by_day=False),
+        case(65536, NO_VACUUM, 0, "UTF-8", by_day=True),
+        case(1024, INCREMENTAL, 32, "UTF-16le", by_day=True),
+        case(4096, NO_VACUUM, 8, "UTF-16be", by_day=False),
     ],
 )
 def test_a_damaged_file_of_any_form_loses_what_was_in_the_damage_alone(
