@@ -16,6 +16,7 @@ from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus, wait_until
 from ..programs import held_write_lock, raw_sql, running_program
+from ..sizes import case
 from .conftest import StartBus
 
 pytestmark = pytest.mark.slow  # starts many processes
@@ -147,8 +148,14 @@ DAMAGE: dict[Callable[[Path], None], str] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize(
+    ("damage", "full"),
+    [
+        case(damage, full, id=f"{damage.__name__}-{full}", by_day=number % 2 == full)
+        for number, damage in enumerate(DAMAGE)
+        for full in (False, True)
+    ],
+)
 def test_damage_is_found(
     damage: Callable[[Path], None], full: bool, bus_dir: Path, doctor: Doctor
 ) -> None:

@@ -13,6 +13,8 @@ from ackbus.schema.errors import AckbusError, InvalidInput, Refused
 from ackbus.setup.installation import Installation
 from ackbus.setup.programs import PROGRAMS
 
+from ..sizes import case
+
 BUS = "/opt/bus tools/bin/bus"
 
 #: JSON as it is met with; none has an entry of ours.
@@ -262,8 +264,14 @@ def test_older_entry_is_renewed_and_what_people_added_stays(root: Path) -> None:
     assert BUS not in json.dumps(left)
 
 
-@pytest.mark.parametrize("text", [None, *JSON_FILES.values()], ids=["none", *JSON_FILES])
-@pytest.mark.parametrize("name", JSON_PROGRAMS)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        case(name, text, id=f"{name}-{form}", by_day=(row + column) % 3 == 0)
+        for row, name in enumerate(JSON_PROGRAMS)
+        for column, (form, text) in enumerate([("none", None), *JSON_FILES.items()])
+    ],
+)
 def test_what_was_renewed_is_given_back_too(name: str, text: str | None, root: Path) -> None:
     """An entry is renewed in the layout that it has: whoever was first made it."""
     older = installation(name, root, bus="/old/bin/bus", agent="old")
