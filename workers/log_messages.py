@@ -6,8 +6,10 @@ import logging
 import warnings
 
 from ..schema.errors import InvalidInput
+from ..subscribers.jobs import jobs as states
 from ..subscribers.jobs.errors import HopsWarning
 from ..subscribers.jobs.hops import hops_of
+from ..subscribers.jobs.outcomes import end_state, is_tried_again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from ..schema.errors import AckbusError
     from ..schema.message.message import Message, Receipt
     from ..subscribers.jobs.claims import Claim, Outcome
+    from ..subscribers.jobs.policy import Policy
 
 #: How much of an error is told in a line of the log; the claim has more.
 _MAX_TOLD_CHARS = 300
@@ -44,14 +47,16 @@ class Reports:
         self._warn_hops = warn_hops
         self._warned: dict[str, None] = {}
 
-    def ended(self, claim: Claim, outcome: Outcome, error: AckbusError | None) -> None:
+    def ended(
+        self, policy: Policy, claim: Claim, outcome: Outcome, error: AckbusError | None
+    ) -> None:
         """Tell how an attempt failed, or why its end was not written down as it was."""
         if error is not None:
             _log.warning("%s", error)
         elif outcome.error is not None:
             why = outcome.error.partition("\n")[0][:_MAX_TOLD_CHARS]
-            attempt = f"attempt {claim.attempt} of {claim.max_attempts}"
-            _log.warning("message %s: %s (%s)", claim.message.seq, why, attempt)
+            follows = _what_follows(policy, claim, outcome)
+            _log.warning("message %s: %s (%s)", claim.message.seq, why, follows)
 
     def held_up(self, is_new: bool, text: str, *values: object) -> None:
         """Warn of what holds the worker up; once, since it will be tried again and again."""
@@ -83,3 +88,14 @@ class Reports:
         self._warned |= dict.fromkeys(conversations)
         while len(self._warned) > _MAX_REMEMBERED:
             del self._warned[next(iter(self._warned))]
+
+
+def _what_follows(policy: Policy, claim: Claim, outcome: Outcome) -> str:
+    """Return what becomes of a job after a failed attempt, and the command for a person."""
+    attempt = f"attempt {claim.attempt} of {claim.max_attempts}"
+    if is_tried_again(policy, claim, outcome):
+        return f"{attempt}; another follows"
+    seq = claim.message.seq
+    if end_state(policy, outcome) == states.DEAD:
+        return f"{attempt}; the job is dead: see 'bus dead show {seq}'"
+    return f"no other follows; 'bus job retry {seq}' tries the job again"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .claims import Claim, Claims
     from .job_replies import LastWords
     from .jobs import Job, Jobs
+    from .policy import Policy
 
 #: Why a claim is lost whose job was not cancelled.
 RAN_OUT = "the lease ran out"
@@ -75,21 +76,17 @@ class Endings:
         key = claim.dedupe_key
         if outcome.status == COMPLETED:
             self._jobs.end(info, seq, states.SUCCEEDED, now_ms, None, key)
-        elif self._is_to_be_tried_again(info, claim, outcome):
+        elif is_tried_again(info.policy, claim, outcome):
             job = self._jobs.get(info, seq)
             self._jobs.queue_again(
                 info, job, job.attempt + 1, now_ms + _pause_ms(info, claim, outcome), outcome.error
             )
             is_over = False
         else:
-            self._jobs.end(info, seq, _end_state(info, outcome), now_ms, outcome.error, key)
+            self._jobs.end(info, seq, end_state(info.policy, outcome), now_ms, outcome.error, key)
         if info.policy.max_running is not None or key is not None or not is_over:
             self._bus.ring()  # workers may wait for room, or for the next attempt
         return is_over
-
-    def _is_to_be_tried_again(self, info: QueueInfo, claim: Claim, outcome: Outcome) -> bool:
-        wanted = info.policy.retry == "failures" if outcome.retry is None else outcome.retry
-        return wanted and claim.attempt < claim.max_attempts
 
     def recover(self, info: QueueInfo, now_ms: int, group: str, words: LastWords | None) -> None:
         """End the claims whose leases have run out, and decide about their jobs.
@@ -190,13 +187,19 @@ def _check_queue(info: QueueInfo, claim: Claim) -> None:
         raise InvalidInput(f"claim {claim.token} is of queue {claim.queue!r}, not {info.name!r}")
 
 
-def _end_state(info: QueueInfo, outcome: Outcome) -> str:
+def is_tried_again(policy: Policy, claim: Claim, outcome: Outcome) -> bool:
+    """Return whether another attempt at a job follows an attempt that failed."""
+    wanted = policy.retry == "failures" if outcome.retry is None else outcome.retry
+    return wanted and claim.attempt < claim.max_attempts
+
+
+def end_state(policy: Policy, outcome: Outcome) -> str:
     """Return the state of a job after a failure that is not tried again.
 
     Where failures are to be tried again, or this one asked for it, one that is left is a matter
     for people. Elsewhere a failure is an answer.
     """
-    if info.policy.retry == "failures" or outcome.retry:
+    if policy.retry == "failures" or outcome.retry:
         return states.DEAD
     return states.TIMED_OUT if outcome.status == states.TIMED_OUT else states.FAILED
 

@@ -42,9 +42,27 @@ def test_failure_of_the_command_is_no_failure_of_the_worker(bus: Bus, run_bus: R
     ask(bus, "a", "b")
     ended = run_bus("run", "--type", REQUEST, "--once", "--", "sh", "-c", "echo bad >&2; exit 2")
     assert (ended.code, ended.out) == (0, "")
-    assert "message 1: command exited with code 2: bad (attempt 1 of 4)" in ended.err
+    follows = "no other follows; 'bus job retry 1' tries the job again"
+    assert f"message 1: command exited with code 2: bad ({follows})" in ended.err
     queue = Queue.open(bus, REQUEST)
     assert (state(queue, 1), statuses(queue, 2)) == ("failed", [])
+
+
+@pytest.mark.parametrize(
+    ("max_attempts", "follows"),
+    [
+        (2, "attempt 1 of 2; another follows"),
+        (1, "attempt 1 of 1; the job is dead: see 'bus dead show 1'"),
+    ],
+)
+def test_worker_tells_whether_another_attempt_follows_a_failure(
+    bus: Bus, run_bus: RunBus, max_attempts: int, follows: str
+) -> None:
+    queue = Queue.create(bus, REQUEST, retry="asked", max_attempts=max_attempts)
+    ask(bus, "a")
+    ended = run_bus("run", "--type", REQUEST, "--once", "--", "sh", "-c", "echo bad >&2; exit 75")
+    assert ended.err.rstrip().endswith(f"({follows})")
+    assert state(queue, 1) == ("dead" if max_attempts == 1 else "queued")
 
 
 def test_once_waits_for_a_message_in_a_bus_that_is_named_without_a_folder(
