@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import gc
+import math
 import os
 import pty
 import resource
@@ -271,7 +272,7 @@ def test_child_that_ignores_sigterm_is_killed_when_its_parent_does_not() -> None
 @pytest.mark.usefixtures("exits_seen")
 def test_command_may_use_its_grace_to_clean_up() -> None:
     """D-66: what it prints then is kept; that it exits with 0 does not make it a success."""
-    end = run("trap 'echo cleaned; exit 0' TERM; sleep 60 & wait", timeout_s=4 * SHORT_TIMEOUT_S)
+    end = run("trap 'echo cleaned; exit 0' TERM; sleep 60 & wait", timeout_s=8 * SHORT_TIMEOUT_S)
     assert (end.timed_out, end.exit_code, end.stdout) == (True, None, b"cleaned\n")
 
 
@@ -685,7 +686,7 @@ print(end.stdout.decode(), end.timed_out)
 
 @pytest.mark.usefixtures("exits_seen")
 def test_running_a_command_so_adds_less_than_five_milliseconds() -> None:
-    """To what the standard library takes for it."""
+    """To what the standard library takes for it: a busy machine gets as many rounds as it needs."""
 
     def took_s(call: Callable[[], object]) -> float:
         begun = time.perf_counter()
@@ -694,9 +695,13 @@ def test_running_a_command_so_adds_less_than_five_milliseconds() -> None:
 
     script = ":"
     calls = [lambda: subprocess.run(["sh", "-c", script], check=True), lambda: run(script)]
-    pairs = [[took_s(call) for call in calls] for _ in range(20)]
-    theirs, ours = (min(times) for times in zip(*pairs, strict=True))  # what nothing else disturbed
-    assert ours - theirs < 0.005
+    theirs = ours = math.inf
+    for _ in range(500):
+        new = [took_s(call) for call in calls]
+        theirs, ours = min(theirs, new[0]), min(ours, new[1])  # what nothing else disturbed
+        if ours - theirs < 0.005:
+            return
+    pytest.fail(f"{ours} s, and {theirs} s of the standard library")
 
 
 @pytest.mark.usefixtures("exits_seen")
