@@ -167,7 +167,7 @@ def _text(stream: IO[bytes]) -> str:
     return stream.read().decode(errors="surrogateescape")
 
 
-def wait_until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+def wait_until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
     """Returns as soon as ``condition()`` is true; fails when it is not within ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while not condition():

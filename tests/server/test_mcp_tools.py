@@ -554,8 +554,8 @@ def test_names_cost_no_thread_each(bus: Bus, bus_dir: Path) -> None:
         for number in range(50):
             home.beat(f"agent-{number}")
         wait_until(lambda: len(bus.heartbeats.list()) == 50)
-        # One for all hearts; and one that waits for the write lock, where a beat has it and a join.
-        wait_until(lambda: threading.active_count() <= before + 2)
+        # One for all hearts; and a few that wait for a lock or copy the write-ahead log.
+        assert threading.active_count() < before + 10
     finally:
         home.close()
     assert {each.status for each in bus.heartbeats.list()} == {"stopped"}

@@ -36,6 +36,7 @@ from ackbus.workers.processes.run_process import (
     run_process,
 )
 from ackbus.workers.processes.stop_switch import StopSwitch
+from ackbus.workers.processes.supervisor import descendants
 from ackbus.workers.processes.supervisors import Supervisors
 
 from ..conftest import wait_until
@@ -274,6 +275,27 @@ def test_command_may_use_its_grace_to_clean_up() -> None:
     """D-66: what it prints then is kept; that it exits with 0 does not make it a success."""
     end = run("trap 'echo cleaned; exit 0' TERM; sleep 60 & wait", timeout_s=8 * SHORT_TIMEOUT_S)
     assert (end.timed_out, end.exit_code, end.stdout) == (True, None, b"cleaned\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parents are in /proc")
+def test_parents_are_told_to_end_before_their_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell that waits for a child exits without its trap when the child ends first."""
+    shell = "for each in $(seq 20); do sleep 60 & done; wait"
+    parent = subprocess.Popen(["sh", "-c", shell], start_new_session=True)
+    session = ProcessSession(parent)
+    try:
+        wait_until(lambda: len(descendants(parent.pid)) == 20)
+        below = descendants(os.getpid())
+        assert below.index(parent.pid) < min(map(below.index, descendants(parent.pid)))
+        told: list[int] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "kill", lambda pid, number: told.append(pid))
+            session.signal(signal.SIGTERM)
+        assert told[0] == parent.pid
+        assert set(told[1:]) == set(descendants(parent.pid))
+    finally:
+        session.signal(signal.SIGKILL)
+        parent.wait()
 
 
 def test_command_without_a_timeout_may_take_its_time() -> None:

@@ -42,14 +42,17 @@ class ProcessSession:
         self._leader = leader
 
     def signal(self, number: int) -> None:
-        """Send a signal to everything in the session, also to what is started meanwhile."""
+        """Send a signal to everything in the session, also to what is started meanwhile.
+
+        The command comes first: a shell whose child ends before it is told might just exit.
+        """
         told: set[int] = set()
         for _ in range(_MAX_ROUNDS):
-            found = set(self._members()) - told
+            found = [pid for pid in self._members() if pid not in told]
             if not found:
                 return
-            told |= found
-            for pid in found:
+            told.update(found)
+            for pid in sorted(found, key=lambda pid: pid != self._leader.pid):
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
 

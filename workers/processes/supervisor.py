@@ -175,17 +175,20 @@ class Supervisor:
             self._tell("exited", self._command.returncode, True)
 
     def _signal(self, number: int) -> None:
-        """Send a signal to all that is left, also to what is started meanwhile."""
+        """Send a signal to all that is left, also to what is started meanwhile.
+
+        Parents come first: a shell whose child ends before it is told might just exit.
+        """
         if self._command is None:
             return
         told: set[int] = set()
         refused: set[int] = set()
         for _ in range(_MAX_ROUNDS):
-            found = descendants(os.getpid()) - told
+            found = [pid for pid in descendants(os.getpid()) if pid not in told]
             if not found:
                 break
-            told |= found
-            refused |= {pid for pid in found if not _is_told(pid, number)}
+            told.update(found)
+            refused.update(pid for pid in found if not _is_told(pid, number))
         if self._command.returncode is not None and told and told == refused:
             self._command = None  # what is left is another user's, and can't be ended
             self._tell("gone", False)
@@ -205,8 +208,8 @@ class Supervisor:
             send(self._host, message)
 
 
-def descendants(top: int) -> set[int]:
-    """Return the processes below one, without those that are dead."""
+def descendants(top: int) -> list[int]:
+    """Return the processes below one, parents before children, without those that are dead."""
     below: dict[int, list[int]] = {}
     dead = set()
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
@@ -222,7 +225,7 @@ def descendants(top: int) -> set[int]:
     found: list[int] = [top]
     for parent_pid in found:  # which grows meanwhile
         found += below.get(parent_pid, [])
-    return set(found[1:]) - dead
+    return [pid for pid in found[1:] if pid not in dead]
 
 
 def _is_told(pid: int, number: int) -> bool:
