@@ -27,15 +27,16 @@ QUICK := $(addprefix tests/,architecture schema blobs bus subscribers export)
 # What is run with each other Python: what is below the command line.
 ROOMS := $(addprefix tests/,schema blobs bus subscribers)
 
-# The document runner is the one test that `make test` leaves to `make snippets`.
+# What `make test` leaves to `make snippets`, and to `make dist`.
 DOCUMENTS := tests/docs/test_documents.py
+RELEASE   := tests/release
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test nightly pythons check format lint types snippets powerloss fuzz torture soak corruption \
-        bench bench-smoke bench-report servers programs fmt venv venv-editable clean
+.PHONY: help demo quick test nightly pythons check format lint types snippets dist powerloss fuzz torture soak \
+        corruption bench bench-smoke bench-report servers programs fmt venv venv-editable clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,10 +48,10 @@ quick: venv  ## run the tests that start few processes, in less than a minute: w
 	$(IN_MEMORY) $(BIN)/pytest --numprocesses=2 --dist=worksteal -m "not slow and not nightly" $(QUICK)
 
 test: venv  ## run the tests
-	$(IN_MEMORY) $(BIN)/pytest $(SIDE_BY_SIDE) --ignore=$(DOCUMENTS)
+	$(IN_MEMORY) $(BIN)/pytest $(SIDE_BY_SIDE) --ignore=$(DOCUMENTS) --ignore=$(RELEASE)
 
 nightly: venv  ## run all tests in their long forms (an hour)
-	ACKBUS_NIGHTLY=1 $(BIN)/pytest $(SIDE_BY_SIDE) --ignore=$(DOCUMENTS) --timeout=1200 -m ""
+	ACKBUS_NIGHTLY=1 $(BIN)/pytest $(SIDE_BY_SIDE) --ignore=$(DOCUMENTS) --ignore=$(RELEASE) --timeout=1200 -m ""
 
 pythons: venv  ## run the quick tests of four rooms with each later Python that is here
 	$(IN_MEMORY) .ci/pythons $(ROOMS)
@@ -72,6 +73,13 @@ types: venv  ## check the types of the installed package (errors name the source
 
 snippets: venv  ## run the commands and programs of README.md and docs/
 	$(IN_MEMORY) $(BIN)/pytest $(SIDE_BY_SIDE) $(DOCUMENTS)
+
+# The wheel is made from the sdist, so that the sdist is known to hold all that a wheel needs.
+dist: venv  ## build sdist and wheel into dist/, and use them in empty environments
+	rm -rf dist $(BUILD_LEFTOVERS)
+	$(BIN)/python -m build --outdir dist >/dev/null
+	rm -rf $(BUILD_LEFTOVERS)
+	$(IN_MEMORY) $(BIN)/pytest --numprocesses=2 --dist=worksteal $(RELEASE)
 
 powerloss: venv  ## lose power at every recorded point of every workload, and look at what is left
 	$(BIN)/python tests/powerloss/run.py
@@ -154,5 +162,5 @@ venv-editable:  ## make .venv-editable, where edits work without an install
 	.venv-editable/bin/python $(PIP) --config-settings editable_mode=strict --editable '.[dev]'
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) .venv-editable bus-torture-* build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-editable bus-torture-* build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -r {} +
