@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..schema.message.draft import Draft
     from ..schema.message.message import Message
 
-#: What W3C calls valid: no version ff, and no number that is zero.
+#: A `traceparent` that W3C calls valid: no version ff, and no number that is zero.
 _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 #: A `tracestate` that is carried on: printable, and as long as W3C asks of all.

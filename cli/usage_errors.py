@@ -61,7 +61,7 @@ def _is_of_group(error: UsageError) -> bool:
 def _rule(error: BadParameter) -> str | None:
     """Return the rule of a number, or None for another error."""
     kind = error.param.type if error.param else None
-    if isinstance(error.__context__, ValueError):  # it is no number at all
+    if isinstance(error.__context__, ValueError):  # it is not a number at all
         return "a number" if isinstance(kind, FloatParamType) else "a whole number"
     if isinstance(kind, (IntRange, FloatRange)):
         return f"{kind.min} or more" + (f", and at most {kind.max}" if kind.max else "")

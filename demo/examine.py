@@ -14,10 +14,10 @@ CHUNK_BYTES = 1 << 18
 #: for a megabyte, and memory to match.
 MAX_PARSED_BYTES = 1 << 18
 
-#: What `Examination.python` says of a file without syntax errors.
+#: The value of `Examination.python` for a file without syntax errors.
 PYTHON_OK = "ok"
 
-#: What it says of one that is larger than that.
+#: Its value for a file larger than `MAX_PARSED_BYTES`.
 PYTHON_NOT_CHECKED = f"not checked: larger than {MAX_PARSED_BYTES:,} bytes"
 
 _PYTHON_SUFFIXES = (".py", ".pyi", ".pyw")

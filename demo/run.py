@@ -69,7 +69,7 @@ def run_demo(path: str, *, directory: str | None, say: Say, progress: Progress) 
         progress: shows how much is done.
 
     Raises:
-        InvalidInput: `path` is no directory that can be read.
+        InvalidInput: `path` is not a directory that can be read.
         NotFound: there is nothing to examine.
         Refused: `directory` holds a bus already: its agents could have the names of ours.
         AckbusError: no worker is left; what they did stays in the bus.

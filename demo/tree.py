@@ -77,7 +77,7 @@ class Tree:
 
 
 def path_to_payload(path: str) -> dict[str, str]:
-    """Return the payload fields that name a path; JSON can't hold a name that is no UTF-8."""
+    """Return the payload fields that name a path; JSON can't hold a name that is not UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:

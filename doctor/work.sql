@@ -1,4 +1,4 @@
--- What puts queues right whose rows were lost, in a file that was made of a damaged one.
+-- Statements that rebuild queues whose rows were lost, in a file made from a damaged one.
 
 -- name: add_lost_queues
 -- Queues of which only jobs or claims are left, paused: what they took in is not known.

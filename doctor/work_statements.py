@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from ..bus.bus import Bus
 
-#: What puts jobs and claims right, and what finds those that it changes.
+#: Statements that put jobs and claims right, and that find those to change.
 MENDING = Queries(beside=__file__, file="work.sql")
 
 #: Whether no queue has a message, nor will take it in. A queue of which SQL can't tell what it

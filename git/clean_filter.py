@@ -31,7 +31,7 @@ def clean(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
         lines: the present lines of the file.
 
     Raises:
-        InvalidInput: a line is no message, such as a conflict marker; a message has two contents.
+        InvalidInput: a line is not a message (a conflict marker, say), or one has two contents.
         GitFailed: git's content can't be read.
     """
     found = messages_in(lines, path)

@@ -28,7 +28,7 @@ _IGNORED = (PART_GLOB, "bus.index.json")
 
 _NAME = "messages by id"
 
-#: What is said of a part that git had: with the drivers, its lines are in git's bus.jsonl.
+#: The report of a part that git tracked: with the drivers, its lines are in git's bus.jsonl.
 _UNTRACKED = "out of git's index:"
 
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    #: What a line sorts by, and the line itself without its newline: (ts, id, line).
+    #: A line without its newline, behind the fields that it sorts by: (ts, id, line).
     Line = tuple[str, str, bytes]
 
 #: How many levels `bus log` writes around a record: its commit, and the list of its messages.
 _ROOM = 2
 
-#: What every line of a bus begins with.
+#: The first bytes of every line of a bus.
 _SEQ = b'{"seq":'
 
 
@@ -34,7 +34,7 @@ def messages_in(lines: Iterable[bytes], name: str) -> dict[str, Line]:
         name: how to call the file in an error.
 
     Raises:
-        InvalidInput: a line is no message, or a message has two contents.
+        InvalidInput: a line is not a message, or a message has two contents.
     """
     found: dict[str, Line] = {}
     for number, line in enumerate(lines, 1):
@@ -47,7 +47,7 @@ def messages_in(lines: Iterable[bytes], name: str) -> dict[str, Line]:
             )
         elif line.endswith(b"\n") and not line.isspace():
             beginning = line.strip()[:40].decode(errors="replace")
-            raise InvalidInput(f"line {number} of {name} is no message: {beginning!a}")
+            raise InvalidInput(f"line {number} of {name} is not a message: {beginning!a}")
     return found
 
 
@@ -89,13 +89,13 @@ def in_order(found: dict[str, Line]) -> Iterator[bytes]:
 
 
 def records(lines: Iterable[bytes]) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-    """Yield each line with its fields, None for one that is no message."""
+    """Yield each line with its fields, None for one that is not a message."""
     for line in lines:
         yield line, _record(line)
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """Return the fields of a message, or None for a line that is no message.
+    """Return the fields of a message, or None for a line that is not a message.
 
     The line itself is kept, so a number that is rounded here is not in git.
     """

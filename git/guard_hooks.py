@@ -129,18 +129,18 @@ class GuardHooks:
         Raises:
             Refused: there is a hook, and one of before the guard too; another tool keeps one of
                 the guard's under another name; or hooks are turned off by a `core.hooksPath` that
-                is no folder. Nothing was changed.
+                is not a folder. Nothing was changed.
         """
         if self._setting == "":
             raise Refused("core.hooksPath is empty: git would look for hooks at the root; unset it")
         if os.path.lexists(self._folder) and not os.path.isdir(self._folder):
-            raise Refused(f"{self._folder} is no folder: core.hooksPath turns hooks off here")
+            raise Refused(f"{self._folder} is not a folder: core.hooksPath turns hooks off here")
         self._refuse_renamed()
         for name in HOOKS:
             hook = self._hook(name)
             if hook.former and os.path.lexists(hook.path) and not _is_ours(hook.path):
                 raise Refused(
-                    f"{hook.path} is no hook of the guard, and {hook.former} is there as well;"
+                    f"{hook.path} is not a hook of the guard, and {hook.former} is there as well;"
                     " make one of the two, without that ending"
                 )
         os.makedirs(self._folder, exist_ok=True)

@@ -25,7 +25,7 @@ _MARK = b"\x01"
 #: what comes from one of them is not its own. Of two parents and of more, up to git's limit.
 _CHANGE = re.compile(rb"(\++|-+)\{")
 
-#: What `git log` prints of a commit, and how it is not to be led astray by a configuration.
+#: `git log` with the fields to print, and with options that overrule the user's configuration.
 _LOG = (
     *("log", "--no-show-signature", "--no-color", "--no-ext-diff", "--no-textconv"),
     *("--no-renames", "--text", "--encoding=UTF-8", "--patch", "--unified=0"),

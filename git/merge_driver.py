@@ -31,7 +31,7 @@ def merge(ours: Iterable[bytes], theirs: Iterable[bytes]) -> Merged:
     Messages never change, so a message that a side lacks has not reached it yet.
 
     Raises:
-        InvalidInput: a line is no message, or one side has two contents of a message.
+        InvalidInput: a line is not a message, or one side has two contents of a message.
     """
     left, right = messages_in(ours, "our side"), messages_in(theirs, "their side")
     both = left.keys() & right.keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-#: What the name of a file has at its end until it takes its place.
+#: The suffix of a new file until it replaces the old one.
 FRESH = ".new"
 
 

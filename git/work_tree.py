@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: What `--raw` shows of a change; a rename is shown as what went and what came.
+#: Options that list the changed paths; a rename is listed as a removal and an addition.
 _RAW = ("--raw", "-z", "--no-renames")
 
 #: The modes of a submodule, and of what is not there.
@@ -105,7 +105,7 @@ class WorkTree:
         for line in filter(None, refs.split(b"\n")):
             match = _PUSHED.fullmatch(line)
             if match is None:
-                raise InvalidInput(f"{line!a} is no line that git gives to a pre-push hook")
+                raise InvalidInput(f"{line!a} is not a line that git gives to a pre-push hook")
             local, theirs = (part.decode() for part in match.groups())
             if local.strip("0"):  # all zeros: the remote's branch is to be deleted
                 for file, ms in self._changed_by_push(local, theirs):

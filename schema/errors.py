@@ -129,7 +129,7 @@ class UnknownParent(Refused):
     """The message that is to be answered is not in the log."""
 
 
-#: What stands for every agent where messages are shown, and what other tools take for it.
+#: Names for every agent: the one that is shown, and the one that other tools write.
 EVERYONE = ("all", "*")
 
 

@@ -153,7 +153,7 @@ class MessageRecord(BaseModel):
     payload: Any = None
     payload_ref: str | None = None
     payload_error: str | None = Field(
-        None, description="Why it has no payload: `decode_failed` for a blob that is no JSON."
+        None, description="Why it has no payload: `decode_failed` for a blob that is not JSON."
     )
 
 

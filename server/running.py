@@ -30,7 +30,7 @@ from .client_timeouts import Patience
 #: How long running requests may take to end when the server stops, in seconds.
 _LAST_S = 3
 
-#: What the system buffers for a client that reads slowly, in bytes; left alone, it takes megabytes.
+#: The system's buffer for a client that reads slowly, in bytes; its default is megabytes.
 _SENT_BYTES = 128 * 1024
 #: The longest message that a WebSocket takes in, in bytes: none is asked for.
 _HEARD_BYTES = 64 * 1024

@@ -203,14 +203,14 @@ class TomlServer:
         except tomllib.TOMLDecodeError as error:
             raise InvalidInput(f"no valid TOML: {error}") from error
         if not isinstance(servers, dict):
-            raise InvalidInput(f"{self.table} is no table")
+            raise InvalidInput(f"{self.table} is not a table")
         return servers
 
     def _span(self, text: str) -> tuple[int, int]:
         """Return where the table begins, and where its last line that says something ends."""
         header = re.search(rf"^\[{re.escape(self._name())}\][ \t]*(?:#.*)?\r?$", text, re.MULTILINE)
         if header is None:
-            raise Refused(f"{self._name()} is no table of its own; change it by hand")
+            raise Refused(f"{self._name()} is not a table of its own; change it by hand")
         ours = re.escape(self._name())
         after = re.compile(rf"^\[(?!{ours}\.)", re.MULTILINE).search(text, header.end())
         body = text[header.start() : after.start() if after else len(text)]

@@ -23,7 +23,7 @@ _MODE = 0o600
 #: The bits of a mode that allow writing.
 _WRITABLE = 0o222
 
-#: What some editors put before a text. Most of the programs skip it; the grammars don't know it.
+#: Some editors put this before a text. Most of the programs skip it; the grammars don't know it.
 _BYTE_ORDER_MARK = "\ufeff"
 
 

@@ -21,13 +21,15 @@ def find(text: str, path: Path) -> Node | None:
     """Return the value at a path, or None.
 
     Raises:
-        InvalidInput: the text is no JSON, or what is on the way is no object.
+        InvalidInput: the text is not JSON, or what is on the way is not an object.
     """
     node = parse(text)
     for depth, key in enumerate(path):
         if not isinstance(node.value, dict):
             where = ".".join(path[:depth])
-            raise InvalidInput(f"{where or 'the whole'} is no JSON object, but is to have {key!a}")
+            raise InvalidInput(
+                f"{where or 'the whole'} is not a JSON object, but is to have {key!a}"
+            )
         child = node.child(key)
         if child is None:
             return None
@@ -52,7 +54,7 @@ def add_item(text: str, path: Path, value: Any) -> str:
     if node is None:
         return set_member(text, path, [value])
     if not isinstance(node.value, list):
-        raise InvalidInput(f"{'.'.join(path)} is no JSON array")
+        raise InvalidInput(f"{'.'.join(path)} is not a JSON array")
     return _insert(text, node, value, key=None)
 
 

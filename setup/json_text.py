@@ -79,7 +79,7 @@ def _skip(text: str, at: int) -> int:
 def _broken(text: str, at: int, what: str = "") -> InvalidInput:
     line = text.count("\n", 0, at) + 1
     column = at - (text.rfind("\n", 0, at) + 1) + 1
-    return InvalidInput(f"line {line}, column {column} is no valid JSON{what}")
+    return InvalidInput(f"line {line}, column {column} is not valid JSON{what}")
 
 
 class _Parser:

@@ -124,7 +124,7 @@ class _Server:
         try:
             record = json.loads(line)
         except ValueError as error:
-            raise ProbeFailed(f"the server printed what is no JSON: {line[:80]!a}") from error
+            raise ProbeFailed(f"the server printed what is not JSON: {line[:80]!a}") from error
         return record if isinstance(record, dict) else {}
 
     def _ended(self) -> ProbeFailed:

@@ -34,7 +34,7 @@ class PluginFile:
     def put(self, text: str) -> str:
         """Return our text."""
         if text and not _is_ours(text):
-            raise Refused("it is no plugin of ackbus; rename it, and try again")
+            raise Refused("it is not a plugin of ackbus; rename it, and try again")
         return text if text.rstrip() == self.text else self.text + text[len(text.rstrip()) :]
 
     def take(self, text: str) -> str:

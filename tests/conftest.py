@@ -138,7 +138,7 @@ def command_server() -> Iterator[CommandServer]:
 def run_bus(project: Path, bus_env: dict[str, str], command_server: CommandServer) -> RunBus:
     """Runs ``bus`` to its end, in ``project`` unless told otherwise.
 
-    ``env`` adds to ``bus_env``. Output that is no UTF-8 comes with surrogate escapes.
+    ``env`` adds to ``bus_env``. Output that is not UTF-8 comes with surrogate escapes.
     """
 
     def run(

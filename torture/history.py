@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: The end of a history that holds its last line, in bytes.
 _TAIL_BYTES = 4096
 
-#: What an act is called that is a line of the library's own log, which only has troubles.
+#: The name of an act that is a line of the library's log, which reports troubles only.
 LOGGED = "logged"
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _STDIN = 0
 
-#: What a process that lost its parent exits with: as one that was interrupted.
+#: The exit code of a process that lost its parent: that of an interrupted one.
 INTERRUPTED = 130
 
 

@@ -49,7 +49,7 @@ class Worker:
 
     Args:
         bus: an open bus.
-        queue: a queue, or the name of one; a name that is no queue yet becomes one, whose
+        queue: a queue, or the name of one; a name that is not a queue yet becomes one, whose
             pattern is the name.
         group: the class of workers that it belongs to: the sender of the answers, and whose heart
             beats; None is the queue's name and `-worker`.
@@ -104,7 +104,7 @@ class Worker:
         self._listener: Listener | None = None
         self._is_stopping = False
         self._running = self._count = 0
-        # What has ended and could not be written down yet.
+        # Ends of jobs that are not stored yet.
         self._unwritten: list[Ended] = []
         self._may_claim = True  # as far as it knows
         self._is_to_be_noted = False
@@ -237,8 +237,8 @@ class Worker:
 
     def _claim(self, room: int) -> list[Claim] | None:
         """Claim up to `room` jobs; None: the bus would not have it now."""
-        # What waits for room elsewhere takes up room here: so a full queue slows down those who
-        # fill it. But not to a stop, since to claim may be what makes room: in a circle of queues.
+        # Ends that wait for room in another queue take up room here, so a full queue slows down
+        # those who fill it. It doesn't stop them: in a circle of queues, a claim may make room.
         if len(self._unwritten) > self.concurrency:
             return []
         room = min(max(1, room - len(self._unwritten)), MAX_CLAIMS) if room else 0

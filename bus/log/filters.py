@@ -26,7 +26,7 @@ class Wanted:
         conversation, agent, since_ms: as given.
 
     Raises:
-        InvalidInput: `type` is no type pattern, or a name is no Unicode text.
+        InvalidInput: `type` is not a type pattern, or a name is no Unicode text.
     """
 
     __slots__ = ("agent", "conversation", "pattern", "since_ms")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SLASH = ord("/")
 _LAST = 0x10FFFF
-#: What `?` allows: every character that a part of a path may have.
+#: The characters that `?` matches: all that a part of a path may have.
 _ANY: Ranges = ((1, _SLASH - 1), (_SLASH + 1, _LAST))
 
 #: The characters that mean something else than themselves; a backslash before one takes that away.

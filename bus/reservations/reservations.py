@@ -257,7 +257,7 @@ def _index(reservations: Iterable[Reservation]) -> PathIndex[Reservation]:
 
 
 def _pattern_of(path: str) -> PathPattern:
-    """Return the pattern of a stored path; a path that is no valid pattern matches itself."""
+    """Return the pattern of a stored path; a path that is not a valid pattern matches itself."""
     try:
         return parse_pattern(path)
     except InvalidInput:

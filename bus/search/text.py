@@ -45,7 +45,7 @@ def text_of(value: object, max_chars: int = MAX_TEXT_CHARS) -> str:
 
 
 def payload_text(message: Message, blobs: BlobStore) -> str | None:
-    """Return the text of a message's payload, of one that is no JSON as it is stored.
+    """Return the text of a message's payload, of one that is not JSON as it is stored.
 
     None when it can't be read now; a binary or oversized payload has no text.
     """

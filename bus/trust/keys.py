@@ -216,7 +216,7 @@ _SUFFIX = ".key"
 
 def _no_key_file(path: str, agent: str) -> BusUnusable:
     return BusUnusable(
-        f"{path} is no key file, or a damaged one; put it back from a copy, or delete it with"
+        f"{path} is not a key file, or a damaged one; put it back from a copy, or delete it with"
         f" 'bus key remove {agent}'"
     )
 

@@ -109,7 +109,7 @@ def form_of(message: Message, write: Callable[[object], bytes] = encode) -> byte
         write: makes canonical JSON of a value.
     """
     headers = {name: value for name, value in message.headers.items() if name != SIGNATURE_HEADER}
-    # What readers take for the payload goes first: who drops the CHECK can store a row with both.
+    # The payload that readers take goes first: without the table's CHECK a row could have both.
     payload = _name_of_payload(message, write) or message.payload_ref
     return _form(message, payload, headers, write)
 
@@ -147,7 +147,7 @@ def _name_of_payload(message: Message, write: Callable[[object], bytes]) -> str 
     raw = message.raw_payload
     if raw is None:
         return None
-    # Whatever the spelling that a program stored: an import and the archive have their own.
+    # The canonical form is hashed, as an import and the archive each spell a payload their way.
     return _name_of(write(message.payload) if message.payload_error is None else raw.encode())
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: The number of messages between two reports of progress.
 _PROGRESS_MESSAGES = 1000
 
-#: What a row that no program of ours stored can make of its decoding.
+#: The errors of decoding a row that was not stored by this package.
 _NONSENSE = (InvalidInput, LookupError, TypeError, ValueError)
 
 

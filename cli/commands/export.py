@@ -74,8 +74,8 @@ def export(
                 signal.signal(number, lambda *_: exporter.stop())
             exporter.follow()
             return 0
-        anew = rebuild or limit is not None
-        lacking = bus.log.newest_seq() - (0 if anew else exporter.position)
+        from_start = rebuild or limit is not None
+        lacking = bus.log.newest_seq() - (0 if from_start else exporter.position)
         with progress("exporting", lacking) as move:
             if limit is not None:
                 count = exporter.rotate(limit, progress=move)

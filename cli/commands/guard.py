@@ -19,7 +19,7 @@ from ..show import output
 commands = Commands()
 guard = commands.group("guard", help="Git hooks that protect the files reserved by others.")
 
-#: What the guard does about a conflict.
+#: The action of the guard on a conflict.
 _MODE_HELP = "block, or warn only. BUS_GUARD=warn or off wins over it."
 
 

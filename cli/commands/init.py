@@ -120,14 +120,14 @@ def restore(place: Place = HERE) -> int:
     """Make a backup, where it is, a bus that can be written.
 
     Move what it replaces away first, and put the backup, or a copy of it, in its place. Exit code
-    4 when the directory is no backup, or is in use already.
+    4 when the directory is not a backup, or is in use already.
     """
     found, _ = place.find()
     with Bus.open(found) as bus:
         made_at_ms = bus.backup_made_at_ms
         bus.settings.take_into_use()
         now_ms = bus.now_ms()
-    told = f"{found} is no backup, or is in use already"
+    told = f"{found} is not a backup, or is in use already"
     if made_at_ms is not None:
         told = f"the backup in {found} is in use; it was {age_of_backup(made_at_ms, now_ms)}"
     output.result({"dir": found, "backup_made_at_ms": made_at_ms}, told)

@@ -127,7 +127,7 @@ def _scope(text: str) -> Scope:
     try:
         return Scope(text)
     except ValueError as error:
-        raise InvalidInput(f"{text!a} is no scope; there are {', '.join(Scope)}") from error
+        raise InvalidInput(f"{text!a} is not a scope; there are {', '.join(Scope)}") from error
 
 
 def _ttl_s(expires: str | None) -> float | None:

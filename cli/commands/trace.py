@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
-#: What the line of a claim leaves out: what its job's line has, and what may be long.
+#: Fields that the line of a claim leaves out: those of its job's line, and those that may be long.
 _NOT_IN_LINE = ("queue", "seq", "stderr", "result", "logs")
 
 

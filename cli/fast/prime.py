@@ -38,7 +38,7 @@ How to work:
 UNKNOWN = "YOU"
 
 
-#: What an agent is told instead of its name: how to learn it.
+#: The text that an agent without a name gets: how to learn its name.
 _WHO = """\
 YOU stands for your name on the bus. The tool bus_join, called without a name, tells the one that
 was set up for you. Without it choose one that `bus agents` does not list, and keep to it.

@@ -80,7 +80,7 @@ def _object(text: str) -> dict[str, object]:
 def _base(headers: dict[str, object]) -> dict[str, object]:
     base = headers.get(META, {})
     if not isinstance(base, dict):
-        raise InvalidInput(f"--meta can't be added: {META!r} of --headers is no JSON object")
+        raise InvalidInput(f"--meta can't be added: {META!r} of --headers is not a JSON object")
     return base
 
 

@@ -70,7 +70,7 @@ def json_argument(data: str, option: str) -> object:
     """Return the value of an option that takes JSON, `-` for the standard input, or `@FILE`.
 
     Raises:
-        InvalidInput: it is no JSON, or can't be read.
+        InvalidInput: it is not JSON, or can't be read.
     """
     if data == STDIN:
         return decode(_read(STDIN), "the standard input")

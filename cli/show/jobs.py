@@ -81,7 +81,7 @@ def _job_named(bus: Bus, seq: int, queues: Sequence[str], state: str | None) -> 
     jobs = [job for job in Jobs.of(bus).of_message(seq) if job.queue in queues]
     if not jobs:
         where = f"queue {queues[0]!r}" if len(queues) == 1 else "any queue"
-        raise NotFound(f"message {seq} is no job of {where}; see 'bus job list'")
+        raise NotFound(f"message {seq} is not a job of {where}; see 'bus job list'")
     fitting = [job for job in jobs if state in (None, job.state)]
     if not fitting:
         states = " and ".join(f"{job.state} in queue {job.queue!r}" for job in jobs)

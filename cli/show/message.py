@@ -48,7 +48,7 @@ def _unusual_priority(message: Message) -> str | None:
 def _full_text(message: Message) -> str | None:
     """Return the whole payload as text, or None when there is none to show."""
     if message.payload_error is not None:
-        return message.raw_payload  # what is no JSON; None when it is in a blob
+        return message.raw_payload  # what is not JSON; None when it is in a blob
     if isinstance(message.payload, str) or not message.has_payload:
         text: str | None = message.payload
         return text

@@ -32,7 +32,7 @@ _AGENTS, _MESSAGES = 50, 50
 #: Over how much time the rate of messages is taken, in seconds, and that of the queues' attempts.
 _RATE_S, _QUEUES_S = 10.0, 60.0
 
-#: What JSON shows of the last beat.
+#: The fields of the last beat that JSON shows.
 _SAID = ("liveness", "status", "task", "age_s")
 
 AGENT_HEADINGS = ("agent", "liveness", "status", "unread", "age", "task")

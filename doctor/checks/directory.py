@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: With less room than this on the disk a bus soon stops, or hardly starts, in bytes.
 _LITTLE_ROOM, _NO_ROOM = 256 * 1024**2, 8 * 1024**2
 
-#: What a mode must not allow to others: to do anything, or to write.
+#: The bits of a mode that let others do anything, and that let others write.
 _ANYTHING, _WRITABLE = 0o077, 0o022
 
 #: How many names a line has.
@@ -52,7 +52,7 @@ def checks_of_place(layout: Layout) -> dict[str, Check]:
 def _directory(layout: Layout) -> Finding:
     where = layout.directory
     if not os.path.isdir(where):
-        return bad(f"{where} is no directory", "make a bus with 'bus init', or name another")
+        return bad(f"{where} is not a directory", "make a bus with 'bus init', or name another")
     if is_mounted_read_only(where):
         return bad(
             f"{where} is on a filesystem that is mounted read-only", "mount it to be written"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...schema.findings import Finding
 
-#: What does not fit together, by the statement that finds it.
+#: Contradictions between messages, jobs and claims, by the statement that finds each.
 _MISFITS = {
     "unheld_jobs": "jobs that run without a claim",
     "idle_claims": "claims that hold jobs which do not run",
@@ -25,7 +25,7 @@ _MISFITS = {
     "work_of_no_queue": "messages that no queue takes, and that are in no inbox",
 }
 
-#: What was lost longer ago than this is history, in milliseconds: a day.
+#: The age from which a lost claim is history, in milliseconds: a day.
 _RECENT_MS = 86_400_000
 
 #: Among how many of a queue's newest claims lost ones are looked for.

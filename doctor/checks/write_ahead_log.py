@@ -22,7 +22,7 @@ _MANY_PAGES = 8000
 #: How long a log is read to its end unless all is to be, in bytes: for half a second.
 _QUICK_BYTES = 16 * 1024**2
 
-#: Who looks while others write may see half a frame: damage is what is there at every look.
+#: A frame that is being written looks damaged, so only damage seen at every look counts.
 _LOOKS, _PAUSE_S = 3, 0.05
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .records import Value
     from .tables import Table
 
-#: What a row may fail by.
+#: The errors by which SQLite refuses a row.
 _REFUSALS = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, OverflowError)
 
 #: Where seqs stand, and tokens of claims: none of them is given twice.
@@ -118,7 +118,7 @@ class NewFile:
     def add_row(self, table: Table, row: Sequence[Value]) -> bool:
         """Add one row, with all its columns in the order of the table; say whether it is new.
 
-        Messages are never changed; elsewhere, text that is no UTF-8 is put right.
+        Messages are never changed; elsewhere, text that is not UTF-8 is put right.
         """
         if table.name != "messages":
             row = [

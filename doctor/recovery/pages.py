@@ -8,7 +8,7 @@ from .page_form import form_of
 from .raw_file import RawFile
 from .wal import WriteAheadLog
 
-#: What a page is, by the map of pointers that a file has which gives room back.
+#: The kinds of a page in the pointer map of an auto-vacuum file.
 ROOT, FREE, OVERFLOW, MORE_OVERFLOW, BELOW = 1, 2, 3, 4, 5
 
 #: SQLite locks bytes in this page of the file, and stores nothing in it.

@@ -12,8 +12,8 @@ import apsw
 
 from ...schema.directory.folder import locate
 
-#: What SQLite's layer is told that a file is: it counts its locks on a database by file. For a log
-#: it would want the database too, which may be missing.
+#: Every file is opened as a database, for which SQLite's layer counts locks by file. For a log it
+#: would want the database too, which may be missing.
 _FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB
 
 

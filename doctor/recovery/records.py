@@ -34,7 +34,7 @@ _MAX_ROW = 1_000_000_000
 
 
 class BrokenText(bytes):
-    """Text that is no UTF-8: another program stored it, or it is damaged."""
+    """Text that is not UTF-8: another program stored it, or it is damaged."""
 
 
 class Damaged(Exception):

@@ -34,8 +34,8 @@ _SEQ_OF = (
 )
 _IS_TAKEN = "SELECT 1 FROM messages WHERE seq = ?"
 
-#: What is not taken from a backup: messages go one by one, and the rest is made of others or was
-#: true of one moment alone: an access token may have been taken away since, a lease have gone on.
+#: Tables that are not taken from a backup: messages are copied one by one, and the others are
+#: derived or out of date: a token may have been revoked since, a lease extended.
 _NOT_FROM_BACKUP = {"messages", "sqlite_sequence", "loops", "catalog", "catalog_blocks"}
 _NOT_FROM_BACKUP |= {"access_tokens", "task_claims", "reservations"}
 _NOT_FROM_BACKUP |= {"catalog_state", "export_state"}
@@ -44,7 +44,7 @@ _NOT_FROM_BACKUP |= {"catalog_state", "export_state"}
 #: And the mark of a backup is left out: the bus itself is none.
 _ROWS_OF_BACKUP = {"claims": "status <> 'active'", "meta": "key <> 'backup_made_at_ms'"}
 
-#: What is told of with the messages, or is made again of the log without a loss.
+#: Tables that the report leaves out: it tells of the messages, from which the others are derived.
 _NOT_TOLD = {"messages", "sqlite_sequence", "catalog", "catalog_blocks", "catalog_state"}
 
 

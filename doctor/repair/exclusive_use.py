@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     from ...schema.directory.folder import Folder
 
-#: What the name of a file that was set aside has behind its own, before the time.
+#: The suffix, before the time, of a damaged file that was set aside.
 ASIDE = ".damaged-"
 
-#: What that of a new file has that is whole, until it is in its place.
+#: The suffix of a repaired file that is complete and not yet in its place.
 READY = ".repaired-"
 
 #: The step that is possible once no program has the file open, as the refusal tells it.
 THEN = "repair it"
 
-#: What SQLite keeps beside a file, and would take for that of the new one.
+#: The suffixes of SQLite's files beside a database; left there, they would pass for the new one's.
 _LOG, _JOURNAL, _INDEX_OF_LOG = "-wal", "-journal", "-shm"
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: The name of a segment, by its first seq.
 _NAME = re.compile(r"\d{12,}\.jsonl\.zst", re.ASCII)
 
-#: What each frame begins with: where one is damaged, the next is found by it.
+#: The first bytes of each frame: behind a damaged frame the next one is found by them.
 _MAGIC = b"\x28\xb5\x2f\xfd"
 
 #: The largest file that is read, in bytes: it is read at once, and a segment is far smaller.

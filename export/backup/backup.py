@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 #: be replaced by a later one.
 MARK = "backup.json"
 
-#: What the name of a backup has at its end while it is made, and while a later one takes its place.
+#: The suffixes of a backup that is being made, and of one that a later one is replacing.
 UNFINISHED, REPLACED = ".unfinished", ".replaced"
 
 
@@ -151,7 +151,7 @@ def _check_place(layout: Layout, target: str, replace: bool) -> None:
     if not os.path.lexists(target):
         return
     if not os.path.exists(os.path.join(target, MARK)):
-        raise Refused(f"{target} is there, and is no backup; choose another place")
+        raise Refused(f"{target} is there, and is not a backup; choose another place")
     if not replace:
         raise Refused(
             f"{target} is a backup already; choose another place, or replace it (--force)"

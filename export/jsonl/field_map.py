@@ -122,7 +122,7 @@ class FieldMap:
 
 
 def _as_it_was_stored(payload: object, record: Mapping[str, Any]) -> object:
-    """Return the payload; one that was no JSON stands in the record as a string."""
+    """Return the payload; one that was not JSON stands in the record as a string."""
     if "payload_error" not in record:
         return payload
     if record["payload_error"] != "decode_failed" or not isinstance(payload, str):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: How much of a payload, of a type and of a name a label shows, in characters.
 _TEXT_CHARS, _TYPE_CHARS, _NAME_CHARS = 60, 40, 32
 
-#: What means something to Mermaid where the label of a message stands: statements end with `;`,
+#: The characters with a meaning to Mermaid in the label of a message: statements end with `;`,
 #: `#` begins a code, `%%` a comment, `$$` a formula, and there is HTML. A colon before anything
 #: but a space could be taken for a style. `end` closes a block in older versions. Codes make a
 #: label wide, as Mermaid measures them unread, so nothing else is escaped.

@@ -97,7 +97,7 @@ class Folder:
     def path_of(self, name: str) -> str:
         """Return the path of a name in it, to tell people, and to give to SQLite."""
         if os.sep in name or name in ("", ".", ".."):
-            raise ValueError(f"{name!r} is no name in a folder")
+            raise ValueError(f"{name!r} is not a name in a folder")
         return os.path.join(self.path, name)
 
     # Files -----------------------------------------------------------------------------------

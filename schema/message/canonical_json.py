@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: What may be an integer that does not fit, or stand in a string or a fraction.
+#: Digits that may be an integer too large for SQLite, or part of a string or a fraction.
 _LONG_NUMBER = re.compile(rb"\d{19}")
 
 #: How many levels a payload leaves for what stands around it in a line, or in an answer.

@@ -43,7 +43,7 @@ ABSENT: Final = _Absent()
 
 
 class NotJson:
-    """The payload of a message that another program stored as text that is no JSON.
+    """The payload of a message that another program stored as text that is not JSON.
 
     It is kept in the row as it is, so that an import has what was exported.
 

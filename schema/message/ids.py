@@ -15,8 +15,8 @@ _AT_ONCE = 64
 #: The two bits of the variant, and two random ones.
 _VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 
-#: What follows the time in ids to come. Threads share it, for `pop` gives each to one; a forked
-#: child begins with none, for its parent goes on giving out the same.
+#: The random parts of the next ids. Threads share the list, as `pop` gives each part to one; a
+#: forked child begins with an empty one, as its parent goes on using the same parts.
 _endings: list[str] = []
 os.register_at_fork(after_in_child=_endings.clear)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .message import PayloadSource
 
-#: What stands before the payload, which is the last of a line.
+#: The bytes before the payload, which is the last field of a line.
 _PAYLOAD = b',"payload":'
 
 
@@ -78,7 +78,7 @@ def _raw_payload(fields: dict[str, Any]) -> str | None:
         return None
     payload = fields["payload"]
     if fields.get("payload_error") == "decode_failed":
-        return str(payload)  # it was no JSON, and stands there as text
+        return str(payload)  # it was not JSON, and stands there as text
     return orjson.dumps(payload).decode()
 
 

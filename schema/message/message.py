@@ -282,7 +282,7 @@ def parse_priority(value: object) -> Priority:
 def _payload_as_stored(raw: str) -> dict[str, object]:
     """Return the payload fields of a line.
 
-    Programs with their own SQL can store text that is no JSON, or JSON over several lines.
+    Programs with their own SQL can store text that is not JSON, or JSON over several lines.
     """
     try:
         value = decode_stored(raw)

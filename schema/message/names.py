@@ -56,7 +56,7 @@ def check_line(text: str, what: str, max_chars: int) -> None:
 
 
 def check_unicode(text: str) -> str:
-    """Refuse text that a command line gave which is no UTF-8; return any other."""
+    """Refuse text that a command line gave which is not UTF-8; return any other."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -32,7 +32,7 @@ CHECKPOINT_PAGES = 1000
 #: How short a log is left behind by the last who closes the file, in pages.
 LEFT_PAGES = 200
 
-#: From this length on the log must begin anew, which it does when nothing in it is left to bring
+#: From this length on the log must begin again, which it does when nothing in it is left to bring
 #: over. Under constant writing something always is, so writers are held up for the last pages.
 LONG_PAGES = 8000
 

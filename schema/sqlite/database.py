@@ -350,8 +350,8 @@ class Database:
                 "PRAGMA foreign_keys = ON;"
                 f"PRAGMA journal_mode{'' if self.read_only else ' = WAL'};"
                 f"PRAGMA synchronous = {_SYNCHRONOUS[self.durability]};"
-                # What a statement may have to undo would be kept in a file, at a fifth of the cost
-                # of publishing many; and 2 MB do not hold the pages that these touch.
+                # SQLite would keep a statement's undo journal in a file, at a fifth of the cost of
+                # publishing many; and its 2 MB of cache do not hold the pages that these touch.
                 "PRAGMA temp_store = MEMORY;"
                 f"PRAGMA cache_size = -{_CACHE_KIB};"
             ).fetchall()  # to the end: apsw stops at each row, and some of these give one

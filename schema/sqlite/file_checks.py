@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..findings import Check
     from .database import Database
 
-#: What brings back what SQLite no longer reads.
+#: The advice for a file that SQLite no longer reads.
 REPAIR = "stop all programs, then 'bus doctor --repair'"
 
 #: For how long the pages are looked at unless all of them are to be, in seconds.
@@ -97,14 +97,14 @@ def _journal(database: Database) -> Finding:
 
 
 def _texts(database: Database, full: bool) -> Finding:
-    """Look for text that is no UTF-8, which SQLite never looks at; messages may hold any."""
+    """Look for text that is not UTF-8, which SQLite never looks at; messages may hold any."""
     if not full:
         return ok("not looked at; --full reads them")
     there = {name for (name,) in database.rows(_TABLES)}
     names = (our_tables() & there) - {"messages"}
     harmed = [name for name in sorted(names) if not _is_readable(database, name)]
     if harmed:
-        return bad(f"text in {', '.join(harmed)} is damaged: it is no UTF-8", REPAIR)
+        return bad(f"text in {', '.join(harmed)} is damaged: it is not UTF-8", REPAIR)
     return ok("every text is UTF-8")
 
 

@@ -30,7 +30,7 @@ _UNDISTURBED_S = 0.1
 #: parent, and costs less than asking the system for the process id.
 count = 0
 
-#: What was open when this process was forked.
+#: The connections that were open when this process was forked.
 _inherited: list[apsw.Connection] = []
 
 #: Python's own interval, to be put back.

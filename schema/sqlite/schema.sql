@@ -75,7 +75,7 @@ CREATE TABLE archive_state (
 ) STRICT;
 INSERT INTO archive_state (id) VALUES (1);
 
--- What of them is still asked for by name: an id stays taken, and a blob named.
+-- Their ids, which stay taken, and the blobs that they name.
 CREATE TABLE archived_ids (
   id  TEXT PRIMARY KEY,
   seq INTEGER NOT NULL
@@ -182,8 +182,8 @@ BEGIN
                                   IN ('*', NEW.to_agent));
 END;
 
--- What a queue takes in is work, and no mail: the broadcasts of its type, and what is addressed to
--- the group of workers that it is for. ackbus says so in its INSERT; this is for those who do not.
+-- The messages that a queue takes in are work, and no mail: the broadcasts of its type, and those
+-- addressed to its group of workers. ackbus says so in its INSERT; this is for other programs.
 CREATE TRIGGER messages_may_be_work AFTER INSERT ON messages
 WHEN NEW.work IS NULL AND (
   EXISTS (SELECT 1 FROM queues
@@ -378,8 +378,8 @@ CREATE TABLE queues (
 CREATE INDEX idx_queues_of_type ON queues (pattern, hides, addressed);
 CREATE INDEX idx_queues_hiding ON queues (hides) WHERE hides = 'all';
 
--- What a queue takes is in no inbox: a queue that is gone, takes other types, or is filled past the
--- newest message would take nothing in, and nobody would get it. To make one again changes nothing.
+-- A message that a queue takes is in no inbox. If the queue is gone, takes other types, or is filled
+-- past the newest message, no one gets it. Creating a queue again changes nothing.
 CREATE TRIGGER queues_stay_in_the_log AFTER UPDATE OF filled_seq ON queues
 WHEN NEW.filled_seq > ifnull((SELECT max(seq) FROM messages), 0)
 BEGIN
@@ -404,8 +404,9 @@ CREATE TRIGGER queues_are_never_deleted BEFORE DELETE ON queues BEGIN
   SELECT RAISE(ABORT, 'queues are never deleted, since what they take is in no inbox: pause it');
 END;
 
--- What is a word, its CHECK says; these bound the numbers (schema/sqlite/rules/column_rules.py), and refuse to hide all
--- of a pattern of which GLOB takes more than it means: the queue would never take the rest.
+-- CHECKs of the table limit its words. These triggers bound its numbers
+-- (schema/sqlite/rules/column_rules.py), and refuse to hide from inboxes a pattern that GLOB reads
+-- more widely than the queue does: the queue would never take the rest.
 CREATE TRIGGER queues_begin_within_bounds AFTER INSERT ON queues
 WHEN NEW.ageing_ms > 315360000000 OR NEW.backoff_ms > 315360000000 OR NEW.dedupe_window_ms > 315360000000
   OR NEW.max_attempts > 2147483647 OR NEW.max_running > 2147483647 OR NEW.max_running_per_key > 2147483647
@@ -488,7 +489,7 @@ BEGIN
    WHERE kind = 'queue' AND name = (SELECT name FROM queues WHERE id = NEW.queue_id);
 END;
 
--- What was done by hand to a job, or to a queue as a whole (no seq): by whom, and when.
+-- Acts by hand on a job, or on a queue as a whole (no seq): by whom, and when.
 CREATE TABLE work_acts (
   id       INTEGER PRIMARY KEY,
   at_ms    INTEGER NOT NULL,
@@ -567,7 +568,7 @@ CREATE TABLE queue_workers (
   PRIMARY KEY (queue_id, worker_group)
 ) STRICT, WITHOUT ROWID;
 
--- What the commands of a worker group keep from one run to the next.
+-- The state that the commands of a worker group keep from one run to the next.
 CREATE TABLE worker_states (
   worker_group  TEXT PRIMARY KEY,
   state         TEXT NOT NULL CHECK (json_valid(state) AND json_type(state) = 'object'),
@@ -601,7 +602,7 @@ BEGIN
   SELECT RAISE(ABORT, 'last_seq is past the newest message');
 END;
 
--- What bus.jsonl already holds.
+-- The part of the log that bus.jsonl already holds.
 CREATE TABLE export_state (
   id       INTEGER PRIMARY KEY CHECK (id = 1),
   last_seq INTEGER NOT NULL DEFAULT 0
@@ -765,7 +766,7 @@ CREATE TRIGGER chain_is_never_deleted BEFORE DELETE ON chain BEGIN
   SELECT RAISE(ABORT, 'the chain is never changed');
 END;
 
--- Who may ask the server: of each token the SHA-256 of its secret, never the secret.
+-- Tokens for the server: of each the SHA-256 of its secret, never the secret.
 CREATE TABLE access_tokens (
   token_id      TEXT PRIMARY KEY,
   name          TEXT NOT NULL CHECK (name <> ''),

@@ -68,7 +68,7 @@ def explain(error: Exception, layout: Layout) -> AckbusError:
     """Return the error of ours for one of `FAILURES`."""
     if isinstance(error, apsw.Error):
         return translate(error, layout)
-    if isinstance(error, UnicodeEncodeError):  # a command line that is no UTF-8 gives such text
+    if isinstance(error, UnicodeEncodeError):  # a command line that is not UTF-8 gives such text
         return InvalidInput(f"{shown(error.object)} is not valid Unicode text")
     return InvalidInput("a number is beyond the 64 bits that the bus can hold")
 

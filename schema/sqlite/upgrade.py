@@ -142,7 +142,7 @@ def _check_references(database: Database) -> None:
 
 
 def _check_strangers(database: Database, connection: apsw.Connection) -> None:
-    """Raise when the file is no bus of ours by now, so that the transaction rolls back."""
+    """Raise when the file is not a bus of ours by now, so that the transaction rolls back."""
     restate(connection)
     try:
         refuse_strangers(connection, database.layout)

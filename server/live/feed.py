@@ -92,7 +92,7 @@ class Feed:
             batch = await self._next(after_seq, wanted)
             after_seq = max(after_seq, batch.upto)
             if not batch.events:
-                # What others publish wakes it too, and is no sign of life to who wants none of it.
+                # Messages that the client doesn't want wake this task too, and tell it nothing.
                 left_s = spoke + keep_alive_s - self._loop.time()
                 if left_s > 0 and await self._wait(after_seq, left_s):
                     continue

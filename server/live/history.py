@@ -44,7 +44,7 @@ class History:
         task = self._blocks.get(key)
         if task is None:
             task = self._blocks[key] = asyncio.create_task(self._read(*key))
-            # Who waits for it is told what went wrong; where all have left, nobody need be.
+            # Those who wait for the block get its error; when all have left, it is dropped.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
             if len(self._blocks) > _KEPT_BLOCKS:
                 self._blocks.popitem(last=False)

@@ -27,7 +27,7 @@ from .feed import Feed
 _MAX_REASON_BYTES = 123
 
 router = APIRouter(prefix="/v1")
-#: What is asked for where nothing else is: it comes last.
+#: The route for paths that no other route has; it comes last.
 nowhere = APIRouter()
 
 _Text = Annotated[str, Field(min_length=1)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .delivery_loop import Rules, Wait
 
 
-#: What `run` says to do with what it does not take.
+#: The advice of `run` for a handler that it does not take.
 OF_COROUTINES = "give a plain function, or await Inbox.run_async with a coroutine function"
 
 

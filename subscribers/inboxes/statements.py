@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...schema.queries import Queries, fits_pattern
 
-#: What the statements about an inbox share: where its cursor is, what its agent (?1) received by
-#: waiting for it, and whether it wants broadcasts of a type.
+#: Parts that the statements about an inbox share: the position of its cursor, the replies that its
+#: agent (?1) received by waiting for them, and whether it wants broadcasts of a type.
 _PARTS = {
     "{cursor}": "ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)",
     "{received}": "SELECT seq FROM received WHERE agent_id = ?1",
@@ -14,7 +14,7 @@ _PARTS = {
       WHERE {fits_pattern("messages.type", "each.value")}))""",
 }
 
-#: What a session publishes at its beginning and at its end: news that nobody need handle.
+#: The types that a session publishes at its beginning and at its end.
 STARTED, STOPPED = "agent_started", "agent_stopped"
 SESSION_NEWS = (STARTED, STOPPED)
 

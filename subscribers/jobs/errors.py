@@ -93,7 +93,7 @@ class RetryLater(AckbusError):
         after_s: the pause before it, in seconds; None takes the policy's.
 
     Raises:
-        InvalidInput: the pause is no number.
+        InvalidInput: the pause is not a number.
     """
 
     def __init__(self, reason: str = "the handler asked for it", after_s: float | None = None):

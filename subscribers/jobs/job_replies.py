@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 #: Other headers that a conversation carries on: what its members agreed to share.
 CONTEXT = "context"
 
-#: What an answer goes without, in this order, when its headers are too long: stderr is on the
-#: claim anyway.
+#: Headers that a reply drops, in this order, when they are too long: stderr is on the claim anyway.
 _DISPENSABLE = ("stderr", TRACE_STATE, CONTEXT)
 #: The room that is left in the headers for what is added later, in bytes: the hops.
 _LEFT_BYTES = 32

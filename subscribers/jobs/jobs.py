@@ -35,7 +35,7 @@ STATES = (QUEUED, RUNNING, SUCCEEDED, FAILED, TIMED_OUT, DEAD, CANCELLED)
 #: Those that a person may want to look at, and try again.
 ENDED_BADLY = (FAILED, TIMED_OUT, DEAD)
 
-#: What a queued job waits for: nothing, its time, or others with its key.
+#: The reason why a queued job waits: none, its time, or other jobs with its key.
 OPEN, TIME, KEY = "open", "time", "key"
 
 #: Among how many of the next in line the one is looked for that has waited longest.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...schema.engine import Engine
     from ..queues.queues import QueueInfo
 
-#: What is done to a job, and to a queue as a whole.
+#: Acts on a job, and on a queue as a whole.
 CANCEL, RETRY = "cancel", "retry"
 PAUSE, RESUME, PURGE, SKIP, SET = "pause", "resume", "purge", "skip", "set"
 LIMIT, UNLIMIT = "limit", "unlimit"

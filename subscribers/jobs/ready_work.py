@@ -29,6 +29,6 @@ class AtHand:
         return bool(self.is_due or self.is_lost or (self.ready and not self.is_shut))
 
 
-#: What is at hand for a worker that was idle and hears of new messages. It does not look for more,
-#: so that it begins soon; its next look, when it has dealt with them, is for all.
+#: Assumed for a worker that was idle and hears of new messages: it begins without counting the work
+#: that is ready. Its next look, after these messages, is for all work.
 NEWS = AtHand(ready=0, is_due=0, is_lost=0, is_shut=0, is_by_age=1)

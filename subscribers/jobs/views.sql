@@ -1,4 +1,4 @@
--- What people are shown of jobs and claims. These statements only read.
+-- Jobs and claims as people see them. These statements only read.
 
 -- name: oldest_available
 -- Since when the job waits that could be claimed for longest: of the ?2 next in line, and of those

@@ -100,7 +100,7 @@ UPDATE jobs SET state = 'running', started_at_ms = ? WHERE queue_id = ? AND seq 
 UPDATE jobs SET state = ?, ended_at_ms = ?, error = ? WHERE queue_id = ? AND seq = ?;
 
 -- name: queue_job_again
--- Ranked anew: the queue's ordering may have changed while it was not queued.
+-- Ranked again: the queue's ordering may have changed while it was not queued.
 UPDATE jobs SET state = 'queued', gate = ?, attempt = ?, available_at_ms = ?, error = ?,
                 ended_at_ms = NULL, rank_ms = {rank}
  WHERE queue_id = ? AND seq = ?;

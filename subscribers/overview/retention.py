@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: How long nobody has seen an agent or a queue that is idle, in seconds: a week.
 IDLE_AFTER_S = 7 * 86_400.0
 
-#: What may need a part of the log.
+#: Readers that may need a part of the log.
 INBOX, QUEUE = "inbox", "queue"
 
 

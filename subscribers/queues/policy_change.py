@@ -63,7 +63,7 @@ def _fill(bus: Bus, queues: Queues, info: QueueInfo) -> None:
     filler = Filler(bus, info, queues, Jobs.of(bus))
     while (page := filler.look()) is not None:
         filler.store(page, queues.get(info.name))
-    # What it didn't take in is mail, and stays that under another rule.
+    # Messages that the queue didn't take in are mail, and stay mail under another rule.
     filled_seq, newest = queues.position(info.id)
     queues.pass_by(info.id, filled_seq, newest)
 

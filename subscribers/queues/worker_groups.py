@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: How many served types that are similar a warning names.
 _NEAREST = 3
 
-#: What the last beat of a group says that is there.
+#: The states of a group that counts as there.
 _THERE = (Liveness.ALIVE, Liveness.WARN)
 
 

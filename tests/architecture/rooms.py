@@ -4,7 +4,6 @@ The rules take the modules of a tree and return lines like ``bus/log/log.py:12: 
 """
 
 import ast
-import functools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -123,7 +122,6 @@ class Module:
         return f"{self.path.as_posix()}:{node.lineno}: {what}"
 
 
-@functools.cache  # each rule asks for them
 @cache  # each rule reads the same tree
 def read_modules(root: Path) -> list[Module]:
     """All modules of the package in a source tree, in order of their paths."""

@@ -1,12 +1,13 @@
-"""Docstrings are English that is read once: their first word, and words that they do without."""
+"""Docstrings and comments are English that is read once: first words, and words to avoid."""
 
 import ast
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from .rooms import Module, read_modules
+from .rooms import MAY_IMPORT, Module, read_modules
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,6 +16,11 @@ ROOT = Path(__file__).parents[2]
 FIRST_WORDS = re.compile(r"(Let|What|Who|Whoever|Whatever|How|Where)\b")
 #: Words that have a plain equivalent: again, without success, the thing that is meant.
 ODD_WORDS = re.compile(r"\b(anew|in vain|so that nobody)\b", re.IGNORECASE)
+
+#: A comment is a sentence or names its thing, too; questions such as "How long" name a quantity.
+FIRST_WORDS_OF_COMMENTS = re.compile(r"(Let|What|Who|Whoever|Whatever)\b")
+#: A line that is a comment, in Python, SQL and JavaScript.
+COMMENT = re.compile(r"\s*(?:#:?|--|//|/?\*\*?) (?P<text>\S.*)")
 
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -41,6 +47,43 @@ def test_docstrings_of_the_product_name_things_and_acts() -> None:
 @pytest.mark.slow
 def test_docstrings_of_the_tests_name_things_and_acts() -> None:
     assert odd_docstrings(read_modules(ROOT / "tests")) == []
+
+
+def odd_comments(path: Path, text: str) -> list[str]:
+    """List the comments that break a rule: the first line of each, and words in all lines."""
+    broken = []
+    in_comment = False
+    for number, line in enumerate(text.splitlines(), 1):
+        comment = COMMENT.match(line)
+        if comment and not in_comment and (first := FIRST_WORDS_OF_COMMENTS.match(comment["text"])):
+            broken.append(f"{path}:{number}: comment begins with {first[0]!r}")
+        if comment and (odd := ODD_WORDS.search(comment["text"])):
+            broken.append(f"{path}:{number}: comment has {odd[0]!r}")
+        in_comment = comment is not None
+    return broken
+
+
+def test_comments_of_the_product_name_things_and_acts() -> None:
+    rooms = [ROOT / name for name in MAY_IMPORT if name]
+    paths = [path for room in rooms for path in room.rglob("*.*")]
+    sources = [path for path in paths if path.suffix in (".py", ".sql", ".js")]
+    assert len(sources) > 400
+    found = [odd_comments(path.relative_to(ROOT), path.read_text("utf-8")) for path in sources]
+    assert list(chain.from_iterable(found)) == []
+
+
+@pytest.mark.parametrize("mark", ["#", "#:", "    #", "--", "//", "/**", " *"])
+def test_an_odd_comment_is_found_in_each_language(mark: str) -> None:
+    source = f"\n{mark} What it costs.\n{mark} What is in the midst\n{mark} is made anew.\n"
+    assert odd_comments(Path("a.py"), source) == [
+        "a.py:2: comment begins with 'What'",
+        "a.py:4: comment has 'anew'",
+    ]
+
+
+@pytest.mark.parametrize("line", ["# Whether it is held.", "#: How many, in bytes.", "x = What()"])
+def test_other_comments_are_not_complained_of(line: str) -> None:
+    assert odd_comments(Path("a.py"), line) == []
 
 
 def _module(source: str) -> Module:

@@ -90,7 +90,7 @@ def test_damaged_key_file_is_said_and_nothing_is_published_unsigned(
     content: str, bus: Bus, keyring: Keyring, alice: Key
 ) -> None:
     Path(keyring.path("alice")).write_text(content)
-    with pytest.raises(BusUnusable, match=r"alice\.key is no key file"):
+    with pytest.raises(BusUnusable, match=r"alice\.key is not a key file"):
         bus.publish("t", from_agent="alice")
     assert bus.log.newest_seq() == 0
 

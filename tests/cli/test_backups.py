@@ -47,8 +47,8 @@ def test_a_backup_that_lacks_something_says_so(bus: Bus, bus_dir: Path, run_bus:
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [
-        ("taken", 3, "is there, and is no backup"),
-        ("taken --force", 3, "is there, and is no backup"),
+        ("taken", 3, "is there, and is not a backup"),
+        ("taken --force", 3, "is there, and is not a backup"),
         (".worker-state/saved", 2, "within the bus"),
         ("none/saved", 2, "there is no directory"),
         ("saved --dir none", 1, "no bus"),

@@ -163,7 +163,7 @@ def test_bad_requests_publish_nothing(run_bus: RunBus, bus: Bus) -> None:
 
 
 def test_metadata_is_json_where_it_is_such(run_bus: RunBus, bus: Bus) -> None:
-    """P-22, P-58: split at the first equals sign; what is no JSON is text."""
+    """P-22, P-58: split at the first equals sign; what is not JSON is text."""
     given = {"temperature": "0.7", "model": "a:b", "eq": "a=b", "on": "true", "empty": ""}
     given["huge"] = "9" * 30
     options = [part for key, value in given.items() for part in ("--meta", f"{key}={value}")]

@@ -315,7 +315,7 @@ def test_push_that_the_guard_cannot_read_is_blocked(
         done = run_bus(
             "guard", "check", "--push", "o", "--mode", mode, stdin="main --help main 0\n"
         )
-        assert (done.code, "no line that git gives" in done.err) == (code, True)
+        assert (done.code, "not a line that git gives" in done.err) == (code, True)
 
 
 # Speed.
@@ -529,7 +529,7 @@ def test_hooks_go_where_git_looks(git: Git, run_bus: RunBus, bus: Bus, tmp_path:
     assert "run in others too" in run_bus("guard", "install").err
     assert git.commit(agent="bob").code == 1
     git.ok("config", "core.hooksPath", "/dev/null")
-    assert_error(run_bus("guard", "install"), 3, "/dev/null is no folder")
+    assert_error(run_bus("guard", "install"), 3, "/dev/null is not a folder")
     git.ok("config", "core.hooksPath", "")
     assert_error(run_bus("guard", "install"), 3, "core.hooksPath is empty")
     assert not (git.path / "pre-commit").exists()
@@ -541,7 +541,7 @@ def test_hook_is_never_lost_between_two_guards(git: Git, run_bus: RunBus, bus: B
     script(hook, "echo one\n")
     assert run_bus("guard", "install").code == 0
     script(hook, "echo two\n")
-    assert_error(run_bus("guard", "install"), 3, "is no hook of the guard", "before-guard")
+    assert_error(run_bus("guard", "install"), 3, "is not a hook of the guard", "before-guard")
     assert hook.read_text().endswith("two\n")
     assert hook.with_name("pre-commit.before-guard").read_text().endswith("one\n")
     assert [line.split()[0] for line in run_bus("guard", "remove").out.splitlines()] == ["pre-push"]

@@ -227,7 +227,7 @@ def test_listen_says_why_its_command_can_not_be_run(
     script.chmod(0o700)
     command = ("--drain", "--no-session", "--max-deliveries", "1")
     done = run_bus("listen", "me", *command, "--", script)
-    failure = f"'{script}' is no program, and has no #! line"
+    failure = f"'{script}' is not a program, and has no #! line"
     assert (done.code, done.out) == (0, "")
     assert [line.partition(": ")[2] for line in done.err.splitlines()] == [
         f"message 1: {failure} (delivery 1 of 1)",

@@ -142,8 +142,8 @@ def test_job_in_several_queues_needs_the_queue(act: str, run_bus: RunBus, bus: B
     publish(bus)
     assert_error(run_bus("job", act, "1"), 2, "queues 'one' and 'two'", "--queue")
     assert states(one) == states(two) == {1: "queued"}
-    assert_error(run_bus("job", act, "2"), 4, "message 2 is no job of any queue", "bus job list")
-    assert_error(run_bus("job", act, "2", "--queue", "one"), 4, "no job of queue 'one'")
+    assert_error(run_bus("job", act, "2"), 4, "message 2 is not a job of any queue", "bus job list")
+    assert_error(run_bus("job", act, "2", "--queue", "one"), 4, "not a job of queue 'one'")
     assert_error(run_bus("job", act, "0", "--queue", "one"), 2, "SEQ must be 1 or more")
 
 

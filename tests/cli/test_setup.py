@@ -149,8 +149,8 @@ def test_mistakes_are_told(project: Path, run_bus: RunBus) -> None:
     Bus.init(project / ".worker-state").close()
     assert_error(run_bus("setup", "claude", "--profile", "all"), 2, "default or full")
     (project / ".mcp.json").write_text("{")
-    assert_error(run_bus("setup", "claude"), 2, ".mcp.json", "no valid JSON", "left as it is")
-    assert run_bus("setup", "claude", "--check").out.count("no valid JSON") == 1
+    assert_error(run_bus("setup", "claude"), 2, ".mcp.json", "not valid JSON", "left as it is")
+    assert run_bus("setup", "claude", "--check").out.count("not valid JSON") == 1
     assert (project / ".mcp.json").read_text() == "{"
     assert not (project / ".claude").exists()
 
@@ -193,7 +193,7 @@ def test_check_takes_nobodys_mail(bus: Bus, run_bus: RunBus) -> None:
     ("mode", "says"),
     [
         ("ends", "the server ended: out of order"),
-        ("noise", "no JSON: b'Welcome!"),
+        ("noise", "not JSON: b'Welcome!"),
         ("fails", "bus_send failed: sorry"),
         ("refuses", "initialize failed"),
         ("loses", "did not arrive in"),

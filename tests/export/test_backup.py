@@ -104,13 +104,13 @@ def test_a_backup_under_publishers_is_one_moment_of_the_log(bus: Bus, tmp_path: 
 def test_nothing_that_is_there_is_replaced_but_an_earlier_backup(
     full_bus: Bus, tmp_path: Path
 ) -> None:
-    """Issue 4, item 6: never overwrites; pitfall 25: and never what is no backup."""
+    """Issue 4, item 6: never overwrites; pitfall 25: and never what is not a backup."""
     target = tmp_path / "copy"
     (tmp_path / "mine").mkdir()
     (tmp_path / "file").write_text("mine")
     for name in ("mine", "file"):
         for replace in (False, True):
-            with pytest.raises(Refused, match="is no backup"):
+            with pytest.raises(Refused, match="is not a backup"):
                 back_up(full_bus, tmp_path / name, replace=replace)
     back_up(full_bus, target)
     full_bus.publish("later", from_agent="ann")

@@ -107,7 +107,7 @@ def test_nothing_new_leaves_the_file_untouched(bus: Bus) -> None:
 
 @pytest.mark.parametrize("lost", [0, 2, 4])
 def test_a_line_deleted_by_hand_comes_back_in_its_place(lost: int, bus: Bus) -> None:
-    """M-78, promise 8: the position is no line count; no line is there twice or hides another."""
+    """M-78, promise 8: the position is not a line count; no line is doubled or hidden."""
     publish_some(bus, 5)
     Exporter(bus).export_once()
     lines = exported(bus).splitlines(keepends=True)

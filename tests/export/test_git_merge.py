@@ -72,7 +72,7 @@ def test_other_content_is_a_conflict(field: str) -> None:
 
 @pytest.mark.parametrize("bad", [b"[]\n", b'{"id":1}\n', b"half a li\n"])
 def test_what_is_no_message_is_not_merged(bad: bytes) -> None:
-    told = f"line 2 of our side is no message: {bad.decode().strip()!r}"
+    told = f"line 2 of our side is not a message: {bad.decode().strip()!r}"
     with pytest.raises(InvalidInput, match=f"^{re.escape(told)}$"):
         merge([line("a"), bad], [line("b")])
 
@@ -106,7 +106,7 @@ def test_what_is_nested_too_deep_to_be_shown_is_no_message() -> None:
     orjson.dumps({"messages": [record]})
     ((_, record),) = records([nested(deepest + 10)])
     assert record is None
-    with pytest.raises(InvalidInput, match="line 1 of our side is no message"):
+    with pytest.raises(InvalidInput, match="line 1 of our side is not a message"):
         merge([nested(deepest + 10)], [line("b")])
 
 

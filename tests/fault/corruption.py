@@ -119,7 +119,7 @@ def content(directory: Path) -> dict[str, list[str]] | None:
             return rows
     except apsw.Error:
         return None
-    except UnicodeDecodeError:  # a name in the schema is no UTF-8 any more
+    except UnicodeDecodeError:  # a name in the schema is not UTF-8 any more
         return {"schema": []}
 
 

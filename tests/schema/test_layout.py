@@ -104,7 +104,7 @@ def test_init_begins_again_after_a_crash(tmp_path: Path) -> None:
 
 
 def test_init_fills_an_empty_file_and_leaves_a_strange_one(tmp_path: Path) -> None:
-    """Promise 11: a database that is no bus is refused and left alone."""
+    """Promise 11: a database that is not a bus is refused and left alone."""
     empty, strange = tmp_path / "empty", tmp_path / "strange"
     for directory in (empty, strange):
         directory.mkdir()

@@ -139,7 +139,7 @@ def test_what_asks_for_another_attempt_gets_it_up_to_the_last(
     [
         Outcome(status="failed", exit_code=1),
         Outcome(status="failed", exit_code=-1, error="killed by SIGKILL"),
-        Outcome(status="failed", exit_code=0, error="the response is no JSON"),
+        Outcome(status="failed", exit_code=0, error="the response is not JSON"),
         Outcome(status="timed_out", error="30 s are over"),
     ],
     ids=lambda outcome: outcome.error or "exit status 1",

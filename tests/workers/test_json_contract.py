@@ -270,7 +270,7 @@ def test_errors_are_tried_again_unless_that_is_forbidden(
 
 
 def test_killed_and_timed_out_plugins_are_tried_again(bus: Bus) -> None:
-    """D-52, D-66, D-72: none may stay; what is to live on is no plugin."""
+    """D-52, D-66, D-72: none may stay; what is to live on is not a plugin."""
     queue = Queue.create(bus, REQUEST, max_attempts=2, backoff_s=0)
     (killed,) = ask(bus, "go")
     work(bus, ["sh", "-c", "kill -9 $$"], queue)

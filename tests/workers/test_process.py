@@ -167,7 +167,7 @@ def test_command_may_close_its_stdin_early(script: str) -> None:
 
 @pytest.mark.usefixtures("exits_seen")
 def test_command_that_a_signal_ends_has_exit_code_minus_one() -> None:
-    """P-51: and what it printed is kept as it is, also when it is no UTF-8."""
+    """P-51: and what it printed is kept as it is, also when it is not UTF-8."""
     end = run(r"printf '\377'; kill -9 $$")
     assert (end.exit_code, end.signal, end.stdout) == (-1, signal.SIGKILL, b"\xff")
 
@@ -468,7 +468,7 @@ def test_group_whose_number_another_process_has_by_now_is_left_alone() -> None:
         (["./plain"], "'./plain' is not executable"),
         (["."], "'.' is not executable"),
         (["./plain/below"], "there is no command './plain/below'"),
-        (["./no-hashbang"], "'./no-hashbang' is no program, and has no #! line"),
+        (["./no-hashbang"], "'./no-hashbang' is not a program, and has no #! line"),
         (["./no-interpreter"], "the interpreter of './no-interpreter' is missing"),
         (["true", "\0"], "'true' can't be started: embedded null byte"),
         (["true", "x" * 3 * MIB], "the arguments and environment of 'true' are too long"),

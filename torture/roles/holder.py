@@ -18,7 +18,7 @@ NAMES = ("main branch", "release", "schema")
 #: How long it thinks between two steps at most, in seconds: now and then a lease runs out.
 THINK_S = 0.15
 
-#: What is done next under a lease, of 100. Whoever leaves it lets it run out.
+#: The next step under a lease, of 100. `leave` abandons the lease until it expires.
 STEPS = {"write": 50, "renew": 20, "release": 20, "late": 5, "leave": 5}
 
 

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .agent import Me
 
-    #: What is written down of a message: id, type, to whom, size, the id of its parent.
+    #: The record of a message: id, type, recipient, size, id of its parent.
     Line = tuple[str, str, str | None, int, str | None]
 
 #: How long it thinks between two publishes at most, in seconds.
@@ -20,7 +20,7 @@ THINK_S = 0.1
 #: How often, of 1, several are published together, and how many at most.
 TOGETHER, MAX_TOGETHER = 0.1, 10
 
-#: What is published, of 100.
+#: The kinds of messages published, of 100.
 KINDS = {NOTE: 45, ASK: 20, JOB: 30, "broadcast": 5}
 
 #: How often, of 1, a note answers an earlier message; and mail is taken after a publish.

@@ -19,7 +19,7 @@ MAX_CLAIMS = 4
 #: How long it waits for a ring of the doorbell, in seconds, and how long it thinks at most.
 LOOK_AGAIN_S, THINK_S = 0.25, 0.03
 
-#: What becomes of an attempt, of 1000. `late` ends after its lease, `dropped` never does.
+#: The fates of attempts, of 1000. `late` ends after its lease, `dropped` never does.
 FATES = {"completed": 880, "failed": 40, "given up": 30, "renewed": 20, "dropped": 10, "late": 20}
 
 

@@ -50,7 +50,7 @@ _FIELDS: dict[str, type] = {
     "logs": list,
 }
 
-#: What an exit status tells without a response.
+#: The meaning of an exit status without a response.
 _MEANINGS = {
     EX_TEMPFAIL: "asks for another attempt",
     EX_CONFIG: "forbids another attempt",

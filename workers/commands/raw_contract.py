@@ -198,7 +198,7 @@ class RawCommand(Command):
 def body_of(message: Message, bus: Bus) -> bytes:
     """Return the stdin of a command: a text payload as it is, any other as JSON.
 
-    A blob that is no JSON is read as it is; no payload is nothing.
+    A blob that is not JSON is read as it is; no payload is nothing.
 
     Raises:
         InvalidInput: the payload can't be had.

@@ -32,7 +32,7 @@ MAX_STDOUT_BYTES = 10 * 1024 * 1024
 #: How many bytes of stderr are kept; the others are thrown away (64 KiB).
 MAX_STDERR_BYTES = 64 * 1024
 
-#: What the system says when it has too few descriptors, processes or too little memory.
+#: The system's errors for too few descriptors, too few processes or too little memory.
 _SCARCITY = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 
 
@@ -164,7 +164,7 @@ def _start_error(
     if error.errno == errno.EACCES:
         return f"{command!a} is not executable"
     if error.errno == errno.ENOEXEC:
-        return f"{command!a} is no program, and has no #! line"
+        return f"{command!a} is not a program, and has no #! line"
     if error.errno == errno.E2BIG:
         return f"the arguments and environment of {command!a} are too long"
     return f"{command!a} can't be started: {error.strerror}"

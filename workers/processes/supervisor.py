@@ -35,11 +35,10 @@ if TYPE_CHECKING:
 
     Message = tuple[Any, ...]
 
-#: What prctl calls the signal that comes when the parent dies, and the reaper of all that descends
-#: from a process.
+#: Options of prctl: the signal on the parent's death, and being the reaper of all descendants.
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 
-#: What ends with the host's word only: a terminal or a service manager tells these to all.
+#: Signals on which only the host acts: a terminal or a service manager sends them to all processes.
 _NOT_FOR_IT = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 #: Seconds between two looks at what was told to end.

@@ -79,7 +79,7 @@ def _duration(least: int, mended: int) -> _Shape:
 
 
 def _name(function: str) -> _Shape:
-    return _Shape(f"{function}({{}})", "what is no name there")
+    return _Shape(f"{function}({{}})", "what is not a name there")
 
 
 _TIMES = "impossible times"
@@ -93,11 +93,15 @@ _PID = _number(1, MAX_COUNT, "", "are removed")
 _AGENT = _name("is_agent")
 _GROUP = _name("is_line")
 _LIMITED = _name("iif(kind = 'queue', is_queue({}), is_agent({})) AND is_line")
-_NOBODY = _Shape("is_agent({}) OR {} = '*'", "what is no name there", "NULL", "take no addressed")
-_PATTERN = _Shape("is_pattern({})", "what is no pattern there", "'lost-' || id", "take nothing in")
+_NOBODY = _Shape(
+    "is_agent({}) OR {} = '*'", "what is not a name there", "NULL", "take no addressed"
+)
+_PATTERN = _Shape(
+    "is_pattern({})", "what is not a pattern there", "'lost-' || id", "take nothing in"
+)
 # Another queue may have any name that can be told beforehand.
 _LOST_NAME = "'lost-' || id || '-' || lower(hex(randomblob(4)))"
-_QUEUE = _Shape("is_queue({})", "what is no name there", _LOST_NAME, "are named lost-…")
+_QUEUE = _Shape("is_queue({})", "what is not a name there", _LOST_NAME, "are named lost-…")
 _HIDES = _Shape(
     f"NOT ({{}} = 'all' AND {is_too_wide('pattern')})",
     "all of a pattern with a word between a * and a last >",
@@ -105,7 +109,7 @@ _HIDES = _Shape(
     "hide nothing",
 )
 _WANTS = _Shape("are_patterns({})", "what are no patterns there", "NULL", "want all broadcasts")
-_NO_TEXT = "what is no line of text there"
+_NO_TEXT = "what is not a line of text there"
 _STATUS = _Shape("is_line({})", _NO_TEXT, "'unknown'", "are unknown")
 _LINE = _Shape("is_line({})", _NO_TEXT, "NULL", "are left out")
 
@@ -285,7 +289,7 @@ def _rule(
     )
 
 
-# What only our own code can say of a text ------------------------------------------------------
+# Rules for texts that SQL can't express --------------------------------------------------------
 
 
 def add_functions(connection: apsw.Connection) -> None:

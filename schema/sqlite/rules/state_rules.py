@@ -31,9 +31,9 @@ REPAIR = "'bus doctor --repair' puts it right"
 _NAMED = 5
 
 
-#: What a comparison of one row with another, or with the log, shows: the table, whose
-#: name the statements in `state_rules.sql` have, what is wrong, what becomes of it, and what is not
-#: known any more. The order matters: tokens are drawn from a row that is there.
+#: Faults that a comparison of one row with another, or with the log, shows: the table, as the
+#: statements in `state_rules.sql` name it, the fault, its repair, and the knowledge that is lost.
+#: The order matters: tokens are drawn from a row that is there.
 _STATE: tuple[tuple[str, ...], ...] = (
     ("archive_state", "is missing", "is as the segments tell"),
     (
@@ -93,7 +93,7 @@ _WORDS = {
     "{above}": str(MAX_SEQ + 1),  # no token is so high
     "{last_time}": str(MAX_TS_MS),
     "{soon}": "?1 + 86400000",  # a day: clocks differ
-    # What has a job or a message is made again of it, and so is the queue of jobs and claims.
+    # A row with a job or a message is rebuilt from it, and so is the queue of jobs and claims.
     "{nowhere}": """(seq < 1 OR seq > ifnull((SELECT max(last_seq) FROM archive_state), 0)
            AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.seq = claims.seq))
        AND NOT EXISTS (

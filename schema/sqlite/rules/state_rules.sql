@@ -1,6 +1,6 @@
--- What must hold in each table beyond what its CHECKs say: for each rule the rows that break it, and
--- how they are put right. Triggers refuse most of it (schema.sql); a file of an older version may
--- hold such rows, and so may one whose triggers somebody has switched off.
+-- Rules for each table beyond its CHECKs: each rule finds the rows that break it, and puts them
+-- right. Triggers refuse most such rows (schema.sql); a file of an older version may hold some, and
+-- so may one whose triggers were switched off.
 -- ?1 is the present time; bounds.py says what stands for the words in braces.
 
 -- name: cursors.find

@@ -77,7 +77,7 @@ def _what_to_acknowledge(
                 f"Messages of other types wait between these, from seq {first.seq} on, and an"
                 " acknowledgement would cover them: read without type before bus_ack."
             )
-    # What came back after it had been parked is acknowledged by itself.
+    # A message that was requeued after parking is acknowledged by itself.
     ends = [*(each.seq for each in found if each.seq <= inbox.position), found[-1].seq]
     acks = ", ".join(f"bus_ack(seq={seq})" for seq in dict.fromkeys(ends))
     rest = Cursor.parse(cursor).skip

@@ -1,4 +1,4 @@
-// What the page asks the API for, in one place.
+// All calls of the API, in one place.
 
 import { get, inPath, post, request } from "./api.js";
 
@@ -12,7 +12,7 @@ export function message(key) {
   return get(`/v1/messages/${inPath(String(key))}`);
 }
 
-/** What a search finds, what fits best first: { message, snippet, marks } each. */
+/** The hits of a search, best first: { message, snippet, marks } each. */
 export async function search(parameters) {
   return (await get("/v1/search", parameters)).found;
 }

@@ -1,4 +1,4 @@
-// The focus stays where a person has put it, while what is around it is made anew.
+// The focus stays where a person has put it, while the elements around it are replaced.
 
 const STOPS = "a[href], button, [tabindex]";
 

@@ -1,9 +1,9 @@
-// What there is, and then what comes: a view that follows misses nothing between the two.
+// Reads the stored records, then follows new ones, and misses none between the two.
 
 import { hush, tellProblem } from "./notice.js";
 
 /**
- * Reads what there is, and then takes what comes. Reads again where the stream begins anew, and
+ * Reads what there is, and then takes what comes. Reads again where the stream begins again, and
  * where it failed, once there is a connection again.
  * @param {Live} live - the stream
  * @param {() => Promise<void>} read - reads and shows what there is, and nothing that was before
@@ -34,7 +34,7 @@ export function follow(live, read, take) {
     if (waiting) waiting.push(...messages);
     else if (!hasFailed) take(messages);
   });
-  hear("anew", begin);
+  hear("restart", begin);
   hear("state", (state) => state === "live" && hasFailed && begin());
   begin();
   return { again: begin, stop: () => over.abort() };

@@ -54,7 +54,7 @@ export function duration(ms) {
   return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3600)} h`;
 }
 
-/** What a message says, in one line. */
+/** The payload of a message, in one line. */
 export function oneLine(message) {
   if (message.payload_ref) return message.payload_ref;
   const { payload } = message;

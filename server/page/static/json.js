@@ -1,6 +1,6 @@
 // JSON whose integers stay as they are written: JavaScript has those up to 2^53 only.
 
-// What may have such a number: to look at each number takes longer.
+// A text that may have such a number: to look at each number takes longer.
 const SUSPECT = /\d{16}/;
 const INTEGER = /^-?\d+$/;
 

@@ -22,7 +22,7 @@ const KEYS = [
 export function listenToKeys(act) {
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-    // What is long and has the focus is scrolled with the arrows.
+    // The arrows scroll a long element that has the focus.
     if (/^(Arrow|Home)/.test(event.key) && event.target.closest(".detail")) return;
     const isWriting = event.target.closest("input, textarea, select");
     if (isWriting && event.key !== "Escape") return;

@@ -13,7 +13,7 @@ const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 5000;
 // The server says something every 15 s.
 const SILENCE_MS = 40_000;
-// Who was away for longer reads anew: all that came meanwhile would be read for the little that is seen.
+// A page that was away for longer reloads: it shows little of all that came meanwhile.
 const FAR_BEHIND = 20_000;
 
 export class Live extends EventTarget {
@@ -22,7 +22,7 @@ export class Live extends EventTarget {
 
   /**
    * Follows for ever. Events: "messages" (detail: messages in order), "state" (detail: live or
-   * down), "anew" (what comes does not go on from what came: read again what there is).
+   * down), "restart" (what comes does not go on from what came: read again what there is).
    */
   async run() {
     let pauseMs = FIRST_PAUSE_MS;
@@ -67,7 +67,7 @@ export class Live extends EventTarget {
 
   #beginAnew() {
     this.#cursor = null;
-    this.dispatchEvent(new Event("anew"));
+    this.dispatchEvent(new Event("restart"));
   }
 
   #say(state) {

@@ -1,4 +1,4 @@
-// The payload of a message; that of a large one is read, and what is no JSON can be saved.
+// The payload of a message; that of a large one is read, and what is not JSON can be saved.
 
 import * as bus from "./bus.js";
 import { h } from "./dom.js";

@@ -6,7 +6,7 @@ const WIDTH = 150;
 const HEIGHT = 50;
 const SPAN_MS = 5 * 60_000;
 
-/** What was measured in the last five minutes, by name, as long as the page is open. */
+/** The samples of the last five minutes, by name, as long as the page is open. */
 const samples = new Map();
 
 /** Notes a measurement; null is none. */

@@ -85,7 +85,7 @@ function loop(x, y) {
   ];
 }
 
-/** What a message is, above its arrow, and what it says, below. */
+/** The label of a message: its type above the arrow, its payload below. */
 function label(type, says, from, to, y, column) {
   const isLoop = from === to;
   const room = Math.floor((isLoop ? column - 40 : Math.abs(to - from) - 20) / LETTER);

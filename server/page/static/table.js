@@ -57,7 +57,7 @@ function isFree(element) {
   return !element.closest("a, button:not([data-opens])") && getSelection().isCollapsed;
 }
 
-/** What opens a record for those who have no mouse: a click on it is one on its row. */
+/** A button that opens a record without a mouse: a click on it is one on its row. */
 export function opener(text, label) {
   return h("button.quiet", { type: "button", "data-stop": text, "data-opens": "", "aria-label": label }, text);
 }

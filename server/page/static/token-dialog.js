@@ -15,7 +15,7 @@ export function askForToken(refused, why) {
   return asking;
 }
 
-/** Begins anew with another token, if the person has one that may do more. */
+/** Begins again with another token, if the person has one that may do more. */
 export async function changeToken() {
   const form = formOf("Another token", null);
   form.lastChild.append(h("button", { type: "button", onclick: () => dialog.close() }, "Keep this one"));

@@ -1,4 +1,4 @@
-// Who is there, whether they are alive, and what they are at.
+// The agents: whether each is alive, and its present task.
 
 import * as bus from "../bus.js";
 import { since } from "../ages.js";

@@ -11,7 +11,8 @@ import { sequence } from "../sequence.js";
 import { Split } from "../split.js";
 
 const PAGE = 200;
-// What came live is let go beyond this, while its end is looked at; it can be loaded again.
+// Beyond this number, the oldest live messages are dropped while the end is in view; they can be
+// loaded again.
 const KEEP = 600;
 // To draw some hundreds takes as long as a few frames.
 const DRAW_MS = 250;
@@ -94,7 +95,7 @@ class Conversation {
     return scrollTop + clientHeight >= scrollHeight - 60;
   }
 
-  /** Begins anew where the end is looked at again. */
+  /** Begins again where the end is in view again. */
   #catchUp() {
     if (!this.#isBehind || !this.#isAtEnd()) return;
     this.#isBehind = false;

@@ -60,7 +60,7 @@ function ending(id) {
   return id.length > SHOWN_ID ? `…${id.slice(-SHOWN_ID)}` : id;
 }
 
-/** What a filter looks at. */
+/** The text that a filter searches. */
 function textOf({ id, first, type, says, agents }) {
   return [id, first, type, says, ...agents].join(" ").toLowerCase();
 }

@@ -1,4 +1,4 @@
-// Who has what for a while: leases, and files reserved for editing.
+// Leases, and files reserved for editing.
 
 import { until } from "../ages.js";
 import * as bus from "../bus.js";

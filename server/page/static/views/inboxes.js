@@ -1,4 +1,4 @@
-// What waits for whom, and what failed too often.
+// Unread messages by agent, and messages that failed too often.
 
 import { since } from "../ages.js";
 import * as bus from "../bus.js";

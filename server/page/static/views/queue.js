@@ -64,7 +64,7 @@ class QueueView {
     ];
   }
 
-  /** What can be done about a job, in the words of the command line. */
+  /** The actions on a job, in the words of the command line. */
   #actions({ state, seq }) {
     const button = (verb, act) => h("button.quiet", { type: "button", "aria-label": `${verb} ${seq}`, onclick: () => attempt(act) }, verb);
     if (state === "dead") return [button("Requeue", () => this.#requeue([seq])), button("Drop", () => this.#drop(seq))];

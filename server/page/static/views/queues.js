@@ -51,8 +51,8 @@ export function plots(name) {
   ];
 }
 
-// What is counted: its name, how it is coloured where there is some, the state of its jobs, and since
-// when the first of them is.
+// The counts of a queue: label, colour of a count above 0, state of the jobs, field with the age of
+// the oldest.
 const COUNTED = [
   ["waiting", "", "queued", "oldest_wait_ms"], ["delayed"], ["held"], ["running", "", "running", "longest_run_ms"],
   ["failed", "warn", "failed"], ["timed_out", "warn", "timed_out"], ["dead", "bad", "dead"],

@@ -14,8 +14,8 @@ import { Split } from "../split.js";
 import { VirtualList } from "../virtual-list.js";
 
 const PAGE = 200;
-// What came live is let go beyond this: the oldest while the newest are looked at, else the newest
-// themselves. Both can be loaded again.
+// Beyond this number, live messages are dropped: the oldest while the newest are in view, else the
+// newest. Both can be loaded again.
 const KEEP = 20_000;
 
 export function timeline({ live, parameters }) {
