@@ -1,4 +1,4 @@
-"""How long does a shell wait for `bus publish` and `bus poll`?
+"""How long does a shell wait for `bus publish`, `bus poll` and commands that run less often?
 
 From the start of the process to its end, against a Python that does nothing and simplebroker's
 commands for the same. Every command reads or writes the same small bus each time, and its
@@ -19,7 +19,7 @@ from measure import Contender, Options, at_least, at_most, compare, options, rat
 from payloads import USUAL, payloads
 from peers import DURABILITY
 
-from ackbus import Bus
+from ackbus import Bus, Queue
 
 #: Where the commands of this Python's packages are.
 SCRIPTS = Path(sysconfig.get_path("scripts"))
@@ -55,6 +55,8 @@ def commands(folder: Path, text: str) -> dict[str, list[str]]:
         "broker write": [*broker, "write", "bench", text],
         "bus poll": [*bus, "poll", "reader", "--limit", "1", *at],
         "broker peek": [*broker, "peek", "bench"],
+        "bus queue list": [*bus, "queue", "list", *at],
+        "bus --help": [*bus, "--help"],
     }
 
 
@@ -62,7 +64,8 @@ def measure(folder: Path, settings: Options) -> None:
     """Ask, and write the record."""
     payload = payloads()[USUAL]
     count = settings.scaled(20, least=1)
-    Bus.init(folder / "bus").close()
+    with Bus.init(folder / "bus") as bus:
+        Queue.create(bus, "bench.work")
     contenders = {
         name: timed(command, count) for name, command in commands(folder, payload.text).items()
     }
@@ -72,6 +75,8 @@ def measure(folder: Path, settings: Options) -> None:
         starts = ratio(times, "a bare Python", name)
         targets.append(at_most(f"{name}: bare starts of Python", 4, starts))
         targets.append(at_least(f"{name}: of {peer} (simplebroker)", 1, ratio(times, name, peer)))
+    for name, most in (("bus queue list", 2.1), ("bus --help", 3)):
+        targets.append(at_most(f"{name}: of bus poll", most, ratio(times, "bus poll", name)))
     durable = DURABILITY["NORMAL"]
     record(
         "commands from a shell: microseconds for each, from its start to its end",

@@ -24,30 +24,30 @@ def main() -> int:
     arguments = sys.argv[1:]
     # Modules are no garbage: looking for some while they load takes a fifteenth of a command.
     gc.disable()
-    from .ending import guarded, leave
+    from .ending import guarded, is_all_ended, leave
 
-    call, is_fast = _action(arguments)
+    call = _action(arguments)
     gc.freeze()
     gc.enable()
     code = guarded(call)
     # To an agent's program an exit code of 2 means "block": no trouble of ours may do that.
     if arguments[:1] == ["hook"]:
         code = 0
-    if is_fast:
+    if is_all_ended():
         leave(code)
     return code
 
 
-def _action(arguments: list[str]) -> tuple[Callable[[], int], bool]:
-    """Return the action of a command line, loaded, and whether it stands in `fast`."""
+def _action(arguments: list[str]) -> Callable[[], int]:
+    """Return the action of a command line, loaded."""
     from .fast import hot
 
     if call := hot.parse(arguments):
-        return call, True
+        return call
     if arguments and arguments[0] in ("git-clean", "git-merge", "git-textconv"):
         from .fast.git_drivers import driver
 
-        return driver(arguments), True
+        return driver(arguments)
     from .app import run
 
-    return lambda: run(arguments), False
+    return lambda: run(arguments)

@@ -1,13 +1,15 @@
-"""The command line: which commands there are, and in which module each is defined."""
+"""The command line as a whole: its help, and the command that a line calls."""
 
 from __future__ import annotations
 
-import functools
+from functools import cache, partial
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from .catalogue import GROUPS, MODULES
 from .definition import OnDemand
 from .show import output
 from .usage_errors import CommandLineError, show
@@ -18,77 +20,27 @@ Data goes to stdout, all else to stderr. Exit codes: 0 done, 1 error, 2 usage, 3
 conflict, 4 nothing there, 5 timed out.
 """
 
-#: The module of each command, in the order in which help lists them.
-_HOMES = {
-    "init": "init",
-    "upgrade": "init",
-    "where": "init",
-    "restore": "init",
-    "stats": "init",
-    "demo": "demo",
-    "publish": "publish",
-    "replay": "read",
-    "read": "read",
-    "show": "read",
-    "tail": "read",
-    "search": "search",
-    "poll": "inbox",
-    "ack": "inbox",
-    "inbox": "inbox",
-    "listen": "inbox",
-    "parked": "inbox",
-    "run": "run",
-    "queue": "queue",
-    "job": "job",
-    "dead": "dead",
-    "limit": "limit",
-    "request": "request",
-    "check": "request",
-    "notify": "request",
-    "trace": "trace",
-    "inspect": "trace",
-    "graph": "graph",
-    "timeline": "graph",
-    "agents": "agents",
-    "heartbeat": "agents",
-    "top": "top",
-    "lease": "lease",
-    "reserve": "reserve",
-    "reservations": "reserve",
-    "guard": "guard",
-    "blob": "blob",
-    "archive": "archive",
-    "segments": "archive",
-    "maintain": "archive",
-    "export": "export",
-    "import": "export",
-    "log": "log",
-    "setup": "setup",
-    "backup": "backup",
-    "key": "key",
-    "trust": "trust",
-    "verify": "verify",
-    "chain": "verify",
-    "doctor": "doctor",
-    "serve": "serve",
-    "ui": "ui",
-    "token": "token",
-    "mcp": "mcp",
-    "torture": "torture",
-    "prompt": "completion",
-    "completion": "completion",
-    "prime": "setup",
-    "hook": "setup",
-}
+
+def _load(name: str) -> Any:
+    module = import_module(f".commands.{MODULES[name]}", __package__)
+    return module.commands.made()[name]
 
 
 class _Program(TyperGroup):
-    """The program: only the module of the command that is called is loaded, help loads all."""
+    """The program: a command's module is loaded when it is called, and none for help."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        commands: Any = OnDemand(_HOMES)  # nothing is added to it, as typer's own type would allow
-        self.commands = commands
+        commands: Any = OnDemand({name: partial(_load, name) for name in MODULES})
+        self.commands = commands  # nothing is added to it, as typer's own type would allow
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands by group."""
+        width = max(map(len, MODULES))
+        for heading, commands in GROUPS.items():
+            with formatter.section(heading):
+                rows = [(f"{name:<{width}}", summary) for name, (_, summary) in commands.items()]
+                formatter.write_dl(rows)
 
 
 app = typer.Typer(
@@ -124,7 +76,7 @@ def _bus(
     """Take the options that come before a command."""
 
 
-@functools.cache
+@cache
 def program() -> Any:
     """Return the parser of the whole command line."""
     return typer.main.get_command(app)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
-from importlib import import_module
+from functools import cache, partial
 from typing import Any, TypeVar, get_type_hints
 
 import typer
@@ -38,14 +37,8 @@ class Commands:
     def __init__(
         self, name: str | None = None, help: str | None = None, default: str | None = None
     ) -> None:
-        self._typer = typer.Typer(
-            name=name,
-            help=help,
-            cls=TyperGroup if default is None else _group_with(default),
-            no_args_is_help=True,
-            rich_markup_mode=None,
-        )
-        self._within: list[Commands] = []
+        self._name, self._help, self._default = name, help, default
+        self._makers: dict[str, Callable[[], Any]] = {}
 
     def command(self, name: str, *, example: str) -> Callable[[F], F]:
         """Define a command; its docstring is its help.
@@ -53,12 +46,9 @@ class Commands:
         A parameter may be a set of options that several commands share: a dataclass whose fields
         are options, each with a default.
         """
-        define = self._typer.command(
-            name, epilog=f"Example:\n\n\b\n  {example}", no_args_is_help=False
-        )
 
         def command(function: F) -> F:
-            define(_with_plain_parameters(function))
+            self._makers[name] = partial(_make_command, name, function, example)
             return function
 
         return command
@@ -66,44 +56,52 @@ class Commands:
     def group(self, name: str, help: str, *, default: str | None = None) -> Commands:
         """Define a group of commands within these; `default` is run where none of it is named."""
         group = Commands(name, help, default)
-        self._within.append(group)
+        self._makers[name] = group._make_group
         return group
 
     def made(self) -> Mapping[str, Any]:
         """Return what the parser makes of these commands and groups, by name."""
-        self._add_groups()
-        program = typer.Typer(rich_markup_mode=None)
-        program.add_typer(self._typer)
-        return typer.main.get_group(program).commands
+        return OnDemand(self._makers)
 
-    def _add_groups(self) -> None:
-        for group in self._within:
-            group._add_groups()
-            self._typer.add_typer(group._typer)
+    def _make_group(self) -> Any:
+        group: Any = (TyperGroup if self._default is None else _group_with(self._default))(
+            name=self._name,
+            help=self._help,
+            no_args_is_help=True,
+            rich_markup_mode=None,
+        )
+        group.commands = self.made()
+        return group
 
 
 class OnDemand(Mapping[str, Any]):
-    """The commands of a program by name; a module is loaded when a command of it is looked up.
+    """Commands by name; each is made when it is looked up for the first time.
 
     Args:
-        homes: the module of `cli/commands/` that defines each command.
+        makers: a function for each name, which makes the command.
     """
 
-    def __init__(self, homes: Mapping[str, str]) -> None:
-        self._homes = dict(homes)
+    def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
+        self._makers = makers
         self._made: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            module = import_module(f".commands.{self._homes[name]}", __package__)
-            self._made.update(module.commands.made())
+            self._made[name] = self._makers[name]()
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._homes)
+        return iter(self._makers)
 
     def __len__(self) -> int:
-        return len(self._homes)
+        return len(self._makers)
+
+
+def _make_command(name: str, function: Callable[..., int], example: str) -> Any:
+    program = typer.Typer(rich_markup_mode=None, add_completion=False)
+    define = program.command(name, epilog=f"Example:\n\n\b\n  {example}", no_args_is_help=False)
+    define(_with_plain_parameters(function))
+    return typer.main.get_command(program)
 
 
 def _group_with(default: str) -> type[TyperGroup]:

@@ -46,8 +46,15 @@ def guarded(call: Callable[[], int]) -> int:
         return _failed(f"unexpected {type(error).__name__}: {error}{hint}", error)
 
 
+def is_all_ended() -> bool:
+    """Whether the interpreter's own exit has nothing to wait for: no thread, no unsent span."""
+    threading = sys.modules.get("threading")
+    has_one_thread = threading is None or threading.active_count() == 1
+    return has_one_thread and "opentelemetry" not in sys.modules
+
+
 def leave(code: int) -> NoReturn:
-    """End the process at once: the interpreter's own exit takes longer than a poll.
+    """End the process at once: the interpreter's own exit takes a fifth of a poll.
 
     Everything is closed and flushed by now.
     """

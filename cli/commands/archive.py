@@ -71,7 +71,7 @@ def archive(
     dry_run: DryRun = False,
     place: Place = HERE,
 ) -> int:
-    """Move old messages out of the bus, into compressed files beside it.
+    """Move old messages out of the bus, into compressed files.
 
     They stay in the log: replay, read, show, trace and search find them there. Messages move that
     every agent has acknowledged and every queue has finished. Broadcasts wait for agents that have
@@ -191,10 +191,11 @@ def segments(
     ] = False,
     place: Place = HERE,
 ) -> int:
-    """List the files of the archive, and whether each is there and as long as it was.
+    """List the files of the archive, and the state of each.
 
-    Exit code 4 when there are none, 1 when the state of one is not ok: missing, unreadable or
-    altered. Bytes that changed in place only --verify finds.
+    A file is ok when it is there, and as long as it was. Exit code 4 when there are none, 1 when
+    the state of one is not ok: missing, unreadable or altered. Bytes that changed in place only
+    --verify finds.
     """
     with place.open() as bus:
         found = bus.archive.segments()
@@ -222,12 +223,12 @@ def _record(bus: Bus, segment: Segment, verify: bool) -> dict[str, object]:
 
 @commands.command("maintain", example="bus maintain")
 def maintain(place: Place = HERE) -> int:
-    """Shrink the files of the bus, in steps short enough for publishers.
+    """Shrink the files of the bus, in short steps.
 
-    Collects blobs that no message names and no program used for a day, deletes the records of
-    finished handlers of archived messages, gives free pages of the file back to the system (all
-    but 4 MiB, which new messages fill), and empties the write-ahead log. Run it after
-    `bus archive`, or from cron.
+    Publishers go on meanwhile. Collects blobs that no message names and no program used for a day,
+    deletes the records of finished handlers of archived messages, gives free pages of the file
+    back to the system (all but 4 MiB, which new messages fill), and empties the write-ahead log.
+    Run it after `bus archive`, or from cron.
     """
     from ...bus.maintenance import Maintenance
     from ...subscribers.inboxes.failed_deliveries import Deliveries

@@ -30,7 +30,7 @@ def backup(
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier backup.")] = False,
     place: Place = HERE,
 ) -> int:
-    """Copy the whole bus into a new directory, while others use it, and check the copy.
+    """Copy the whole bus while it is in use, and check the copy.
 
     The copy is a bus directory: the file, with blobs and archive. Open it with --dir, or put it in
     the place of a damaged one. bus.jsonl and search.db are left out: they are made again.

@@ -23,7 +23,7 @@ def prompt(
     ] = "{}",
     place: Place = HERE,
 ) -> int:
-    """Print the number of an agent's unread messages, for a shell's prompt.
+    """Print the number of unread messages, for a shell's prompt.
 
     Prints nothing when there are none, when there is no bus, and after any error, with exit code
     0; -v prints the reason. Counted up to 1,000. It starts in the time of about two bare Pythons.

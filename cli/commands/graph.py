@@ -62,10 +62,10 @@ def graph(
     to: Output = None,
     place: Place = HERE,
 ) -> int:
-    """Draw a conversation as a sequence diagram, or the agents that talk to each other.
+    """Draw a conversation, or the agents that talk to each other.
 
-    The text is for Mermaid, which GitHub draws in a block of the language mermaid. Replies are
-    dashed, broadcasts go to all. Times are UTC.
+    A conversation is a sequence diagram. The text is for Mermaid, which GitHub draws in a block of
+    the language mermaid. Replies are dashed, broadcasts go to all. Times are UTC.
     """
     from ...export import pictures
 
@@ -100,7 +100,7 @@ def timeline(
     to: Output = None,
     place: Place = HERE,
 ) -> int:
-    """Draw a time line, as SVG, of agents and the messages between them.
+    """Draw the messages between agents along a time line, as SVG.
 
     A lane has a bar from the agent's first message to its last, or to its last heartbeat where
     that came later and no --to is given. Pauses far longer than the others are left out, as a

@@ -142,7 +142,7 @@ def ack(
 
 @commands.command("inbox", example="bus inbox worker-1")
 def inbox(agent: Agent, want: Wanted = None, want_all: WantAll = False, place: Place = HERE) -> int:
-    """Print the state of an agent's inbox, and set which broadcasts it wants.
+    """Print the state of an inbox, and choose its broadcasts.
 
     Its cursor, how many messages are unread (counted up to 1,000) and parked, which types of
     broadcasts it wants, if it does not want all, and the next messages.

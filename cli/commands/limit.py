@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     pass
 
 commands = Commands()
-limit = commands.group(
-    "limit", help="Limits of waiting messages, beyond which publishers are refused."
-)
+limit = commands.group("limit", help="Limits of waiting messages, which refuse further ones.")
 
 OfQueue = Annotated[str | None, optional("Q", "Of this queue.", "--queue")]
 OfInbox = Annotated[

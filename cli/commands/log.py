@@ -56,9 +56,10 @@ def log(
     directory: OneBus = None,
     verbose: Verbose = False,
 ) -> int:
-    """Print the messages that commits added to bus.jsonl, newest commit first.
+    """Print the messages that git commits added to bus.jsonl.
 
-    It reads only git's history, so it works in a clone without a bus, and in a bare one.
+    The newest commit comes first. It reads only git's history, so it works in a clone without a
+    bus, and in a bare one.
     """
     filters = Filters(conversation, agent, None if type is None else TypePattern(type))
     directory = directory or os.environ.get(BUS_DIR_VARIABLE)

@@ -26,8 +26,8 @@ def mcp(
     ] = "default",
     place: PlaceOnly = HERE,
 ) -> int:
-    """Serve a coding agent that speaks MCP, over stdin and stdout, until stdin ends.
+    """Serve a coding agent that speaks MCP, over stdin and stdout.
 
-    An agent's program starts this by itself; put it into its configuration.
+    It ends with stdin. An agent's program starts this by itself; put it into its configuration.
     """
     return mcp_server.mcp(agent=agent, profile=profile, directory=place.directory, user=place.user)

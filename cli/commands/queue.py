@@ -8,9 +8,6 @@ import typer
 
 from ...schema.errors import InvalidInput
 from ...subscribers.jobs.json_records import queue_record, stats_record
-from ...subscribers.jobs.manual_acts import Acts
-from ...subscribers.queues.job_control import JobControl
-from ...subscribers.queues.policy_change import change_policy
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import QueueStats
@@ -91,6 +88,8 @@ def show(
     long they ran, its policy, and the acts of people on it (pause, set, purge). The newest 10,000
     attempts count. Exit code 1 when it is stuck.
     """
+    from ...subscribers.jobs.manual_acts import Acts
+
     window_s = arguments.seconds(window, "--window")
     with place.open() as bus:
         opened = Queue.open(bus, name)
@@ -152,6 +151,8 @@ def set_policy(name: QueueName, policy: PolicyOptions, by: By = None, place: Pla
     Rules without an option stay as they are. The change applies from the next claim on; jobs that
     are in the queue already keep their number of attempts.
     """
+    from ...subscribers.queues.policy_change import change_policy
+
     rules = policy.rules()
     if not rules:
         raise InvalidInput("give at least one rule; see 'bus queue set --help'")
@@ -192,6 +193,8 @@ def purge(name: QueueName, by: By = None, place: Place = HERE) -> int:
     Running jobs go on, and the messages stay in the log. Exit code 4 when none waited, 1 when the
     queue is stuck: then more jobs may come.
     """
+    from ...subscribers.queues.job_control import JobControl
+
     show_logs()
     with place.open() as bus:
         (found,) = queues_named(bus, name)
@@ -207,6 +210,8 @@ def skip(name: QueueName, by: By = None, place: Place = HERE) -> int:
     It takes in all readable messages, and prints the skipped ones. Messages that are restored
     later do not come into this queue. Exit code 4 when it is not stuck.
     """
+    from ...subscribers.queues.job_control import JobControl
+
     with place.open() as bus:
         found = Queue.open(bus, name)
         skipped = JobControl(found, by=arguments.doer(by)).skip()

@@ -88,7 +88,11 @@ def read(
     limit: Annotated[int | None, optional("N", "At most so many, the oldest.", min=1)] = None,
     place: Place = HERE,
 ) -> int:
-    """Print the messages that match every option, in order."""
+    """Print the messages that match every option, in order.
+
+    'bus tail' prints the newest, 'bus search' finds words in payloads, 'bus replay' prints the
+    lines of bus.jsonl.
+    """
     from itertools import islice
 
     with place.open() as bus:
@@ -106,7 +110,11 @@ def show(
     key: Annotated[str, typer.Argument(metavar="ID|SEQ", help="The id or the seq of a message.")],
     place: Place = HERE,
 ) -> int:
-    """Print one message in full. A number is taken as a seq, and if there is none, as an id."""
+    """Print one message in full.
+
+    A number is taken as a seq, and if there is none, as an id. 'bus inspect' adds its jobs,
+    'bus trace' its conversation.
+    """
     with place.open() as bus:
         message = _find(bus, key)
         if output.is_json():

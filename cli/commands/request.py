@@ -73,16 +73,17 @@ def ask(
     meta: Meta = None,
     place: Place = HERE,
 ) -> int:
-    """Publish a request, wait for the first answer in its conversation, and print that.
+    """Publish a request, wait for its first answer, and print that.
 
-    Without BODY, the body is read from a pipe or a file on stdin. The ids of the message and its
-    conversation go to stderr at once, the body of the answer to stdout. If no live worker serves
-    TYPE, and there is no --to, a warning says so at once, and the command waits all the same.
-    Exit code 1 when the answer is a failure or a timeout of the work, 5 when there was no answer
-    in time; it can still come, and 'bus check' shows it. With --id the same command is safe to
-    repeat: it publishes no second request, and finds the first answer. New messages wake the
-    waiter, and it looks every 250 ms anyway. Exit code 3 when a queue or an inbox that the request
-    goes to is still full after --wait.
+    An answer is a message in the conversation of the request. Without BODY, the body is read from
+    a pipe or a file on stdin. The ids of the message and its conversation go to stderr at once,
+    the body of the answer to stdout. If no live worker serves TYPE, and there is no --to, a
+    warning says so at once, and the command waits all the same. Exit code 1 when the answer is a
+    failure or a timeout of the work, 5 when there was no answer in time; it can still come, and
+    'bus check' shows it. With --id the same command is safe to repeat: it publishes no second
+    request, and finds the first answer. New messages wake the waiter, and it looks every 250 ms
+    anyway. Exit code 3 when a queue or an inbox that the request goes to is still full after
+    --wait.
     """
     from ...subscribers.conversations.answers import receive
     from ...subscribers.requests import Request
@@ -130,11 +131,11 @@ def show_answer(
     ] = False,
     place: Place = HERE,
 ) -> int:
-    """Print whether a request has been answered, and how, without waiting.
+    """Print whether a request has been answered, and how.
 
-    The types of the answers follow from the type of the request. Exit code 0 when it was
-    answered with success, or not at all (pending), 1 after a failure or a timeout of the work.
-    A conversation without messages is pending. If BUS_AGENT names the agent that asked, the
+    It doesn't wait. The types of the answers follow from the type of the request. Exit code 0 when
+    it was answered with success, or not at all (pending), 1 after a failure or a timeout of the
+    work. A conversation without messages is pending. If BUS_AGENT names the agent that asked, the
     answer leaves its inbox when it is printed.
     """
     from ...subscribers.conversations.answers import check, receive
@@ -166,7 +167,7 @@ def notify(
     ] = "1h",
     place: PlaceOnly = HERE,
 ) -> int:
-    """Notify a person of answers to requests, once for each conversation.
+    """Notify a person of answers, once for each conversation.
 
     An answer is a message of type x.done, x.failed or x.request.timed_out in the conversation of
     an x.request. The notice comes through notify-send where that is installed, or else with the

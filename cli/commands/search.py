@@ -48,11 +48,12 @@ def search(
     limit: Limit = None,
     place: Place = HERE,
 ) -> int:
-    """Print the messages whose payloads have all these words, the best matches first.
+    """Print the messages with all these words, the best first.
 
-    Large payloads are searched too, up to 100,000 characters of each. The index is kept beside
-    the bus, in search.db, and brought up to date first; publishers don't wait for it. Of
-    more than 1,000 messages that have all the words, the newest 1,000 are rated first.
+    Payloads are searched, not types or names: 'bus read' filters by those. Large payloads are
+    searched too, up to 100,000 characters of each. The index is kept beside the bus, in search.db,
+    and brought up to date first; publishers don't wait for it. Of more than 1,000 messages that
+    have all the words, the newest 1,000 are rated first.
     """
     from ...bus.search.search import SEARCH_LIMIT, Search
 

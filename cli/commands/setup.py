@@ -235,10 +235,11 @@ def hook(
     agent: Annotated[str | None, optional("NAME", "Whose mail. Default: $BUS_AGENT.")] = None,
     place: PlaceOnly = HERE,
 ) -> int:
-    """Answer an event in an agent, for its program; 'bus setup' configures this.
+    """Answer an event of an agent's program, as set up.
 
-    At the start it prints the guide, after a tool the new mail, and at a stop it keeps the agent
-    once from ending while mail waits. It acknowledges nothing, prints nothing without mail, and
-    reports errors on stderr with exit code 0: the agent goes on without the bus.
+    'bus setup' configures this. At the start it prints the guide, after a tool the new mail, and
+    at a stop it keeps the agent once from ending while mail waits. It acknowledges nothing, prints
+    nothing without mail, and reports errors on stderr with exit code 0: the agent goes on without
+    the bus.
     """
     return hook_action.hook(event, program, agent=agent, directory=place.directory, user=place.user)

@@ -47,7 +47,7 @@ def torture(
     json: Json = False,
     verbose: Verbose = False,
 ) -> int:
-    """Test the disk: agents on a bus are killed at random, and nothing may be lost.
+    """Test the disk: kill agents at random, and look for losses.
 
     Publishers, readers, workers, holders of leases, an exporter and an archiver work on a bus of
     their own, and are ended with SIGKILL, suspended, and started again. Each records the results

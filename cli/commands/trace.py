@@ -38,7 +38,7 @@ def trace(
     ],
     place: Place = HERE,
 ) -> int:
-    """Print the trace of a message as a tree: from any id the whole chain.
+    """Print all that led to a message or came of it, as a tree.
 
     These are the messages that it answers, up to the first, all messages of their conversations,
     the jobs of each message in the queues, and every attempt at them. --json prints one object.
@@ -62,7 +62,7 @@ def inspect(
     conversation: OfConversation = None,
     place: Place = HERE,
 ) -> int:
-    """Print a message with its jobs in every queue, and every claim of them.
+    """Print a message with its jobs and claims in every queue.
 
     The state of a claim is terminal, live_active, or expired_active: its lease has run out, and
     no worker has noticed it yet. With --conversation it prints the messages of that, without

@@ -19,9 +19,7 @@ from ..options.common import Json, Verbose
 from ..show import output
 
 commands = Commands()
-trust = commands.group(
-    "trust", help="Trusted buses of other users, which commands may find upwards."
-)
+trust = commands.group("trust", help="Trusted buses of other users, which commands may find.")
 
 BusDirectory = Annotated[
     str,

@@ -111,7 +111,7 @@ def verify(
     keys: KeysDirectory = None,
     place: Place = HERE,
 ) -> int:
-    """Check the log against the signatures of its senders, and against the chain.
+    """Check the log against its signatures and its chain.
 
     Prints a line for each message that was altered, is missing, was inserted later, has lost its
     payload, or is not signed although its sender has a key; then the counts, and the head of the

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...schema.errors import AckbusError, InvalidInput
-from ..inboxes.inbox import Inbox
 from .reply_types import REQUEST, ReplyTypes
 
 TYPE_CHECKING = False
@@ -108,6 +107,8 @@ def receive(
     if answer.reply is None or reader is None or reader != answer.asker:
         return
     try:
+        from ..inboxes.inbox import Inbox
+
         Inbox(bus, reader).receive(answer.reply, timeout_s=timeout_s)
     except AckbusError:
         return

@@ -15,7 +15,6 @@ from ...schema.message.message import Message
 from ...schema.message.patterns import TypePattern
 from ...schema.queries import engine_of
 from ..jobs.errors import QueueStuck
-from ..jobs.job_replies import tell_cancelled
 from ..jobs.work_headers import WorkHeaders
 
 TYPE_CHECKING = False
@@ -140,7 +139,10 @@ class Filler:
                 duplicates += [(message, why)] if why else []
         self._jobs.add(rows)
         self._queues.advance(info.id, page.upto, clock_ms, offset_ms)
-        tell_cancelled(self._bus, info, duplicates)
+        if duplicates:
+            from ..jobs.job_replies import tell_cancelled
+
+            tell_cancelled(self._bus, info, duplicates)
 
     def message(self, seq: int) -> Message:
         """Return the message of a job that is claimed.

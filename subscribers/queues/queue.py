@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import islice
 
 from ...bus import tracing
@@ -11,7 +12,6 @@ from ..jobs.claims import Claim, Claims, Outcome
 from ..jobs.errors import QueueStuck
 from ..jobs.hops import MAX_HOPS
 from ..jobs.jobs import FAILED, Jobs
-from ..jobs.outcomes import Endings
 from ..jobs.ready_work import NEWS, AtHand
 from .filling import Filler
 from .queues import BEGINNING, QueueInfo, Queues
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..jobs.errors import ClaimLost, TooManyHops
     from ..jobs.job_replies import LastWords
     from ..jobs.jobs import Ready
+    from ..jobs.outcomes import Endings
     from .filling import Page
 
 #: How long a claim lasts unless it is renewed, in seconds.
@@ -66,7 +67,6 @@ class Queue:
         self._queues = Queues(bus)
         self._jobs = Jobs.of(bus)
         self._claims = Claims.of(bus)
-        self._endings = Endings(bus, self._jobs, self._claims)
         self._filler = Filler(bus, info, self._queues, self._jobs)
         # Whether the last claim found nothing at all.
         self._was_empty = False
@@ -354,6 +354,12 @@ class Queue:
         if found.is_due:
             self._jobs.open_due(info, now_ms)
         return self._take(info, who, limit, now_ms, lease_ms)
+
+    @cached_property
+    def _endings(self) -> Endings:
+        from ..jobs.outcomes import Endings  # a queue that is only looked at ends no job
+
+        return Endings(self.bus, self._jobs, self._claims)
 
     def _refresh(self) -> QueueInfo:
         info = self.info = self._queues.get(self.name)

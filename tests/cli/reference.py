@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from ackbus.cli import app
+from ackbus.cli.catalogue import GROUPS
 
 FILE = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -20,9 +21,9 @@ _HEAD = """\
 
 `bus COMMAND --help` says the same. A test renders this page from the definitions of the commands.
 
-- Data goes to stdout, all else to stderr. `--json` prints one JSON object a line, with the names
-  of `bus.jsonl`. In a pipe, text is plain; on a terminal it has colours. Text for people shows
-  control characters of messages as `\\x1b`, `\\n`, `\\u202e`.
+- Data goes to stdout, all else to stderr. Commands that print data take `--json`: one JSON object
+  a line, with the names of `bus.jsonl`. In a pipe, text is plain; on a terminal it has colours.
+  Text for people shows control characters of messages as `\\x1b`, `\\n`, `\\u202e`.
 - Options can't be abbreviated. `--` ends the options. Words and values must not begin with `-`,
   where they are names.
 - Durations are seconds (`30`, `1.5`) or have a unit: `500ms`, `30s`, `10m`, `2h`, `7d`.
@@ -44,12 +45,12 @@ _HEAD = """\
 | 141 | the reader of the output left, as in `bus replay --from 1 \\| head -1` |
 
 Every command also takes `-v`, `--verbose` and `-h`, `--help`; those that need a bus take
-`--dir DIR` and `--user`. They are left out below. `bus --version` prints the version,
+`--dir DIR` and `--user`. They and `--json` are left out below. `bus --version` prints the version,
 `bus completion bash` and `bus completion zsh` print what lets these shells complete commands.
 """
 
 #: Options of every command, described once above.
-_EVERYWHERE = {"--dir", "--user", "--verbose", "--help"}
+_EVERYWHERE = {"--dir", "--user", "--json", "--verbose", "--help"}
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -62,22 +63,41 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 def render() -> str:
     """The text of docs/cli.md."""
-    return "\n".join([_HEAD, *(_section(path, command) for path, command in commands())])
+    parts = [_HEAD]
+    group, described = "", ""
+    lists: dict[str, str] = {}
+    for path, command in commands():
+        if (found := _group(path)) != group:
+            group = found
+            parts.append(f"## {group}\n")
+        listed = _list(command)
+        described = lists.setdefault(listed, path)
+        same = listed and described != path
+        parts.append(_section(path, command, f"Options as of `{described}`.\n" if same else listed))
+    return "\n".join(parts)
 
 
-def _section(path: str, command: Any) -> str:
+def _group(path: str) -> str:
+    name = path.split()[1]
+    return next(group for group, names in GROUPS.items() if name in names)
+
+
+def _section(path: str, command: Any, options: str) -> str:
     arguments = [p for p in command.params if p.param_type_name == "argument"]
-    options = [p for p in command.params if p.param_type_name == "option"]
     usage = " ".join([path, "[OPTIONS]", *map(_word, arguments)])
     example = command.epilog.rpartition("\n")[2].strip()
-    parts = [f"## {path}", "", _prose(command.help), "", f"    {usage}", ""]
-    rows = [(f"`{_metavar(p)}`".replace("|", "\\|"), p) for p in arguments]
+    parts = [f"### {path}", "", _prose(command.help), "", f"    {usage}", ""]
+    return "\n".join([*parts, *filter(None, [options]), f"Example: `{example}`", ""])
+
+
+def _list(command: Any) -> str:
+    """A list of the arguments and options of a command, but for those of every command."""
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    options = [p for p in command.params if p.param_type_name == "option"]
+    rows = [(f"`{_metavar(p)}`", p) for p in arguments]
     rows += [(_spelling(p), p) for p in options if not _EVERYWHERE & set(p.opts)]
-    if rows:
-        parts += ["| | |", "|---|---|"]
-        parts += [f"| {name} | {_meaning(parameter)} |" for name, parameter in rows]
-        parts.append("")
-    return "\n".join([*parts, f"Example: `{example}`", ""])
+    lines = [f"- {name}: {_meaning(parameter)}\n" for name, parameter in rows]
+    return "".join(lines)
 
 
 def _metavar(parameter: Any) -> str:
@@ -103,7 +123,7 @@ def _meaning(parameter: Any) -> str:
     default = parameter.default
     if parameter.show_default and default not in (None, False) and not parameter.required:
         text += f" Default: `{default}`."
-    return text.replace("|", "\\|")
+    return text
 
 
 def _prose(text: str) -> str:

@@ -154,8 +154,9 @@ def test_nothing_is_collected_while_modules_load_and_all_that_comes_later_may_be
 ) -> None:
     """Issue 15: collections would take a fifteenth of a hot command; doors run for months."""
     program = """\
-import gc, sys
+import gc, os, sys
 sys.argv = ["bus", "--version"]
+os._exit = lambda code: None
 from ackbus.cli import main
 runs = []
 gc.callbacks.append(lambda phase, _: runs.append(phase))

@@ -1,0 +1,83 @@
+"""The commands as help lists them: by group, each with its module and its summary.
+
+Help reads this alone, so that it loads no module of a command. A test compares it with them.
+"""
+
+from __future__ import annotations
+
+#: The groups of help: for each command its module in `cli/commands/` and the first sentence of its
+#: own help.
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Messages": {
+        "publish": ("publish", "Publish a message and print its id."),
+        "request": ("request", "Publish a request, wait for its first answer, and print that."),
+        "check": ("request", "Print whether a request has been answered, and how."),
+        "notify": ("request", "Notify a person of answers, once for each conversation."),
+        "poll": ("inbox", "Print the unread messages of an agent."),
+        "ack": ("inbox", "Acknowledge a message and all before it."),
+        "inbox": ("inbox", "Print the state of an inbox, and choose its broadcasts."),
+        "listen": ("inbox", "Run a command for each message."),
+        "parked": ("inbox", "Messages set aside after too many failed deliveries."),
+        "read": ("read", "Print the messages that match every option, in order."),
+        "tail": ("read", "Print the newest messages, the oldest of them first."),
+        "search": ("search", "Print the messages with all these words, the best first."),
+        "replay": ("read", "Print the log from a seq on."),
+        "show": ("read", "Print one message in full."),
+        "inspect": ("trace", "Print a message with its jobs and claims in every queue."),
+        "trace": ("trace", "Print all that led to a message or came of it, as a tree."),
+        "graph": ("graph", "Draw a conversation, or the agents that talk to each other."),
+        "timeline": ("graph", "Draw the messages between agents along a time line, as SVG."),
+    },
+    "Work": {
+        "run": ("run", "Work on the messages of a type: run a command for each."),
+        "queue": ("queue", "Queues: work that competing workers share, by type."),
+        "job": ("job", "Jobs: the messages in a queue, and their attempts."),
+        "dead": ("dead", "Dead letters: jobs that used up their attempts."),
+        "limit": ("limit", "Limits of waiting messages, which refuse further ones."),
+        "lease": ("lease", "Named exclusive rights that expire."),
+        "agents": ("agents", "List the agents that the bus knows."),
+        "heartbeat": ("agents", "Record a heartbeat of an agent."),
+        "top": ("top", "Show agents, queues and the newest messages, live."),
+    },
+    "Files": {
+        "reserve": ("reserve", "Reserve files for editing: all of PATHS, or none."),
+        "reservations": ("reserve", "Reservations: the files that agents edit."),
+        "guard": ("guard", "Git hooks that protect the files reserved by others."),
+        "blob": ("blob", "Large payloads, stored under their hashes."),
+        "export": ("export", "Bring bus.jsonl up to date with the log."),
+        "import": ("export", "Publish the lines of a file that the log lacks."),
+        "log": ("log", "Print the messages that git commits added to bus.jsonl."),
+    },
+    "Care": {
+        "init": ("init", "Make a bus, unless it exists."),
+        "where": ("init", "Print the directory of the bus that commands use here."),
+        "stats": ("init", "Print counts and sizes of the bus."),
+        "doctor": ("doctor", "Examine the bus, and print a line for each check."),
+        "archive": ("archive", "Move old messages out of the bus, into compressed files."),
+        "segments": ("archive", "List the files of the archive, and the state of each."),
+        "maintain": ("archive", "Shrink the files of the bus, in short steps."),
+        "backup": ("backup", "Copy the whole bus while it is in use, and check the copy."),
+        "restore": ("init", "Make a backup, where it is, a bus that can be written."),
+        "upgrade": ("init", "Upgrade a bus of an older ackbus to this version."),
+        "key": ("key", "Keys of agents: an agent with a key signs all its messages."),
+        "verify": ("verify", "Check the log against its signatures and its chain."),
+        "chain": ("verify", "A hash chain over the log, which shows any later change."),
+        "trust": ("trust", "Trusted buses of other users, which commands may find."),
+        "torture": ("torture", "Test the disk: kill agents at random, and look for losses."),
+        "demo": ("demo", "Show the bus at work on your own files."),
+    },
+    "Doors": {
+        "setup": ("setup", "Set up other programs for the bus."),
+        "prime": ("setup", "Print a short guide to the bus for an agent."),
+        "hook": ("setup", "Answer an event of an agent's program, as set up."),
+        "mcp": ("mcp", "Serve a coding agent that speaks MCP, over stdin and stdout."),
+        "serve": ("serve", "Serve the bus over HTTP, until Ctrl-C or SIGTERM."),
+        "token": ("token", "Access tokens for the server of the bus."),
+        "ui": ("ui", "Open the page of the bus in the browser."),
+        "prompt": ("completion", "Print the number of unread messages, for a shell's prompt."),
+        "completion": ("completion", "Shell completion of commands, options and names."),
+    },
+}
+
+#: The module of each command, in the order in which help lists them.
+MODULES = {name: module for group in GROUPS.values() for name, (module, _) in group.items()}
