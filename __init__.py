@@ -52,11 +52,10 @@ if TYPE_CHECKING:
     from .schema.message.draft import ABSENT as ABSENT
     from .schema.message.draft import Draft as Draft
     from .schema.message.message import Message as Message
-    from .schema.message.message import Priority as Priority
     from .schema.message.message import Receipt as Receipt
+    from .schema.message.priority import Priority as Priority
     from .subscribers.conversations.answers import Answer as Answer
     from .subscribers.conversations.answers import check as check
-    from .subscribers.inboxes.delivery_loop import Rules as Rules
     from .subscribers.inboxes.failed_deliveries import Parked as Parked
     from .subscribers.inboxes.inbox import Inbox as Inbox
     from .subscribers.inboxes.polling_pace import Pace as Pace
@@ -108,9 +107,9 @@ _NAMES = {
         "UnknownRecipientWarning WrongProcess"
     ),
     "schema.message.draft": "ABSENT Draft",
-    "schema.message.message": "Message Priority Receipt",
+    "schema.message.message": "Message Receipt",
+    "schema.message.priority": "Priority",
     "subscribers.conversations.answers": "Answer check",
-    "subscribers.inboxes.delivery_loop": "Rules",
     "subscribers.inboxes.failed_deliveries": "Parked",
     "subscribers.inboxes.inbox": "Inbox",
     "subscribers.inboxes.polling_pace": "Pace",

@@ -32,9 +32,8 @@ import sys
 from ackbus import Bus, Inbox
 with Bus.open(sys.argv[1]) as bus:
     inbox = Inbox(bus, sys.argv[2])
-    rules = inbox.rules()
     print("ready", flush=True)
-    inbox.run(lambda message: rules.stop(), rules=rules)
+    inbox.run(lambda message: inbox.stop())
 print([1])
 """
 
@@ -94,7 +93,7 @@ def watch(groups: dict[str, Idle], rounds: int, seconds: float) -> None:
     for _ in range(rounds):
         started = time.monotonic()
         for idle in groups.values():
-            idle.begin()
+            idle._begin()
         time.sleep(seconds)
         for idle in groups.values():
             idle.finish(time.monotonic() - started)

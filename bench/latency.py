@@ -36,12 +36,11 @@ from ackbus import Bus, Inbox
 waits = []
 with Bus.open(sys.argv[1]) as bus:
     inbox = Inbox(bus, "reader")
-    rules = inbox.rules()
-    threading.Thread(target=lambda: (sys.stdin.read(), rules.stop()), daemon=True).start()
+    threading.Thread(target=lambda: (sys.stdin.read(), inbox.stop()), daemon=True).start()
     def handle(message):
         waits.append(time.monotonic_ns() - message.headers["at"])
     print("ready", flush=True)
-    inbox.run(handle, rules=rules)
+    inbox.run(handle)
 print(json.dumps(waits))
 """
 

@@ -8,8 +8,8 @@ from ..blobs.store import BlobStore
 from ..schema.directory.discovery import find_bus
 from ..schema.errors import UnknownRecipientWarning
 from ..schema.message.draft import ABSENT, Draft
-from ..schema.message.message import Priority
 from ..schema.message.names import check_agent
+from ..schema.message.priority import Priority
 from ..schema.sqlite.database import Database
 from .doorbell import Doorbell, Listener
 from .log.archive_reader import Archive

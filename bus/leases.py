@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from time import monotonic, sleep
 
 from ..schema.errors import BusBusy, InvalidInput, LeaseLost
 from ..schema.message.names import check_agent, check_lease_name
@@ -19,6 +21,9 @@ DEFAULT_LEASE_S = 60.0
 
 #: The longest lease, in seconds: a day. Longer work renews.
 MAX_LEASE_S = 86_400.0
+
+#: The first and the longest pause of a waiter between two tries, in seconds.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +62,47 @@ class Leases(Table):
     can't know what happened meanwhile, so it has to acquire it again, with a new token.
     """
 
-    def acquire(self, name: str, holder: str, *, ttl_s: float = DEFAULT_LEASE_S) -> Lease | None:
+    def acquire(
+        self, name: str, holder: str, *, ttl_s: float = DEFAULT_LEASE_S, wait_s: float = 0.0
+    ) -> Lease | None:
         """Acquire a lease if it is free. Checking and granting are one transaction.
 
+        Args:
+            name, holder: of the lease.
+            ttl_s: how long it lasts unless it is renewed, in seconds.
+            wait_s: how long to block until it is free, in seconds; 0 doesn't block.
+
         Returns:
-            The lease, or None when it is held, by `holder` itself too, or when the bus was
-            locked for too long to find out.
+            The lease, or None when it is held, by `holder` itself too.
 
         Raises:
             InvalidInput: a name or the duration breaks a rule.
+            BusBusy: other writers kept the bus locked for too long to find out.
         """
         check_lease_name(name)
         check_agent(holder, "holder")
         duration_ms = duration_of(ttl_s)
-        try:
-            with self._engine.write():
-                now_ms = self._engine.now_ms()
-                self._engine.rows(SQL["end_expired_lease"], (name, now_ms))
-                grant = (name, holder, now_ms, now_ms + duration_ms)
-                granted = self._engine.rows(SQL["grant_lease"], grant)
-                return self.get(name) if granted else None
-        except BusBusy:
-            return None
+        deadline = monotonic() + wait_s
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            with suppress(BusBusy) if monotonic() < deadline else nullcontext():
+                if (granted := self._grant(name, holder, duration_ms)) is not None:
+                    return granted
+            left_s = deadline - monotonic()
+            if left_s <= 0:
+                return None
+            held = self.get(name)
+            ends_in_s = (held.until_ms - self._engine.now_ms()) / 1000 if held else 0.0
+            sleep(min(pause_s, left_s, max(ends_in_s, 0.001)))  # a release rings no bell
+            pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
+
+    def _grant(self, name: str, holder: str, duration_ms: int) -> Lease | None:
+        with self._engine.write():
+            now_ms = self._engine.now_ms()
+            self._engine.rows(SQL["end_expired_lease"], (name, now_ms))
+            grant = (name, holder, now_ms, now_ms + duration_ms)
+            granted = self._engine.rows(SQL["grant_lease"], grant)
+            return self.get(name) if granted else None
 
     def renew(self, lease: Lease, *, ttl_s: float = DEFAULT_LEASE_S) -> Lease:
         """Extend a lease to `ttl_s` from now. Safe to repeat.
@@ -154,7 +178,7 @@ def duration_of(ttl_s: float) -> int:
     """
     if not 0 < ttl_s <= MAX_LEASE_S:
         raise InvalidInput(
-            f"a lease or reservation lasts more than 0 s and at most {MAX_LEASE_S:g} s (a day),"
+            f"a lease lasts more than 0 s and at most {MAX_LEASE_S:g} s (a day),"
             f" not {ttl_s:g} s; renew it for longer work"
         )
     return max(1, round(ttl_s * 1000))

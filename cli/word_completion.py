@@ -15,7 +15,7 @@ from typer._completion_classes import BashComplete
 from ..bus.bus import Bus
 from ..schema.directory.layout import user_bus
 from ..schema.errors import AckbusError
-from ..schema.message.message import PRIORITY_NAMES
+from ..schema.message.priority import PRIORITY_NAMES
 from ..subscribers.queues.queues import Queues
 
 TYPE_CHECKING = False

@@ -28,7 +28,7 @@ class AckbusError(Exception):
     exit_code = 1
 
 
-class InvalidInput(AckbusError):
+class InvalidInput(AckbusError, ValueError):
     """Input broke a rule of the message form; nothing was stored."""
 
     exit_code = 2
@@ -46,7 +46,7 @@ class NotFound(AckbusError):
     exit_code = 4
 
 
-class TimedOut(AckbusError):
+class TimedOut(AckbusError, TimeoutError):
     """A wait reached its timeout."""
 
     exit_code = 5
@@ -82,11 +82,13 @@ class BusMoved(BusUnusable):
         )
 
 
-class BusBusy(TimedOut):
+class BusBusy(AckbusError):
     """Another process held the write lock for longer than this write was ready to wait.
 
     The write did not happen; trying again is safe.
     """
+
+    exit_code = 5
 
 
 class WrongProcess(AckbusError):

@@ -9,7 +9,8 @@ from pydantic_core import PydanticCustomError
 
 from ..schema.message.draft import ABSENT, Draft
 from ..schema.message.limits import MAX_SEQ
-from ..schema.message.message import Message, Receipt, parse_priority
+from ..schema.message.message import Message, Receipt
+from ..schema.message.priority import parse_priority
 from ..subscribers.jobs.job_replies import carried_on
 from .access.principals import Principal
 

@@ -26,7 +26,7 @@ WAIT_RECHECK_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request that has been published. Make one with `Request.publish`.
+    """A request that has been published. Make one with `Request.send`.
 
     Attributes:
         bus: where.
@@ -48,7 +48,7 @@ class Request:
     unserved: str | None = None
 
     @classmethod
-    def publish(
+    def send(
         cls,
         bus: Bus,
         type: str,
@@ -107,7 +107,7 @@ class Request:
             unserved=QueueWorkers(bus).unserved(message.type) if is_for_anybody else None,
         )
 
-    def answer(self) -> Answer:
+    def check(self) -> Answer:
         """Return the first answer that there is now, or that it is pending. Doesn't wait.
 
         It only looks: the answer stays in the inbox of the agent that asked.
@@ -140,7 +140,7 @@ class Request:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self.bus.listen() as listener:  # before the look: what comes after it is heard
-            while (answer := self.answer()).state == PENDING:
+            while (answer := self.check()).state == PENDING:
                 left = WAIT_RECHECK_S if deadline is None else deadline - time.monotonic()
                 if left <= 0:
                     raise TimedOut(
@@ -166,11 +166,11 @@ def request(
         bus: an open bus.
         type, payload, from_agent: as for `Bus.publish`.
         timeout_s: how long to wait, in seconds; None waits for ever.
-        options: as for `Request.publish`.
+        options: as for `Request.send`.
 
     Raises:
         TimedOut: no answer came in that time. The request stands, and may still be answered.
-        As for `Request.publish`.
+        As for `Request.send`.
     """
-    sent = Request.publish(bus, type, payload, from_agent=from_agent, **options)
+    sent = Request.send(bus, type, payload, from_agent=from_agent, **options)
     return sent.wait(timeout_s)

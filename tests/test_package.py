@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 #: Every public name, by what it is for. A name that is added or removed is a decision.
 SURFACE = {
     "a bus": {"Bus", "Draft", "Message", "Receipt", "Priority", "ABSENT"},
-    "reading with acknowledgement": {"Inbox", "Pace", "Parked", "Rules", "Session"},
+    "reading with acknowledgement": {"Inbox", "Pace", "Parked", "Session"},
     "work": {
         "Claim",
         "Job",
@@ -93,6 +93,13 @@ def test_every_error_has_one_root_and_an_exit_code() -> None:
         assert issubclass(error, ackbus.AckbusError)
         assert error.exit_code in (1, 2, 3, 4, 5)
         assert error.__doc__
+
+
+def test_errors_are_the_builtin_ones_too() -> None:
+    """A program that knows nothing of the package catches what it expects."""
+    assert issubclass(ackbus.InvalidInput, ValueError)
+    assert issubclass(ackbus.TimedOut, TimeoutError)
+    assert not issubclass(ackbus.BusBusy, OSError)  # which would pass for trouble with a file
 
 
 def test_public_classes_are_documented() -> None:

@@ -7,12 +7,13 @@ import os
 import secrets
 from contextlib import nullcontext
 
+from ..bus.leases import DEFAULT_LEASE_S, duration_of
 from ..schema.callbacks import check_coroutine_function, check_plain, is_coroutine_function
 from ..schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, NotFound, Refused
 from ..schema.queries import engine_of
 from ..subscribers.jobs.errors import ClaimLost
 from ..subscribers.jobs.hops import MAX_HOPS, WARN_HOPS
-from ..subscribers.queues.queue import DEFAULT_LEASE_S, MAX_CLAIMS, MAX_LEASE_S, Queue
+from ..subscribers.queues.queue import MAX_CLAIMS, Queue
 from ..subscribers.queues.worker_groups import QueueWorkers
 from .claim_keeper import Keeper
 from .commands.saved_state import WorkerStates
@@ -84,10 +85,7 @@ class Worker:
     ) -> None:
         if concurrency < 1:
             raise InvalidInput(f"concurrency must be at least 1, not {concurrency}")
-        if not 0 < lease_s <= MAX_LEASE_S:
-            raise InvalidInput(
-                f"lease_s must be more than 0 and at most {MAX_LEASE_S:g}, not {lease_s}"
-            )
+        duration_of(lease_s)
         self.bus = bus
         name = queue if isinstance(queue, str) else queue.name
         self.group = group or f"{name}-worker"

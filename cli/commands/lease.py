@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
 
-from ...bus.bus import Bus
 from ...bus.leases import Lease
 from ...schema.errors import AckbusError, Refused, TimedOut
 from ...schema.message.times import format_ts
-from ...subscribers.inboxes.polling_pace import Pace
 from .. import arguments
 from ..definition import Commands, optional
 from ..options.common import HERE, Place, PlaceOnly
@@ -49,7 +46,7 @@ def acquire(
     wait_s = 0.0 if wait is None else arguments.seconds(wait, "--wait")
     ttl_s = arguments.seconds(ttl, "--ttl")
     with place.open() as bus:
-        granted = _acquire(bus, name, holder, ttl_s, wait_s)
+        granted = bus.leases.acquire(name, holder, ttl_s=ttl_s, wait_s=wait_s)
         held, now_ms = None if granted else bus.leases.get(name), bus.now_ms()
     if granted:
         _print(granted)
@@ -61,26 +58,9 @@ def acquire(
 def refusal(name: str, held: Lease | None, now_ms: int, *, waited: bool) -> AckbusError:
     """Return the error of a lease that was not granted, from a later look at it."""
     if held is None or held.until_ms <= now_ms:
-        return TimedOut(
-            f"lease {name!r} could not be had: others kept the bus locked, or it has become free"
-            " only now; try again"
-        )
+        return TimedOut(f"lease {name!r} was held, and has become free only now; try again")
     state = f"is held by {held.holder} until {format_ts(held.until_ms)}"
     return (TimedOut if waited else Refused)(f"lease {name!r} {state}")
-
-
-def _acquire(bus: Bus, name: str, holder: str, ttl_s: float, wait_s: float) -> Lease | None:
-    """Try, and try again when the lease may have become free, until the time is over."""
-    deadline = time.monotonic() + wait_s
-    pace = Pace()
-    while (granted := bus.leases.acquire(name, holder, ttl_s=ttl_s)) is None:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return None
-        held = bus.leases.get(name)
-        ends_in = (held.until_ms - bus.now_ms()) / 1000 if held else 0.0
-        time.sleep(min(pace.next(), left, max(ends_in, 0.001)))
-    return granted
 
 
 @lease.command("renew", example="bus lease renew deploy --holder worker-1 --token 7")

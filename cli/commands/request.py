@@ -13,7 +13,7 @@ import orjson
 import typer
 
 from ...schema.errors import AckbusError, BusBusy, InvalidInput
-from ...schema.message.message import parse_priority
+from ...schema.message.priority import parse_priority
 from ...schema.message.times import format_ts
 from .. import arguments
 from ..definition import Commands, optional
@@ -92,7 +92,7 @@ def ask(
     sender = arguments.sender(content.from_agent)
     payload = payload_of(_or_stdin(content), content.data, content.file, None)
     with place.open() as bus:
-        sent = Request.publish(
+        sent = Request.send(
             bus,
             type,
             payload,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 
 from ...schema.errors import InvalidInput
 from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
-from ...schema.message.message import parse_priority
-from ...subscribers.inboxes.polling_pace import POLL_LIMIT, Pace
+from ...schema.message.priority import parse_priority
+from ...subscribers.inboxes.polling_pace import POLL_LIMIT
 from ..arguments import open_bus, seconds, sender
 from ..show import output
 
@@ -16,8 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...schema.message.message import Message, Receipt
-    from ...subscribers.inboxes.inbox import Inbox
+    from ...schema.message.message import Receipt
 
 #: The variables that carry W3C trace context to commands.
 _TRACE_VARIABLES = ("TRACEPARENT", "TRACESTATE")
@@ -94,24 +92,9 @@ def poll(
     wait_s = 0.0 if wait is None else seconds(wait, "--wait")
     with open_bus(directory, user) as bus:
         inbox = Inbox(bus, agent, with_work=with_work)
-        found = inbox.poll(limit, type=type) or _wait(inbox, limit, type, wait_s)
+        found = inbox.poll(limit, type=type, wait_s=wait_s)
         output.messages(found, bus.blobs)
     return 0 if found else output.NOTHING
-
-
-def _wait(inbox: Inbox, limit: int, type: str | None, wait_s: float) -> list[Message]:
-    """Poll again at each ring of the doorbell, and now and then, until there is something."""
-    if not wait_s:
-        return []
-    deadline = time.monotonic() + wait_s
-    pace = Pace()
-    with inbox.bus.listen() as listener:
-        while not (found := inbox.poll(limit, type=type)):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                break
-            listener.wait(min(pace.next(), left))
-    return found
 
 
 def ack(

@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
+from ...bus.leases import MAX_LEASE_S
 from ...schema.errors import InvalidInput
 from ...subscribers.jobs.errors import QueueMismatch
 from ...subscribers.jobs.hops import MAX_HOPS, WARN_HOPS
-from ...subscribers.queues.queue import MAX_LEASE_S, Queue
+from ...subscribers.queues.queue import Queue
 from .. import arguments
 from ..definition import optional
 from .payload import json_argument

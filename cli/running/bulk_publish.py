@@ -10,7 +10,8 @@ from ...schema.errors import AckbusError, BlobMissing, InvalidInput, Refused, sh
 from ...schema.message.canonical_json import decode
 from ...schema.message.draft import ABSENT, Draft
 from ...schema.message.limits import MAX_PAYLOAD_BYTES
-from ...schema.message.message import Receipt, parse_priority
+from ...schema.message.message import Receipt
+from ...schema.message.priority import parse_priority
 from ..arguments import sender as agent_or_default
 from ..fast.actions import check_headers, print_receipt
 from ..options.payload import open_input

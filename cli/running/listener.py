@@ -35,10 +35,9 @@ class CommandFailed(Exception):
 class ListenersInbox(Inbox):
     """An inbox that reports on stderr which messages it parks."""
 
-    def begin(self) -> None:
-        """Begin to deliver, as `Inbox.begin` does, which may park a message."""
+    def _begin(self) -> None:
         before = {item.seq for item in self.parked()}
-        super().begin()
+        super()._begin()  # which may park a message
         for item in self.parked():
             if item.seq not in before:
                 self._tell(item.seq, item.attempts)
@@ -73,7 +72,8 @@ class Listening:
             raise InvalidInput(f"there is no command {command[0]!a}")
         self._inbox = inbox
         self._command = command
-        self._rules = inbox.rules(drain=drain)
+        self._drain = drain
+        self._is_stopping = False
         self._session = Session(inbox.bus, inbox.agent) if in_session else None
         self._supervisors = Supervisors()
         self._switch = StopSwitch()
@@ -88,13 +88,14 @@ class Listening:
         for number in _SIGNALS:
             signal.signal(number, self._stop)
         with self._supervisors, self._session or nullcontext():
-            self._inbox.run(self._handle, rules=self._rules)
+            self._inbox.run(self._handle, drain=self._drain)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        if self._rules.stopped:
+        if self._is_stopping:
             self._fatal_signal = number
             self._end_at_once()
-        self._rules.stop()
+        self._is_stopping = True
+        self._inbox.stop()
 
     def _end_at_once(self) -> None:
         """End this process by a second signal, after killing a running command."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from json import dumps
 
-from ...schema.message.message import PRIORITY_NAMES, Priority
+from ...schema.message.priority import PRIORITY_NAMES, Priority
 from ...schema.message.times import format_ts
 from . import output
 

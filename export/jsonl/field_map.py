@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...schema.errors import InvalidInput, shown
 from ...schema.message.draft import ABSENT, Draft, NotJson
-from ...schema.message.message import parse_priority
+from ...schema.message.priority import parse_priority
 from ...schema.message.times import parse_ts
 
 TYPE_CHECKING = False

@@ -8,14 +8,16 @@ from ..errors import InvalidInput, shown
 from . import canonical_json as json
 from .ids import new_id
 from .limits import INLINE_PAYLOAD_BYTES, MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES
-from .message import Message, Priority
 from .names import check_agent, check_id, check_type
+from .priority import Priority
 from .times import MAX_TS_MS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Final
+
+    from .message import Message
 
 
 #: The headers by which a sender asks queues for a delay or a key.

@@ -6,7 +6,8 @@ from datetime import datetime
 
 import orjson
 
-from .message import PRIORITY_NAMES, Message, Priority
+from .message import Message
+from .priority import PRIORITY_NAMES, Priority
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

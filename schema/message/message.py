@@ -6,17 +6,19 @@ headers and payload only when they are asked for.
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 import orjson
 
-from ..errors import BlobAltered, BlobMissing, BusUnusable, InvalidInput, shown
+from ..errors import SHOWN_CHARS, BlobAltered, BlobMissing, BusUnusable, InvalidInput
 from .canonical_json import decode_stored
+from .draft import ABSENT, Draft
 from .limits import MAX_PAYLOAD_BYTES
+from .priority import PRIORITY_NAMES, Priority
 from .times import format_ts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
     from typing import Any, Protocol
 
     class PayloadSource(Protocol):
@@ -26,12 +28,8 @@ if TYPE_CHECKING:
             """Return a blob's bytes, checked against its name; None when there are more."""
 
 
-class Priority(IntEnum):
-    """The urgency of a message; queues may hand out lower numbers first."""
-
-    INTERACTIVE = 0
-    NORMAL = 1
-    BACKGROUND = 2
+#: Sets a field of a message in spite of its `__setattr__`.
+_set = object.__setattr__
 
 
 class Receipt:
@@ -61,24 +59,8 @@ class Receipt:
         return f"Receipt(seq={self.seq}, id={self.id!r}, duplicate={self.duplicate})"
 
 
-class Message:
-    """A stored message. It never changes, so it may be kept and shared.
-
-    Attributes:
-        seq: its place in the log.
-        id: its identity.
-        ts_ms: when it was published, in epoch milliseconds.
-        from_agent: who sent it.
-        to_agent: who it is for; None is a broadcast.
-        type: its routing word.
-        correlation_id: its conversation; None for a root, whose own id names the conversation.
-        in_reply_to: the id of the message that it answers, or None.
-        priority: 0 interactive, 1 normal, 2 background.
-        payload_ref: the name of the blob with its payload, or None.
-        raw_payload, raw_headers: the stored JSON text, or None.
-        attempt: which delivery this is, counted from 1; only inboxes and queues set it.
-        token: the fencing token of the claim under which it is handled; only queues set it.
-    """
+class _Open:
+    """A message while it is made: its fields can be set."""
 
     __slots__ = (
         "_blobs",
@@ -102,6 +84,31 @@ class Message:
         "type",
     )
 
+
+class Message(_Open):
+    """A stored message. It never changes, so it may be kept and shared.
+
+    Setting a field is an AttributeError. Objects and arrays in a payload are kept, and shared by
+    all who hold the message: copy one before you change it.
+
+    Attributes:
+        seq: its place in the log.
+        id: its identity.
+        ts_ms: when it was published, in epoch milliseconds.
+        from_agent: who sent it.
+        to_agent: who it is for; None is a broadcast.
+        type: its routing word.
+        correlation_id: its conversation; None for a root, whose own id names the conversation.
+        in_reply_to: the id of the message that it answers, or None.
+        priority: 0 interactive, 1 normal, 2 background.
+        payload_ref: the name of the blob with its payload, or None.
+        raw_payload, raw_headers: the stored JSON text, or None.
+        attempt: which delivery this is, counted from 1; only inboxes and queues set it.
+        token: the fencing token of the claim under which it is handled; only queues set it.
+    """
+
+    __slots__ = ()
+
     seq: int
     id: str
     ts_ms: int
@@ -114,30 +121,88 @@ class Message:
     payload_ref: str | None
     priority: int
     raw_headers: str | None
+    attempt: int
+    token: int | None
+    _blobs: PayloadSource
+    _decoded: bool
+    _line: bytes | None
+    _payload: Any
+    _payload_error: str | None
 
-    def __init__(
-        self, row: tuple[Any, ...], blobs: PayloadSource, line: bytes | None = None
-    ) -> None:
+    def __new__(
+        cls, row: tuple[Any, ...], blobs: PayloadSource, line: bytes | None = None
+    ) -> Message:
         """Make a message of its columns; `line` is its line of `bus.jsonl`, where that is known."""
+        made: Any = object.__new__(_Open)
         (
-            self.seq,
-            self.id,
-            self.ts_ms,
-            self.from_agent,
-            self.to_agent,
-            self.type,
-            self.correlation_id,
-            self.in_reply_to,
-            self.raw_payload,
-            self.payload_ref,
-            self.priority,
-            self.raw_headers,
+            made.seq,
+            made.id,
+            made.ts_ms,
+            made.from_agent,
+            made.to_agent,
+            made.type,
+            made.correlation_id,
+            made.in_reply_to,
+            made.raw_payload,
+            made.payload_ref,
+            made.priority,
+            made.raw_headers,
         ) = row
-        self._blobs = blobs
-        self._decoded = False
-        self._line = line
-        self.attempt = 1
-        self.token: int | None = None
+        made._blobs = blobs
+        made._decoded = False
+        made._line = line
+        made.attempt = 1
+        made.token = None
+        made.__class__ = cls  # costs less than to set each field past `__setattr__`
+        message: Message = made
+        return message
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a message can't be changed: {name} is read-only")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a message can't be changed: {name} is read-only")
+
+    def delivered(self, attempt: int, token: int | None = None) -> None:
+        """Note which delivery this is, and under which claim: for inboxes and queues."""
+        _set(self, "attempt", attempt)
+        _set(self, "token", token)
+
+    @property
+    def ts(self) -> datetime:
+        """The time of publishing, in UTC, to the millisecond."""
+        from datetime import UTC, datetime, timedelta
+
+        return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=self.ts_ms)
+
+    def reply(
+        self,
+        type: str,
+        payload: object = ABSENT,
+        *,
+        from_agent: str | None = None,
+        headers: Mapping[str, object] | None = None,
+    ) -> Draft:
+        """Return a draft that answers the message: to its sender, in its conversation.
+
+        Args:
+            type, payload, headers: as for `Draft`.
+            from_agent: who answers; None: the agent that the message was for.
+
+        Raises:
+            InvalidInput: a broadcast is answered, and `from_agent` is None.
+        """
+        sender = self.to_agent if from_agent is None else from_agent
+        if sender is None:
+            raise InvalidInput("a broadcast is for no one agent: name who answers in from_agent")
+        return Draft(
+            type,
+            payload,
+            from_agent=sender,
+            to_agent=self.from_agent,
+            in_reply_to=self.id,
+            headers=headers,
+        )
 
     @property
     def conversation(self) -> str:
@@ -185,8 +250,10 @@ class Message:
         return self._payload_error
 
     def _decode(self) -> None:
-        self._payload, self._payload_error = self._read_payload()
-        self._decoded = True
+        payload, error = self._read_payload()
+        _set(self, "_payload", payload)
+        _set(self, "_payload_error", error)
+        _set(self, "_decoded", True)
 
     def _read_payload(self) -> tuple[Any, str | None]:
         """Return the payload, and why it can't be had."""
@@ -256,27 +323,13 @@ class Message:
         return fields
 
     def __repr__(self) -> str:
+        stored = self.raw_payload if self.payload_ref is None else self.payload_ref
+        payload = "" if stored is None else f" {stored[:SHOWN_CHARS]}"
+        cut = "…" if stored is not None and len(stored) > SHOWN_CHARS else ""
         return (
             f"<Message {self.seq} {self.type} {self.from_agent} →"
-            f" {self.to_agent or 'all'} id={self.id}>"
+            f" {self.to_agent or 'all'} id={self.id}{payload}{cut}>"
         )
-
-
-#: The names of the priorities in JSON and on the command line, by number.
-PRIORITY_NAMES = tuple(priority.name.lower() for priority in Priority)
-
-
-def parse_priority(value: object) -> Priority:
-    """Return the priority that a name or a number stands for.
-
-    Raises:
-        InvalidInput: it stands for none.
-    """
-    if isinstance(value, str) and value in PRIORITY_NAMES:
-        return Priority(PRIORITY_NAMES.index(value))
-    if type(value) is int and 0 <= value <= 2:
-        return Priority(value)
-    raise InvalidInput(f"priority must be {', '.join(PRIORITY_NAMES)}, not {shown(value)}")
 
 
 def _payload_as_stored(raw: str) -> dict[str, object]:

@@ -22,6 +22,7 @@ from ..directory.opening_checks import require_bus
 from ..errors import (
     AckbusError,
     BusUnusable,
+    InvalidInput,
     WrongProcess,
 )
 from ..message.times import now_ms
@@ -92,7 +93,7 @@ class Database:
     ) -> None:
         self._born_after = forks.count
         if durability is not None and durability not in _SYNCHRONOUS:
-            raise ValueError(f"durability must be 'normal' or 'full', not {durability!r}")
+            raise InvalidInput(f"durability must be 'normal' or 'full', not {durability!r}")
         check_sqlite_version(apsw.sqlite_lib_version())
         self.layout = Layout(directory)
         self.now_ms = clock

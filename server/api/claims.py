@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from ...bus import tracing
 from ...bus.bus import Bus
+from ...bus.leases import DEFAULT_LEASE_S, MAX_LEASE_S
 from ...schema.message.limits import MAX_SEQ
 from ...schema.message.message import Message
 from ...schema.message.patterns import TypePattern
@@ -20,7 +21,7 @@ from ...schema.message.times import format_ts
 from ...subscribers.jobs.claims import Claim, Claims, Outcome
 from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.queues.claim_by_token import claim_of
-from ...subscribers.queues.queue import DEFAULT_LEASE_S, MAX_LEASE_S, Queue
+from ...subscribers.queues.queue import Queue
 from ..access.principals import Principal
 from ..records import MAX_NAMED, OR_BOUND, Given, Name, ReceiptRecord, ReplyGiven
 from ..threads import in_thread

@@ -257,7 +257,7 @@ async def answer_of_request(
     find = partial(_request, bus, id, success_type, failure_type, principal, agent)
     request = await in_thread(find)
     answer = await waiter.until(
-        request.answer,
+        request.check,
         lambda answer: answer.reply,
         lambda message: message.conversation == request.conversation,
     )

@@ -252,7 +252,7 @@ async def poll_inbox(
     box = Inbox(bus, reader.act_as(agent), with_work=with_work)
     wanted = None if type is None else TypePattern(type)
     found = await waiter.until(
-        partial(box.look, limit, wanted),
+        partial(box._look, limit, wanted),
         lambda look: look.messages,
         lambda message: message.to_agent in (None, agent),
     )

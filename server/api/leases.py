@@ -81,7 +81,7 @@ def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> Lease
         return LeaseRecord(**lease.record())
     held = bus.leases.get(wanted.name)
     if held is None or held.until_ms <= bus.now_ms():
-        raise BusBusy(f"lease {wanted.name!r} could not be had, or has become free only now")
+        raise BusBusy(f"lease {wanted.name!r} was held, and has become free only now; try again")
     record = LeaseRecord(**held.record())
     text = f"lease {held.name!r} is held by {held.holder} until {record.until}"
     raise Held(text, record.model_dump())

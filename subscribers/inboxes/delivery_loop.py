@@ -71,14 +71,22 @@ class Rules:
     def __init__(self, inbox: Inbox, *, drain: bool) -> None:
         self.inbox = inbox
         self._drain = drain
-        #: Whether `stop` was called.
-        self.stopped = False
+        self._is_stopped = False
         self._listener: Listener | None = None
         self._version: int | None = None
 
+    @property
+    def stopped(self) -> bool:
+        """Whether this loop, or its inbox, was stopped."""
+        return self._is_stopped or self.inbox._is_stopped
+
     def stop(self) -> None:
         """End the loop after the message that is at hand; safe from any thread and a signal."""
-        self.stopped = True
+        self._is_stopped = True
+        self.wake()
+
+    def wake(self) -> None:
+        """End a wait that is on, so that the loop looks whether it was stopped."""
         if self._listener is not None:
             self._listener.wake()
 
@@ -88,12 +96,13 @@ class Rules:
         Listening begins before the first look, so that no message falls between look and wait.
         """
         inbox = self.inbox
-        inbox.begin()
+        inbox._begin()
         with inbox.bus.listen() as listener:
             self._listener = listener
+            inbox._loops.add(self)
             try:
                 while not self.stopped:
-                    look = inbox.look()
+                    look = inbox._look()
                     if look.messages:
                         inbox.pace.reset()
                         yield from self._deliver(look, listener)
@@ -102,7 +111,8 @@ class Rules:
                     else:
                         yield from self._await_commit(listener)
             finally:
-                inbox.end()
+                inbox._loops.discard(self)
+                inbox._end()
 
     def _await_commit(self, listener: Listener) -> Generator[Wait, Exception | None, None]:
         """Wait for a ring of the doorbell, or a commit of a program that does not ring it.
@@ -130,11 +140,11 @@ class Rules:
             # after it were never reached.
             failures = self.inbox.attempts(message) if reached else 0
             reached = reached and message.seq <= look.cursor
-            message.attempt = failures + 1
+            message.delivered(failures + 1)
             try:
                 error = yield Handle(message)
             except GeneratorExit:
-                self.inbox.leave(message)
+                self.inbox._leave(message)
                 raise
             if error is None:
                 self.inbox.ack(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from time import monotonic
 
 from ...schema.errors import AckbusError, AckPastEnd, InvalidInput, SecondLoopWarning
 from ...schema.message.draft import Draft
@@ -59,7 +60,7 @@ class Inbox:
     ) -> None:
         check_agent(agent)
         if max_deliveries < 1 or retry_pause_s <= 0:
-            raise ValueError("max_deliveries must be at least 1, and retry_pause_s above 0")
+            raise InvalidInput("max_deliveries must be at least 1, and retry_pause_s above 0")
         self.bus = bus
         self.agent = agent
         self.max_deliveries = max_deliveries
@@ -76,6 +77,8 @@ class Inbox:
             with_work=with_work,
         )
         self._shows_more = own_broadcasts or with_work
+        self._loops: set[Rules] = set()
+        self._is_stopped = False
 
     @property
     def position(self) -> int:
@@ -91,7 +94,9 @@ class Inbox:
         """
         self._cursors.join(self.agent)
 
-    def poll(self, limit: int = POLL_LIMIT, *, type: str | None = None) -> list[Message]:
+    def poll(
+        self, limit: int = POLL_LIMIT, *, type: str | None = None, wait_s: float = 0.0
+    ) -> list[Message]:
         """Return up to `limit` messages that wait, in order of seq. Changes nothing.
 
         Requeued messages come too, each at its own place in the order.
@@ -100,21 +105,32 @@ class Inbox:
             limit: how many at most, at least 1.
             type: only messages that fit this type pattern. An acknowledgement covers what the
                 pattern hid as well: poll by type to look, not to work.
+            wait_s: how long to block until there is one, in seconds; 0 doesn't block.
 
         Raises:
+            InvalidInput: an argument breaks a rule.
             MailArchived: some that wait were archived, since the agent had not been seen for long.
         """
         if limit < 1:
-            raise ValueError("limit must be at least 1")
+            raise InvalidInput(f"limit must be at least 1, not {limit}")
         wanted = None if type is None else TypePattern(type)
-        return self._mail.look(limit, wanted).messages
+        found = self._mail.look(limit, wanted).messages
+        return found if found or wait_s <= 0 else self._wait(limit, wanted, wait_s)
 
-    def look(self, limit: int = POLL_LIMIT, wanted: TypePattern | None = None) -> Look:
-        """Return the messages that `poll` returns, and the state of the inbox.
+    def _wait(self, limit: int, wanted: TypePattern | None, wait_s: float) -> list[Message]:
+        """Look at each ring of the doorbell, and now and then, until there is a message."""
+        deadline = monotonic() + wait_s
+        pace = Pace()
+        with self.bus.listen() as listener:  # before the look: what comes after it is heard
+            while not (found := self._mail.look(limit, wanted).messages):
+                left_s = deadline - monotonic()
+                if left_s <= 0:
+                    break
+                listener.wait(min(pace.next(), left_s))
+        return found
 
-        Raises:
-            MailArchived: as for `poll`.
-        """
+    def _look(self, limit: int = POLL_LIMIT, wanted: TypePattern | None = None) -> Look:
+        """Return the messages that `poll` returns, and the state of the inbox."""
         return self._mail.look(limit, wanted)
 
     def poll_after(self, seq: int, limit: int = POLL_LIMIT) -> list[Message]:
@@ -259,7 +275,6 @@ class Inbox:
         handler: Callable[[Message], None],
         *,
         drain: bool = False,
-        rules: Rules | None = None,
     ) -> None:
         """Handle each message, and acknowledge it when `handler` returns; blocks between them.
 
@@ -270,8 +285,6 @@ class Inbox:
             handler: a plain function; is given each message. What it returns is ignored, unless
                 that is still to be run (a coroutine, a generator): then the delivery has failed.
             drain: return when nothing is left, instead of waiting for more.
-            rules: what `Inbox.rules` returned, for a caller that wants to stop the loop; whether
-                it drains was said there.
 
         Raises:
             InvalidInput: the handler is a coroutine function or a generator function; nothing was
@@ -279,7 +292,7 @@ class Inbox:
         """
         from .loop_drivers import run
 
-        run(rules or self.rules(drain=drain), handler)
+        run(self._rules(drain=drain), handler)
 
     async def run_async(
         self, handler: Callable[[Message], Awaitable[object]], *, drain: bool = False
@@ -291,10 +304,19 @@ class Inbox:
         """
         from .loop_drivers import run_async
 
-        await run_async(self.rules(drain=drain), handler)
+        await run_async(self._rules(drain=drain), handler)
 
-    def rules(self, *, drain: bool = False) -> Rules:
-        """Return the delivery loop as a thing that can be stopped: `run(handler, rules=…)`."""
+    def stop(self) -> None:
+        """End the loops on this object after the message at hand, and later ones at once.
+
+        Safe from any thread and from a signal handler; more than once does nothing.
+        """
+        self._is_stopped = True
+        for rules in tuple(self._loops):
+            rules.wake()
+
+    def _rules(self, *, drain: bool = False) -> Rules:
+        """Return the rules of a new loop, which `stop` ends."""
         return Rules(self, drain=drain)
 
     def __iter__(self) -> Iterator[Message]:
@@ -306,15 +328,15 @@ class Inbox:
         """
         from .loop_drivers import iterate
 
-        return iterate(self.rules())
+        return iterate(self._rules())
 
     def __aiter__(self) -> AsyncIterator[Message]:
         """Yield messages as the plain iterator does; the event loop never waits for the bus."""
         from .loop_drivers import iterate_async
 
-        return iterate_async(self.rules())
+        return iterate_async(self._rules())
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """Begin to deliver; a message on which the last process died counts as a failure.
 
         Which message that was is not written down, since that would cost a write for each one:
@@ -334,7 +356,7 @@ class Inbox:
             # It may have come after that process died: one such count alone must not park it.
             self._count(message, "the process that handled it died", max(2, self.max_deliveries))
 
-    def leave(self, message: Message) -> None:
+    def _leave(self, message: Message) -> None:
         """Count a delivery that was broken off, by an error or a `break`, as a failure.
 
         Without this a message over which the body of a `for` loop fails would come for ever.
@@ -344,7 +366,7 @@ class Inbox:
         except AckbusError:
             return  # the bus is closed: this loop is not ended in good order, which counts as well
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """End delivering, in good order."""
         try:
             self._deliveries.end_loop(self.agent)

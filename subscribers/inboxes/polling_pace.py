@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ...schema.errors import InvalidInput
+
 #: The sleep after a message, in seconds.
 ACTIVE_S = 0.2
 
@@ -30,7 +32,7 @@ class Pace:
         self, active_s: float = ACTIVE_S, idle_s: float = IDLE_S, backoff: float = BACKOFF
     ) -> None:
         if not 0 < active_s <= idle_s or backoff < 1:
-            raise ValueError("a pace needs 0 < active_s <= idle_s and backoff >= 1")
+            raise InvalidInput("a pace needs 0 < active_s <= idle_s and backoff >= 1")
         self._active_s, self._idle_s, self._backoff = active_s, idle_s, backoff
         self._next_s = active_s
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import orjson
 
-from ...schema.message.message import PRIORITY_NAMES
+from ...schema.message.priority import PRIORITY_NAMES
 from ...schema.message.times import format_ts
 
 TYPE_CHECKING = False

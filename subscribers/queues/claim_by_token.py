@@ -29,7 +29,7 @@ def claim_of(bus: Bus, token: int) -> tuple[Queue, Claim]:
     job = Jobs.of(bus).get(queue.info, record.seq)
     message = bus.log.at(record.seq)
     assert message is not None  # the log keeps every message, and claims are on messages
-    message.attempt, message.token = record.attempt, token
+    message.delivered(record.attempt, token)
     return queue, Claim(
         queue=record.queue,
         message=message,

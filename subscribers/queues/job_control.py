@@ -1,4 +1,4 @@
-"""The acts of people on the jobs of a queue: try again, give up, limit how many wait."""
+"""The jobs of a queue: lists of them, and the acts of people on them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from ...schema.errors import InvalidInput
 from ...schema.queries import engine_of
 from ..jobs import jobs as states
 from ..jobs.claims import Claims
+from ..jobs.job_lists import list_jobs
 from ..jobs.jobs import BATCH, Job, Jobs, wrong_state
 from ..jobs.manual_acts import CANCEL, LIMIT, PURGE, RETRY, SKIP, UNLIMIT, Acts
 from ..jobs.outcomes import Endings
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
     from .queues import QueueInfo
 
 
+#: How many jobs a list has unless the caller says otherwise.
+LIST_LIMIT = 100
+
+
 class JobControl:
-    """The acts of people on the jobs of a queue. Everything stays on record, with who did it.
+    """The jobs of a queue, and the acts of people on them, which stay on record with their actors.
 
     A request whose job is given up before it is over is answered, in the same transaction, by the
     queue under its name (`ReplyTypes` says by which type), unless it has an answer. Only a queue
@@ -37,6 +42,15 @@ class JobControl:
         self._jobs = Jobs.of(queue.bus)
         self._acts = Acts(engine_of(queue.bus), by)
         self._endings = Endings(queue.bus, self._jobs, Claims.of(queue.bus))
+
+    def get(self, seq: int) -> Job:
+        """Return the job of a message. Fills the queue first.
+
+        Raises:
+            JobNotFound: the queue has no such job.
+        """
+        self._queue.fill()
+        return self._jobs.get(self._info(), seq)
 
     def retry(self, seq: int) -> Job:
         """Retry a job that ended without success, from its first attempt.
@@ -144,6 +158,25 @@ class JobControl:
                 self._queue.fill()
                 with self._bus.transaction():
                     self._set_limit(each.max_waiting)
+
+    def list(
+        self, *states_wanted: str, limit: int = LIST_LIMIT, before_seq: int | None = None
+    ) -> list[Job]:
+        """Return jobs of the queue, the newest first. Fills the queue first.
+
+        When only queued ones are asked for they come in line: first those that may be claimed, in
+        the order of claiming, then the delayed ones, then those that wait for others with their
+        key.
+
+        Args:
+            states_wanted: states of jobs, such as `failed`; none for all.
+            limit: how many at most.
+            before_seq: only jobs of messages before this one, the newest first in any case.
+
+        Raises:
+            InvalidInput: there is no such state.
+        """
+        return list_jobs(self._queue, states_wanted, limit, before_seq=before_seq)
 
     def _set_limit(self, max_waiting: int) -> QueueInfo:
         """Set the limit, and count what waits now, in the caller's transaction."""

@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import islice
 
 from ...bus import tracing
+from ...bus.leases import DEFAULT_LEASE_S, duration_of
 from ...schema.errors import EVERYONE, InvalidInput
 from ...schema.message.names import check_agent
 from ..jobs.claims import Claim, Claims, Outcome
@@ -28,13 +29,10 @@ if TYPE_CHECKING:
     from ..jobs.job_replies import LastWords
     from ..jobs.jobs import Ready
     from ..jobs.outcomes import Endings
+    from .dead_letters import DeadLetters
     from .filling import Page
-
-#: How long a claim lasts unless it is renewed, in seconds.
-DEFAULT_LEASE_S = 60.0
-
-#: The longest lease, in seconds: a day. Longer work renews.
-MAX_LEASE_S = 86_400.0
+    from .job_control import JobControl
+    from .statistics import QueueStats
 
 #: The most jobs that one call claims: more would keep other writers waiting.
 MAX_CLAIMS = 1000
@@ -68,8 +66,7 @@ class Queue:
         self._jobs = Jobs.of(bus)
         self._claims = Claims.of(bus)
         self._filler = Filler(bus, info, self._queues, self._jobs)
-        # Whether the last claim found nothing at all.
-        self._was_empty = False
+        self._was_empty = False  # whether the last claim found nothing at all
 
     @classmethod
     def create(
@@ -113,6 +110,26 @@ class Queue:
     def name(self) -> str:
         """The name of the queue."""
         return self.info.name
+
+    @property
+    def jobs(self) -> JobControl:
+        """Its jobs: look at them, retry, cancel or purge them, limit how many wait."""
+        from .job_control import JobControl
+
+        return JobControl(self)
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """Its dead letters: find, requeue or drop them."""
+        from .dead_letters import DeadLetters
+
+        return DeadLetters(self)
+
+    def stats(self, *, window_s: float = 86_400.0) -> QueueStats:
+        """Return its statistics; attempts count of the last `window_s`, up to 30 days."""
+        from .statistics import QueueStats
+
+        return QueueStats.of(self, window_s=window_s)
 
     def fill(self) -> None:
         """Take in all that the log holds now, so that counts and lists are complete.
@@ -165,7 +182,7 @@ class Queue:
             BusBusy: other writers kept the bus for too long; nothing was claimed.
             QueueStuck: there is no more before a part of the archive that is lost.
         """
-        lease_ms = _lease_ms(lease_s)
+        lease_ms = duration_of(lease_s)
         if not 1 <= limit <= MAX_CLAIMS:
             raise InvalidInput(f"limit must be 1 to {MAX_CLAIMS}, not {limit}")
         who = (group or instance, instance)
@@ -189,17 +206,14 @@ class Queue:
         Raises:
             ClaimLost: its lease has run out, or the job was cancelled; nothing was changed.
         """
-        lease_ms = _lease_ms(lease_s)
+        lease_ms = duration_of(lease_s)
         with self.bus.transaction():
             now_ms = self.bus.now_ms()  # here: waiting for the lock must not shorten it
             if not self._claims.renew(claim.token, now_ms + lease_ms, now_ms):
                 raise self._endings.lost(claim)
 
     def complete(self, claim: Claim, *replies: Draft, result: object = None) -> list[Receipt]:
-        """Complete a claim, and publish its replies, in one transaction.
-
-        Returns:
-            The receipts of the replies.
+        """Complete a claim, and publish its replies, in one transaction; return their receipts.
 
         Raises:
             As for `end`.
@@ -334,8 +348,6 @@ class Queue:
         self._was_empty = not (page or found.is_something or found.is_shut)
         return page, found
 
-    # Within a transaction ----------------------------------------------------------------------
-
     def _claim_found(
         self,
         page: Page | None,
@@ -378,23 +390,10 @@ class Queue:
         return [self._claim(info, who, row, now_ms, now_ms + lease_ms) for row in taken]
 
     def _claim(
-        self,
-        info: QueueInfo,
-        who: tuple[str, str],
-        ready: Ready,
-        now_ms: int,
-        until_ms: int,
+        self, info: QueueInfo, who: tuple[str, str], ready: Ready, now_ms: int, until_ms: int
     ) -> Claim:
         seq, attempt, max_attempts, available_at_ms, key = ready
         token = self._claims.add(info, seq, attempt, who, (available_at_ms, now_ms, until_ms))
         message = self._filler.message(seq)
-        message.attempt, message.token = attempt, token
+        message.delivered(attempt, token)
         return Claim(info.name, message, token, attempt, max_attempts, key, *who, now_ms, until_ms)
-
-
-def _lease_ms(lease_s: float) -> int:
-    if not 0 < lease_s <= MAX_LEASE_S:
-        raise InvalidInput(
-            f"a lease lasts more than 0 and at most {MAX_LEASE_S:g} s, not {lease_s}"
-        )
-    return max(1, round(lease_s * 1000))

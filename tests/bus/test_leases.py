@@ -4,15 +4,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, InvalidInput, Lease, LeaseLost
+from ackbus import Bus, BusBusy, InvalidInput, Lease, LeaseLost
 from ackbus.bus.leases import DEFAULT_LEASE_S
 from ackbus.schema.queries import file_of
 
-from ..programs import connect, held_write_lock, raw_sql, running_program
+from ..conftest import wait_until
+from ..programs import TIMEOUT_S, connect, held_write_lock, raw_sql, running_program
 
 TTL_MS = 60_000
 
@@ -60,7 +62,7 @@ def test_lease_lasts_as_long_as_its_use_needs(bus: Bus, clock: Clock) -> None:
     assert lease is not None
     assert lease.until_ms == clock.ms + 250
     for ttl_s in (0, -1, float("nan"), float("inf"), 86_401):
-        with pytest.raises(InvalidInput, match="a lease or reservation lasts more than 0 s"):
+        with pytest.raises(InvalidInput, match="a lease lasts more than 0 s"):
             bus.leases.acquire("t2", "alice", ttl_s=ttl_s)
 
 
@@ -109,10 +111,41 @@ with Bus.open(sys.argv[1]) as bus:
 
 
 def test_locked_bus_grants_nothing(bus: Bus, bus_dir: Path) -> None:
-    """M-72: None, not an exception; afterwards the lease is free."""
-    with held_write_lock(bus_dir):
-        assert bus.leases.acquire("t1", "alice") is None
+    """M-72: busy is not held; afterwards the lease is free."""
+    with held_write_lock(bus_dir), pytest.raises(BusBusy):
+        bus.leases.acquire("t1", "alice")
     acquire(bus)
+
+
+def test_waiter_gets_the_lease_when_it_is_released(bus: Bus, bus_dir: Path) -> None:
+    held = acquire(bus)
+
+    def wait() -> Lease | None:
+        with Bus.open(bus_dir) as mine:
+            return mine.leases.acquire("t1", "bob", wait_s=TIMEOUT_S)
+
+    with ThreadPoolExecutor(1) as pool:
+        waiter = pool.submit(wait)
+        bus.leases.release(held)
+        granted = waiter.result()
+    assert granted is not None
+    assert (granted.holder, granted.token > held.token) == ("bob", True)
+
+
+def test_waiter_outlasts_a_busy_bus(bus: Bus, bus_dir: Path) -> None:
+    """While there is time to wait, busy means to try again."""
+    with Bus.open(bus_dir, write_timeout_s=0.01) as mine, ThreadPoolExecutor(1) as pool:
+        with held_write_lock(bus_dir):
+            waiter = pool.submit(mine.leases.acquire, "t1", "bob", wait_s=TIMEOUT_S)
+            wait_until(lambda: waiter.running())
+            with pytest.raises(TimeoutError):
+                waiter.result(0.1)
+        assert waiter.result() is not None
+
+
+def test_wait_for_a_held_lease_ends(bus: Bus) -> None:
+    acquire(bus)
+    assert bus.leases.acquire("t1", "bob", wait_s=0.05) is None
 
 
 def test_renewing_counts_from_now(bus: Bus, clock: Clock) -> None:

@@ -330,7 +330,7 @@ def test_nobody_is_told_to_do_again_what_workers_have_done(
     """Neither jobs, nor own requests, nor the answers that were waited for, are mail."""
     queue = Queue.create(bus, "build.request", group="builder")
     for _ in range(3):
-        asked = Request.publish(bus, "build.request", from_agent="me")
+        asked = Request.send(bus, "build.request", from_agent="me")
         (claim,) = queue.claim("builder")
         queue.complete(
             claim, Draft("build.done", from_agent="builder", to_agent="me", in_reply_to=asked.id)

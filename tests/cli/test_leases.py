@@ -70,11 +70,11 @@ def test_lease_input_is_checked(run_bus: RunBus) -> None:
 
 
 def test_lease_that_nobody_holds_is_not_called_held() -> None:
-    """M-72: the bus was locked, or the lease has just become free: try again, exit code 5."""
+    """M-72: the lease has just become free: try again, exit code 5."""
     ended = Lease("x", "a", 1, 0, 1000)
     for held in (None, ended):
         error = refusal("x", held, 1000, waited=False)
-        assert (error.exit_code, "others kept the bus locked" in str(error)) == (5, True)
+        assert (error.exit_code, "free only now" in str(error)) == (5, True)
     error = refusal("x", ended, 999, waited=False)
     assert (error.exit_code, "is held by a until" in str(error)) == (3, True)
     assert refusal("x", ended, 999, waited=True).exit_code == 5

@@ -75,7 +75,7 @@ def read(bus: Bus) -> None:
     for error in ("stays parked", "is requeued"):
         carol.fail(carol.poll(1)[0], error)
     carol.requeue(10)
-    Inbox(bus, "dave").begin()
+    Inbox(bus, "dave")._begin()
 
 
 def work(bus: Bus) -> None:

@@ -237,7 +237,7 @@ def _look_at_jobs(bus: Bus, queue: Queue) -> None:
 
 def use_conversations(bus: Bus) -> None:
     QueueWorkers(bus).note(Queue.create(bus, "others").info, "agent-2")
-    request = Request.publish(bus, "ask.request", from_agent="agent-1")
+    request = Request.send(bus, "ask.request", from_agent="agent-1")
     bus.publish("ask.done", from_agent="agent-2", in_reply_to=request.id)
     request.wait()
     check(bus, request.conversation)

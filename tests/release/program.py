@@ -20,7 +20,7 @@ def read_mail(bus: Bus, agent: str) -> list[str]:
 
 
 def ask(bus: Bus, number: int) -> object:
-    request = Request.publish(bus, "double.request", number, from_agent="alice")
+    request = Request.send(bus, "double.request", number, from_agent="alice")
     Worker(bus, "double.request").run(double, drain=True)
     reply = request.wait(timeout_s=10).reply
     return reply.payload if reply else None

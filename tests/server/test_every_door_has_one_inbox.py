@@ -38,9 +38,7 @@ def jobs(bus: Bus) -> list[Request]:
     Queue.create(bus, "looks-on", "news.*")
     for agent in ("asker", "worker", "w"):
         bus.heartbeats.beat(agent)
-    asked = [
-        Request.publish(bus, "t.request", n, from_agent="asker", id=f"r-{n}") for n in range(3)
-    ]
+    asked = [Request.send(bus, "t.request", n, from_agent="asker", id=f"r-{n}") for n in range(3)]
     for sent, claim in zip(asked, queue.claim("w", limit=3), strict=True):
         queue.complete(
             claim, Draft("t.done", "done", from_agent="w", to_agent="asker", in_reply_to=sent.id)

@@ -198,7 +198,7 @@ def test_answer_that_was_waited_for_is_received(bus: Bus, bus_dir: Path, serve: 
             own.publish("t.done", from_agent="w", to_agent="asker", in_reply_to=asked.id)
             worker.ack(asked)
 
-    sent = Request.publish(bus, TYPE, from_agent="asker", to_agent="w")
+    sent = Request.send(bus, TYPE, from_agent="asker", to_agent="w")
     answer()
     assert sent.wait(1).state == "success"
     client: httpx.Client = serve()

@@ -119,24 +119,24 @@ def test_request_and_what_came_before_it_are_no_answers(bus: Bus) -> None:
     root = bus.publish("task.assign", from_agent="lead")
     bus.publish("t.done", "old", from_agent="you", in_reply_to=root.id)
     for types in ({}, {"success_type": "t.request"}):
-        sent = Request.publish(bus, "t.request", from_agent="me", in_reply_to=root.id, **types)
+        sent = Request.send(bus, "t.request", from_agent="me", in_reply_to=root.id, **types)
         assert sent.conversation == root.id
-        assert sent.answer() == Answer("pending", root.id)
+        assert sent.check() == Answer("pending", root.id)
 
 
 def test_types_of_answers_can_be_given(bus: Bus) -> None:
     """P-54: success and failure type; success wins where they are the same."""
     given = {"success_type": "yes", "failure_type": "no"}
     for type, state in (("yes", "success"), ("no", "failure"), ("ask.timed_out", "timed_out")):
-        sent = Request.publish(bus, "ask", from_agent="me", **given)
+        sent = Request.send(bus, "ask", from_agent="me", **given)
         bus.publish("ask.done", from_agent="you", in_reply_to=sent.id)
-        assert sent.answer().state == "pending"
+        assert sent.check().state == "pending"
         bus.publish(type, from_agent="you", in_reply_to=sent.id)
-        assert sent.answer().state == check(bus, sent.conversation, **given).state == state
+        assert sent.check().state == check(bus, sent.conversation, **given).state == state
     same = {"success_type": "over", "failure_type": "over"}
-    sent = Request.publish(bus, "ask", from_agent="me", **same)
+    sent = Request.send(bus, "ask", from_agent="me", **same)
     bus.publish("over", from_agent="you", in_reply_to=sent.id)
-    assert sent.answer().state == "success"
+    assert sent.check().state == "success"
 
 
 def test_request_that_nothing_could_answer_is_refused(bus: Bus) -> None:
@@ -164,7 +164,7 @@ def test_wait_has_an_end_and_the_request_stands(bus: Bus) -> None:
 
 def test_publishing_needs_nobody_who_works(bus: Bus) -> None:
     """P-69: asynchronous by default; waiting is an edge helper."""
-    sent = Request.publish(bus, "t.request", from_agent="me")
+    sent = Request.send(bus, "t.request", from_agent="me")
     assert (sent.seq, check(bus, sent.conversation).state) == (1, "pending")
 
 
@@ -181,7 +181,7 @@ def test_answer_that_rings_no_bell_is_seen_within_the_bound(
     bus: Bus, bus_dir: Path, in_background: ThreadPoolExecutor
 ) -> None:
     """P-70, P-71, X-10: with the wake path off, 250 ms and overhead."""
-    sent = Request.publish(bus, "t.request", from_agent="me")
+    sent = Request.send(bus, "t.request", from_agent="me")
     asked = in_background.submit(lambda: (sent.wait(20), time.monotonic()))
     committed = float(run_program(_PLAIN_SQL_ANSWER, bus_dir / "bus.db", sent.id))
     answer, seen = asked.result()
@@ -258,10 +258,10 @@ def steps(bus: Bus, sent: Request) -> int:
         count += 1
         return False
 
-    sent.answer()  # statements are prepared by now
+    sent.check()  # statements are prepared by now
     file_of(bus).connection.set_progress_handler(step, 1)
     try:
-        assert sent.answer().state == "pending"
+        assert sent.check().state == "pending"
     finally:
         file_of(bus).connection.set_progress_handler(None)
     return count
@@ -269,10 +269,10 @@ def steps(bus: Bus, sent: Request) -> int:
 
 def test_look_costs_the_same_however_long_the_conversation_was(bus: Bus) -> None:
     """Each look reads what came after the request, and nothing else."""
-    few = steps(bus, Request.publish(bus, "t.request", from_agent="me", correlation_id="c"))
+    few = steps(bus, Request.send(bus, "t.request", from_agent="me", correlation_id="c"))
     bus.publish_many([Draft("noise", from_agent="x", correlation_id="c")] * 3000)
     bus.publish_many([Draft("noise", from_agent="x")] * 3000)
-    many = steps(bus, Request.publish(bus, "t.request", from_agent="me", correlation_id="c"))
+    many = steps(bus, Request.send(bus, "t.request", from_agent="me", correlation_id="c"))
     assert many < 1.5 * few
 
 
@@ -303,15 +303,13 @@ def test_check_takes_the_first_request_of_a_conversation(bus: Bus) -> None:
 
 def test_two_requests_in_one_conversation_get_their_own_answers(bus: Bus) -> None:
     """P-55: by what each answers, and not by the conversation alone; also by way of others."""
-    first = Request.publish(bus, "t.request", 1, from_agent="me")
-    second = Request.publish(
-        bus, "t.request", 2, from_agent="me", correlation_id=first.conversation
-    )
+    first = Request.send(bus, "t.request", 1, from_agent="me")
+    second = Request.send(bus, "t.request", 2, from_agent="me", correlation_id=first.conversation)
     bus.publish("t.done", "one", from_agent="w", in_reply_to=first.id)
-    assert second.answer().state == "pending"
+    assert second.check().state == "pending"
     step = bus.publish("next.request", from_agent="w", in_reply_to=second.id)
     bus.publish("t.done", "two", from_agent="w", in_reply_to=step.id)
-    replies = [sent.answer().reply for sent in (first, second)]
+    replies = [sent.check().reply for sent in (first, second)]
     assert [reply.payload for reply in replies if reply is not None] == ["one", "two"]
 
 
@@ -322,7 +320,7 @@ def test_unknown_conversation_is_pending(bus: Bus) -> None:
 
 def test_many_waiters_each_get_their_own_answer(bus: Bus) -> None:
     """P-55: eight threads ask at once; answers come in another order."""
-    sent = [Request.publish(bus, "t.request", n, from_agent="me") for n in range(8)]
+    sent = [Request.send(bus, "t.request", n, from_agent="me") for n in range(8)]
     got: dict[int, object] = {}
 
     def wait(each: Request) -> None:
@@ -358,10 +356,10 @@ def test_answer_that_was_waited_for_is_not_unread(
 
 
 def test_looking_for_an_answer_changes_nothing(bus: Bus) -> None:
-    sent = Request.publish(bus, "t.request", "?", from_agent="me")
+    sent = Request.send(bus, "t.request", "?", from_agent="me")
     bus.publish("t.done", "!", from_agent="you", to_agent="me", in_reply_to=sent.id)
     before = rows_by_table(bus)
-    for answer in (sent.answer(), check(bus, sent.conversation), sent.until_answered(1)):
+    for answer in (sent.check(), check(bus, sent.conversation), sent.until_answered(1)):
         assert (answer.state, answer.asker) == ("success", "me")
     assert rows_by_table(bus) == before
     assert Inbox(bus, "me").unread() == 1
@@ -373,10 +371,10 @@ def test_answer_is_had_while_another_program_writes_on_and_on(
 ) -> None:
     """The bus itself would wait for an hour: a look waits for nobody, a note for a moment."""
     with Bus.open(bus_dir, write_timeout_s=3600) as bus, Bus.open(bus_dir) as other:
-        sent = Request.publish(bus, "t.request", "?", from_agent="me")
+        sent = Request.send(bus, "t.request", "?", from_agent="me")
         other.publish("t.done", "!", from_agent="you", to_agent="me", in_reply_to=sent.id)
         with other.transaction() if is_known else held_write_lock(bus_dir):
-            assert sent.answer().state == "success"
+            assert sent.check().state == "success"
             assert check(bus, sent.conversation).state == "success"
             assert sent.wait(1).state == "success"
             assert sent.wait().state == "success"
@@ -388,7 +386,7 @@ def test_answer_is_had_while_another_program_writes_on_and_on(
 def test_answer_that_can_not_be_marked_as_received_is_returned_all_the_same(bus_dir: Path) -> None:
     """Another program keeps the bus locked: the answer is there, and stays unread."""
     with Bus.open(bus_dir, write_timeout_s=0.2) as bus, Bus.open(bus_dir) as other:
-        sent = Request.publish(bus, "t.request", "?", from_agent="me")
+        sent = Request.send(bus, "t.request", "?", from_agent="me")
         other.publish("t.done", "!", from_agent="you", to_agent="me", in_reply_to=sent.id)
         with held_write_lock(bus_dir):
             answer = sent.wait(20)

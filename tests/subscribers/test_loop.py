@@ -308,9 +308,9 @@ def test_loop_of_a_living_process_is_no_crash(bus: Bus, bus_dir: Path) -> None:
         assert agent.stdout.readline() == "1 1\n"
         inbox = Inbox(bus, "alice")
         with pytest.warns(SecondLoopWarning, match=f"process {agent.pid} delivers to alice too"):
-            inbox.begin()
+            inbox._begin()
         assert inbox.attempts(inbox.poll()[0]) == 0
-        inbox.end()
+        inbox._end()
         assert agent.stdin is not None
         agent.stdin.close()
         assert agent.stdout.readline() == "drained\n"
@@ -325,7 +325,7 @@ def test_loop_of_an_earlier_process_with_the_same_number_is_a_crash(bus: Bus, pi
     file_of(bus).change(row, (pid, bus.now_ms() - 1000 * 86_400 * 366))
     assert Deliveries.of(bus).agents_in_loops() == set()
     inbox = Inbox(bus, "alice")
-    inbox.begin()
+    inbox._begin()
     assert inbox.attempts(inbox.poll()[0]) == 1
     assert Deliveries.of(bus).agents_in_loops() == {"alice"}
 
@@ -334,7 +334,7 @@ def test_own_loop_that_was_not_ended_is_no_crash(bus: Bus) -> None:
     fill(bus, 1)
     inbox = Inbox(bus, "alice")
     for _ in range(2):
-        inbox.begin()
+        inbox._begin()
     assert inbox.attempts(inbox.poll()[0]) == 0
 
 
@@ -405,18 +405,17 @@ def test_loop_waits_at_its_pace(
     """
     waits = Waits(monkeypatch)
     inbox = Inbox(bus, "alice", pace=pace)
-    rules = inbox.rules()
 
     def script() -> None:
         if len(waits) == 8:
             with Bus.open(bus_dir) as other:
                 fill(other, 1)
         if len(waits) == 10:
-            rules.stop()
+            inbox.stop()
 
     waits.then = script
     handler = Handler()
-    inbox.run(handler, rules=rules)
+    inbox.run(handler)
     assert waits == pytest.approx(expected, abs=0.05)
     assert handler.seen == [(1, 1)]
 
@@ -435,9 +434,8 @@ def test_failures_are_retried_after_growing_pauses(
 def test_waiting_loop_is_woken_at_once(bus: Bus, bus_dir: Path) -> None:
     """X-10, X-42: by the doorbell, at a pace that would sleep for a minute."""
     inbox = Inbox(bus, "alice", pace=Pace(active_s=60, idle_s=60))
-    rules = inbox.rules()
     handler = Handler()
-    thread = threading.Thread(target=inbox.run, args=(handler,), kwargs={"rules": rules})
+    thread = threading.Thread(target=inbox.run, args=(handler,))
     thread.start()
     try:
         for n in range(1, 4):
@@ -448,7 +446,7 @@ def test_waiting_loop_is_woken_at_once(bus: Bus, bus_dir: Path) -> None:
             )
             wait_until(partial(handler.has_seen, n))
     finally:
-        rules.stop()
+        inbox.stop()
         thread.join(10)
     assert not thread.is_alive()
 
@@ -456,9 +454,8 @@ def test_waiting_loop_is_woken_at_once(bus: Bus, bus_dir: Path) -> None:
 def test_raw_writer_is_handled_at_the_next_look(bus: Bus, bus_dir: Path) -> None:
     """M-08, PITFALLS 11: it rings no bell; the pace bounds how late its message is seen."""
     inbox = Inbox(bus, "alice")
-    rules = inbox.rules()
     handler = Handler()
-    thread = threading.Thread(target=inbox.run, args=(handler,), kwargs={"rules": rules})
+    thread = threading.Thread(target=inbox.run, args=(handler,))
     thread.start()
     try:
         raw_sql(
@@ -467,7 +464,7 @@ def test_raw_writer_is_handled_at_the_next_look(bus: Bus, bus_dir: Path) -> None
         )
         wait_until(lambda: handler.seen)
     finally:
-        rules.stop()
+        inbox.stop()
         thread.join(10)
     assert handler.seen == [(1, 1)]
 
@@ -476,8 +473,7 @@ def test_stopped_loop_leaves_the_rest_of_its_batch(bus: Bus) -> None:
     """M-37: the message at hand is finished and acknowledged, the next ones wait."""
     fill(bus, 3)
     inbox = Inbox(bus, "alice")
-    rules = inbox.rules()
-    inbox.run(lambda message: rules.stop(), rules=rules)
+    inbox.run(lambda message: inbox.stop())
     assert inbox.position == 1
 
 

@@ -313,3 +313,19 @@ def test_dead_letter_that_has_left_meanwhile_is_passed_over(bus: Bus) -> None:
     list(letters.requeue(found[:1]))
     assert [job.seq for job in letters.drop(found)] == [2]
     assert [job.state for job in list_jobs(queue, [], 9)] == ["cancelled", "queued"]
+
+
+def test_a_queue_leads_to_its_jobs_dead_letters_and_statistics(bus: Bus) -> None:
+    queue = Queue.create(bus, "job", max_attempts=1)
+    for _ in range(3):
+        publish(bus)
+    queue.fail(take(queue), "why")
+    queue.complete(take(queue))
+    assert [job.seq for job in queue.jobs.list()] == [3, 2, 1]
+    assert [job.seq for job in queue.jobs.list("dead", "succeeded")] == [2, 1]
+    assert [job.seq for job in queue.jobs.list(limit=1, before_seq=3)] == [2]
+    assert [job.seq for job in queue.dead_letters.find()] == [1]
+    assert queue.jobs.retry(1) == queue.jobs.get(1)
+    assert queue.stats(window_s=60).waiting == queue.stats().waiting == 2
+    with pytest.raises(InvalidInput, match="jobs have no state 'gone'"):
+        queue.jobs.list("gone")

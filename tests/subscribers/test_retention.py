@@ -77,9 +77,9 @@ def test_agent_that_never_came_holds_what_is_to_it_by_name(bus: Bus) -> None:
 def test_agent_whose_loop_runs_holds_broadcasts_before_it_acknowledged(bus: Bus) -> None:
     publish(bus, 2)
     inbox = Inbox(bus, "loops")
-    inbox.begin()
+    inbox._begin()
     assert holds(bus) == [("inbox", "loops", 1, True)]
-    inbox.end()
+    inbox._end()
     assert holds(bus) == [("inbox", "loops", 1, True)]
 
 

@@ -26,7 +26,7 @@ def nothing_is_warned_of() -> Iterator[None]:
 
 
 def publish(bus: Bus, type: str = REQUEST, **fields: str) -> Request:
-    return Request.publish(bus, type, from_agent="alice", **fields)
+    return Request.send(bus, type, from_agent="alice", **fields)
 
 
 def test_request_that_no_worker_serves_warns_and_is_published(bus: Bus) -> None:

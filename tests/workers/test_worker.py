@@ -1155,7 +1155,7 @@ def test_worker_refuses_what_breaks_a_rule_before_it_claims(
 
 @pytest.mark.parametrize("lease_s", [0, -1.0, float("nan"), 86_400.1])
 def test_worker_can_not_be_made_with_a_lease_that_is_none(bus: Bus, lease_s: float) -> None:
-    with pytest.raises(InvalidInput, match=r"lease_s must be more than 0 and at most 86400, not"):
+    with pytest.raises(InvalidInput, match="a lease lasts more than 0 s and at most 86400 s"):
         Worker(bus, REQUEST, lease_s=lease_s)
     assert Worker(bus, REQUEST, lease_s=86_400).lease_s == 86_400
 

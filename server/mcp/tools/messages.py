@@ -10,7 +10,7 @@ from ....bus import tracing
 from ....bus.bus import Bus
 from ....schema.errors import InvalidInput
 from ....schema.message.draft import ABSENT, Draft
-from ....schema.message.message import parse_priority
+from ....schema.message.priority import parse_priority
 from ...access.principals import Scope
 from ..session import Session
 from .common import (

@@ -57,7 +57,7 @@ def _request(session: Session, given: Ask) -> Reply:
     body = given.body if "body" in given.model_fields_set else ABSENT
     receipt = bus.publish(given.type, body, from_agent=agent, to_agent=given.to)
     sent = Request.published(bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
-    answer = wait_for(session, sent.answer, lambda seen: seen.reply, given.wait_s)
+    answer = wait_for(session, sent.check, lambda seen: seen.reply, given.wait_s)
     return _handed_over(session, answer, sent.asker, warning or sent.unserved)
 
 
