@@ -66,8 +66,6 @@ class _Open:
         "_blobs",
         "_decoded",
         "_line",
-        "_payload",
-        "_payload_error",
         "attempt",
         "correlation_id",
         "from_agent",
@@ -124,10 +122,8 @@ class Message(_Open):
     attempt: int
     token: int | None
     _blobs: PayloadSource
-    _decoded: bool
+    _decoded: tuple[Any, str | None] | None
     _line: bytes | None
-    _payload: Any
-    _payload_error: str | None
 
     def __new__(
         cls, row: tuple[Any, ...], blobs: PayloadSource, line: bytes | None = None
@@ -149,7 +145,7 @@ class Message(_Open):
             made.raw_headers,
         ) = row
         made._blobs = blobs
-        made._decoded = False
+        made._decoded = None
         made._line = line
         made.attempt = 1
         made.token = None
@@ -228,9 +224,7 @@ class Message(_Open):
         None stands for null, for no payload (`has_payload` tells), and for one that can't be
         had (`payload_error` tells). A large payload is read from its blob at the first use.
         """
-        if not self._decoded:
-            self._decode()
-        return self._payload
+        return (self._decoded or self._decode())[0]
 
     @property
     def has_payload(self) -> bool:
@@ -245,15 +239,12 @@ class Message(_Open):
         (it is not JSON), or `too_large`: a blob that no payload can be. `Bus.blobs` has the bytes
         of the last two.
         """
-        if not self._decoded:
-            self._decode()
-        return self._payload_error
+        return (self._decoded or self._decode())[1]
 
-    def _decode(self) -> None:
-        payload, error = self._read_payload()
-        _set(self, "_payload", payload)
-        _set(self, "_payload_error", error)
-        _set(self, "_decoded", True)
+    def _decode(self) -> tuple[Any, str | None]:
+        decoded = self._read_payload()
+        _set(self, "_decoded", decoded)
+        return decoded
 
     def _read_payload(self) -> tuple[Any, str | None]:
         """Return the payload, and why it can't be had."""
@@ -289,9 +280,7 @@ class Message(_Open):
 
         A payload that was not asked for before is not kept: printing many costs the memory of one.
         """
-        payload, error = (
-            (self._payload, self._payload_error) if self._decoded else self._read_payload()
-        )
+        payload, error = self._decoded or self._read_payload()
         fields = self._envelope()
         if self.has_payload and error is None:
             fields["payload"] = payload
