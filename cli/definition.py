@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from typing import Any, TypeVar, get_type_hints
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+
+from ..schema.errors import InvalidInput
 
 F = TypeVar("F", bound=Callable[..., int])
 
@@ -97,9 +100,35 @@ class OnDemand(Mapping[str, Any]):
         return len(self._makers)
 
 
+class _Command(TyperCommand):
+    """A command that refuses to take an option twice where only one value counts."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_once(args: list[str]) -> Any:
+            options, words, order = parse(args)
+            for parameter, count in Counter(order).items():
+                if count > 1 and _has_one_value(parameter) and not ctx.resilient_parsing:
+                    name = max(parameter.opts, key=len)
+                    raise InvalidInput(f"give {name} once; see '{ctx.command_path} --help'")
+            return options, words, order
+
+        parser.parse_args = parse_once  # type: ignore[method-assign]
+        return parser
+
+
+def _has_one_value(parameter: Any) -> bool:
+    is_option = parameter.param_type_name == "option"
+    return is_option and not (parameter.is_flag or parameter.multiple or parameter.count)
+
+
 def _make_command(name: str, function: Callable[..., int], example: str) -> Any:
     program = typer.Typer(rich_markup_mode=None, add_completion=False)
-    define = program.command(name, epilog=f"Example:\n\n\b\n  {example}", no_args_is_help=False)
+    define = program.command(
+        name, cls=_Command, epilog=f"Example:\n\n\b\n  {example}", no_args_is_help=False
+    )
     define(_with_plain_parameters(function))
     return typer.main.get_command(program)
 

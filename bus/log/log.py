@@ -9,7 +9,7 @@ from itertools import islice
 import orjson
 
 from ...schema.message.draft import Draft
-from ...schema.message.message import Message, Receipt
+from ...schema.message.message import Message, Receipt, message_of
 from ...schema.queries import pages
 from ..errors import SegmentMissing
 from ..statements import SQL
@@ -133,7 +133,7 @@ class Log:
 
     def _one(self, statement: str, key: str | int) -> Message | None:
         row = self._engine.row(SQL[statement], (key,))
-        return None if row is None else Message(row, self._blobs)
+        return None if row is None else message_of(row, self._blobs)
 
     def _archived(self, id: str) -> Message | None:
         seq = self._archive.seq_of(id)
@@ -186,7 +186,7 @@ class Log:
         """Yield the messages of a range, the newest first, `size` in memory at a time."""
         while rows := self._engine.rows(SQL["newest_in_span"], (after, last, size)):
             for row in rows:
-                yield Message(row, self._blobs)
+                yield message_of(row, self._blobs)
             last = rows[-1][0] - 1
         yield from self._archive.read_backwards(after, last)
 
@@ -211,10 +211,10 @@ class Log:
             rows = self._engine.rows(SQL["in_span_of_type"], (*span, type))
         archived = self._archive.upto()
         if archived <= after_seq:
-            return [Message(row, self._blobs) for row in rows]
+            return [message_of(row, self._blobs) for row in rows]
         left = self._archive.read(after_seq, min(upto_seq, archived))
         return [message for message in left if type in (None, message.type)] + [
-            Message(row, self._blobs) for row in rows if row[0] > archived
+            message_of(row, self._blobs) for row in rows if row[0] > archived
         ]
 
     def named_blobs(self) -> Iterator[str]:
@@ -292,7 +292,7 @@ class Log:
             after = archived
         if last > archived or not archived:
             for row in self._rows(after, last, wanted):
-                message = Message(row, self._blobs)
+                message = message_of(row, self._blobs)
                 if wanted.fits(message):
                     yield message
 

@@ -23,8 +23,8 @@ BEAT_INTERVAL_S = 10.0
 #: The ages, in seconds, from which an agent is taken for warn, stale and dead.
 WARN_AFTER_S, STALE_AFTER_S, DEAD_AFTER_S = 30, 100, 300
 
-#: The status of an agent that stopped in good order: it is not expected to beat.
-STOPPED = "stopped"
+#: The statuses of an agent that stopped in good order: it is not expected to beat.
+STOPPED, OFFLINE = "stopped", "offline"
 
 _MAX_STATUS_CHARS = 64
 _MAX_TASK_CHARS = 512
@@ -50,7 +50,7 @@ class Heartbeat:
     Attributes:
         agent: its name.
         ts_ms: when it beat, in epoch milliseconds.
-        status: `idle`, `working`, `blocked`, `stopped`, or a word of its own.
+        status: `idle`, `working`, `blocked`, `stopped`, `offline`, or a word of its own.
         task: its current task, or None.
         progress: the progress of its task, by its own measure (usually 0 to 1), or None.
         pid: the process that beat, or None.
@@ -148,7 +148,7 @@ def check_status(agent: str, status: str, task: str | None, progress: float | No
 
 
 def _liveness(status: str, age_s: float) -> Liveness:
-    if status == STOPPED:
+    if status in (STOPPED, OFFLINE):
         return Liveness.STOPPED
     if age_s >= DEAD_AFTER_S:
         return Liveness.DEAD

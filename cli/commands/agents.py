@@ -23,15 +23,22 @@ _COLUMNS = (
 )
 
 
-@commands.command("agents", example="bus agents")
-def agents(place: Place = HERE) -> int:
+@commands.command("agents", example="bus agents --online 30s")
+def agents(
+    online: Annotated[
+        str | None,
+        optional("D", "Only agents that have beaten their heart within D, and not stopped."),
+    ] = None,
+    place: Place = HERE,
+) -> int:
     """List the agents that the bus knows.
 
     These are agents that have sent, acknowledged, or beaten their heart. Unread messages are
     counted up to 1,000. Exit code 4 when there are none.
     """
+    within_s = None if online is None else arguments.seconds(online, "--online")
     with place.open() as bus:
-        records = agent_records(bus)
+        records = agent_records(bus, online_s=within_s)
     known = [{key: each[key] for key in each if each[key] is not None} for each in records]
     return output.results(known, map(_row, records), [name.removesuffix("_s") for name in _COLUMNS])
 
@@ -49,7 +56,10 @@ def _row(record: dict[str, Any]) -> list[object]:
 def heartbeat(
     agent: Agent,
     status: Annotated[
-        str, typer.Option(metavar="S", help="idle, working, blocked, stopped, or a word of yours.")
+        str,
+        typer.Option(
+            metavar="S", help="idle, working, blocked, stopped, offline, or a word of yours."
+        ),
     ] = "idle",
     task: Annotated[str | None, optional("T", "Its current task.")] = None,
     progress: Annotated[

@@ -45,6 +45,9 @@ def export(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Continue with new messages, until Ctrl-C.")
     ] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Export the present messages, and end: the default.")
+    ] = False,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Write the whole file again.")] = False,
     rotate: Annotated[
         str | None,
@@ -63,8 +66,8 @@ def export(
     While another exporter runs, the plain form waits until that one has written all present
     messages; the others end with exit code 3.
     """
-    if sum((follow, rebuild, rotate is not None)) > 1:
-        raise InvalidInput("give one of --follow, --rebuild and --rotate")
+    if sum((follow, once, rebuild, rotate is not None)) > 1:
+        raise InvalidInput("give one of --follow, --once, --rebuild and --rotate")
     limit = None if rotate is None else _rotate_bytes(rotate)
     with place.open() as bus:
         exporter = Exporter(bus)
@@ -106,7 +109,7 @@ def import_(
             "OURS=THEIRS,...",
             "Maps their fields to ours, where the names differ. "
             "'type=kind|note' takes note where kind is absent; 'headers.x=y' puts y into the "
-            "headers, 'headers.*=*' all other fields.",
+            "headers, 'headers.*=*' all other fields; may be repeated.",
             "--map",
         ),
     ] = None,

@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput
+from ...subscribers.inboxes.cursors import Cursors
 from ...subscribers.inboxes.failed_deliveries import Deliveries
 from ...subscribers.inboxes.inbox import MAX_DELIVERIES, Inbox
 from ...subscribers.inboxes.polling_pace import POLL_LIMIT
+from ...subscribers.starts import BEGINNING
 from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..fast import actions
-from ..options.common import HERE, MAX_SEQ, TYPE_HELP, Agent, Place, PlaceOnly, Wait
+from ..options.common import HERE, MAX_SEQ, TYPE_HELP, Agent, Place, PlaceOnly, Wait, seq_or_word
 from ..show import output
 
 TYPE_CHECKING = False
@@ -210,6 +212,13 @@ def drop(agent: Agent, chosen: Chosen, place: PlaceOnly = HERE) -> int:
 def listen(
     agent: Agent,
     command: Command,
+    start: Annotated[
+        str,
+        typer.Option(
+            metavar="S",
+            help="Where a new agent begins: beginning, now, or a seq; earlier mail is passed over.",
+        ),
+    ] = BEGINNING,
     drain: Drain = False,
     own: Own = False,
     with_work: WithWork = False,
@@ -221,7 +230,6 @@ def listen(
     """Run a command for each message.
 
     Exit code 0 of the command acknowledges the message; after any other it is redelivered.
-    The agent's own agent_started and agent_stopped are acknowledged without the command.
 
     Run one listener for each agent: two under one name do not share the work, they both do it.
     Processes that CMD leaves running are ended with it (SIGTERM, 5 s, SIGKILL). On Linux these are
@@ -247,5 +255,8 @@ def listen(
             max_deliveries=max_deliveries,
             retry_pause_s=retry_pause_s,
         )
+        if start != BEGINNING and agent in Cursors.of(bus).positions():
+            output.note(f"{agent} goes on after message {box.position}: it is no new agent")
+        box.join(start=seq_or_word(start))
         Listening(box, command, drain=drain, in_session=not no_session).run()
     return 0

@@ -11,10 +11,11 @@ from ...subscribers.jobs.json_records import queue_record, stats_record
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import QueueStats
+from ...subscribers.starts import BEGINNING
 from .. import arguments
 from ..definition import Commands, optional
 from ..logs import show_logs
-from ..options.common import HERE, By, Place, QueueName
+from ..options.common import HERE, By, Place, QueueName, seq_or_word
 from ..options.policy import PolicyOptions, make_queue
 from ..running.repeated_view import watch as go_on_watching
 from ..show import output
@@ -137,7 +138,7 @@ def create(
     rules = policy.rules()
     with place.open() as bus:
         is_there = name in (info.name for info in Queues(bus).list())
-        made = make_queue(bus, name, type, rules, _start(start))
+        made = make_queue(bus, name, type, rules, seq_or_word(start or BEGINNING))
     if is_there and start is not None:
         output.note(f"queue {name!r} exists already; --start {start} changed nothing")
     _print(made.info)
@@ -240,13 +241,6 @@ def _code_of(found: list[QueueStats]) -> int:
     for why in stuck:
         output.note(why)
     return 1 if stuck else 0
-
-
-def _start(text: str | None) -> str | int:
-    if text is None:
-        return "beginning"
-    is_seq = text.isascii() and text.isdecimal() and len(text) < 20
-    return int(text) if is_seq else text
 
 
 def _print(info: QueueInfo) -> None:

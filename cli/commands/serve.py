@@ -26,7 +26,8 @@ def serve(
         int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0: a free one.")
     ] = PORT,
     allow_origin: Annotated[
-        list[str] | None, optional("URL", "Allow requests from pages of this origin; repeatable.")
+        list[str] | None,
+        optional("URL", "Allow requests from pages of this origin; may be repeated."),
     ] = None,
     max_rate: Annotated[
         float | None,

@@ -33,7 +33,10 @@ def create(
     name: Name,
     scope: Annotated[
         list[str],
-        typer.Option(metavar="S", help="messages:ro, messages:rw, work:ro, work:rw or admin."),
+        typer.Option(
+            metavar="S",
+            help="messages:ro, messages:rw, work:ro, work:rw or admin; may be repeated.",
+        ),
     ],
     agent: Annotated[
         str | None, optional("A", "The only agent that it may act for.", "--agent")

@@ -114,7 +114,9 @@ def parse_values(arguments: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _set(values: dict[str, Any], name: str, value: str | None) -> bool:
-    """Take a value over; False when it is not plain."""
+    """Take a value over; False when it is not plain, or the second one."""
+    if name in values and name not in _REPEATABLE:
+        return False
     if value is None or (value.startswith("-") and value != "-"):
         return False
     if name in _NUMBERS:

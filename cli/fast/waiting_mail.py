@@ -2,11 +2,12 @@
 
 It reads the bus once when there is no mail, and acknowledges nothing. With a new session the agent
 joins, so that broadcasts wait for it. Shown messages are noted, here and by `bus_inbox`, so that
-each message is shown once after a tool. `agent_started` and `agent_stopped` need not be handled:
-they stay in the inbox, and are not shown here.
+each message is shown once after a tool.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from ...subscribers.inboxes.unread_count import unread_in
 from ..show import output
@@ -15,13 +16,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...schema.message.message import Message
-    from ...subscribers.inboxes.inbox import Inbox
 
 #: How many messages are shown at once, and how many characters of each body.
 SHOWN_MESSAGES, SHOWN_CHARS = 5, 1000
 
-#: How many messages are counted, at most, and how many are read at a time.
-_COUNTED = _PAGE = 100
+#: How many messages are counted, at most.
+_COUNTED = 100
 
 #: How long SQLite may wait for a lock, in seconds. Reading waits only in rare moments.
 _PATIENCE_S = 1.0
@@ -39,7 +39,7 @@ def waiting_mail(
         only_new: leave out messages that were shown before.
         afresh: this is a new session: all unread messages are announced, and later ones are new.
     """
-    waiting = unread_in(directory, agent, _COUNTED, wait_s=_PATIENCE_S, news=False, joins=afresh)
+    waiting = unread_in(directory, agent, _COUNTED, wait_s=_PATIENCE_S, joins=afresh)
     if not waiting:
         return None
     from ...bus.bus import Bus
@@ -50,24 +50,13 @@ def waiting_mail(
         inbox, newest = Inbox(bus, agent), bus.log.newest_seq()
         shown = Shown(bus, agent)
         upto = newest if afresh else shown.upto()
-        chosen = _to_handle(inbox, upto if only_new else 0)
+        after_seq = upto if only_new else 0
+        poll = partial(inbox.poll_after, after_seq) if after_seq else inbox.poll
+        chosen = poll(SHOWN_MESSAGES)
         if not chosen:
             return None
         shown.note(max(upto, chosen[-1].seq))
         return _framed(bus, agent, chosen, waiting)
-
-
-def _to_handle(inbox: Inbox, after_seq: int) -> list[Message]:
-    """Return the first messages that wait behind one, without the news of sessions."""
-    from ...subscribers.inboxes.statements import SESSION_NEWS
-
-    found: list[Message] = []
-    page = inbox.poll_after(after_seq, _PAGE) if after_seq else inbox.poll(_PAGE)
-    while True:
-        found += [each for each in page if each.to_agent or each.type not in SESSION_NEWS]
-        if len(page) < _PAGE or len(found) >= SHOWN_MESSAGES:
-            return found[:SHOWN_MESSAGES]
-        page = inbox.poll_after(page[-1].seq, _PAGE)
 
 
 # as the agent reads it ------------------------------------------------------------------------

@@ -149,6 +149,12 @@ QueueName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the 
 OfQueue = Annotated[str | None, optional("Q", "Only this queue.", "--queue")]
 
 
+def seq_or_word(text: str) -> int | str:
+    """Return the seq that a text is, or the text."""
+    is_seq = text.isascii() and text.isdecimal() and len(text) < 20
+    return int(text) if is_seq else text
+
+
 def conversation_named(bus: Bus, key: str) -> str:
     """Return the conversation of --conversation: its id, or the seq of a message in it.
 

@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from ...schema.errors import InvalidInput
 from ...subscribers.inboxes.inbox import Inbox
 from ...subscribers.inboxes.session import Session
-from ...subscribers.inboxes.statements import SESSION_NEWS
 from ...workers.commands.environment import environment_of
 from ...workers.processes.run_process import run_process
 from ...workers.processes.stop_switch import StopSwitch
@@ -108,8 +107,6 @@ class Listening:
         os.kill(os.getpid(), self._fatal_signal)
 
     def _handle(self, message: Message) -> None:
-        if message.from_agent == self._inbox.agent and message.type in SESSION_NEWS:
-            return
         self._say("working", message.type)
         try:
             failure = self._failure(message)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...bus.errors import SegmentMissing
 from ...export.jsonl.export_position import Position
-from ...schema.message.message import Message
+from ...schema.message.message import Message, message_of
 from .export_reader import Exported, row_of, whole_export
 
 TYPE_CHECKING = False
@@ -67,5 +67,5 @@ def differences(bus: Bus) -> Differences:
 
 def _is_lost(bus: Bus, message: Message, line: bytes) -> bool:
     """Whether a line tells of a message that the log has lost, and is as a bus writes it."""
-    is_own = Message(row_of(message, line), bus.blobs).to_line() == line
+    is_own = message_of(row_of(message, line), bus.blobs).to_line() == line
     return is_own and bus.log.get(message.id) is None

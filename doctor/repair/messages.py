@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...schema.message.message import Message
+from ...schema.message.message import Message, message_of
 from ...schema.queries import COLUMNS, is_work
 from ..checks.export_reader import row_of
 from ..recovery.tables import parts_of_a_bus
@@ -94,7 +94,7 @@ class Merger:
             return
         saved = self._saved_line(message.seq)
         row = row_of(message, line)
-        is_line_of_bus = Message(row, self._blobs).to_line() == line
+        is_line_of_bus = message_of(row, self._blobs).to_line() == line
         if own is None:
             is_whole = is_line_of_bus and (saved is None or saved == line or is_sure)
             if is_whole:
@@ -125,7 +125,7 @@ class Merger:
         row = self._new.row(_AT, (seq,))
         if row is None:
             return None
-        message = Message(row, self._blobs)
+        message = message_of(row, self._blobs)
         is_broken = message.raw_payload is not None and message.payload_error is not None
         return message.id, message.to_line(), is_broken
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import orjson
 
-from .message import Message
+from .message import Message, message_of
 from .priority import PRIORITY_NAMES, Priority
 
 TYPE_CHECKING = False
@@ -44,7 +44,7 @@ def message_of_line(line: bytes, blobs: PayloadSource) -> Message:
         PRIORITY_NAMES.index(fields.get("priority", PRIORITY_NAMES[Priority.NORMAL])),
         _raw_headers(fields),
     )
-    return Message(row, blobs, line)
+    return message_of(row, blobs, line)
 
 
 def payload_as_stored(line: bytes) -> str | None:

@@ -125,34 +125,6 @@ class Message(_Open):
     _decoded: tuple[Any, str | None] | None
     _line: bytes | None
 
-    def __new__(
-        cls, row: tuple[Any, ...], blobs: PayloadSource, line: bytes | None = None
-    ) -> Message:
-        """Make a message of its columns; `line` is its line of `bus.jsonl`, where that is known."""
-        made: Any = object.__new__(_Open)
-        (
-            made.seq,
-            made.id,
-            made.ts_ms,
-            made.from_agent,
-            made.to_agent,
-            made.type,
-            made.correlation_id,
-            made.in_reply_to,
-            made.raw_payload,
-            made.payload_ref,
-            made.priority,
-            made.raw_headers,
-        ) = row
-        made._blobs = blobs
-        made._decoded = None
-        made._line = line
-        made.attempt = 1
-        made.token = None
-        made.__class__ = cls  # costs less than to set each field past `__setattr__`
-        message: Message = made
-        return message
-
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a message can't be changed: {name} is read-only")
 
@@ -319,6 +291,33 @@ class Message(_Open):
             f"<Message {self.seq} {self.type} {self.from_agent} →"
             f" {self.to_agent or 'all'} id={self.id}{payload}{cut}>"
         )
+
+
+def message_of(row: tuple[Any, ...], blobs: PayloadSource, line: bytes | None = None) -> Message:
+    """Make a message of its columns; `line` is its line of `bus.jsonl`, where that is known."""
+    made: Any = _Open()
+    (
+        made.seq,
+        made.id,
+        made.ts_ms,
+        made.from_agent,
+        made.to_agent,
+        made.type,
+        made.correlation_id,
+        made.in_reply_to,
+        made.raw_payload,
+        made.payload_ref,
+        made.priority,
+        made.raw_headers,
+    ) = row
+    made._blobs = blobs
+    made._decoded = None
+    made._line = line
+    made.attempt = 1
+    made.token = None
+    made.__class__ = Message  # costs less than to set each field past `__setattr__`
+    message: Message = made
+    return message
 
 
 def _payload_as_stored(raw: str) -> dict[str, object]:

@@ -23,16 +23,14 @@ class Cursors(Table):
         seq: int | None = self._engine.value(SQL["cursor"], (agent,))
         return seq or 0
 
-    def count_unread(self, agent: str, limit: int, *, news: bool = True) -> int:
+    def count_unread(self, agent: str, limit: int) -> int:
         """Return how many messages wait in an agent's inbox; no message is read for it.
 
         Args:
             agent: the agent.
             limit: the highest count.
-            news: whether `agent_started` and `agent_stopped` of others count.
         """
-        statement = SQL["unread" if news else "unread_but_news"]
-        count: int = self._engine.value(statement, (agent, limit))
+        count: int = self._engine.value(SQL["unread"], (agent, limit))
         return count
 
     def standing(self, agent: str) -> tuple[int, bool, bool, bool]:
@@ -88,9 +86,9 @@ class Cursors(Table):
         """Return whose mail has left the log unread, and when last, in epoch milliseconds."""
         return dict(self._engine.rows(SQL["passed_over"]))
 
-    def join(self, agent: str) -> None:
-        """Note that an agent is here to read; its cursor stays where it is, at first at 0."""
-        self._engine.change(SQL["join"], (agent, self._engine.now_ms()))
+    def join(self, agent: str, *, after_seq: int = 0) -> None:
+        """Note that an agent is here to read; its cursor stays, and a new one is `after_seq`."""
+        self._engine.change(SQL["join"], (agent, after_seq, self._engine.now_ms()))
 
     def wants(self, agent: str) -> list[str] | None:
         """Return the patterns of the broadcasts that an agent wants; None for all."""

@@ -9,6 +9,7 @@ from ...schema.errors import AckbusError, AckPastEnd, InvalidInput, SecondLoopWa
 from ...schema.message.draft import Draft
 from ...schema.message.names import check_agent
 from ...schema.message.patterns import TypePattern
+from ..starts import BEGINNING, seq_before
 from .cursors import Cursors
 from .delivery_loop import Rules
 from .failed_deliveries import Deliveries, Parked
@@ -85,14 +86,21 @@ class Inbox:
         """The cursor: the last seq that the agent acknowledged, 0 before the first."""
         return self._cursors.position(self.agent)
 
-    def join(self) -> None:
+    def join(self, *, start: str | int = BEGINNING) -> None:
         """Become a reader, as acknowledging does: what comes waits until it is acknowledged.
 
         An agent that only polls leaves no trace, and broadcasts that it has not read may be
         archived. The loops, `Session`, and the tools and hooks of coding agents join by themselves.
         Safe to repeat; the cursor stays where it is.
+
+        Args:
+            start: where a new reader begins: `beginning` (all that the log holds), `now`, or a
+                seq. Earlier mail is passed over, addressed mail too.
+
+        Raises:
+            InvalidInput: `start` is none of these, or lies beyond the next message.
         """
-        self._cursors.join(self.agent)
+        self._cursors.join(self.agent, after_seq=seq_before(self.bus, start))
 
     def poll(
         self, limit: int = POLL_LIMIT, *, type: str | None = None, wait_s: float = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...schema.message.message import Message
+from ...schema.message.message import Message, message_of
 from ...schema.queries import engine_of
 from .statements import SQL
 
@@ -86,7 +86,7 @@ class Mail:
         if chooses and self._is_plain:
             self._is_plain = False  # the other statement is right for every agent: no way back
             return self.look(limit, wanted)
-        found = page = [Message(row, self._blobs) for row in rows]
+        found = page = [message_of(row, self._blobs) for row in rows]
         if requeued:  # each was parked by a cursor that went past it
             found = self._requeued(NO_LIMIT if wanted else limit) + page
         if wanted:
@@ -104,7 +104,7 @@ class Mail:
         """
         rows = self._engine.rows(self._statement, (self._agent, limit, self._hidden, seq))
         self._cursors.standing(self._agent)
-        return [Message(row, self._blobs) for row in rows]
+        return [message_of(row, self._blobs) for row in rows]
 
     def _requeued(self, limit: int) -> list[Message]:
         seqs = self._deliveries.requeued(self._agent, limit)

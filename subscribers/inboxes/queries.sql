@@ -12,7 +12,7 @@ SELECT {columns} FROM messages
  WHERE to_agent = ?1 AND work IS NOT 1 AND seq > {cursor}
 UNION ALL
 SELECT {columns} FROM messages
- WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?3 AND seq > {cursor}
+ WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?3 AND {no_news} AND seq > {cursor}
 ORDER BY seq LIMIT ?2;
 
 -- name: chosen_mail
@@ -23,7 +23,7 @@ SELECT {columns} FROM messages
    AND seq > max(?4, {cursor}) AND seq NOT IN ({received})
 UNION ALL
 SELECT {columns} FROM messages
- WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?3
+ WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?3 AND {no_news}
    AND seq > max(?4, {cursor}) AND seq NOT IN ({received}) AND {wanted}
 ORDER BY seq LIMIT ?2;
 
@@ -31,7 +31,7 @@ ORDER BY seq LIMIT ?2;
 -- The same with what queues hide, for who asks for it: a walk over the log, which has no index of it.
 SELECT {columns} FROM messages
  WHERE seq > max(?4, {cursor}) AND seq NOT IN ({received})
-   AND (to_agent = ?1 OR (to_agent IS NULL AND from_agent <> ?3 AND {wanted}))
+   AND (to_agent = ?1 OR (to_agent IS NULL AND from_agent <> ?3 AND {no_news} AND {wanted}))
 ORDER BY seq LIMIT ?2;
 
 -- name: first_waiting
@@ -43,7 +43,7 @@ SELECT min(seq) FROM (
                   ORDER BY seq LIMIT 1)
   UNION ALL
   SELECT * FROM (SELECT seq FROM messages
-                  WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?1
+                  WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?1 AND {no_news}
                     AND seq > {cursor} AND seq NOT IN ({received})
                     AND {wanted}
                   ORDER BY seq LIMIT 1));
@@ -100,7 +100,7 @@ SELECT agent_id, archived_at_ms FROM passed_over, archive_state
        (SELECT last_acked_seq FROM cursors WHERE cursors.agent_id = passed_over.agent_id), 0);
 
 -- name: join
-INSERT INTO cursors (agent_id, last_acked_seq, updated_at_ms) VALUES (?, 0, ?)
+INSERT INTO cursors (agent_id, last_acked_seq, updated_at_ms) VALUES (?, ?, ?)
 ON CONFLICT DO UPDATE SET updated_at_ms = excluded.updated_at_ms;
 
 -- name: cursors
@@ -127,15 +127,15 @@ RETURNING last_acked_seq;
 
 -- name: unread
 -- How much is in an inbox after the cursor, or requeued, counted up to a limit; what was archived
--- unread counts as one. `unread_but_news` is the same without the news of sessions.
+-- unread counts as one.
 SELECT count(*) FROM (
   SELECT seq FROM messages
    WHERE to_agent = ?1 AND work IS NOT 1 AND seq > {cursor} AND seq NOT IN ({received})
   UNION ALL
   SELECT seq FROM messages
-   WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?1
+   WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?1 AND {no_news}
      AND seq > {cursor} AND seq NOT IN ({received})
-     AND {wanted}{but_news}
+     AND {wanted}
   UNION ALL
   SELECT seq FROM deliveries WHERE agent_id = ?1 AND state = 'requeued'
   UNION ALL

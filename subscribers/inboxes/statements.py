@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from ...schema.queries import Queries, fits_pattern
 
+#: The types that a session broadcasts at its beginning and at its end. They are in no inbox.
+STARTED, STOPPED = "agent_started", "agent_stopped"
+SESSION_NEWS = (STARTED, STOPPED)
+
 #: Parts that the statements about an inbox share: the position of its cursor, the replies that its
 #: agent (?1) received by waiting for them, and whether it wants broadcasts of a type.
 _PARTS = {
     "{cursor}": "ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)",
+    "{no_news}": " AND ".join(f"type <> {type!r}" for type in SESSION_NEWS),
     "{received}": "SELECT seq FROM received WHERE agent_id = ?1",
     "{wanted}": f"""((SELECT wants FROM cursors WHERE agent_id = ?1) IS NULL OR EXISTS (
      SELECT 1 FROM json_each((SELECT wants FROM cursors WHERE agent_id = ?1)) AS each
       WHERE {fits_pattern("messages.type", "each.value")}))""",
 }
 
-#: The types that a session publishes at its beginning and at its end.
-STARTED, STOPPED = "agent_started", "agent_stopped"
-SESSION_NEWS = (STARTED, STOPPED)
-
 SQL = Queries(beside=__file__)
-SQL["unread_but_news"] = SQL["unread"].replace("{but_news}", f" AND type NOT IN {SESSION_NEWS}")
-SQL["unread"] = SQL["unread"].replace("{but_news}", "")
 for _name, _text in SQL.items():
     for _part, _meaning in _PARTS.items():
         _text = _text.replace(_part, _meaning)

@@ -19,14 +19,13 @@ def unread_in(
     limit: int,
     *,
     wait_s: float,
-    news: bool = True,
     joins: bool = False,
 ) -> int:
     """Return how many messages wait in an agent's inbox, in a bus that is opened for that alone.
 
     Args:
         directory: the bus directory.
-        agent, limit, news: as for `Cursors.count_unread`.
+        agent, limit: as for `Cursors.count_unread`.
         wait_s: how long to wait for a lock, in seconds. Reading waits only in rare moments.
         joins: whether the agent joins first, so that broadcasts wait for it; where it can't, its
             messages are counted all the same.
@@ -41,6 +40,6 @@ def unread_in(
         if joins:
             with suppress(BusBusy, BusUnusable):
                 cursors.join(agent)
-        return cursors.count_unread(agent, limit, news=news)
+        return cursors.count_unread(agent, limit)
     finally:
         database.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...bus.presence.heartbeats import Liveness
 from ...schema.errors import InvalidInput
 from ..inboxes.cursors import Cursors
 from ..inboxes.inbox import Inbox
@@ -16,19 +17,33 @@ if TYPE_CHECKING:
 MAX_COUNTED = 1000
 
 
-def agent_records(bus: Bus) -> list[dict[str, Any]]:
-    """Return the JSON objects of all agents that a bus knows, by name.
+def agent_records(bus: Bus, *, online_s: float | None = None) -> list[dict[str, Any]]:
+    """Return the JSON objects of the agents that a bus knows, by name.
 
     Each has what the last heartbeat says, if there was one, the cursor, and how many messages are
     unread, up to `MAX_COUNTED`.
+
+    Args:
+        bus: an open bus.
+        online_s: only agents whose last beat is no older, in seconds, and did not say that they
+            stopped; None: all.
     """
-    beats = {beat.agent: beat.record() for beat in bus.heartbeats.list()}
+    found = bus.heartbeats.list()
+    beats = {beat.agent: beat.record() for beat in found}
+    names = bus.agents.names()
+    if online_s is not None:
+        is_there = {
+            beat.agent
+            for beat in found
+            if beat.age_s <= online_s and beat.liveness != Liveness.STOPPED
+        }
+        names = [name for name in names if name in is_there]
     cursors = Cursors.of(bus).positions()
     return [
         {"agent": name}
         | beats.get(name, {})
         | {"cursor": cursors.get(name, 0), "unread": unread_of(bus, name)}
-        for name in bus.agents.names()
+        for name in names
     ]
 
 

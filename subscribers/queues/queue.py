@@ -14,8 +14,9 @@ from ..jobs.errors import QueueStuck
 from ..jobs.hops import MAX_HOPS
 from ..jobs.jobs import FAILED, Jobs
 from ..jobs.ready_work import NEWS, AtHand
+from ..starts import BEGINNING
 from .filling import Filler
-from .queues import BEGINNING, QueueInfo, Queues
+from .queues import QueueInfo, Queues
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,15 +14,13 @@ from ..jobs.errors import QueueMismatch, QueueNotFound
 from ..jobs.manual_acts import PAUSE, RESUME, Acts
 from ..jobs.policy import POLICY_FIELDS, Policy
 from ..jobs.statements import SQL
+from ..starts import BEGINNING, seq_before
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from ...bus.bus import Bus
-
-#: Where a queue may begin, besides a seq.
-BEGINNING, NOW = "beginning", "now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ class Queues:
             policy_with(Policy(), rules).row()
         )  # as it is stored: whole milliseconds
         with self._engine.write():
-            filled_seq = self._seq_before(start)
+            filled_seq = seq_before(self._bus, start)
             if self._engine.row(SQL["queue"], (name,)) is None:
                 made = policy if "addressed" in rules else replace(policy, addressed=group)
                 self._add(name, pattern, filled_seq, made)
@@ -171,20 +169,6 @@ class Queues:
             info = self.get(name)
             self._engine.rows(SQL["set_paused"], (at_ms, info.id))
             acts.note(info, RESUME if at_ms is None else PAUSE)
-
-    def _seq_before(self, start: str | int) -> int:
-        if start == BEGINNING:
-            return 0
-        if start == NOW:
-            return self._bus.log.newest_seq()
-        if type(start) is not int or start < 1:
-            raise InvalidInput(f"a queue starts at the {BEGINNING}, {NOW}, or a seq, not {start!r}")
-        newest = self._bus.log.newest_seq()
-        if start > newest + 1:  # what comes before it would be in no inbox, and in no queue
-            raise InvalidInput(
-                f"a queue starts at the next message, {newest + 1}, at the latest, not at {start}"
-            )
-        return start - 1
 
 
 def _check_hiding(pattern: str, policy: Policy) -> None:

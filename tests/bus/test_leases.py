@@ -117,15 +117,10 @@ def test_locked_bus_grants_nothing(bus: Bus, bus_dir: Path) -> None:
     acquire(bus)
 
 
-def test_waiter_gets_the_lease_when_it_is_released(bus: Bus, bus_dir: Path) -> None:
+def test_waiter_gets_the_lease_when_it_is_released(bus: Bus) -> None:
     held = acquire(bus)
-
-    def wait() -> Lease | None:
-        with Bus.open(bus_dir) as mine:
-            return mine.leases.acquire("t1", "bob", wait_s=TIMEOUT_S)
-
     with ThreadPoolExecutor(1) as pool:
-        waiter = pool.submit(wait)
+        waiter = pool.submit(bus.leases.acquire, "t1", "bob", wait_s=TIMEOUT_S)
         bus.leases.release(held)
         granted = waiter.result()
     assert granted is not None

@@ -16,6 +16,7 @@ from ackbus.export.pictures.timeline import Timeline
 from ackbus.export.pictures.timeline_svg import timeline_svg
 from ackbus.export.pictures.traffic import Traffic
 from ackbus.export.pictures.words import plain
+from ackbus.schema.message.message import message_of
 
 TITLE = "{http://www.w3.org/2000/svg}title"
 
@@ -64,7 +65,7 @@ def message(seq: int, fields: tuple[str, str | None, str, str, bool], blobs: Any
     parent = "p" if is_reply else None
     payload = json.dumps(payload)
     row = (seq, f"m{seq}", seq * 40_000_000, sender, recipient, type, "c", parent, payload)
-    return Message((*row, None, 1, None), blobs)
+    return message_of((*row, None, 1, None), blobs)
 
 
 @given(fields=st.lists(parts, min_size=1, max_size=5))

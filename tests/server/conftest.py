@@ -32,7 +32,8 @@ Serve = Callable[..., httpx.Client]
 @contextmanager
 def serving(bus_dir: Path, *options: str, env: dict[str, str] | None = None) -> Iterator[str]:
     """A server of a bus on a free port; gives its URL, and ends it well."""
-    words = ["serve", "--json", "--port", "0", "--dir", str(bus_dir), *options]
+    port = [] if "--port" in options else ["--port", "0"]
+    words = ["serve", "--json", *port, "--dir", str(bus_dir), *options]
     out, theirs = os.pipe()
     with (
         open(os.devnull) as nothing,

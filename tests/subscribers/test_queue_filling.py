@@ -49,14 +49,14 @@ def test_queue_begins_where_it_is_told_to(bus: Bus, start: str | int, expected: 
 
 @pytest.mark.parametrize("start", ["end", "", 0, -1, 2**63, True, 1.5, None])
 def test_beginning_that_is_none_is_refused(bus: Bus, start: object) -> None:
-    with pytest.raises(InvalidInput, match="a queue starts at"):
+    with pytest.raises(InvalidInput, match="start must be beginning, now, or a seq from 1 to 1"):
         Queue.create(bus, "job", start=start)  # type: ignore[arg-type]
 
 
 def test_a_queue_does_not_start_after_the_next_message(bus: Bus) -> None:
     """Messages before its start would be kept out of inboxes by its type, and in no queue."""
     publish(bus)
-    with pytest.raises(InvalidInput, match="a queue starts at the next message, 2, at the latest"):
+    with pytest.raises(InvalidInput, match="a seq from 1 to 2, which is the next message, not 3"):
         Queue.create(bus, "job", start=3)
     assert Queue.create(bus, "job", start=2).info.filled_seq == 1
 
