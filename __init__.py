@@ -17,17 +17,32 @@ if TYPE_CHECKING:
     from .blobs.store import BlobStore as BlobStore
     from .bus.bus import Bus as Bus
     from .bus.doorbell import Listener as Listener
+    from .bus.errors import SegmentMissing as SegmentMissing
     from .bus.leases import Lease as Lease
+    from .bus.leases import Leases as Leases
+    from .bus.options import BusOptions as BusOptions
+    from .bus.options import SearchFilters as SearchFilters
     from .bus.presence.heartbeat_thread import Heart as Heart
     from .bus.presence.heartbeats import Heartbeat as Heartbeat
+    from .bus.presence.heartbeats import Heartbeats as Heartbeats
     from .bus.presence.heartbeats import Liveness as Liveness
+    from .bus.reservations.reservations import Conflict as Conflict
     from .bus.reservations.reservations import Reservation as Reservation
+    from .bus.reservations.reservations import Reservations as Reservations
+    from .bus.reservations.reservations import ReserveResult as ReserveResult
+    from .bus.search.search import Found as Found
     from .bus.stats import Stats as Stats
+    from .bus.trust.chain import Chain as Chain
+    from .bus.trust.chain import Link as Link
+    from .bus.waiting_limits import WaitingLimit as WaitingLimit
+    from .bus.waiting_limits import WaitingLimits as WaitingLimits
+    from .export.jsonl.conflict_markers import ConflictMarkers as ConflictMarkers
     from .export.jsonl.exporter import Exporter as Exporter
     from .export.jsonl.exporter import ExporterRunning as ExporterRunning
     from .export.jsonl.field_map import FieldMap as FieldMap
     from .export.jsonl.importer import ImportReport as ImportReport
     from .export.jsonl.importer import import_jsonl as import_jsonl
+    from .export.jsonl.replaced_file import NotImported as NotImported
     from .schema.errors import AckbusError as AckbusError
     from .schema.errors import AckPastEnd as AckPastEnd
     from .schema.errors import BlobAltered as BlobAltered
@@ -40,6 +55,7 @@ if TYPE_CHECKING:
     from .schema.errors import InvalidInput as InvalidInput
     from .schema.errors import LeaseLost as LeaseLost
     from .schema.errors import LimitReached as LimitReached
+    from .schema.errors import MailArchived as MailArchived
     from .schema.errors import NotFound as NotFound
     from .schema.errors import ReadOnlyBackup as ReadOnlyBackup
     from .schema.errors import Refused as Refused
@@ -51,34 +67,48 @@ if TYPE_CHECKING:
     from .schema.errors import WrongProcess as WrongProcess
     from .schema.message.draft import ABSENT as ABSENT
     from .schema.message.draft import Draft as Draft
+    from .schema.message.fields import MessageFields as MessageFields
     from .schema.message.message import Message as Message
     from .schema.message.message import Receipt as Receipt
+    from .schema.message.patterns import TypePattern as TypePattern
     from .schema.message.priority import Priority as Priority
+    from .schema.sqlite.settings import Settings as Settings
     from .subscribers.conversations.answers import Answer as Answer
     from .subscribers.conversations.answers import check as check
+    from .subscribers.conversations.reply_types import ReplyTypes as ReplyTypes
     from .subscribers.inboxes.failed_deliveries import Parked as Parked
     from .subscribers.inboxes.inbox import Inbox as Inbox
     from .subscribers.inboxes.polling_pace import Pace as Pace
     from .subscribers.inboxes.session import Session as Session
     from .subscribers.jobs.claims import Claim as Claim
+    from .subscribers.jobs.claims import ClaimRecord as ClaimRecord
+    from .subscribers.jobs.claims import Outcome as Outcome
     from .subscribers.jobs.errors import ClaimLost as ClaimLost
     from .subscribers.jobs.errors import HopsWarning as HopsWarning
     from .subscribers.jobs.errors import JobNotFound as JobNotFound
     from .subscribers.jobs.errors import NeverRetry as NeverRetry
     from .subscribers.jobs.errors import QueueMismatch as QueueMismatch
     from .subscribers.jobs.errors import QueueNotFound as QueueNotFound
+    from .subscribers.jobs.errors import QueueStuck as QueueStuck
     from .subscribers.jobs.errors import RetryLater as RetryLater
     from .subscribers.jobs.errors import TooManyHops as TooManyHops
     from .subscribers.jobs.errors import UnservedRequestWarning as UnservedRequestWarning
     from .subscribers.jobs.errors import WrongJobState as WrongJobState
     from .subscribers.jobs.jobs import Job as Job
+    from .subscribers.jobs.manual_acts import Act as Act
     from .subscribers.jobs.policy import Policy as Policy
     from .subscribers.jobs.work_headers import work_headers as work_headers
+    from .subscribers.options import InboxOptions as InboxOptions
+    from .subscribers.options import PolicyRules as PolicyRules
+    from .subscribers.overview.trace import Step as Step
     from .subscribers.overview.trace import Trace as Trace
+    from .subscribers.overview.trace import Work as Work
     from .subscribers.queues.dead_letters import DeadLetters as DeadLetters
     from .subscribers.queues.job_control import JobControl as JobControl
     from .subscribers.queues.queue import Queue as Queue
+    from .subscribers.queues.queues import QueueInfo as QueueInfo
     from .subscribers.queues.statistics import QueueStats as QueueStats
+    from .subscribers.queues.statistics import Spread as Spread
     from .subscribers.requests import Request as Request
     from .subscribers.requests import request as request
     from .workers.commands.json_contract import JsonCommand as JsonCommand
@@ -87,53 +117,96 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: The public names, by the module that defines them.
+#: The public names by heading, each with the module that defines it.
 _NAMES = {
-    "blobs.store": "BlobStore",
-    "bus.bus": "Bus",
-    "bus.doorbell": "Listener",
-    "bus.leases": "Lease",
-    "bus.presence.heartbeat_thread": "Heart",
-    "bus.presence.heartbeats": "Heartbeat Liveness",
-    "bus.reservations.reservations": "Reservation",
-    "bus.stats": "Stats",
-    "export.jsonl.exporter": "Exporter ExporterRunning",
-    "export.jsonl.field_map": "FieldMap",
-    "export.jsonl.importer": "ImportReport import_jsonl",
-    "schema.errors": (
-        "AckPastEnd AckbusError BlobAltered BlobMissing BusBusy BusMoved BusNotFound "
-        "BusUnusable IdConflict InvalidInput LeaseLost LimitReached NotFound ReadOnlyBackup "
-        "Refused SecondLoopWarning TimedOut UnknownParent UnknownRecipient "
-        "UnknownRecipientWarning WrongProcess"
-    ),
-    "schema.message.draft": "ABSENT Draft",
-    "schema.message.message": "Message Receipt",
-    "schema.message.priority": "Priority",
-    "subscribers.conversations.answers": "Answer check",
-    "subscribers.inboxes.failed_deliveries": "Parked",
-    "subscribers.inboxes.inbox": "Inbox",
-    "subscribers.inboxes.polling_pace": "Pace",
-    "subscribers.inboxes.session": "Session",
-    "subscribers.jobs.claims": "Claim",
-    "subscribers.jobs.errors": (
-        "ClaimLost HopsWarning JobNotFound NeverRetry QueueMismatch QueueNotFound RetryLater "
-        "TooManyHops UnservedRequestWarning WrongJobState"
-    ),
-    "subscribers.jobs.jobs": "Job",
-    "subscribers.jobs.policy": "Policy",
-    "subscribers.jobs.work_headers": "work_headers",
-    "subscribers.overview.trace": "Trace",
-    "subscribers.queues.dead_letters": "DeadLetters",
-    "subscribers.queues.job_control": "JobControl",
-    "subscribers.queues.queue": "Queue",
-    "subscribers.queues.statistics": "QueueStats",
-    "subscribers.requests": "Request request",
-    "workers.commands.json_contract": "JsonCommand",
-    "workers.commands.raw_contract": "RawCommand",
-    "workers.worker": "Worker",
+    "A bus and its messages": {
+        "bus.bus": "Bus",
+        "schema.message.draft": "ABSENT Draft",
+        "schema.message.message": "Message Receipt",
+        "schema.message.priority": "Priority",
+        "blobs.store": "BlobStore",
+        "bus.doorbell": "Listener",
+        "bus.search.search": "Found",
+        "bus.stats": "Stats",
+        "schema.sqlite.settings": "Settings",
+        "bus.trust.chain": "Chain Link",
+    },
+    "Reading with acknowledgement": {
+        "subscribers.inboxes.inbox": "Inbox",
+        "subscribers.inboxes.session": "Session",
+        "subscribers.inboxes.failed_deliveries": "Parked",
+        "subscribers.inboxes.polling_pace": "Pace",
+    },
+    "Requests and their answers": {
+        "subscribers.requests": "Request request",
+        "subscribers.conversations.answers": "Answer check",
+        "subscribers.conversations.reply_types": "ReplyTypes",
+        "subscribers.overview.trace": "Step Trace Work",
+    },
+    "Queues and workers": {
+        "subscribers.queues.queue": "Queue",
+        "subscribers.queues.queues": "QueueInfo",
+        "subscribers.jobs.policy": "Policy",
+        "subscribers.jobs.claims": "Claim ClaimRecord Outcome",
+        "subscribers.jobs.jobs": "Job",
+        "subscribers.jobs.manual_acts": "Act",
+        "subscribers.jobs.work_headers": "work_headers",
+        "subscribers.queues.job_control": "JobControl",
+        "subscribers.queues.dead_letters": "DeadLetters",
+        "subscribers.queues.statistics": "QueueStats Spread",
+        "workers.worker": "Worker",
+        "workers.commands.json_contract": "JsonCommand",
+        "workers.commands.raw_contract": "RawCommand",
+    },
+    "Agents, leases, reservations and limits": {
+        "bus.presence.heartbeats": "Heartbeat Heartbeats Liveness",
+        "bus.presence.heartbeat_thread": "Heart",
+        "bus.leases": "Lease Leases",
+        "bus.reservations.reservations": "Conflict Reservation Reservations ReserveResult",
+        "bus.waiting_limits": "WaitingLimit WaitingLimits",
+    },
+    "Export and import": {
+        "export.jsonl.exporter": "Exporter",
+        "export.jsonl.field_map": "FieldMap",
+        "export.jsonl.importer": "ImportReport import_jsonl",
+    },
+    "Types of arguments": {
+        "bus.options": "BusOptions SearchFilters",
+        "schema.message.fields": "MessageFields",
+        "schema.message.patterns": "TypePattern",
+        "subscribers.options": "InboxOptions PolicyRules",
+    },
+    "What a handler raises": {
+        "subscribers.jobs.errors": "NeverRetry RetryLater",
+    },
+    "Errors": {
+        "bus.errors": "SegmentMissing",
+        "schema.errors": (
+            "AckPastEnd AckbusError BlobAltered BlobMissing BusBusy BusMoved BusNotFound "
+            "BusUnusable IdConflict InvalidInput LeaseLost LimitReached MailArchived "
+            "NotFound ReadOnlyBackup Refused TimedOut UnknownParent UnknownRecipient "
+            "WrongProcess "
+        ),
+        "subscribers.jobs.errors": (
+            "ClaimLost JobNotFound QueueMismatch QueueNotFound QueueStuck TooManyHops "
+            "WrongJobState "
+        ),
+        "export.jsonl.exporter": "ExporterRunning",
+        "export.jsonl.conflict_markers": "ConflictMarkers",
+        "export.jsonl.replaced_file": "NotImported",
+    },
+    "Warnings": {
+        "schema.errors": "SecondLoopWarning UnknownRecipientWarning",
+        "subscribers.jobs.errors": "HopsWarning UnservedRequestWarning",
+    },
 }
 
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_HOMES = {
+    name: module
+    for group in _NAMES.values()
+    for module, names in group.items()
+    for name in names.split()
+}
 
 __all__ = sorted([*_HOMES, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
 

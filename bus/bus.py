@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
-    from typing import Any
+    from typing import Unpack
 
     from ..schema.directory.layout import Layout
     from ..schema.engine import Engine
     from ..schema.message.message import Message, Receipt
     from ..schema.sqlite.settings import Settings
     from .leases import Leases
+    from .options import BusOptions, SearchFilters
     from .presence.heartbeat_thread import Heart
     from .presence.heartbeats import Heartbeats
     from .reservations.reservations import Reservations
@@ -73,7 +74,7 @@ class Bus:
         self.agents = Agents(database, self.log, self.catalog)
 
     @classmethod
-    def init(cls, directory: str | os.PathLike[str], **options: Any) -> Bus:
+    def init(cls, directory: str | os.PathLike[str], **options: Unpack[BusOptions]) -> Bus:
         """Make a bus in a directory, unless it exists, and open it. Safe to repeat.
 
         Args:
@@ -89,17 +90,18 @@ class Bus:
         return cls.open(directory, **options)
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str] | None = None, **options: Any) -> Bus:
+    def open(
+        cls, directory: str | os.PathLike[str] | None = None, **options: Unpack[BusOptions]
+    ) -> Bus:
         """Open a bus.
 
         Args:
             directory: the bus directory; None finds it by `BUS_DIR`, or from the working
                 directory upwards.
-            options: `durability` (`full` where this process is to wait for the disk though the
-                bus doesn't ask for it; see `settings`), `write_timeout_s` (seconds that a write
-                waits for others, 30), `clock` (a function that returns epoch milliseconds).
+            options: `BusOptions`: `durability`, `write_timeout_s`, `clock`.
 
         Raises:
+            InvalidInput: an option breaks its rule.
             BusNotFound: there is no bus.
             BusUnusable: there is one that this process can't use.
         """
@@ -304,7 +306,7 @@ class Bus:
                 after = max(after, newest)
                 listener.wait(RECHECK_S)
 
-    def search(self, *words: str, **filters: Any) -> list[Found]:
+    def search(self, *words: str, **filters: Unpack[SearchFilters]) -> list[Found]:
         """Find the messages whose payloads have all these words, the best matches first.
 
         The first search after many messages indexes them, which takes some 20 s for a million;
@@ -313,8 +315,7 @@ class Bus:
 
         Args:
             words: words, as `timeout`; phrases, as `disk full`; beginnings, as `migrat*`.
-            filters: `type` (a pattern), `agent` (from or to it), `conversation`, `since_ms`,
-                `limit` (20).
+            filters: `SearchFilters`: `type`, `agent`, `conversation`, `since_ms`, `limit`.
 
         Raises:
             InvalidInput: there is no word, or a filter breaks a rule.

@@ -16,9 +16,10 @@ from .queues.worker_groups import QueueWorkers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Unpack
 
     from ..bus.bus import Bus
+    from ..schema.message.fields import MessageFields
 
 #: How long a waiter trusts the doorbell before it looks for itself, in seconds.
 WAIT_RECHECK_S = 0.25
@@ -57,7 +58,7 @@ class Request:
         from_agent: str,
         success_type: str | None = None,
         failure_type: str | None = None,
-        **fields: Any,
+        **fields: Unpack[MessageFields],
     ) -> Request:
         """Publish a request and return at once.
 
@@ -158,7 +159,9 @@ def request(
     *,
     from_agent: str,
     timeout_s: float | None = None,
-    **options: Any,
+    success_type: str | None = None,
+    failure_type: str | None = None,
+    **fields: Unpack[MessageFields],
 ) -> Answer:
     """Publish a request, wait for the first message that answers it, and return that.
 
@@ -166,11 +169,19 @@ def request(
         bus: an open bus.
         type, payload, from_agent: as for `Bus.publish`.
         timeout_s: how long to wait, in seconds; None waits for ever.
-        options: as for `Request.send`.
+        success_type, failure_type, fields: as for `Request.send`.
 
     Raises:
         TimedOut: no answer came in that time. The request stands, and may still be answered.
         As for `Request.send`.
     """
-    sent = Request.send(bus, type, payload, from_agent=from_agent, **options)
+    sent = Request.send(
+        bus,
+        type,
+        payload,
+        from_agent=from_agent,
+        success_type=success_type,
+        failure_type=failure_type,
+        **fields,
+    )
     return sent.wait(timeout_s)

@@ -103,7 +103,7 @@ def repair_bus(
             yield from _with_new_file(layout, saved, stamp, dry_run)
             if dry_run:
                 return
-        with closing(Bus.open(layout.directory, read_only=dry_run)) as bus:
+        with closing(Bus(Database(layout.directory, read_only=dry_run))) as bus:
             yield from _beside(bus, saved, stamp, dry_run)
             yield from mend_export(bus, stamp, dry_run)
             yield from mend_search(bus, dry_run)
@@ -163,13 +163,13 @@ def _is_unfinished(layout: Layout) -> bool:
 
 def _differs(layout: Layout) -> bool:
     """Whether another copy of the messages, or the entries about them, shows damage in a file."""
-    with closing(Bus.open(layout.directory, read_only=True)) as bus:
+    with closing(Bus(Database(layout.directory, read_only=True))) as bus:
         return _has_wrong_entries(bus) or bool(differences(bus).in_log)
 
 
 def _with_state(layout: Layout, dry_run: bool) -> Iterator[Mended]:
     """Put right the rows of a whole file that break a rule, where they are."""
-    with closing(Bus.open(layout.directory, read_only=dry_run)) as bus:
+    with closing(Bus(Database(layout.directory, read_only=dry_run))) as bus:
         yield from put_right(file_of(bus), dry_run=dry_run)
         if not dry_run:
             yield from mend_work(bus, ())

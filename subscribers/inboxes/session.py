@@ -16,10 +16,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
-    from typing import Any
+    from typing import Unpack
 
     from ...bus.presence.heartbeat_thread import Heart
+    from ...schema.message.fields import MessageFields
     from ...schema.message.message import Message, Receipt
+    from ..options import InboxOptions
 
 
 class Session:
@@ -44,7 +46,12 @@ class Session:
     """
 
     def __init__(
-        self, bus: Bus, agent: str, *, beat_every_s: float = 10.0, **inbox_options: Any
+        self,
+        bus: Bus,
+        agent: str,
+        *,
+        beat_every_s: float = 10.0,
+        **inbox_options: Unpack[InboxOptions],
     ) -> None:
         self.bus = bus
         self.agent = agent
@@ -67,17 +74,19 @@ class Session:
         self.heart.stop()
         self.publish(STOPPED, {"pid": os.getpid(), "error": repr(error) if error else None})
 
-    def publish(self, type: str, payload: object = ABSENT, **fields: Any) -> Receipt:
+    def publish(
+        self, type: str, payload: object = ABSENT, **fields: Unpack[MessageFields]
+    ) -> Receipt:
         """Publish a message from this agent; see `Bus.publish`."""
         return self.bus.publish(type, payload, from_agent=self.agent, **fields)
 
     def reply(
-        self, message: Message, type: str, payload: object = ABSENT, **fields: Any
+        self, message: Message, type: str, payload: object = ABSENT, **fields: Unpack[MessageFields]
     ) -> Receipt:
         """Publish an answer to a message's sender, in the same conversation."""
-        fields = {"to_agent": message.from_agent, "in_reply_to": message.id, **fields}
-        fields["headers"] = tracing.child_trace(message.headers) | (fields.get("headers") or {})
-        return self.publish(type, payload, **fields)
+        answer: MessageFields = {"to_agent": message.from_agent, "in_reply_to": message.id}
+        headers = tracing.child_trace(message.headers) | dict(fields.get("headers") or {})
+        return self.publish(type, payload, **(answer | fields | {"headers": headers}))
 
     def run(self, handler: Callable[[Message], None], *, drain: bool = False) -> None:
         """Deliver messages as `Inbox.run` does, with the current message in the heartbeat.

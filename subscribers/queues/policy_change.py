@@ -14,13 +14,16 @@ from .queues import Queues, policy_with
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Unpack
 
     from ...bus.bus import Bus
+    from ..options import PolicyRules
     from .queues import QueueInfo
 
 
-def change_policy(bus: Bus, name: str, *, by: str | None = None, **rules: Any) -> QueueInfo:
+def change_policy(
+    bus: Bus, name: str, *, by: str | None = None, **rules: Unpack[PolicyRules]
+) -> QueueInfo:
     """Change rules of a queue; they hold from the next claim on, also for what waits.
 
     How many attempts a job may have is settled when it is taken in. What waits is adapted to

@@ -21,7 +21,7 @@ from .queues import QueueInfo, Queues
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Any
+    from typing import Unpack
 
     from ...bus.bus import Bus
     from ...schema.message.draft import Draft
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..jobs.job_replies import LastWords
     from ..jobs.jobs import Ready
     from ..jobs.outcomes import Endings
+    from ..options import PolicyRules
     from .dead_letters import DeadLetters
     from .filling import Page
     from .job_control import JobControl
@@ -78,7 +79,7 @@ class Queue:
         *,
         start: str | int = BEGINNING,
         group: str | None = None,
-        **rules: Any,
+        **rules: Unpack[PolicyRules],
     ) -> Queue:
         """Create a queue, unless it exists, and open it. Safe to repeat.
 
@@ -214,11 +215,7 @@ class Queue:
                 raise self._endings.lost(claim)
 
     def complete(self, claim: Claim, *replies: Draft, result: object = None) -> list[Receipt]:
-        """Complete a claim, and publish its replies, in one transaction; return their receipts.
-
-        Raises:
-            As for `end`.
-        """
+        """Complete a claim, and publish its replies in the same transaction, as `end` does."""
         return self.end(claim, Outcome(result=result), replies)
 
     def fail(

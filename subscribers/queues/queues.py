@@ -18,9 +18,11 @@ from ..starts import BEGINNING, seq_before
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Mapping
+    from typing import Any, Unpack
 
     from ...bus.bus import Bus
+    from ..options import PolicyRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Queues:
         *,
         start: str | int = BEGINNING,
         group: str | None = None,
-        **rules: Any,
+        **rules: Unpack[PolicyRules],
     ) -> QueueInfo:
         """Create a queue, unless it exists. Safe to repeat, and from several processes at once.
 
@@ -177,7 +179,7 @@ def _check_hiding(pattern: str, policy: Policy) -> None:
         TypePattern(pattern).as_glob()
 
 
-def policy_with(base: Policy, rules: dict[str, Any]) -> Policy:
+def policy_with(base: Policy, rules: Mapping[str, Any]) -> Policy:
     """Return a policy with other values of some of its rules.
 
     Raises:
@@ -191,7 +193,7 @@ def policy_with(base: Policy, rules: dict[str, Any]) -> Policy:
     return replace(base, **rules)
 
 
-def _check_same(info: QueueInfo, pattern: str, rules: dict[str, Any], wanted: Policy) -> None:
+def _check_same(info: QueueInfo, pattern: str, rules: Mapping[str, Any], wanted: Policy) -> None:
     if info.pattern != pattern:
         raise QueueMismatch(
             f"queue {info.name!r} exists and takes in {info.pattern}, not {pattern}; use"

@@ -1,0 +1,33 @@
+"""The options that calls pass on to an inbox or to the policy of a queue, for type checkers."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from .inboxes.polling_pace import Pace
+
+
+class InboxOptions(TypedDict, total=False):
+    """The options of `Inbox`."""
+
+    own_broadcasts: bool
+    with_work: bool
+    max_deliveries: int
+    retry_pause_s: float
+    pace: Pace | None
+
+
+class PolicyRules(TypedDict, total=False):
+    """The rules of a queue: fields of `Policy`."""
+
+    ordering: Literal["fifo", "priority"]
+    ageing_s: float
+    retry: Literal["failures", "asked"]
+    max_attempts: int
+    backoff_s: float
+    on_lost: Literal["requeue", "fail", "dead"]
+    max_running: int | None
+    max_running_per_key: int
+    dedupe_window_s: float
+    hides: Literal["exact", "all", "none"]
+    addressed: str | None

@@ -1,0 +1,66 @@
+"""Mistakes of a user: a type checker finds each line that is marked, and no other."""
+
+from __future__ import annotations
+
+from ackbus import Bus, Draft, Inbox, Message, Queue, Request, Session, Worker, request
+
+
+async def later(message: Message) -> None:
+    del message
+
+
+def mail(bus: Bus) -> None:
+    bus.publish("note", "text")  # wrong: no sender
+    bus.publish("note", "text", from_agent=5)  # wrong
+    bus.publish("note", "text", from_agent="a", to="b")  # wrong: to_agent
+    bus.publish("note", "text", from_agent="a", priority="high")  # wrong
+    bus.publish_many(["note"])  # wrong
+    Draft("note", sender="a")  # wrong: from_agent
+    inbox = Inbox(bus, "a", max_delivery=3)  # wrong: max_deliveries
+    inbox.poll("10")  # wrong
+    inbox.poll(wait="10s")  # wrong: wait_s
+    inbox.ack("5")  # wrong
+    inbox.run(later)  # wrong: a coroutine function
+    inbox.rules()  # wrong: internal
+    for message in inbox.poll():
+        message.reply("done", from_agent=None, priority=1)  # wrong: no such field
+        message.sender  # wrong  # noqa: B018
+
+
+def opened() -> None:
+    Bus.open("state", durabilty="full")  # wrong: durability
+    Bus.open("state", durability="always")  # wrong
+    Bus.init("state", write_timeout="5")  # wrong: write_timeout_s
+    Bus.open("state", clock="now")  # wrong
+
+
+def work(bus: Bus) -> None:
+    queue = Queue.create(bus, "q")
+    Queue.create(bus, "q", max_atempts=3)  # wrong: max_attempts
+    Queue.create(bus, "q", max_attempts="3")  # wrong
+    Queue.create(bus, "q", ordering="newest")  # wrong
+    Queue.create(bus, "q", on_lost="retry")  # wrong
+    queue.claim("me", limit="1")  # wrong
+    queue.complete("claim")  # wrong
+    queue.jobs.retry("5")  # wrong
+    queue.stats(window="1h")  # wrong: window_s
+    Worker(bus, queue, threads=2)  # wrong: concurrency
+
+
+def talk(bus: Bus) -> None:
+    Request.send(bus, "a.request", form_agent="a")  # wrong: from_agent
+    Request.send(bus, "a.request", from_agent="a", sucess_type="b")  # wrong: success_type
+    request(bus, "a.request", from_agent="a", timeout="5")  # wrong: timeout_s
+    Request.send(bus, "a.request", from_agent="a").wait("5")  # wrong
+    Session(bus, "a", max_delivery=3)  # wrong: max_deliveries
+    with Session(bus, "a") as me:
+        me.publish("note", "text", prio=1)  # wrong: priority
+
+
+def look(bus: Bus) -> None:
+    bus.search("word", types="note")  # wrong: type
+    bus.search("word", limit="5")  # wrong
+    bus.leases.acquire("name")  # wrong: no holder
+    bus.leases.acquire("name", "me", ttl="5s")  # wrong: ttl_s
+    lease = bus.leases.acquire("name", "me")
+    bus.leases.renew(lease)  # wrong: it may be None
