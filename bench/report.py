@@ -109,21 +109,44 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
-def results_table(group: Group) -> str:
-    """Return the table of one group."""
+def results_tables(results: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the tables of a record: medians of a unit side by side, percentiles by themselves."""
+    medians: dict[str, list[Group]] = {}
+    for group in groups(results):
+        if group.unit == "ms":
+            yield percentiles_table(group)
+        else:
+            medians.setdefault(group.unit, []).append(group)
+    for unit, found in medians.items():
+        yield medians_table(unit, found)
+
+
+def percentiles_table(group: Group) -> str:
+    """Return the table of a group whose answers are percentiles, in milliseconds."""
     keys = list(group.answers[0].values)
-    head = [group.title or "contender", *(_column(key) for key in keys)]
+    head = [group.title or "ms", *(key.removesuffix("_ms") for key in keys)]
     rows = [
         [answer.name, *(number(answer.values[key]) for key in keys)] for answer in group.answers
     ]
     return table(head, rows)
 
 
-def _column(key: str) -> str:
-    for suffix, unit in (("_us", "µs"), ("_ms", "ms")):
-        if key.endswith(suffix):
-            return f"{key.removesuffix(suffix)}, {unit}"
-    return key
+def medians_table(unit: str, found: Sequence[Group]) -> str:
+    """Return the table of medians: a row for each contender, a column for each group.
+
+    A single group has its spread, too.
+    """
+    if len(found) == 1:
+        (group,) = found
+        rows = [
+            [answer.name, number(answer.middle), f"{number(answer.low)} to {number(answer.high)}"]
+            for answer in group.answers
+        ]
+        return table([group.title or unit or "contender", "median", "spread"], rows)
+    names = dict.fromkeys(answer.name for group in found for answer in group.answers)
+    middles = [{each.name: number(each.middle) for each in group.answers} for group in found]
+    rows = [[name, *(column.get(name, "") for column in middles)] for name in names]
+    return table([unit or "contender", *(group.title for group in found)], rows)
 
 
 def lengths_table(results: Mapping[str, Any]) -> str:
@@ -163,13 +186,25 @@ def conditions(record: Mapping[str, Any]) -> str:
     lines = [
         f"- taken {record['taken_at']} at commit {record['commit']}; rounds: {record['rounds']}"
         + ("" if record["size"] == 1 else f", at {record['size']:g} of the full size"),
-        f"- {record['machine']}; Python {record['python']}; SQLite {record['sqlite']}"
-        f" (of the peers: {record.get('sqlite_of_peers', 'not recorded')});"
-        f" {record['pragmas']}",
     ]
     for name, value in record.get("conditions", {}).items():
         lines.append(f"- {name}: {_told(value)}".replace(": \n", ":\n"))
     return "\n".join(lines) + "\n"
+
+
+def environments(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the machines and versions of the records, each once, with the records taken there."""
+    found: dict[str, list[str]] = {}
+    for name, record in records.items():
+        text = (
+            f"{record['machine']}; Python {record['python']}; SQLite {record['sqlite']}"
+            f" (of the peers: {record.get('sqlite_of_peers', 'not recorded')});"
+            f" {record['pragmas']}"
+        )
+        found.setdefault(text, []).append(name)
+    if len(found) == 1:
+        return f"All of them: {next(iter(found))}.\n"
+    return "".join(f"- {', '.join(names)}: {text}\n" for text, names in found.items())
 
 
 def _told(value: object) -> str:
@@ -191,11 +226,11 @@ def section(name: str, record: Mapping[str, Any], drawn: bool) -> str:
     question = record["question"]
     parts = [f"## {name}\n", f"{question[0].upper()}{question[1:]}.\n"]
     if drawn:
-        parts.append(f"![{question}]({name}.svg)\n\n[As PNG]({name}.png)\n")
+        parts.append(f"![{question}]({name}.svg)\n")
     if name == BY_LENGTH:
         parts.append(lengths_table(record["results"]))
     else:
-        parts += [results_table(group) for group in groups(record["results"])]
+        parts += results_tables(record["results"])
     parts.append(conditions(record))
     return "\n".join(parts)
 
@@ -264,7 +299,8 @@ def write(results: Path, folder: Path) -> None:
     sections = [
         section(name, record, draw(name, record, folder)) for name, record in records.items()
     ]
-    parts = [INTRODUCTION, "## What should be reached\n", targets_table(records), *sections]
+    targets = ["## What should be reached\n", targets_table(records)]
+    parts = [INTRODUCTION, environments(records), *targets, *sections]
     (folder / "README.md").write_text("\n".join(parts), "utf-8")
 
 

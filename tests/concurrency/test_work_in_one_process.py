@@ -33,10 +33,15 @@ def rows(bus: Bus, sql: str) -> list[list[object]]:
 
 
 def history(bus: Bus) -> list[list[object]]:
-    """[seq, the state of its job, status of its claims, number of its answers] of the requests."""
+    """[seq, the state of its job, status of its claims, number of its answers] of the requests.
+
+    Claims that were handed back are left out: on a busy machine a worker hands back what it has
+    claimed together with a job that takes longer than it expected.
+    """
     return rows(
         bus,
-        "SELECT seq, state, (SELECT group_concat(status) FROM claims WHERE seq = jobs.seq),"
+        "SELECT seq, state, (SELECT group_concat(status) FROM claims"
+        "    WHERE seq = jobs.seq AND ifnull(error, '') NOT LIKE 'handed back%'),"
         "       (SELECT count(*) FROM messages AS answer JOIN messages AS asked"
         "           ON answer.in_reply_to = asked.id WHERE asked.seq = jobs.seq)"
         "  FROM jobs ORDER BY seq",
