@@ -110,7 +110,11 @@ if TYPE_CHECKING:
     from .subscribers.queues.statistics import QueueStats as QueueStats
     from .subscribers.queues.statistics import Spread as Spread
     from .subscribers.requests import Request as Request
+    from .subscribers.requests import as_completed as as_completed
+    from .subscribers.requests import as_completed_async as as_completed_async
     from .subscribers.requests import request as request
+    from .subscribers.requests import request_async as request_async
+    from .subscribers.requests import wait_all as wait_all
     from .workers.commands.json_contract import JsonCommand as JsonCommand
     from .workers.commands.raw_contract import RawCommand as RawCommand
     from .workers.worker import Worker as Worker
@@ -138,7 +142,9 @@ _NAMES = {
         "subscribers.inboxes.polling_pace": "Pace",
     },
     "Requests and their answers": {
-        "subscribers.requests": "Request request",
+        "subscribers.requests": (
+            "Request as_completed as_completed_async request request_async wait_all "
+        ),
         "subscribers.conversations.answers": "Answer check",
         "subscribers.conversations.reply_types": "ReplyTypes",
         "subscribers.overview.trace": "Step Trace Work",

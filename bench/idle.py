@@ -93,7 +93,7 @@ def watch(groups: dict[str, Idle], rounds: int, seconds: float) -> None:
     for _ in range(rounds):
         started = time.monotonic()
         for idle in groups.values():
-            idle._begin()
+            idle.begin()
         time.sleep(seconds)
         for idle in groups.values():
             idle.finish(time.monotonic() - started)

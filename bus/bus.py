@@ -20,12 +20,13 @@ from .presence.known_agents import Agents
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from typing import Unpack
 
     from ..schema.directory.layout import Layout
     from ..schema.engine import Engine
+    from ..schema.message.fields import MessageFields
     from ..schema.message.message import Message, Receipt
     from ..schema.sqlite.settings import Settings
     from .leases import Leases
@@ -58,7 +59,6 @@ class Bus:
         log: the messages.
         archive: those of them that have left the file.
         blobs: the blob store.
-        catalog: the index of types, senders and times by block of the log.
         agents: the agents that the bus knows.
     """
 
@@ -217,6 +217,23 @@ class Bus:
         )
         return self._publish([draft], strict, wait_s)[0]
 
+    async def publish_async(
+        self,
+        type: str,
+        payload: object = ABSENT,
+        *,
+        from_agent: str,
+        **fields: Unpack[MessageFields],
+    ) -> Receipt:
+        """Publish as `publish` does; a cancelled call may have stored the message."""
+        from functools import partial
+
+        from .in_thread import in_thread
+
+        return await in_thread(
+            partial(self.publish, type, payload, from_agent=from_agent, **fields)
+        )
+
     def publish_many(
         self, drafts: Iterable[Draft], *, strict: bool = False, wait_s: float = 0.0
     ) -> list[Receipt]:
@@ -306,6 +323,15 @@ class Bus:
                 after = max(after, newest)
                 listener.wait(RECHECK_S)
 
+    def follow_async(
+        self, *, from_seq: int | None = None, type: str | None = None
+    ) -> AsyncIterator[Message]:
+        """Yield messages as `follow` does; the event loop never waits for the bus."""
+        from .in_thread import follow
+
+        after = self.log.newest_seq() if from_seq is None else from_seq - 1
+        return follow(self.log, self.listen(), after, type, RECHECK_S)
+
     def search(self, *words: str, **filters: Unpack[SearchFilters]) -> list[Found]:
         """Find the messages whose payloads have all these words, the best matches first.
 
@@ -327,10 +353,7 @@ class Bus:
         return Search(self).find(words, **filters)
 
     def ring(self) -> None:
-        """Wake every waiter of the bus, for a change that is not a message. Never raises.
-
-        Inside a transaction it takes effect after the commit.
-        """
+        """Wake every waiter, after the commit where a transaction is open. Never raises."""
         self._engine.after_commit(self._doorbell.ring)
 
     def listen(self) -> Listener:
@@ -345,14 +368,7 @@ class Bus:
         """
         from .stats import Stats
 
-        newest = self.log.newest_seq()
-        self.catalog.catch_up(newest)
-        by_type, by_sender = self.catalog.counts("type"), self.catalog.counts("from")
-        if self.backup_made_at_ms is not None:  # messages that came while it was copied
-            for message in self.log.read(after_seq=self.catalog.position()):
-                by_type[message.type] = by_type.get(message.type, 0) + 1
-                by_sender[message.from_agent] = by_sender.get(message.from_agent, 0) + 1
-        return Stats(sum(by_type.values()), newest, by_type, by_sender)
+        return Stats.of(self)
 
     def collect_blobs(self, *, older_than_s: float = COLLECT_AFTER_S) -> tuple[int, int]:
         """Delete the blobs that no message names and that were not used for long. Safe to repeat.

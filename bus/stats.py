@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .bus import Bus
+
 
 @dataclass(frozen=True, slots=True)
 class Stats:
@@ -20,3 +24,15 @@ class Stats:
     newest_seq: int
     by_type: dict[str, int]
     by_sender: dict[str, int]
+
+    @classmethod
+    def of(cls, bus: Bus) -> Stats:
+        """Count the messages of a bus, as `Bus.stats` does."""
+        newest = bus.log.newest_seq()
+        bus.catalog.catch_up(newest)
+        by_type, by_sender = bus.catalog.counts("type"), bus.catalog.counts("from")
+        if bus.backup_made_at_ms is not None:  # messages that came while it was copied
+            for message in bus.log.read(after_seq=bus.catalog.position()):
+                by_type[message.type] = by_type.get(message.type, 0) + 1
+                by_sender[message.from_agent] = by_sender.get(message.from_agent, 0) + 1
+        return cls(sum(by_type.values()), newest, by_type, by_sender)

@@ -64,6 +64,14 @@ def sender(name: str | None, option: str = "--from") -> str:
     return name
 
 
+def reader(name: str | None) -> str:
+    """Return the agent whose inbox is meant: the one named, or the one that BUS_AGENT names."""
+    name = name or os.environ.get(AGENT_VARIABLE)
+    if not name:
+        raise InvalidInput(f"no agent is named: give AGENT, or set {AGENT_VARIABLE}")
+    return name
+
+
 def doer(name: str | None) -> str | None:
     """Return the actor for the record: the option's, or the agent that BUS_AGENT names, or None."""
     return name or os.environ.get(AGENT_VARIABLE) or None

@@ -6,8 +6,10 @@ import math
 import time
 import warnings
 from dataclasses import dataclass
+from functools import partial
 
-from ..schema.errors import TimedOut
+from ..bus.in_thread import in_thread
+from ..schema.errors import InvalidInput, TimedOut
 from ..schema.message.draft import ABSENT
 from .conversations.answers import PENDING, RECEIVE_WITHIN_S, Answer, answers_to, receive
 from .conversations.reply_types import ReplyTypes
@@ -16,9 +18,11 @@ from .queues.worker_groups import QueueWorkers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Generator, Iterable, Iterator
     from typing import Unpack
 
     from ..bus.bus import Bus
+    from ..bus.doorbell import Listener
     from ..schema.message.fields import MessageFields
 
 #: How long a waiter trusts the doorbell before it looks for itself, in seconds.
@@ -134,21 +138,17 @@ class Request:
         receive(self.bus, answer, self.asker, timeout_s=max(0.0, min(left, RECEIVE_WITHIN_S)))
         return answer
 
+    async def wait_async(self, timeout_s: float | None = None) -> Answer:
+        """Wait as `wait` does; the event loop goes on, and a cancelled call ends its thread."""
+        ((_, answer),) = [each async for each in as_completed_async([self], timeout_s)]
+        return answer
+
     def until_answered(self, timeout_s: float | None = None) -> Answer:
         """Do as `wait` does, but leave the answer in the inbox of the agent that asked.
 
         For a caller that passes the answer on, and calls `receive` when the agent has it.
         """
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with self.bus.listen() as listener:  # before the look: what comes after it is heard
-            while (answer := self.check()).state == PENDING:
-                left = WAIT_RECHECK_S if deadline is None else deadline - time.monotonic()
-                if left <= 0:
-                    raise TimedOut(
-                        f"no answer to {self.id} within {timeout_s:g} s; it may still come:"
-                        f" see 'bus check {self.conversation}'"
-                    )
-                listener.wait(min(left, WAIT_RECHECK_S))
+        ((_, answer),) = _Waiting([self], timeout_s).answers()
         return answer
 
 
@@ -185,3 +185,111 @@ def request(
         **fields,
     )
     return sent.wait(timeout_s)
+
+
+async def request_async(
+    bus: Bus,
+    type: str,
+    payload: object = ABSENT,
+    *,
+    from_agent: str,
+    timeout_s: float | None = None,
+    **fields: Unpack[MessageFields],
+) -> Answer:
+    """Publish a request and wait for its answer, as `request` does, without blocking the loop.
+
+    A cancelled call may have published the request.
+    """
+    send = partial(Request.send, bus, type, payload, from_agent=from_agent, **fields)
+    sent = await in_thread(send)
+    return await sent.wait_async(timeout_s)
+
+
+def wait_all(requests: Iterable[Request], timeout_s: float | None = None) -> list[Answer]:
+    """Block until every request has an answer, and return the answers in order.
+
+    Args:
+        requests: of one bus.
+        timeout_s: how long to wait for all of them, in seconds; None waits for ever.
+
+    Raises:
+        InvalidInput: they are of several buses.
+        TimedOut: some have none in that time; those that came are received, as by `wait`.
+    """
+    wanted = list(requests)
+    found = {id(request): answer for request, answer in as_completed(wanted, timeout_s)}
+    return [found[id(request)] for request in wanted]
+
+
+def as_completed(
+    requests: Iterable[Request], timeout_s: float | None = None
+) -> Iterator[tuple[Request, Answer]]:
+    """Yield each request with its answer, as soon as that is there; blocks between them.
+
+    Args and errors as for `wait_all`. Each answer leaves the inbox of the agent that asked.
+    """
+    for request, answer in _Waiting(requests, timeout_s).answers():
+        receive(request.bus, answer, request.asker)
+        yield request, answer
+
+
+async def as_completed_async(
+    requests: Iterable[Request], timeout_s: float | None = None
+) -> AsyncIterator[tuple[Request, Answer]]:
+    """Yield each request with its answer as `as_completed` does, without blocking the loop."""
+    waiting = _Waiting(requests, timeout_s)
+    answers = waiting.answers()
+    try:
+        while found := await in_thread(lambda: next(answers, None), stop=waiting.stop):
+            request, answer = found
+            await in_thread(partial(receive, request.bus, answer, request.asker))
+            yield request, answer
+    finally:
+        answers.close()
+
+
+class _Waiting:
+    """A wait for the answers to several requests of one bus."""
+
+    def __init__(self, requests: Iterable[Request], timeout_s: float | None) -> None:
+        self._left = list(requests)
+        self._timeout_s = timeout_s
+        self._listener: Listener | None = None
+        self._is_stopped = False
+        if len({id(request.bus) for request in self._left}) > 1:
+            raise InvalidInput(
+                "the requests are of several buses; wait for those of each by itself"
+            )
+
+    def stop(self) -> None:
+        """End the wait, from any thread: no further answer comes."""
+        self._is_stopped = True
+        if self._listener is not None:
+            self._listener.wake()
+
+    def answers(self) -> Generator[tuple[Request, Answer], None, None]:
+        """Yield each request with its answer, which stays in the inbox of the agent that asked."""
+        if not self._left:
+            return
+        deadline = math.inf if self._timeout_s is None else time.monotonic() + self._timeout_s
+        with self._left[0].bus.listen() as listener:  # before the look: what comes after is heard
+            self._listener = listener
+            while not self._is_stopped:
+                for request in [*self._left]:
+                    if (answer := request.check()).state != PENDING:
+                        self._left.remove(request)
+                        yield request, answer
+                if not self._left:
+                    return
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise self._late()
+                listener.wait(min(left_s, WAIT_RECHECK_S))
+
+    def _late(self) -> TimedOut:
+        first = self._left[0]
+        which = first.id if len(self._left) == 1 else f"{len(self._left)} requests"
+        return TimedOut(
+            f"no answer to {which} within {self._timeout_s:g} s; it may still come:"
+            f" see 'bus check {first.conversation}'"
+        )

@@ -41,8 +41,12 @@ SURFACE = {
         "Step",
         "Trace",
         "Work",
+        "as_completed",
+        "as_completed_async",
         "check",
         "request",
+        "request_async",
+        "wait_all",
     },
     "Queues and workers": {
         "Act",
@@ -135,6 +139,8 @@ HEAVY = {"typing", "typer", "click", "rich", "asyncio", "apsw", "orjson", "loggi
 def test_public_names_are_exactly_these() -> None:
     names = set().union(*SURFACE.values())
     assert set(ackbus.__all__) == names
+    headings = {name for name in SURFACE if name != "About"}
+    assert headings == set(ackbus._NAMES)
     headings = {name for name in SURFACE if name != "About"}
     assert headings == set(ackbus._NAMES)
     assert {name: getattr(ackbus, name) for name in names}

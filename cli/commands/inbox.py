@@ -16,7 +16,17 @@ from ...subscribers.starts import BEGINNING
 from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..fast import actions
-from ..options.common import HERE, MAX_SEQ, TYPE_HELP, Agent, Place, PlaceOnly, Wait, seq_or_word
+from ..options.common import (
+    HERE,
+    MAX_SEQ,
+    TYPE_HELP,
+    Agent,
+    OwnAgent,
+    Place,
+    PlaceOnly,
+    Wait,
+    seq_or_word,
+)
 from ..show import output
 
 TYPE_CHECKING = False
@@ -107,7 +117,7 @@ class Chosen:
 
 @commands.command("poll", example="bus poll worker-1 --json --wait 30")
 def poll(
-    agent: Agent,
+    agent: OwnAgent = None,
     limit: Annotated[int, typer.Option(metavar="N", help="At most so many.")] = POLL_LIMIT,
     type: PolledType = None,
     with_work: WithWork = False,
@@ -132,18 +142,30 @@ def poll(
 @commands.command("ack", example="bus ack worker-1 17")
 def ack(
     agent: Agent,
-    seq: Annotated[int, typer.Argument(metavar="SEQ", help="The last seq that is handled.")],
+    seq: Annotated[
+        int | None,
+        optional_word("SEQ", "The last seq that is handled. SEQ alone is of $BUS_AGENT."),
+    ] = None,
     place: Place = HERE,
 ) -> int:
     """Acknowledge a message and all before it.
 
     That includes messages that poll --type left out.
     """
+    if seq is None:
+        if not (agent.isascii() and agent.isdecimal()):
+            raise InvalidInput("give the SEQ, the last that is handled; see 'bus ack --help'")
+        agent, seq = arguments.reader(None), int(agent)
     return actions.ack(agent, seq, directory=place.directory, user=place.user)
 
 
 @commands.command("inbox", example="bus inbox worker-1")
-def inbox(agent: Agent, want: Wanted = None, want_all: WantAll = False, place: Place = HERE) -> int:
+def inbox(
+    agent: OwnAgent = None,
+    want: Wanted = None,
+    want_all: WantAll = False,
+    place: Place = HERE,
+) -> int:
     """Print the state of an inbox, and choose its broadcasts.
 
     Its cursor, how many messages are unread (counted up to 1,000) and parked, which types of
@@ -151,6 +173,7 @@ def inbox(agent: Agent, want: Wanted = None, want_all: WantAll = False, place: P
     """
     if want and want_all:
         raise InvalidInput("give either --want or --want-all")
+    agent = arguments.reader(agent)
     with place.open() as bus:
         box = Inbox(bus, agent)
         if want or want_all:

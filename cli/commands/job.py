@@ -30,6 +30,16 @@ job = commands.group("job", help="Jobs: the messages in a queue, and their attem
 #: The states of jobs that ended without success, cancelled ones aside.
 _ENDED_BADLY = ("failed", "timed_out", "dead")
 
+#: Words of other systems for the states of jobs.
+_OTHER_WORDS = {
+    "completed": "succeeded",
+    "processed": "succeeded",
+    "success": "succeeded",
+    "pending": "queued",
+    "ready": "queued",
+    "skipped": "cancelled",
+}
+
 State = Annotated[
     list[str] | None,
     optional(
@@ -58,7 +68,7 @@ def show_list(
     dedupe key (held). Exit code 4 when there are none, 1 when a queue can't take in more of the
     log.
     """
-    states = state or []
+    states = [_OTHER_WORDS.get(each, each) for each in state or ()]
     with place.open() as bus:
         queues = queues_named(bus, queue)
         found = [job for each in queues for job in list_jobs(each, states, limit)]

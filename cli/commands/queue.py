@@ -188,7 +188,14 @@ def resume(name: QueueName, by: By = None, place: Place = HERE) -> int:
 
 
 @queue.command("purge", example="bus queue purge reviews")
-def purge(name: QueueName, by: By = None, place: Place = HERE) -> int:
+def purge(
+    name: QueueName,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; print how many jobs wait.")
+    ] = False,
+    by: By = None,
+    place: Place = HERE,
+) -> int:
     """Cancel the waiting jobs of a queue, and print their number.
 
     Running jobs go on, and the messages stay in the log. Exit code 4 when none waited, 1 when the
@@ -199,8 +206,10 @@ def purge(name: QueueName, by: By = None, place: Place = HERE) -> int:
     show_logs()
     with place.open() as bus:
         (found,) = queues_named(bus, name)
-        count = JobControl(found, by=arguments.doer(by)).purge()
-    output.result({"queue": name, "cancelled": count}, f"cancelled {output.counted(count, 'job')}")
+        control = JobControl(found, by=arguments.doer(by))
+        count = control.waiting() if dry_run else control.purge()
+    key, said = ("waiting", "would cancel") if dry_run else ("cancelled", "cancelled")
+    output.result({"queue": name, key: count}, f"{said} {output.counted(count, 'job')}")
     return code_of_list(count, [found])
 
 

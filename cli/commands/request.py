@@ -12,13 +12,13 @@ from typing import Annotated
 import orjson
 import typer
 
-from ...schema.errors import AckbusError, BusBusy, InvalidInput
+from ...schema.errors import AckbusError, BusBusy, InvalidInput, NotFound
 from ...schema.message.priority import parse_priority
 from ...schema.message.times import format_ts
 from .. import arguments
 from ..definition import Commands, optional
 from ..logs import show_logs
-from ..options.common import HERE, Place, PlaceOnly, since_time
+from ..options.common import HERE, Place, PlaceOnly, conversation_named, since_time
 from ..options.metadata import META, parse_meta
 from ..options.payload import STDIN, payload_of
 from ..show import output
@@ -120,7 +120,10 @@ def ask(
 def show_answer(
     conversation: Annotated[
         str,
-        typer.Argument(metavar="CONVERSATION", help="Its id, which bus request printed on stderr."),
+        typer.Argument(
+            metavar="CONVERSATION",
+            help="Its id, which bus request printed on stderr, or the seq of a message in it.",
+        ),
     ],
     answers: AnswerTypes,
     first: Annotated[
@@ -135,14 +138,17 @@ def show_answer(
 
     It doesn't wait. The types of the answers follow from the type of the request. Exit code 0 when
     it was answered with success, or not at all (pending), 1 after a failure or a timeout of the
-    work. A conversation without messages is pending. If BUS_AGENT names the agent that asked, the
+    work, 4 when no message is in the conversation. If BUS_AGENT names the agent that asked, the
     answer leaves its inbox when it is printed.
     """
     from ...subscribers.conversations.answers import check, receive
 
     with place.open() as bus:
         which = "first" if first else "last"
-        answer = check(bus, conversation, which=which, **vars(answers))
+        key = conversation_named(bus, conversation)
+        if next(bus.read(conversation=key), None) is None:
+            raise NotFound(f"no message in a conversation {conversation!a}; see 'bus read'")
+        answer = check(bus, key, which=which, **vars(answers))
         output.result(_record(answer), _state_line(answer, bus.now_ms()))
         if answer.reply is not None and not output.is_json():
             _print_payload(answer.reply)

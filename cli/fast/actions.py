@@ -8,7 +8,7 @@ from ...schema.errors import InvalidInput
 from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
 from ...schema.message.priority import parse_priority
 from ...subscribers.inboxes.polling_pace import POLL_LIMIT
-from ..arguments import open_bus, seconds, sender
+from ..arguments import open_bus, reader, seconds, sender
 from ..show import output
 
 TYPE_CHECKING = False
@@ -75,7 +75,7 @@ def print_receipt(receipt: Receipt) -> None:
 
 
 def poll(
-    agent: str,
+    agent: str | None = None,
     *,
     limit: int = POLL_LIMIT,
     type: str | None = None,
@@ -89,9 +89,10 @@ def poll(
 
     if limit < 1:
         raise InvalidInput("--limit must be 1 or more")
+    name = reader(agent)
     wait_s = 0.0 if wait is None else seconds(wait, "--wait")
     with open_bus(directory, user) as bus:
-        inbox = Inbox(bus, agent, with_work=with_work)
+        inbox = Inbox(bus, name, with_work=with_work)
         found = inbox.poll(limit, type=type, wait_s=wait_s)
         output.messages(found, bus.blobs)
     return 0 if found else output.NOTHING

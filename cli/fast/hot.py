@@ -42,7 +42,7 @@ OPTIONS = {
 #: The positional parameters of each command, and how many of them it needs.
 WORDS = {
     "publish": (("type", "body"), 1),
-    "poll": (("agent",), 1),
+    "poll": (("agent",), 0),
     "ack": (("agent", "seq"), 2),
     "prompt": (("agent",), 0),
     "hook": (("event", "program"), 2),

@@ -12,7 +12,7 @@ from ...schema.message.limits import MAX_SEQ as MAX_SEQ
 from ...schema.message.times import parse_since
 from ...schema.sqlite.database import WRITE_TIMEOUT_S
 from .. import arguments, hints
-from ..definition import optional
+from ..definition import optional, optional_word
 from ..show import output
 
 TYPE_CHECKING = False
@@ -110,6 +110,10 @@ class Place(PlaceOnly, _Form):
 HERE = Place()
 
 Agent = Annotated[str, typer.Argument(metavar="AGENT", help="The name of the agent.")]
+#: The agent of a command that is about the caller's own inbox.
+OwnAgent = Annotated[
+    str | None, optional_word("AGENT", "The name of the agent. Default: $BUS_AGENT.")
+]
 #: The help of every `--type`.
 TYPE_HELP = "Only messages of this type; * stands for one part, a last > for the rest."
 
@@ -156,13 +160,13 @@ def seq_or_word(text: str) -> int | str:
 
 
 def conversation_named(bus: Bus, key: str) -> str:
-    """Return the conversation of --conversation: its id, or the seq of a message in it.
+    """Return the conversation that a word names: by its id, or the id or seq of a message in it.
 
-    An id that is a number wins over a seq.
+    The id of a conversation wins over others; what names nothing is returned as it is.
     """
     from ...subscribers.overview.trace import find_message
 
-    if not key.isdecimal() or next(bus.read(conversation=key), None) is not None:
+    if next(bus.read(conversation=key), None) is not None:
         return key
     message = find_message(bus, key)
     return key if message is None else message.conversation

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from ...bus import tracing
 from ...bus.bus import Bus
-from ...schema.callbacks import call_plain, check_plain
+from ...bus.in_thread import in_thread
+from ...schema.callbacks import (
+    call_plain,
+    check_coroutine_function,
+    check_plain,
+    refuse_unrun,
+)
 from ...schema.message.draft import ABSENT
 from .inbox import Inbox
 from .loop_drivers import OF_COROUTINES
@@ -14,7 +21,7 @@ from .statements import STARTED, STOPPED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from types import TracebackType
     from typing import Unpack
 
@@ -74,6 +81,17 @@ class Session:
         self.heart.stop()
         self.publish(STOPPED, {"pid": os.getpid(), "error": repr(error) if error else None})
 
+    async def __aenter__(self) -> Session:
+        return await in_thread(self.__enter__)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await in_thread(partial(self.__exit__, kind, error, trace))
+
     def publish(
         self, type: str, payload: object = ABSENT, **fields: Unpack[MessageFields]
     ) -> Receipt:
@@ -104,3 +122,22 @@ class Session:
                 self.heart.update("idle")
 
         self.inbox.run(handle, drain=drain)
+
+    async def run_async(
+        self, handler: Callable[[Message], Awaitable[object]], *, drain: bool = False
+    ) -> None:
+        """Deliver messages as `Inbox.run_async` does, with the current one in the heartbeat.
+
+        Raises:
+            InvalidInput: as for `Inbox.run_async`.
+        """
+        check_coroutine_function(handler, "run_async", instead="run takes plain functions")
+
+        async def handle(message: Message) -> None:
+            self.heart.update("working", task=message.type)
+            try:
+                refuse_unrun(await handler(message), handler)
+            finally:
+                self.heart.update("idle")
+
+        await self.inbox.run_async(handle, drain=drain)

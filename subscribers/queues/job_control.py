@@ -91,6 +91,15 @@ class JobControl:
             self._acts.note(info, CANCEL, seq=seq, detail=why)
             return self._jobs.get(info, seq)
 
+    def waiting(self) -> int:
+        """Return how many jobs wait: for a worker, their time, or others with their key."""
+        self._queue.fill()
+        return self._count_waiting(self._info())
+
+    def _count_waiting(self, info: QueueInfo) -> int:
+        counts = self._jobs.counts(info)
+        return sum(counts[gate] for gate in (states.OPEN, states.TIME, states.KEY))
+
     def purge(self) -> int:
         """Cancel the waiting jobs of the queue, and return their number.
 
@@ -189,8 +198,7 @@ class JobControl:
                 f"queue {info.name!r} begins with message {info.filled_seq + 1}, which is"
                 " still to come; limit it then"
             )
-        counts = self._jobs.counts(info)
-        waiting = sum(counts[gate] for gate in (states.OPEN, states.TIME, states.KEY))
+        waiting = self._count_waiting(info)
         self._bus.limits.set_for_queue(info.name, info.pattern, max_waiting, waiting)
         return info
 

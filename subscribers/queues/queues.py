@@ -111,8 +111,16 @@ class Queues:
         """
         row = self._engine.row(SQL["queue"], (name,))
         if row is None:
-            raise QueueNotFound(f"there is no queue {name!r}; see 'bus queue list'")
+            hint = self._hint(name)
+            raise QueueNotFound(f"there is no queue {name!r}{hint}; see 'bus queue list'")
         return _info(row)
+
+    def _hint(self, name: str) -> str:
+        """Return the names that a misspelt one may stand for, as a part of an error."""
+        import difflib
+
+        near = difflib.get_close_matches(name, [info.name for info in self.list()])
+        return f"; did you mean {', '.join(near)}?" if near else ""
 
     def list(self) -> list[QueueInfo]:
         """Return all queues, by name."""

@@ -286,11 +286,17 @@ def test_check_as_json(run_bus: RunBus, bus: Bus) -> None:
     assert (done.code, json.loads(done.out)) == (1, pending | expected)
 
 
-def test_check_of_an_unknown_conversation_is_pending(run_bus: RunBus) -> None:
-    """P-65: exit 0."""
-    done = run_bus("check", "nobody-began-it", "--json")
-    assert (done.code, done.err) == (0, "")
-    assert json.loads(done.out) == {"state": "pending", "conversation_id": "nobody-began-it"}
+def test_check_of_an_unknown_conversation_is_not_pending(run_bus: RunBus) -> None:
+    """P-65 had it pending, with exit 0: a misspelt id was waited for, for ever."""
+    assert_error(run_bus("check", "nobody-began-it"), 4, "nobody-began-it", "bus read")
+    assert_error(run_bus("check", "99"), 4, "'99'", "bus read")
+
+
+def test_check_takes_the_id_or_the_seq_of_any_message(run_bus: RunBus, bus: Bus) -> None:
+    root = bus.publish("t.request", from_agent="a")
+    late = bus.publish("note", from_agent="b", in_reply_to=root.id)
+    for key in (root.id, str(root.seq), late.id, str(late.seq)):
+        assert f"pending conversation_id={root.id}\n" in run_bus("check", key).out
 
 
 def test_check_by_other_types(run_bus: RunBus, bus: Bus) -> None:

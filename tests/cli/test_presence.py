@@ -78,3 +78,15 @@ def test_export_once_is_the_plain_form(run_bus: RunBus, bus: Bus) -> None:
     bus.publish("note", from_agent="lead")
     assert "exported 1 message" in run_bus("export", "--once").out
     assert_error(run_bus("export", "--once", "--follow"), 2, "give one of --follow, --once")
+
+
+def test_the_agent_of_the_environment_reads_and_acknowledges(run_bus: RunBus, bus: Bus) -> None:
+    bus.publish("note", "for me", from_agent="lead", to_agent="me")
+    me = {"BUS_AGENT": "me"}
+    assert "for me" in run_bus("poll", env=me).out
+    assert "for me" in run_bus("inbox", env=me).out
+    assert run_bus("ack", "1", env=me).code == 0
+    assert Inbox(bus, "me").position == 1
+    assert_error(run_bus("poll"), 2, "give AGENT, or set BUS_AGENT")
+    assert_error(run_bus("ack", "1"), 2, "give AGENT, or set BUS_AGENT")
+    assert_error(run_bus("ack", "me", env=me), 2, "give the SEQ")

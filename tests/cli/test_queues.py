@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ackbus import Bus
+from ackbus import Bus, Draft
 from ackbus.cli.options.policy import HidesName, OnLostName, OrderingName, RetryName
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.job_lists import list_jobs
@@ -284,3 +284,29 @@ def test_queue_that_another_program_made_does_not_stop_a_list(run_bus: RunBus, b
     ]
     assert run_bus("run", "--queue", "my queue", "--drain", "--", "cat").code == 0
     assert run_bus("queue", "create", "your queue").code == 2
+
+
+def test_a_trial_of_purging_changes_nothing(run_bus: RunBus, bus: Bus) -> None:
+    queue = Queue.create(bus, "job")
+    bus.publish_many([Draft("job", from_agent="a")] * 3)
+    assert run_bus("queue", "purge", "job", "--dry-run").out == "would cancel 3 jobs\n"
+    assert json.loads(run_bus("queue", "purge", "job", "--dry-run", "--json").out)["waiting"] == 3
+    assert queue.stats().waiting == 3
+    assert run_bus("queue", "purge", "job").out == "cancelled 3 jobs\n"
+    assert run_bus("queue", "purge", "job", "--dry-run").code == 4
+
+
+def test_a_misspelt_queue_gets_the_near_one(run_bus: RunBus, bus: Bus) -> None:
+    Queue.create(bus, "reviews")
+    for line in ("show", "pause", "purge"):
+        assert_error(run_bus("queue", line, "review"), 4, "'review'; did you mean reviews?")
+    assert_error(run_bus("job", "list", "--queue", "reviws"), 4, "did you mean reviews?")
+
+
+def test_jobs_are_found_by_the_words_of_other_systems(run_bus: RunBus, bus: Bus) -> None:
+    queue = Queue.create(bus, "job")
+    bus.publish_many([Draft("job", from_agent="a")] * 2)
+    queue.complete(*queue.claim("w"))
+    for state, seq in (("completed", 1), ("success", 1), ("pending", 2)):
+        (line,) = run_bus("job", "list", "--state", state, "--json").out.splitlines()
+        assert json.loads(line)["seq"] == seq

@@ -46,11 +46,13 @@ _ARGUMENTS = {
 
 #: What some need besides, or instead.
 _OPTIONS = {
+    "bus ack": ["me", "1"],
     "bus dead drop": ["1"],
     "bus dead requeue": ["1"],
     "bus graph": ["--agents"],
     "bus hook": ["--agent", "me"],
     "bus import": ["lines.jsonl"],
+    "bus inbox": ["me"],
     "bus job retry": ["1"],
     "bus lease acquire": ["--holder", "me"],
     "bus lease release": ["--holder", "me", "--token", "1"],
@@ -58,6 +60,7 @@ _OPTIONS = {
     "bus limit clear": ["--inbox", "me"],
     "bus parked drop": ["me", "1"],
     "bus parked requeue": ["me", "1"],
+    "bus poll": ["me"],
     "bus publish": ["t", "--from", "me"],
     "bus queue create": ["--type", "t"],
     "bus queue set": ["--retry", "asked"],
@@ -81,7 +84,7 @@ def command_lines() -> dict[str, list[str]]:
         if not any("--dir" in parameter.opts for parameter in command.params):
             continue
         needed = [p.name for p in command.params if p.param_type_name == "argument" and p.required]
-        is_told = path.startswith("bus parked")
+        is_told = path.startswith(("bus ack", "bus parked"))
         words = [word for name in needed for word in _ARGUMENTS[name] if not is_told]
         lines[path] = [*path.split()[1:], *_OPTIONS.get(path, []), *words]
     return lines

@@ -1,0 +1,65 @@
+"""Blocking calls of the library, awaited by coroutines: the event loop never waits for the bus."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from typing import TypeVar
+
+    from ..schema.message.message import Message
+    from .doorbell import Listener
+    from .log.log import Log
+
+    T = TypeVar("T")
+
+#: How many messages a follower takes over from its thread at a time.
+_PAGE = 200
+
+
+async def in_thread(call: Callable[[], T], *, stop: Callable[[], object] | None = None) -> T:
+    """Run a blocking call in a thread, and return its result.
+
+    When the coroutine is cancelled, the call is stopped and its end awaited: nothing of it goes
+    on afterwards. A call without `stop`, such as a write, is awaited to its end, as it may take
+    effect.
+
+    Args:
+        call: the call.
+        stop: ends the call soon, from another thread. A call that has it waits for something, and
+            gets a thread of its own: waiting calls must not use up those of asyncio.
+    """
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    executor = None if stop is None else ThreadPoolExecutor(1, thread_name_prefix="ackbus-wait")
+    running = asyncio.get_running_loop().run_in_executor(executor, call)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if stop is not None:
+            stop()
+        await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # retrieved: asyncio reports it otherwise
+        raise
+    finally:
+        if executor is not None:
+            executor.shutdown(wait=False)
+
+
+async def follow(
+    log: Log, listener: Listener, after: int, type: str | None, recheck_s: float
+) -> AsyncIterator[Message]:
+    """Yield messages as `Bus.follow` does, and close the listener at the end."""
+    with listener:
+        while True:
+            newest = await in_thread(log.newest_seq)
+            found = log.read(after_seq=after, upto_seq=newest, type=type)
+            while page := await in_thread(lambda found=found: [*islice(found, _PAGE)]):  # type: ignore[misc]
+                for message in page:
+                    yield message
+            after = max(after, newest)
+            await in_thread(lambda: listener.wait(recheck_s), stop=listener.wake)
