@@ -79,7 +79,7 @@ Retry = Annotated[
         "R",
         "failures: every failure is retried. asked: a failure is the reply, and only exit code 75 "
         "asks for a retry. Default: failures; for a queue that bus run makes for the raw "
-        "contract, asked.",
+        "contract, asked, unless --max-attempts or --backoff says how to retry.",
     ),
 ]
 MaxAttempts = Annotated[

@@ -161,7 +161,8 @@ class WorkerOptions:
             raise InvalidInput("give the --type of the messages, or the --queue")
         pattern = self.type or Queue.open(bus, name).info.pattern
         group = self.group or f"{name}-worker"
-        if self._is_raw:
+        asks_for_attempts = not rules.keys().isdisjoint(("max_attempts", "backoff_s"))
+        if self._is_raw and not asks_for_attempts:
             # For a queue that is there, or that another process makes meanwhile, its own rules
             # hold.
             with suppress(QueueMismatch):

@@ -150,12 +150,24 @@ def test_queue_is_made_as_the_contract_wants_it(bus: Bus, run_bus: RunBus) -> No
         (("--queue", "raw"), "asked"),
         (("--queue", "json", "--contract", "json"), "failures"),
         (("--queue", "own", "--retry", "failures", "--max-attempts", "2"), "failures"),
+        (("--queue", "three", "--max-attempts", "3"), "failures"),
+        (("--queue", "slow", "--backoff", "1s"), "failures"),
+        (("--queue", "answers", "--retry", "asked", "--max-attempts", "3"), "asked"),
     ):
         assert run_bus("run", "--type", "x", *options, "--drain", "--", "cat").code == 0
         assert Queue.open(bus, options[1]).info.policy.retry == retry
     assert Queue.open(bus, "own").info.policy.max_attempts == 2
     assert run_bus("run", "--queue", "own", "--drain", "--", "cat").code == 0
     assert Queue.open(bus, "own").info.policy.retry == "failures"
+
+
+def test_three_attempts_are_three(bus: Bus, run_bus: RunBus) -> None:
+    """Asking for attempts asks for retries, also of a command of the raw contract."""
+    bus.publish("x", from_agent="a")
+    rules = ("--max-attempts", "3", "--backoff", "0")
+    assert run_bus("run", "--type", "x", *rules, "--drain", "--", "false").code == 0
+    (job,) = Queue.open(bus, "x").jobs.list()
+    assert (job.state, job.attempt, job.max_attempts) == ("dead", 3, 3)
 
 
 # Bad input.
