@@ -53,6 +53,10 @@ Every command also takes `-v`, `--verbose` and `-h`, `--help`; those that need a
 _EVERYWHERE = {"--dir", "--user", "--json", "--verbose", "--help"}
 
 
+#: How many groups of commands have an option that is described once for all.
+_SEVERAL = 2
+
+
 def commands() -> Iterator[tuple[str, Any]]:
     """Every command, with the words that call it, in the order of help."""
     top: Any = typer.main.get_command(app.app)
@@ -63,18 +67,29 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 def render() -> str:
     """The text of docs/cli.md."""
-    parts = [_HEAD]
+    shared = _shared()
+    parts = [_HEAD, "## Options of several commands\n", "".join(shared.values())]
     group, described = "", ""
     lists: dict[str, str] = {}
     for path, command in commands():
         if (found := _group(path)) != group:
             group = found
             parts.append(f"## {group}\n")
-        listed = _list(command)
+        listed = _list(command, shared)
         described = lists.setdefault(listed, path)
-        same = listed and described != path
+        same = listed.count("\n") > 1 and described != path
         parts.append(_section(path, command, f"Options as of `{described}`.\n" if same else listed))
     return "\n".join(parts)
+
+
+def _shared() -> dict[str, str]:
+    """The lines of options that several groups of commands have, by their spelling."""
+    owners: dict[tuple[str, str], set[str]] = {}
+    for path, command in commands():
+        for option in _own(command):
+            owners.setdefault((_spelling(option), _line(option)), set()).add(path.split()[1])
+    often = [key for key, names in owners.items() if len(names) >= _SEVERAL]
+    return dict(sorted(often))
 
 
 def _group(path: str) -> str:
@@ -90,14 +105,27 @@ def _section(path: str, command: Any, options: str) -> str:
     return "\n".join([*parts, *filter(None, [options]), f"Example: `{example}`", ""])
 
 
-def _list(command: Any) -> str:
-    """A list of the arguments and options of a command, but for those of every command."""
+def _list(command: Any, shared: dict[str, str]) -> str:
+    """A list of the arguments and options of a command; shared ones by name alone."""
     arguments = [p for p in command.params if p.param_type_name == "argument"]
-    options = [p for p in command.params if p.param_type_name == "option"]
-    rows = [(f"`{_metavar(p)}`", p) for p in arguments]
-    rows += [(_spelling(p), p) for p in options if not _EVERYWHERE & set(p.opts)]
-    lines = [f"- {name}: {_meaning(parameter)}\n" for name, parameter in rows]
+    options = _own(command)
+    known = [p for p in options if shared.get(_spelling(p)) == _line(p)]
+    lines = [_line(p) for p in (*arguments, *options) if p not in known]
+    if known:
+        lines.append(f"- Also {', '.join(f'`{max(p.opts, key=len)}`' for p in known)}.\n")
     return "".join(lines)
+
+
+def _own(command: Any) -> list[Any]:
+    """The options of a command, but for those of every command."""
+    options = [p for p in command.params if p.param_type_name == "option"]
+    return [p for p in options if not _EVERYWHERE & set(p.opts)]
+
+
+def _line(parameter: Any) -> str:
+    is_option = parameter.param_type_name == "option"
+    name = _spelling(parameter) if is_option else f"`{_metavar(parameter)}`"
+    return f"- {name}: {_meaning(parameter)}\n"
 
 
 def _metavar(parameter: Any) -> str:
