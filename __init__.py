@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .bus.leases import Lease as Lease
     from .bus.leases import Leases as Leases
     from .bus.options import BusOptions as BusOptions
+    from .bus.options import ReadFilters as ReadFilters
     from .bus.options import SearchFilters as SearchFilters
     from .bus.presence.heartbeat_thread import Heart as Heart
     from .bus.presence.heartbeats import Heartbeat as Heartbeat
@@ -177,7 +178,7 @@ _NAMES = {
         "export.jsonl.importer": "ImportReport import_jsonl",
     },
     "Types of arguments": {
-        "bus.options": "BusOptions SearchFilters",
+        "bus.options": "BusOptions ReadFilters SearchFilters",
         "schema.message.fields": "MessageFields",
         "schema.message.patterns": "TypePattern",
         "subscribers.options": "InboxOptions PolicyRules",

@@ -14,6 +14,7 @@ from ..schema.sqlite.database import Database
 from .doorbell import Doorbell, Listener
 from .log.archive_reader import Archive
 from .log.catalog import Catalog
+from .log.filters import Wanted
 from .log.log import Log
 from .presence.known_agents import Agents
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ..schema.message.message import Message, Receipt
     from ..schema.sqlite.settings import Settings
     from .leases import Leases
-    from .options import BusOptions, SearchFilters
+    from .options import BusOptions, ReadFilters, SearchFilters
     from .presence.heartbeat_thread import Heart
     from .presence.heartbeats import Heartbeats
     from .reservations.reservations import Reservations
@@ -278,59 +279,49 @@ class Bus:
     def read(
         self,
         *,
-        type: str | None = None,
-        conversation: str | None = None,
-        agent: str | None = None,
-        since_ms: int | None = None,
         from_seq: int = 1,
         to_seq: int | None = None,
+        **filters: Unpack[ReadFilters],
     ) -> Iterator[Message]:
         """Yield the messages that match every given filter, in order, a page in memory at a time.
 
         Args:
-            type: a type pattern, such as `task.done`, `task.*`, `task.>`.
-            conversation: the id of a conversation, which is that of its first message.
-            agent: messages from or to this agent.
-            since_ms: messages of this epoch millisecond or later.
             from_seq, to_seq: the range, both ends included; `to_seq` None ends where the log
                 ends now.
+            filters: `ReadFilters`: `type`, `conversation`, `agent`, `from_agent`, `to_agent`,
+                `since_ms`, `until_ms`.
         """
-        return self.log.read(
-            after_seq=from_seq - 1,
-            upto_seq=to_seq,
-            type=type,
-            conversation=conversation,
-            agent=agent,
-            since_ms=since_ms,
-        )
+        return self.log.read(after_seq=from_seq - 1, upto_seq=to_seq, **filters)
 
-    def follow(self, *, from_seq: int | None = None, type: str | None = None) -> Iterator[Message]:
+    def follow(
+        self, *, from_seq: int | None = None, **filters: Unpack[ReadFilters]
+    ) -> Iterator[Message]:
         """Yield messages for ever, each as soon as it is committed; blocks between them.
 
         Args:
             from_seq: where to begin; None begins with the first message after this call.
-            type: a type pattern.
+            filters: `ReadFilters`, as for `read`.
         """
         # Settled here, not at the first step: messages may come between the two.
         after = self.log.newest_seq() if from_seq is None else from_seq - 1
-        return self._follow(after, type)
+        return self._follow(after, Wanted(**filters))
 
-    def _follow(self, after: int, type: str | None) -> Iterator[Message]:
+    def _follow(self, after: int, wanted: Wanted) -> Iterator[Message]:
         with self.listen() as listener:
             while True:
                 newest = self.log.newest_seq()
-                yield from self.log.read(after_seq=after, upto_seq=newest, type=type)
+                yield from self.log.find(wanted, after_seq=after, upto_seq=newest)
                 after = max(after, newest)
                 listener.wait(RECHECK_S)
 
     def follow_async(
-        self, *, from_seq: int | None = None, type: str | None = None
+        self, *, from_seq: int | None = None, **filters: Unpack[ReadFilters]
     ) -> AsyncIterator[Message]:
         """Yield messages as `follow` does; the event loop never waits for the bus."""
         from .in_thread import follow
 
         after = self.log.newest_seq() if from_seq is None else from_seq - 1
-        return follow(self.log, self.listen(), after, type, RECHECK_S)
+        return follow(self.log, self.listen(), after, Wanted(**filters), RECHECK_S)
 
     def search(self, *words: str, **filters: Unpack[SearchFilters]) -> list[Found]:
         """Find the messages whose payloads have all these words, the best matches first.
@@ -341,7 +332,7 @@ class Bus:
 
         Args:
             words: words, as `timeout`; phrases, as `disk full`; beginnings, as `migrat*`.
-            filters: `SearchFilters`: `type`, `agent`, `conversation`, `since_ms`, `limit`.
+            filters: `SearchFilters`: those of `read`, and `limit`.
 
         Raises:
             InvalidInput: there is no word, or a filter breaks a rule.

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from ..schema.message.message import Message
     from .doorbell import Listener
+    from .log.filters import Wanted
     from .log.log import Log
 
     T = TypeVar("T")
@@ -51,13 +52,13 @@ async def in_thread(call: Callable[[], T], *, stop: Callable[[], object] | None 
 
 
 async def follow(
-    log: Log, listener: Listener, after: int, type: str | None, recheck_s: float
+    log: Log, listener: Listener, after: int, wanted: Wanted, recheck_s: float
 ) -> AsyncIterator[Message]:
     """Yield messages as `Bus.follow` does, and close the listener at the end."""
     with listener:
         while True:
             newest = await in_thread(log.newest_seq)
-            found = log.read(after_seq=after, upto_seq=newest, type=type)
+            found = log.find(wanted, after_seq=after, upto_seq=newest)
             while page := await in_thread(lambda found=found: [*islice(found, _PAGE)]):  # type: ignore[misc]
                 for message in page:
                     yield message

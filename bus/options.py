@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict
 
 
@@ -21,19 +21,32 @@ class BusOptions(TypedDict, total=False):
     clock: Callable[[], int]
 
 
-class SearchFilters(TypedDict, total=False):
+class ReadFilters(TypedDict, total=False):
+    """The filters of all that read the log; a message must pass each that is given.
+
+    Attributes:
+        type: a type pattern, such as `task.done`, `task.*`, `task.>`; or several of them, of which
+            one must fit.
+        conversation: the id of a conversation, which is that of its first message.
+        agent: an agent that sent it, or is its recipient.
+        from_agent, to_agent: its sender; its recipient.
+        since_ms, until_ms: its least and its greatest time, in epoch milliseconds.
+    """
+
+    type: str | Sequence[str] | None
+    conversation: str | None
+    agent: str | None
+    from_agent: str | None
+    to_agent: str | None
+    since_ms: int | None
+    until_ms: int | None
+
+
+class SearchFilters(ReadFilters, total=False):
     """The filters of `Bus.search`.
 
     Attributes:
-        type: only messages of types that fit this pattern.
-        agent: only messages from or to it.
-        conversation: only messages of this conversation.
-        since_ms: only messages of this epoch millisecond or later.
         limit: how many at most; 20 by default.
     """
 
-    type: str | None
-    agent: str | None
-    conversation: str | None
-    since_ms: int | None
     limit: int

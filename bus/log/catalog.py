@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...schema.message.message import Message
-    from ...schema.message.patterns import TypePattern
+    from ...schema.message.patterns import AnyPattern, TypePattern
     from .log import Log
 
 #: How many seqs make a block: small enough to skip much, large enough to keep the catalog small.
@@ -91,7 +91,7 @@ class Catalog(Table):
         self,
         after: int,
         last: int,
-        pattern: TypePattern | None,
+        pattern: TypePattern | AnyPattern | None,
         sender: str | None,
         since_ms: int | None,
     ) -> Iterator[tuple[int, int]]:
@@ -111,7 +111,7 @@ class Catalog(Table):
         self,
         after: int,
         position: int,
-        pattern: TypePattern | None,
+        pattern: TypePattern | AnyPattern | None,
         sender: str | None,
         since_ms: int | None,
     ) -> set[int]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from ...schema.message.names import check_unicode
-from ...schema.message.patterns import TypePattern
+from ...schema.message.patterns import pattern_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...schema.message.message import Message
 
 
@@ -16,47 +18,65 @@ class Wanted:
     No dataclass: making one takes longer than a command has for it, and every command loads this.
 
     Args:
-        type: a type pattern.
+        type: a type pattern, or several, of which one must fit.
         conversation: their conversation.
         agent: their sender or recipient.
-        since_ms: their least time, in epoch milliseconds.
+        since_ms, until_ms: their least and their greatest time, in epoch milliseconds.
+        from_agent, to_agent: their sender; their recipient.
 
     Attributes:
         pattern: the pattern of their types.
-        conversation, agent, since_ms: as given.
+        The others: as given.
 
     Raises:
         InvalidInput: `type` is not a type pattern, or a name is no Unicode text.
     """
 
-    __slots__ = ("agent", "conversation", "pattern", "since_ms")
+    __slots__ = (
+        "agent",
+        "conversation",
+        "from_agent",
+        "pattern",
+        "since_ms",
+        "to_agent",
+        "until_ms",
+    )
 
     def __init__(
         self,
-        type: str | None = None,
+        type: str | Sequence[str] | None = None,
         conversation: str | None = None,
         agent: str | None = None,
         since_ms: int | None = None,
+        *,
+        until_ms: int | None = None,
+        from_agent: str | None = None,
+        to_agent: str | None = None,
     ) -> None:
-        self.pattern = None if type is None else TypePattern(type)
-        for name in (conversation, agent):
+        self.pattern = pattern_of(type)
+        for name in (conversation, agent, from_agent, to_agent):
             if name is not None:
                 check_unicode(name)
         self.conversation = conversation
         self.agent = agent
+        self.from_agent = from_agent
+        self.to_agent = to_agent
         self.since_ms = since_ms
+        self.until_ms = until_ms
 
     @property
     def is_all(self) -> bool:
         """Whether nothing is filtered."""
-        filters = (self.pattern, self.conversation, self.agent, self.since_ms)
-        return all(each is None for each in filters)
+        return all(getattr(self, name) is None for name in self.__slots__)
 
     def fits(self, message: Message) -> bool:
         """Whether a message passes every filter."""
         return (
             (self.pattern is None or self.pattern.matches(message.type))
             and (self.agent is None or self.agent in (message.from_agent, message.to_agent))
+            and (self.from_agent is None or self.from_agent == message.from_agent)
+            and (self.to_agent is None or self.to_agent == message.to_agent)
             and (self.since_ms is None or message.ts_ms >= self.since_ms)
+            and (self.until_ms is None or message.ts_ms <= self.until_ms)
             and (self.conversation is None or self.conversation == message.conversation)
         )

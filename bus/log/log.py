@@ -19,11 +19,12 @@ from .filters import Wanted
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any
+    from typing import Any, Unpack
 
     from ...blobs.store import BlobStore
     from ...schema.engine import Engine
     from ..doorbell import Doorbell
+    from ..options import ReadFilters
     from .archive_reader import Archive
     from .catalog import Catalog
 
@@ -158,29 +159,30 @@ class Log:
         count: int,
         *,
         before_seq: int | None = None,
-        type: str | None = None,
-        conversation: str | None = None,
-        agent: str | None = None,
+        after_seq: int = 0,
+        **filters: Unpack[ReadFilters],
     ) -> list[Message]:
         """Return the newest `count` messages that match every filter, the oldest of them first.
 
         Args:
             count: how many at most.
             before_seq: only messages below this seq; None: from the end of the log.
-            type, conversation, agent: as for `read`.
+            after_seq: only messages above this seq.
+            filters: `ReadFilters`.
         """
-        wanted = Wanted(type, conversation, agent)
+        wanted = Wanted(**filters)
         last = self.newest_seq() if before_seq is None else min(before_seq - 1, self.newest_seq())
-        if conversation is not None:  # an index has them; it is shorter than the log
-            return list(deque(self.find(wanted, upto_seq=last), maxlen=count))
-        spans = list(self._catalog.spans(0, last, wanted.pattern, None, None))
-        found = (
+        if wanted.conversation is not None:  # an index has them; it is shorter than the log
+            found = self.find(wanted, after_seq=after_seq, upto_seq=last)
+            return list(deque(found, maxlen=count))
+        spans = list(self._spans(after_seq, last, wanted, wanted.from_agent))
+        matches = (
             message
             for start, end in reversed(spans)
             for message in self._backwards(start, end, min(count, PAGE_MESSAGES))
             if wanted.fits(message)
         )
-        return list(islice(found, count))[::-1]
+        return list(islice(matches, count))[::-1]
 
     def _backwards(self, after: int, last: int, size: int) -> Iterator[Message]:
         """Yield the messages of a range, the newest first, `size` in memory at a time."""
@@ -249,10 +251,7 @@ class Log:
         *,
         after_seq: int = 0,
         upto_seq: int | None = None,
-        type: str | None = None,
-        conversation: str | None = None,
-        agent: str | None = None,
-        since_ms: int | None = None,
+        **filters: Unpack[ReadFilters],
     ) -> Iterator[Message]:
         """Yield the messages that match every given filter, in order of seq.
 
@@ -261,13 +260,9 @@ class Log:
 
         Args:
             after_seq, upto_seq: the range, without the first and with the last.
-            type: a type pattern.
-            conversation: only this conversation.
-            agent: only messages from or to this agent.
-            since_ms: only messages of this epoch millisecond or later.
+            filters: `ReadFilters`.
         """
-        wanted = Wanted(type, conversation, agent, since_ms)
-        return self.find(wanted, after_seq=after_seq, upto_seq=upto_seq)
+        return self.find(Wanted(**filters), after_seq=after_seq, upto_seq=upto_seq)
 
     def find(
         self, wanted: Wanted, *, after_seq: int = 0, upto_seq: int | None = None
@@ -306,8 +301,10 @@ class Log:
             sent = self._in_spans(self._spans(after, last, wanted, wanted.agent))
             received = self._walk("sent_to", (wanted.agent,), after, last)
             yield from _distinct(heapq.merge(sent, received))
+        elif wanted.to_agent is not None:
+            yield from self._walk("sent_to", (wanted.to_agent,), after, last)
         else:
-            yield from self._in_spans(self._spans(after, last, wanted))
+            yield from self._in_spans(self._spans(after, last, wanted, wanted.from_agent))
 
     def _spans(
         self, after: int, last: int, wanted: Wanted, sender: str | None = None

@@ -19,9 +19,11 @@ from .text import Words, as_phrase, has_words, payload_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import Unpack
 
     from ...schema.message.message import Message
     from ..bus import Bus
+    from ..options import ReadFilters
 
 #: How many messages with the words are rated together, the newest first, to find the best.
 RATED = 1000
@@ -81,19 +83,17 @@ class Search:
         self,
         words: Iterable[str],
         *,
-        type: str | None = None,
-        agent: str | None = None,
-        conversation: str | None = None,
-        since_ms: int | None = None,
         limit: int = SEARCH_LIMIT,
+        by_age: bool = False,
         on_progress: Callable[[int], object] | None = None,
+        **filters: Unpack[ReadFilters],
     ) -> list[Found]:
-        """Do as `Bus.search` does."""
+        """Do as `Bus.search` does; `by_age`: the newest messages first, not the best."""
         if limit < 1:
             raise InvalidInput(f"limit must be at least 1, not {limit}")
         check_progress(on_progress)
         asked = Words.of(words)
-        filters = Wanted(type, conversation, agent, since_ms)
+        wanted = Wanted(**filters)
         with self._searched() as index:
             lacking = index.catch_up(on_progress)
             if lacking:
@@ -101,8 +101,8 @@ class Search:
                 _log.warning(text, lacking, _SEE)
             found = (
                 Found(message, *asked.snippet(payload_text(message, self._blobs) or ""))
-                for seq in self._best(index, asked, filters, self._first_since(since_ms))
-                if (message := self._message(seq)) is not None and filters.fits(message)
+                for seq in self._seqs(index, asked, wanted, by_age)
+                if (message := self._message(seq)) is not None and wanted.fits(message)
             )
             return list(islice(found, limit))
 
@@ -121,14 +121,18 @@ class Search:
             finally:
                 layout.files.close()
 
-    def _best(self, index: SearchIndex, words: Words, wanted: Wanted, after: int) -> Iterator[int]:
+    def _seqs(
+        self, index: SearchIndex, words: Words, wanted: Wanted, by_age: bool
+    ) -> Iterator[int]:
         """Yield the matches: the best of the newest first, then the best of those before them."""
+        after = self._first_since(wanted.since_ms)
         phrases = [f"text : {phrase}" for phrase in words.as_phrases()]
         filters = _filters(wanted)
         before = self._log.newest_seq() + 1
         while True:
             rated = index.newest(phrases, filters, after, before, RATED)
-            yield from (seq for seq, _ in sorted(rated, key=lambda pair: (pair[1], -pair[0])))
+            rank = _newest_first if by_age else _best_first
+            yield from (seq for seq, _ in sorted(rated, key=rank))
             if len(rated) < RATED:
                 return
             before = min(seq for seq, _ in rated)
@@ -151,12 +155,17 @@ class Search:
         return next(spans, (newest, newest))[0]
 
 
+def _best_first(rated: tuple[int, float]) -> tuple[float, int]:
+    return (rated[1], -rated[0])
+
+
+def _newest_first(rated: tuple[int, float]) -> int:
+    return -rated[0]
+
+
 def _filters(wanted: Wanted) -> list[str]:
     """Return the filters as expressions of words; inexact ones are checked again later."""
     type = re.split("[*>]", wanted.pattern.text)[0] if wanted.pattern else None  # up to a wildcard
-    filters = {"type": type, "agents": wanted.agent, "conversation": wanted.conversation}
-    return [
-        f"{column} : {as_phrase(text)}"
-        for column, text in filters.items()
-        if text and has_words(text)
-    ]
+    filters = [("type", type), ("conversation", wanted.conversation)]
+    filters += [("agents", name) for name in (wanted.agent, wanted.from_agent, wanted.to_agent)]
+    return [f"{column} : {as_phrase(text)}" for column, text in filters if text and has_words(text)]

@@ -10,17 +10,8 @@ from ...bus.bus import Bus
 from ...schema.errors import BusUnusable, InvalidInput, NotFound
 from ...schema.message.message import Message
 from ..definition import Commands, optional
-from ..options.common import (
-    HERE,
-    MAX_SEQ,
-    OfAgent,
-    OfConversation,
-    Place,
-    Since,
-    TypePattern,
-    conversation_named,
-    since_time,
-)
+from ..options.common import HERE, MAX_SEQ, Place
+from ..options.filters import NEWEST, Filter, Limit, Newest, Span, Which
 from ..show import output
 from ..show.message import print_in_full
 
@@ -28,9 +19,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ...bus.options import ReadFilters
+
 commands = Commands()
 
-#: The --conversation of commands that read the bus itself.
 Follow = Annotated[
     bool, typer.Option("--follow", "-f", help="Go on with every new message, until Ctrl-C.")
 ]
@@ -38,33 +30,45 @@ Follow = Annotated[
 
 @commands.command("replay", example="bus replay --from 1 --json")
 def replay(
-    first: Annotated[
-        int, typer.Option("--from", metavar="SEQ", min=1, max=MAX_SEQ, help="The first seq.")
-    ],
-    last: Annotated[
-        int | None, optional("SEQ", "The last seq.", "--to", min=1, max=MAX_SEQ)
-    ] = None,
-    type: TypePattern = None,
+    span: Span = Span(),
+    which: Which = Which(),
+    limit: Limit = None,
+    newest: Newest = False,
     follow: Follow = False,
     place: Place = HERE,
 ) -> int:
-    """Print the log from a seq on.
+    """Print a range of the log.
 
-    Both ends are included. With --json these are the lines of bus.jsonl, byte for byte.
+    Both ends are included; without --from it begins with the first message. With --json these are
+    the lines of bus.jsonl, byte for byte. 'bus read' filters by sender and recipient too.
     """
-    if last is not None and follow:
-        raise InvalidInput("give --to or --follow, not both")
-    if last is not None and last < first:
-        raise InvalidInput(f"--to {last} lies before --from {first}")
+    if follow and (span.last is not None or limit is not None or newest):
+        raise InvalidInput("--follow goes on for ever: give it without --to, --limit and --newest")
     with place.open() as bus:
+        first, last = span.seqs(bus)
+        filters = which.filters(bus)
         if follow:
-            found = bus.follow(from_seq=first, type=type)
-            output.messages(found, bus.blobs, form=Message.to_line, live=True)
-        newest = bus.log.newest_seq()
-        if first > newest:
-            raise NotFound(f"the log ends at {newest}, before {first}")
-        found = _or_from_where(bus.read(from_seq=first, to_seq=last, type=type), last)
-        return _some(output.messages(found, bus.blobs, form=Message.to_line))
+            live = bus.follow(from_seq=first, **filters)
+            output.messages(live, bus.blobs, form=Message.to_line, live=True)
+        end = bus.log.newest_seq()
+        if first > end:
+            raise NotFound(f"the log ends at {end}, before {span.first or first}")
+        found = _portion(bus, first, last, filters, limit, newest)
+        count = output.messages(_or_from_where(found, last), bus.blobs, form=Message.to_line)
+        return 0 if count else which.nothing(bus)
+
+
+def _portion(
+    bus: Bus, first: int, last: int | None, filters: ReadFilters, limit: int | None, newest: bool
+) -> Iterator[Message]:
+    """Return the oldest or the newest messages of a range that match."""
+    from itertools import islice
+
+    if not newest:
+        return islice(bus.read(from_seq=first, to_seq=last, **filters), limit)
+    before = None if last is None else last + 1
+    count = NEWEST if limit is None else limit
+    return iter(bus.log.newest(count, before_seq=before, after_seq=first - 1, **filters))
 
 
 def _or_from_where(found: Iterator[Message], last: int | None) -> Iterator[Message]:
@@ -81,28 +85,20 @@ def _or_from_where(found: Iterator[Message], last: int | None) -> Iterator[Messa
 
 @commands.command("read", example="bus read --type 'task.>' --since 10m")
 def read(
-    type: TypePattern = None,
-    conversation: OfConversation = None,
-    agent: OfAgent = None,
-    since: Since = None,
-    limit: Annotated[int | None, optional("N", "At most so many, the oldest.", min=1)] = None,
+    filter: Filter = Filter(),
+    limit: Limit = None,
+    newest: Newest = False,
     place: Place = HERE,
 ) -> int:
     """Print the messages that match every option, in order.
 
-    'bus tail' prints the newest, 'bus search' finds words in payloads, 'bus replay' prints the
-    lines of bus.jsonl.
+    'bus tail' prints the newest and goes on, 'bus search' finds words in payloads, 'bus replay'
+    prints a range as lines of bus.jsonl. Of one message, 'bus show' prints all, 'bus inspect' adds
+    its jobs, 'bus trace' its conversation; 'bus check' says whether a request is answered.
     """
-    from itertools import islice
-
     with place.open() as bus:
-        found = bus.read(
-            type=type,
-            conversation=conversation and conversation_named(bus, conversation),
-            agent=agent,
-            since_ms=None if since is None else since_time(since, bus.now_ms()),
-        )
-        return _some(output.messages(islice(found, limit), bus.blobs))
+        found = _portion(bus, 1, None, filter.filters(bus), limit, newest)
+        return 0 if output.messages(found, bus.blobs) else filter.nothing(bus)
 
 
 @commands.command("show", example="bus show 17")
@@ -127,28 +123,23 @@ def show(
 @commands.command("tail", example="bus tail -n 20 --follow")
 def tail(
     lines: Annotated[
-        int, typer.Option("-n", "--lines", metavar="N", min=0, max=MAX_SEQ, help="How many.")
-    ] = 10,
+        int,
+        typer.Option("-n", "--lines", "--limit", metavar="N", min=0, max=MAX_SEQ, help="How many."),
+    ] = NEWEST,
     follow: Follow = False,
-    type: TypePattern = None,
+    filter: Filter = Filter(),
     place: Place = HERE,
 ) -> int:
-    """Print the newest messages, the oldest of them first."""
+    """Print the newest messages that match every option, the oldest of them first."""
     with place.open() as bus:
         seen = bus.log.newest_seq()
-        newest = bus.log.newest(lines, type=type)
+        filters = filter.filters(bus)
+        newest = bus.log.newest(lines, **filters)
         count = output.messages(newest, bus.blobs, live=follow)
         if follow:
             after = max(seen, newest[-1].seq) if newest else seen
-            output.messages(bus.follow(from_seq=after + 1, type=type), bus.blobs, live=True)
-        return _some(count)
-
-
-def _some(count: int) -> int:
-    """Return the exit code of a search that found so many."""
-    if not count:
-        output.detail("nothing found")
-    return 0 if count else output.NOTHING
+            output.messages(bus.follow(from_seq=after + 1, **filters), bus.blobs, live=True)
+        return 0 if count else filter.nothing(bus)
 
 
 def _find(bus: Bus, key: str) -> Message:

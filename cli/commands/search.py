@@ -9,16 +9,8 @@ import typer
 
 from ..definition import Commands, optional
 from ..logs import show_logs
-from ..options.common import (
-    HERE,
-    OfAgent,
-    OfConversation,
-    Place,
-    Since,
-    TypePattern,
-    conversation_named,
-    since_time,
-)
+from ..options.common import HERE, Place
+from ..options.filters import Filter
 from ..show import output
 from ..show.progress import progress
 
@@ -36,21 +28,20 @@ Words = Annotated[
     ),
 ]
 Limit = Annotated[int | None, optional("N", "At most so many. Default: 20.", min=1)]
+Newest = Annotated[bool, typer.Option("--newest", help="The newest first, not the best.")]
 
 
 @commands.command("search", example="bus search 'disk full' timeout --since 2d")
 def search(
     words: Words,
-    type: TypePattern = None,
-    agent: OfAgent = None,
-    conversation: OfConversation = None,
-    since: Since = None,
+    filter: Filter = Filter(),
     limit: Limit = None,
+    newest: Newest = False,
     place: Place = HERE,
 ) -> int:
     """Print the messages with all these words, the best first.
 
-    Payloads are searched, not types or names: 'bus read' filters by those. Large payloads are
+    Payloads are searched, not types or names. Large payloads are
     searched too, up to 100,000 characters of each. The index is kept beside the bus, in search.db,
     and brought up to date first; publishers don't wait for it. Of more than 1,000 messages that
     have all the words, the newest 1,000 are rated first.
@@ -65,21 +56,17 @@ def search(
         with progress("indexing", behind) as move:
             found = finder.find(
                 words,
-                type=type,
-                agent=agent,
-                conversation=conversation and conversation_named(bus, conversation),
-                since_ms=None if since is None else since_time(since, bus.now_ms()),
                 limit=SEARCH_LIMIT if limit is None else limit,
+                by_age=newest,
                 on_progress=lambda seq: move(seq - indexed),
+                **filter.filters(bus),
             )
         for each in found:
             if output.is_json():
                 output.json_line(_record(each))
             else:
                 output.found(each, bus.blobs)
-    if not found:
-        output.detail("nothing found")
-    return 0 if found else output.NOTHING
+        return 0 if found else filter.nothing(bus)
 
 
 def _record(found: Found) -> dict[str, object]:

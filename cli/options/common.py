@@ -172,9 +172,9 @@ def conversation_named(bus: Bus, key: str) -> str:
     return key if message is None else message.conversation
 
 
-def since_time(text: str, now_ms: int) -> int:
-    """Return the epoch millisecond of --since."""
+def since_time(text: str, now_ms: int, option: str = "--since") -> int:
+    """Return the epoch millisecond of --since, or of another option of its kind."""
     try:
         return parse_since(text, now_ms)
     except InvalidInput as error:
-        raise InvalidInput(f"--since: {error}; or give an age like 10m") from error
+        raise InvalidInput(f"{option}: {error}; or give an age like 10m") from error

@@ -5,6 +5,10 @@ from __future__ import annotations
 from ..errors import InvalidInput, shown
 from .limits import MAX_TYPE_CHARS
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
 
 class TypePattern:
     """A compiled type pattern.
@@ -62,6 +66,33 @@ class TypePattern:
         return enough and all(
             want in ("*", have) for want, have in zip(self._parts, parts, strict=False)
         )
+
+
+class AnyPattern:
+    """Several type patterns, of which a type need fit only one.
+
+    Raises:
+        InvalidInput: one of them is no type pattern.
+    """
+
+    __slots__ = ("_patterns",)
+
+    #: No single type, and no beginning that all have: see `TypePattern`.
+    exact, text = None, ""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._patterns = [TypePattern(text) for text in texts]
+
+    def matches(self, type: str) -> bool:
+        """Say whether a message type fits one of them."""
+        return any(pattern.matches(type) for pattern in self._patterns)
+
+
+def pattern_of(type: str | Sequence[str] | None) -> TypePattern | AnyPattern | None:
+    """Return the filter that one pattern, several, or none stand for."""
+    if type is None or isinstance(type, str):
+        return None if type is None else TypePattern(type)
+    return TypePattern(type[0]) if len(type) == 1 else AnyPattern(type) if type else None
 
 
 def check_pattern(text: str) -> None:

@@ -1,0 +1,156 @@
+"""The filters of all commands that read the log, and ranges over it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from ...schema.errors import InvalidInput
+from ...schema.message.limits import MAX_SEQ
+from ...schema.message.times import parse_since
+from ..definition import optional
+from ..show import output
+from .common import TYPE_HELP, OfAgent, OfConversation, Since, conversation_named, since_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...bus.bus import Bus
+    from ...bus.options import ReadFilters
+    from ...schema.message.patterns import AnyPattern, TypePattern
+
+Types = Annotated[list[str] | None, optional("P", f"{TYPE_HELP} Repeatable.", "--type")]
+Limit = Annotated[
+    int | None, optional("N", "At most so many, the oldest; with --newest the newest.", min=1)
+]
+Newest = Annotated[
+    bool, typer.Option("--newest", help="Of those that match, only the newest: --limit, else 10.")
+]
+_PLACE = "A seq, a time like 2026-01-10T14:00:00Z, or an age like 10m"
+
+#: How many messages --newest takes without --limit.
+NEWEST = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Which:
+    """The filters that go with a range: by type, conversation and agent."""
+
+    type: Types = None
+    conversation: OfConversation = None
+    agent: OfAgent = None
+
+    def filters(self, bus: Bus) -> ReadFilters:
+        """Return the filters for the library."""
+        return {
+            "type": self.type,
+            "agent": self.agent,
+            "conversation": self.conversation and conversation_named(bus, self.conversation),
+        }
+
+    def names(self) -> list[str]:
+        """Return the agents that the filters name."""
+        return [name for name in (self.agent,) if name is not None]
+
+    def nothing(self, bus: Bus) -> int:
+        """Note that nothing matches, with the names that are near to unknown ones; the exit code.
+
+        A name that nothing has is more often a slip than a fact.
+        """
+        slips = [stranger for name in self.names() if (stranger := _stranger(bus, name))]
+        slips += [unknown for type in self.type or () if (unknown := _unknown_type(bus, type))]
+        output.note(f"nothing found: {'; '.join(slips)}") if slips else output.detail(
+            "nothing found"
+        )
+        return output.NOTHING
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter(Which):
+    """The filters of a command that reads without a range: agents and times too."""
+
+    sender: Annotated[str | None, optional("A", "Only from this agent.", "--from")] = None
+    recipient: Annotated[str | None, optional("A", "Only to this agent.", "--to")] = None
+    since: Since = None
+    until: Annotated[
+        str | None, optional("T", "Only until a time or an age, as for --since.", "--until")
+    ] = None
+
+    def filters(self, bus: Bus) -> ReadFilters:
+        """Return the filters for the library."""
+        now_ms = bus.now_ms()
+        return {
+            **super(Filter, self).filters(bus),
+            "from_agent": self.sender,
+            "to_agent": self.recipient,
+            "since_ms": None if self.since is None else since_time(self.since, now_ms),
+            "until_ms": None if self.until is None else since_time(self.until, now_ms, "--until"),
+        }
+
+    def names(self) -> list[str]:
+        """Return the agents that the filters name."""
+        named = (self.agent, self.sender, self.recipient)
+        return [name for name in named if name is not None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A range over the log, both ends included."""
+
+    first: Annotated[str | None, optional("SEQ|TIME", f"The first: {_PLACE}.", "--from")] = None
+    last: Annotated[str | None, optional("SEQ|TIME", f"The last: {_PLACE}.", "--to")] = None
+
+    def seqs(self, bus: Bus) -> tuple[int, int | None]:
+        """Return the first seq of the range, and the last or None for the end of the log.
+
+        Raises:
+            InvalidInput: an end is neither a seq nor a time, or they are the wrong way round.
+        """
+        first = 1 if self.first is None else _seq(bus, self.first, "--from")
+        last = None if self.last is None else _seq(bus, self.last, "--to", is_last=True)
+        if last is not None and last < first:
+            raise InvalidInput(f"--to {self.last} lies before --from {self.first}")
+        return first, last
+
+
+def _seq(bus: Bus, text: str, option: str, *, is_last: bool = False) -> int:
+    """Return the seq that an end of a range names; of a time that of the next message, or last."""
+    if text.isascii() and text.isdecimal() and int(text) <= MAX_SEQ:
+        if int(text) < 1:
+            raise InvalidInput(f"{option} {text}: seqs begin at 1")
+        return int(text)
+    try:
+        at_ms = parse_since(text, bus.now_ms())
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"{option} takes a seq or a time here, not {text!a}; 'bus read {option} AGENT' filters"
+            " by agent"
+        ) from error
+    if is_last:
+        found = bus.log.newest(1, until_ms=at_ms)
+        return found[0].seq if found else 0
+    after = next(bus.read(since_ms=at_ms), None)
+    return bus.log.newest_seq() + 1 if after is None else after.seq
+
+
+def _stranger(bus: Bus, name: str) -> str:
+    """Return the words about an agent that is in no message, "" for any other."""
+    stranger = None if bus.backup_made_at_ms else bus.agents.stranger(name, repeat=True)
+    is_named = stranger is not None and next(bus.read(agent=name), None) is not None
+    return "" if stranger is None or is_named else str(stranger)
+
+
+def _unknown_type(bus: Bus, type: str) -> str:
+    """Return the words about a type that no message has, with the near ones; "" for any other."""
+    import difflib
+
+    known = bus.catalog.counts("type")
+    pattern: TypePattern | AnyPattern | None
+    from ...schema.message.patterns import pattern_of
+
+    pattern = pattern_of(type)
+    if pattern is None or any(map(pattern.matches, known)):
+        return ""
+    near = difflib.get_close_matches(type, known)
+    return f"no message has the type {type!a}" + (f"; did you mean {near[0]}?" if near else "")
