@@ -60,6 +60,13 @@ _bus() {
 compdef _bus bus
 """
 
+FISH = """\
+function __bus_words
+    bus completion words -- (commandline -cp) 2>/dev/null
+end
+complete -c bus -a '(__bus_words)'
+"""
+
 
 def words(command: Any, line: str) -> list[str]:
     """Return the completions of the last word of a command line.

@@ -83,6 +83,7 @@ SURFACE = {
     "Export and import": {"Exporter", "FieldMap", "ImportReport", "import_jsonl"},
     "Types of arguments": {
         "BusOptions",
+        "ReadFilters",
         "InboxOptions",
         "MessageFields",
         "PolicyRules",

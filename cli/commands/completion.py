@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +14,7 @@ from ..options.common import HERE, Place, Verbose
 from ..show import output
 
 commands = Commands()
-completion = commands.group("completion", help="Shell completion of commands, options and names.")
+completion = commands.group("completion", help="Completion for shells, and manual pages.")
 
 
 @commands.command("prompt", example="PS1='$(bus prompt alice --format \"[{}] \")\\$ '")
@@ -49,6 +51,36 @@ def zsh(verbose: Verbose = False) -> int:
     return 0
 
 
+@completion.command("fish", example="bus completion fish | source")
+def fish(verbose: Verbose = False) -> int:
+    """Print the completion script for fish. Put the example into ~/.config/fish/config.fish."""
+    from ..word_completion import FISH
+
+    output.body(FISH)
+    return 0
+
+
+@completion.command("man", example="bus completion man ~/.local/share/man/man1")
+def man(
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR", help="Where to write them; it is made.")
+    ],
+    verbose: Verbose = False,
+) -> int:
+    """Write manual pages into a directory: bus.1, and one for each command.
+
+    'man bus-poll' shows one where DIR is the man1 of a directory that man looks in.
+    """
+    from ..manual_pages import pages
+
+    os.makedirs(directory, exist_ok=True)
+    count = 0
+    for count, (name, text) in enumerate(pages(_command()), 1):  # noqa: B007
+        Path(directory, name).write_text(text, "utf-8")
+    output.line(f"wrote {count} pages to {directory}")
+    return 0
+
+
 @completion.command("words", example='bus completion words "bus publish --to al"')
 def words(
     line: Annotated[str, typer.Argument(metavar="LINE", help="The line up to the cursor.")],
@@ -60,14 +92,13 @@ def words(
     """
     from ..word_completion import words
 
-    command: Any = typer.main.get_command(_program())
-    found = words(command, line)
+    found = words(_command(), line)
     for word in found:
         output.line(word)
     return 0 if found else output.NOTHING
 
 
-def _program() -> typer.Typer:
+def _command() -> Any:
     from ..app import app  # which imports this module
 
-    return app
+    return typer.main.get_command(app)

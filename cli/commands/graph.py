@@ -9,7 +9,8 @@ import typer
 from ...bus.bus import Bus
 from ...schema.errors import AckbusError, InvalidInput, NotFound
 from ..definition import Commands, optional, optional_word
-from ..options.common import HERE, MAX_SEQ, OfAgent, Place, Since, since_time
+from ..options.common import HERE, OfAgent, Place, Since, since_time
+from ..options.filters import WHOLE_LOG, Span
 from ..options.payload import reason
 from ..show import output
 from ..show.progress import progress
@@ -87,12 +88,7 @@ def graph(
 @commands.command("timeline", example="bus timeline --since 2h -o today.svg")
 def timeline(
     since: Since = None,
-    first: Annotated[
-        int, typer.Option("--from", metavar="SEQ", min=1, max=MAX_SEQ, help="The first seq.")
-    ] = 1,
-    last: Annotated[
-        int | None, optional("SEQ", "The last seq.", "--to", min=1, max=MAX_SEQ)
-    ] = None,
+    span: Span = WHOLE_LOG,
     agent: OfAgent = None,
     limit: Annotated[
         int, typer.Option(metavar="N", min=1, help="At most so many messages, the newest.")
@@ -108,9 +104,8 @@ def timeline(
     """
     from ...export import pictures
 
-    if last is not None and last < first:
-        raise InvalidInput(f"--to {last} lies before --from {first}")
     with place.open() as bus:
+        first, last = span.seqs(bus)
         messages = _messages(bus, since=since, first=first, last=last, agent=agent)
         traffic = pictures.Traffic.of(messages, bus.blobs, limit=limit)
         beats = bus.heartbeats.list() if last is None else []

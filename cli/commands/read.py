@@ -9,9 +9,19 @@ import typer
 from ...bus.bus import Bus
 from ...schema.errors import BusUnusable, InvalidInput, NotFound
 from ...schema.message.message import Message
-from ..definition import Commands, optional
+from ..definition import Commands
 from ..options.common import HERE, MAX_SEQ, Place
-from ..options.filters import NEWEST, Filter, Limit, Newest, Span, Which
+from ..options.filters import (
+    NEWEST,
+    UNFILTERED,
+    WHICHEVER,
+    WHOLE_LOG,
+    Filter,
+    Limit,
+    Newest,
+    Span,
+    Which,
+)
 from ..show import output
 from ..show.message import print_in_full
 
@@ -30,8 +40,8 @@ Follow = Annotated[
 
 @commands.command("replay", example="bus replay --from 1 --json")
 def replay(
-    span: Span = Span(),
-    which: Which = Which(),
+    span: Span = WHOLE_LOG,
+    which: Which = WHICHEVER,
     limit: Limit = None,
     newest: Newest = False,
     follow: Follow = False,
@@ -85,7 +95,7 @@ def _or_from_where(found: Iterator[Message], last: int | None) -> Iterator[Messa
 
 @commands.command("read", example="bus read --type 'task.>' --since 10m")
 def read(
-    filter: Filter = Filter(),
+    filter: Filter = UNFILTERED,
     limit: Limit = None,
     newest: Newest = False,
     place: Place = HERE,
@@ -127,7 +137,7 @@ def tail(
         typer.Option("-n", "--lines", "--limit", metavar="N", min=0, max=MAX_SEQ, help="How many."),
     ] = NEWEST,
     follow: Follow = False,
-    filter: Filter = Filter(),
+    filter: Filter = UNFILTERED,
     place: Place = HERE,
 ) -> int:
     """Print the newest messages that match every option, the oldest of them first."""

@@ -10,7 +10,7 @@ import typer
 from ..definition import Commands, optional
 from ..logs import show_logs
 from ..options.common import HERE, Place
-from ..options.filters import Filter
+from ..options.filters import UNFILTERED, Filter
 from ..show import output
 from ..show.progress import progress
 
@@ -34,7 +34,7 @@ Newest = Annotated[bool, typer.Option("--newest", help="The newest first, not th
 @commands.command("search", example="bus search 'disk full' timeout --since 2d")
 def search(
     words: Words,
-    filter: Filter = Filter(),
+    filter: Filter = UNFILTERED,
     limit: Limit = None,
     newest: Newest = False,
     place: Place = HERE,

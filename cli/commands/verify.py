@@ -14,7 +14,8 @@ from ...bus.trust.keys import Keyring
 from ...bus.trust.verification import Verification
 from ...schema.errors import AckbusError, InvalidInput, NotFound
 from ..definition import Commands, optional
-from ..options.common import HERE, MAX_SEQ, Place
+from ..options.common import HERE, Place
+from ..options.filters import THE_FIRST, Begin
 from ..show import output
 from ..show.progress import progress
 from .key import KeysDirectory
@@ -105,9 +106,7 @@ def verify(
             "SEQ:DIGEST", "A head of the chain that was kept elsewhere; the chain must have it."
         ),
     ] = None,
-    from_seq: Annotated[
-        int, typer.Option("--from", metavar="SEQ", min=1, max=MAX_SEQ, help="Where to begin.")
-    ] = 1,
+    begin: Begin = THE_FIRST,
     keys: KeysDirectory = None,
     place: Place = HERE,
 ) -> int:
@@ -127,6 +126,7 @@ def verify(
         if not signatures and bus.chain.is_on():
             with suppress(AckbusError):  # whoever can't write can read what is there
                 _catch_up(bus.chain)
+        from_seq = begin.seq(bus)
         walk = Verification(
             bus,
             keyring=None if chain else Keyring(keys),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...bus.options import ReadFilters
     from ...schema.message.patterns import AnyPattern, TypePattern
 
-Types = Annotated[list[str] | None, optional("P", f"{TYPE_HELP} Repeatable.", "--type")]
+Types = Annotated[list[str] | None, optional("P", f"{TYPE_HELP} It may be repeated.", "--type")]
 Limit = Annotated[
     int | None, optional("N", "At most so many, the oldest; with --newest the newest.", min=1)
 ]
@@ -81,7 +81,7 @@ class Filter(Which):
         """Return the filters for the library."""
         now_ms = bus.now_ms()
         return {
-            **super(Filter, self).filters(bus),
+            **super().filters(bus),
             "from_agent": self.sender,
             "to_agent": self.recipient,
             "since_ms": None if self.since is None else since_time(self.since, now_ms),
@@ -95,10 +95,24 @@ class Filter(Which):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span:
-    """A range over the log, both ends included."""
+class Begin:
+    """The beginning of a walk over the log."""
 
     first: Annotated[str | None, optional("SEQ|TIME", f"The first: {_PLACE}.", "--from")] = None
+
+    def seq(self, bus: Bus) -> int:
+        """Return the first seq; 1 where none is given.
+
+        Raises:
+            InvalidInput: it is neither a seq nor a time.
+        """
+        return 1 if self.first is None else _seq(bus, self.first, "--from")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span(Begin):
+    """A range over the log, both ends included."""
+
     last: Annotated[str | None, optional("SEQ|TIME", f"The last: {_PLACE}.", "--to")] = None
 
     def seqs(self, bus: Bus) -> tuple[int, int | None]:
@@ -107,18 +121,22 @@ class Span:
         Raises:
             InvalidInput: an end is neither a seq nor a time, or they are the wrong way round.
         """
-        first = 1 if self.first is None else _seq(bus, self.first, "--from")
+        first = self.seq(bus)
         last = None if self.last is None else _seq(bus, self.last, "--to", is_last=True)
         if last is not None and last < first:
             raise InvalidInput(f"--to {self.last} lies before --from {self.first}")
         return first, last
 
 
+#: The defaults of parameters, which Python requires.
+WHICHEVER, UNFILTERED, THE_FIRST, WHOLE_LOG = Which(), Filter(), Begin(), Span()
+
+
 def _seq(bus: Bus, text: str, option: str, *, is_last: bool = False) -> int:
     """Return the seq that an end of a range names; of a time that of the next message, or last."""
     if text.isascii() and text.isdecimal() and int(text) <= MAX_SEQ:
         if int(text) < 1:
-            raise InvalidInput(f"{option} {text}: seqs begin at 1")
+            raise InvalidInput(f"{option} must be 1 or more, and at most {MAX_SEQ}, not {text}")
         return int(text)
     try:
         at_ms = parse_since(text, bus.now_ms())

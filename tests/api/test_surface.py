@@ -11,7 +11,7 @@ from typing import get_type_hints
 import pytest
 
 import ackbus
-from ackbus.bus.search.search import Search
+from ackbus.bus.log.filters import Wanted
 from ackbus.schema.sqlite.database import Database
 
 ROOT = Path(ackbus.__file__).parent
@@ -109,7 +109,7 @@ def test_no_public_function_takes_any_keyword() -> None:
     ("options", "call", "besides"),
     [
         (ackbus.BusOptions, Database, {"self", "directory", "any_version", "read_only"}),
-        (ackbus.SearchFilters, Search.find, {"self", "words", "on_progress"}),
+        (ackbus.ReadFilters, Wanted, set()),
         (ackbus.InboxOptions, ackbus.Inbox, {"self", "bus", "agent"}),
         (ackbus.PolicyRules, ackbus.Policy, set()),
         (ackbus.MessageFields, ackbus.Bus.publish, {"self", "type", "payload", "from_agent"}),

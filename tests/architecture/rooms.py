@@ -56,6 +56,7 @@ BESIDE = {"bench", "build", "dist", "docs", "examples", "tests"}
 #: Where files are opened, made, renamed or removed by their paths, and whose they are. All that is
 #: in a bus directory goes through `schema/directory/folder.py`.
 OPENING: dict[str, str] = {
+    "cli/commands/completion.py": "a directory of manual pages that the user names",
     "schema/directory/folder.py": "the one way to what is in a bus directory",
     "schema/sqlite/creation.py": "the package's own statements; the bus directory itself",
     "schema/sqlite/upgrade.py": "the package's own migrations",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft
+from ackbus.cli.catalogue import GROUPS
 
 from ..conftest import RunBus
 
@@ -150,6 +151,48 @@ def test_tab_completes_in_a_real_shell(bus: Bus, type_in: Type) -> None:
     assert type_in("bus lease release dep\t") == "lease><release><deploy:prod x"
     assert type_in("bus lease release deploy:pr\t") == "lease><release><deploy:prod x"
     assert type_in("bus publish --from=al\tz") == "publish><--from=alice><z"
+
+
+def test_fish_offers_what_bash_does(bus: Bus, bus_env: dict[str, str]) -> None:
+    """In a real fish, which asks a command for the completions of a line."""
+    if shutil.which("fish", path=bus_env["PATH"]) is None:
+        pytest.skip("no fish here")
+    bus.publish("review.request", from_agent="alice")
+
+    def offered(line: str) -> list[str]:
+        program = f"bus completion fish | source; complete -C {line!r}"
+        done = subprocess.run(
+            ["fish", "--no-config", "-c", program],
+            env=bus_env | {"BUS_DIR": str(bus.layout.directory)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    assert offered("bus pub") == ["publish"]
+    assert offered("bus publish --from al") == ["alice"]
+    assert offered("bus read --type rev") == ["review.request"]
+
+
+def test_manual_pages_are_those_of_the_commands(run_bus: RunBus, tmp_path: Path) -> None:
+    """One page a command, from its own definition, that mandoc reads without a complaint."""
+    directory = tmp_path / "man1"
+    assert run_bus("completion", "man", str(directory)).code == 0
+    names = {path.name for path in directory.iterdir()}
+    assert {"bus.1", "bus-poll.1", "bus-queue.1"} <= names
+    assert names == {"bus.1", *(f"bus-{name}.1" for group in GROUPS.values() for name in group)}
+    poll = (directory / "bus-poll.1").read_text("utf-8")
+    assert "Print the unread messages of an agent" in poll
+    assert "\\-\\-with\\-work" in poll
+    queue = (directory / "bus-queue.1").read_text("utf-8")
+    assert '.SH "bus queue create"' in queue
+    if shutil.which("mandoc"):
+        pages = [str(directory / name) for name in sorted(names)]
+        told = subprocess.run(["mandoc", "-T", "lint", *pages], capture_output=True, text=True)
+        faults = [line for line in told.stdout.splitlines() if "STYLE" not in line]
+        assert [line for line in faults if "missing date" not in line] == []
 
 
 def test_tab_leaves_the_line_alone_where_there_is_no_bus(type_in: Type) -> None:

@@ -40,7 +40,7 @@ def test_replay_json_is_byte_for_byte_bus_jsonl(
 def test_replay_past_the_end_says_so(run_bus: RunBus, filled: Bus) -> None:
     assert_error(run_bus("replay", "--from", "4"), 4, "ends at 3")
     assert run_bus("replay", "--from", "1", "--type", "nothing").code == 4
-    assert_error(run_bus("replay"), 2, "--from")
+    assert run_bus("replay").out == run_bus("replay", "--from", "1").out != ""
     assert_error(run_bus("replay", "--from", "0"), 2, "0")
     assert_error(run_bus("replay", "--from", "3", "--to", "2"), 2, "--to")
     assert_error(run_bus("replay", "--from", "3", "--to", "4", "--follow"), 2, "--follow")

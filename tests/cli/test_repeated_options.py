@@ -13,8 +13,9 @@ pytestmark = pytest.mark.usefixtures("bus_dir")
 @pytest.mark.parametrize(
     "line",
     [
-        "tail --type a --type b",
-        "tail --type a --type=b",
+        "tail --agent a --agent b",
+        "tail --agent a --agent=b",
+        "poll me --type a --type b",
         "poll me --limit 1 --limit 2",
         "poll me --limit=1 --limit=2",
         "publish note body --from a --from b",
@@ -38,6 +39,16 @@ def test_what_may_be_repeated_is(run_bus: RunBus) -> None:
     line = ["publish", "note", "--from", "a", "--header", "a=1", "--header", "b=2"]
     assert run_bus(*line).code == 0
     assert '"headers":{"a":"1","b":"2"}' in run_bus("read", "--json").out
+
+
+@pytest.mark.parametrize("command", ["read", "tail", "replay"])
+def test_a_message_may_have_any_of_several_types(run_bus: RunBus, command: str) -> None:
+    for type in ("task.begun", "task.done", "note"):
+        run_bus("publish", type, "--from", "a")
+    found = run_bus(command, "--type", "note", "--type", "task.d*", "--type", "task.done")
+    assert found.code == 2  # a part is whole, or a wildcard
+    found = run_bus(command, "--type", "note", "--type", "task.done")
+    assert [line.split()[5] for line in found.out.splitlines()] == ["task.done", "note"]
 
 
 def test_help_says_which_options_may_be_repeated() -> None:
