@@ -243,6 +243,9 @@ ON CONFLICT DO UPDATE SET ts_ms = excluded.ts_ms, status = excluded.status,
 -- name: heartbeat
 SELECT agent_id, ts_ms, status, current_task, progress, pid FROM heartbeats WHERE agent_id = ?;
 
+-- name: forget_heartbeat
+DELETE FROM heartbeats WHERE agent_id = ? RETURNING agent_id;
+
 -- name: heartbeats
 SELECT agent_id, ts_ms, status, current_task, progress, pid FROM heartbeats ORDER BY agent_id;
 

@@ -35,7 +35,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "dead": ("dead", "Dead letters: jobs that used up their attempts."),
         "limit": ("limit", "Limits of waiting messages, which refuse further ones."),
         "lease": ("lease", "Named exclusive rights that expire."),
-        "agents": ("agents", "List the agents that the bus knows."),
+        "agents": ("agents", "Agents that the bus knows: list them, forget one."),
         "heartbeat": ("agents", "Record a heartbeat of an agent."),
         "top": ("top", "Show agents, queues and the newest messages, live."),
     },

@@ -109,6 +109,10 @@ class Heartbeats(Table):
         row = (agent, self._engine.now_ms(), status, task, progress, pid)
         self._engine.change(SQL["beat"], row)
 
+    def forget(self, agent: str) -> bool:
+        """Delete an agent's last beat, and return whether it had one."""
+        return bool(self._engine.change(SQL["forget_heartbeat"], (agent,)))
+
     def get(self, agent: str) -> Heartbeat | None:
         """Return an agent's last beat, or None if it never beat."""
         row = self._engine.row(SQL["heartbeat"], (agent,))

@@ -1,4 +1,4 @@
-"""Agents and their heartbeats: agents, heartbeat."""
+"""Agents and their heartbeats: agents list and forget, heartbeat."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ _COLUMNS = (
 )
 
 
-@commands.command("agents", example="bus agents --online 30s")
+group = commands.group(
+    "agents", help="Agents that the bus knows: list them, forget one.", default="list"
+)
+
+
+@group.command("list", example="bus agents --online 30s")
 def agents(
     online: Annotated[
         str | None,
@@ -50,6 +55,31 @@ def _row(record: dict[str, Any]) -> list[object]:
         "unread": f"{unread}+" if unread == MAX_COUNTED else unread,  # there may be more
     }
     return [(record | shown).get(name) for name in _COLUMNS]
+
+
+@group.command("forget", example="bus agents forget worker-7")
+def forget(
+    agent: Agent,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; say whether it can be forgotten.")
+    ] = False,
+    place: Place = HERE,
+) -> int:
+    """Forget an agent that is gone: its cursor, failed deliveries and heartbeat.
+
+    It holds no archive any more. Its messages stay, and it stays known by those that it sent. When
+    it comes back, its inbox begins with the oldest message again. Exit code 3 while it is alive.
+    """
+    from ...subscribers.overview.forgetting import check_gone, forget_agent
+
+    with place.open() as bus:
+        if dry_run:
+            check_gone(bus, agent)
+            output.note(f"agent {agent!r} would be forgotten; nothing was changed")
+            return 0
+        forget_agent(bus, agent)
+    output.result({"forgotten": agent}, f"forgot {agent}")
+    return 0
 
 
 @commands.command("heartbeat", example="bus heartbeat worker-1 --status working --every 10 &")

@@ -1,4 +1,4 @@
-"""Queues: list, show, create, set, pause, resume, purge, skip."""
+"""Queues: list, show, create, set, pause, resume, purge, remove, skip."""
 
 from __future__ import annotations
 
@@ -211,6 +211,33 @@ def purge(
     key, said = ("waiting", "would cancel") if dry_run else ("cancelled", "cancelled")
     output.result({"queue": name, key: count}, f"{said} {output.counted(count, 'job')}")
     return code_of_list(count, [found])
+
+
+@queue.command("remove", example="bus queue remove reviews")
+def remove(
+    name: QueueName,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; say whether it can be removed.")
+    ] = False,
+    by: By = None,
+    place: Place = HERE,
+) -> int:
+    """Remove a queue in which no job waits or runs.
+
+    Its jobs stay on record, under the name that is printed. Later messages of its types are in
+    inboxes. A new queue of this name begins with the whole log, unless --start says otherwise.
+    Exit code 3 while jobs wait or run.
+    """
+    from ...subscribers.queues.removal import refuse_live, remove_queue
+
+    with place.open() as bus:
+        if dry_run:
+            refuse_live(Queue.open(bus, name))
+            output.note(f"queue {name!r} would be removed; nothing was changed")
+            return 0
+        kept = remove_queue(bus, name, by=arguments.doer(by))
+    output.result({"queue": name, "history": kept}, f"removed {name}; its history is in {kept}")
+    return 0
 
 
 @queue.command("skip", example="bus queue skip reviews")

@@ -1,4 +1,4 @@
--- The bus in one SQLite file, schema version 5. docs/protocol.md explains every table.
+-- The bus in one SQLite file, schema version 6. docs/protocol.md explains every table.
 -- Any program may take part with plain SQL, so the rules that keep the log whole are in here,
 -- not only in our own code.
 
@@ -371,7 +371,8 @@ CREATE TABLE queues (
   paused_at_ms        INTEGER,
   created_at_ms       INTEGER NOT NULL,
   hides               TEXT NOT NULL DEFAULT 'exact' CHECK (hides IN ('exact', 'all', 'none')),
-  addressed           TEXT CHECK (addressed <> '')
+  addressed           TEXT CHECK (addressed <> ''),
+  removed_at_ms       INTEGER  -- it takes in nothing any more, and its name is free again
 ) STRICT;
 
 -- Each message is looked up in the first; the second is empty, but for patterns that hide.
@@ -668,7 +669,7 @@ CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta (key, value) VALUES ('schema_version', '5');
+INSERT INTO meta (key, value) VALUES ('schema_version', '6');
 
 CREATE TRIGGER meta_keeps_its_version BEFORE INSERT ON meta
 WHEN NEW.key = 'schema_version'

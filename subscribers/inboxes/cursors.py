@@ -128,6 +128,16 @@ class Cursors(Table):
             self._engine.rows(SQL["receive"], (agent, seq))
             self._engine.rows(SQL["forget_received"], (agent,))
 
+    def forget(self, agent: str) -> bool:
+        """Delete all that is stored of an agent's reading, in the caller's transaction.
+
+        Returns:
+            Whether it had a cursor.
+        """
+        self._engine.rows(SQL["forget_all_received"], (agent,))
+        self._engine.rows(SQL["forget_passed_over"], (agent,))
+        return bool(self._engine.rows(SQL["forget_cursor"], (agent,)))
+
     def seen(self) -> dict[str, tuple[int, int]]:
         """Return each reader's cursor, and when it last joined or acknowledged, in epoch ms."""
         return {agent: (seq, at_ms) for agent, seq, at_ms in self._engine.rows(SQL["cursors"])}

@@ -64,6 +64,11 @@ class Deliveries(Table):
         ((attempts,),) = self._engine.change(SQL["count_failure"], row)
         return int(attempts)
 
+    def forget(self, agent: str) -> None:
+        """Delete all results of an agent's deliveries, in the caller's transaction."""
+        for statement in ("forget_deliveries", "forget_loop", "forget_what_is_finished"):
+            self._engine.rows(SQL[statement], (agent,))
+
     def attempts(self, agent: str, seq: int) -> int:
         """Return how many deliveries of a message to an agent have failed."""
         count: int | None = self._engine.value(SQL["attempts"], (agent, seq))

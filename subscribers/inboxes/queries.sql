@@ -113,6 +113,15 @@ ON CONFLICT DO UPDATE SET last_acked_seq = max(last_acked_seq, excluded.last_ack
                           updated_at_ms = excluded.updated_at_ms
 RETURNING last_acked_seq;
 
+-- name: forget_cursor
+DELETE FROM cursors WHERE agent_id = ? RETURNING agent_id;
+
+-- name: forget_all_received
+DELETE FROM received WHERE agent_id = ?;
+
+-- name: forget_passed_over
+DELETE FROM passed_over WHERE agent_id = ?;
+
 -- name: acknowledge
 -- The same in one step where nothing else is to be done: the seq is in the log, and none of the
 -- agent's deliveries has failed. Else it changes and returns nothing.
@@ -206,6 +215,15 @@ ON CONFLICT DO UPDATE SET pid = excluded.pid, started_at_ms = excluded.started_a
 DELETE FROM loops WHERE agent_id = ? AND pid = ?;
 
 -- finished ------------------------------------------------------------------------------------
+
+-- name: forget_deliveries
+DELETE FROM deliveries WHERE agent_id = ?;
+
+-- name: forget_loop
+DELETE FROM loops WHERE agent_id = ?;
+
+-- name: forget_what_is_finished
+DELETE FROM finished WHERE agent_id = ?;
 
 -- name: finish
 INSERT INTO finished (agent_id, message_id, finished_at_ms) VALUES (?, ?, ?)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Acts on a job, and on a queue as a whole.
 CANCEL, RETRY = "cancel", "retry"
 PAUSE, RESUME, PURGE, SKIP, SET = "pause", "resume", "purge", "skip", "set"
-LIMIT, UNLIMIT = "limit", "unlimit"
+LIMIT, UNLIMIT, REMOVE = "limit", "unlimit", "remove"
 
 #: How many acts on a queue are shown: the newest.
 SHOWN_ACTS = 20
@@ -31,7 +31,7 @@ class Act:
         at_ms: when, in epoch milliseconds.
         who: the agent, or the account of the program that did it (`user@host`).
         act: `cancel` or `retry` of a job; `pause`, `resume`, `purge`, `skip`,
-            `set`, `limit` or `unlimit` of a queue.
+            `set`, `limit`, `unlimit` or `remove` of a queue.
         seq: the job; None: the queue as a whole.
         detail: more about it, for people; None for nothing.
     """

@@ -14,13 +14,16 @@ SELECT id, name, pattern, filled_seq, rank_clock_ms, rank_offset_ms, paused_at_m
 -- name: queues
 SELECT id, name, pattern, filled_seq, rank_clock_ms, rank_offset_ms, paused_at_ms, created_at_ms,
        {policy}
-  FROM queues ORDER BY name;
+  FROM queues WHERE removed_at_ms IS NULL ORDER BY name;
 
 -- name: set_policy
 UPDATE queues SET ({policy}) = ({?policy}) WHERE id = ?;
 
 -- name: set_paused
 UPDATE queues SET paused_at_ms = ? WHERE id = ?;
+
+-- name: remove_queue
+UPDATE queues SET name = ?, removed_at_ms = ? WHERE id = ?;
 
 -- name: filled_seq
 -- How far a queue has looked, and the newest seq of the log, as of one moment.

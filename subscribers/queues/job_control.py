@@ -91,6 +91,13 @@ class JobControl:
             self._acts.note(info, CANCEL, seq=seq, detail=why)
             return self._jobs.get(info, seq)
 
+    def counts(self) -> dict[str, int]:
+        """Return how many jobs there are by gate (`open`, `time`, `key`) or state.
+
+        Those that succeeded or were cancelled are not counted.
+        """
+        return self._jobs.counts(self._info())
+
     def waiting(self) -> int:
         """Return how many jobs wait: for a worker, their time, or others with their key."""
         self._queue.fill()

@@ -159,6 +159,10 @@ class Queues:
         self._set_paused(name, None, Acts(self._engine, by))
         self._bus.ring()
 
+    def remove(self, info: QueueInfo, name: str) -> None:
+        """Leave a queue out of all lists, under another name, in the caller's transaction."""
+        self._engine.rows(SQL["remove_queue"], (name, self._engine.now_ms(), info.id))
+
     # Filling -----------------------------------------------------------------------------------
 
     def position(self, queue_id: int) -> tuple[int, int]:

@@ -75,6 +75,7 @@ def read(bus: Bus) -> None:
     for error in ("stays parked", "is requeued"):
         carol.fail(carol.poll(1)[0], error)
     carol.requeue(10)
+    Cursors.of(bus).receive("dave", 3)
     Inbox(bus, "dave")._begin()
 
 

@@ -42,10 +42,12 @@ from ackbus.subscribers.jobs.claims import Claims, Outcome
 from ackbus.subscribers.jobs.job_lists import list_jobs
 from ackbus.subscribers.jobs.jobs import Jobs
 from ackbus.subscribers.jobs.manual_acts import Acts
+from ackbus.subscribers.overview.forgetting import forget_agent
 from ackbus.subscribers.overview.notices import Notices
 from ackbus.subscribers.overview.retention import Retention
 from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queues import Queues
+from ackbus.subscribers.queues.removal import remove_queue
 from ackbus.subscribers.queues.worker_groups import QueueWorkers
 from ackbus.workers.commands.saved_state import WorkerStates
 
@@ -135,6 +137,11 @@ def use_inboxes(bus: Bus) -> None:
     deliveries.agents_in_loops()
 
 
+def forget(bus: Bus) -> None:
+    Inbox(bus, "visitor").ack(1)
+    forget_agent(bus, "visitor")
+
+
 def use_leases(bus: Bus, clock: Clock) -> None:
     lease = bus.leases.acquire("job", "agent-1")
     assert lease is not None
@@ -212,6 +219,7 @@ def use_queues(bus: Bus, clock: Clock) -> None:
     states.update("worker", {"n": 1})
     Queue.create(bus, "all", ">").claim("worker", limit=1000)
     Queue.create(bus, "none", "nothing.fits").claim("worker")
+    remove_queue(bus, "none")
 
 
 def _finish(queue: Queue, count: int) -> None:
@@ -323,6 +331,7 @@ def use_all(directory: Path, folder: Path) -> None:
         use_the_log(bus)
         use_the_chain(bus)
         use_inboxes(bus)
+        forget(bus)
         use_leases(bus, clock)
         use_limits(bus)
         use_queues(bus, clock)

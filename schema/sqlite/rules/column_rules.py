@@ -190,6 +190,7 @@ _COLUMNS: dict[str, tuple[str, list[tuple[str, _Shape] | tuple[str, _Shape, str]
             ("rank_offset_ms", _Shape(f"abs({{}}) <= {_SPAN}", _TIMES, "0", "are 0")),
             ("paused_at_ms", _TIME),
             ("created_at_ms", _TIME),
+            ("removed_at_ms", _TIME),
             ("addressed", _NOBODY),
             ("hides", _HIDES, ": they hide what they never take"),
         ],
