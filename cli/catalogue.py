@@ -21,7 +21,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "read": ("read", "Print the messages that match every option, in order."),
         "tail": ("read", "Print the newest messages, the oldest of them first."),
         "search": ("search", "Print the messages with all these words, the best first."),
-        "replay": ("read", "Print the log from a seq on."),
+        "replay": ("read", "Print a range of the log."),
         "show": ("read", "Print one message in full."),
         "inspect": ("trace", "Print a message with its jobs and claims in every queue."),
         "trace": ("trace", "Print all that led to a message or came of it, as a tree."),
@@ -75,7 +75,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "token": ("token", "Access tokens for the server of the bus."),
         "ui": ("ui", "Open the page of the bus in the browser."),
         "prompt": ("completion", "Print the number of unread messages, for a shell's prompt."),
-        "completion": ("completion", "Shell completion of commands, options and names."),
+        "completion": ("completion", "Completion for shells, and manual pages."),
     },
 }
 

@@ -28,7 +28,7 @@ group = commands.group(
 )
 
 
-@group.command("list", example="bus agents --online 30s")
+@group.command("list", example="bus agents list --online 30s")
 def agents(
     online: Annotated[
         str | None,

@@ -140,7 +140,10 @@ def tail(
     filter: Filter = UNFILTERED,
     place: Place = HERE,
 ) -> int:
-    """Print the newest messages that match every option, the oldest of them first."""
+    """Print the newest messages, the oldest of them first.
+
+    With --follow it goes on with all that come and match the options.
+    """
     with place.open() as bus:
         seen = bus.log.newest_seq()
         filters = filter.filters(bus)

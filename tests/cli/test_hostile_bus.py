@@ -110,7 +110,13 @@ READING = [
     *(["trace", "m-3"], ["trace", "m-3", "--json"], ["trace", "1"], ["trace", EVIL]),
     *(["inspect"], ["inspect", "1"], ["inspect", "3", "--json"], ["inspect", EVIL]),
     *(["graph"], ["graph", "m-3"], ["graph", "--json"], ["graph", EVIL], ["timeline"]),
-    *(["agents"], ["agents", "--json"], ["heartbeat", EVIL], ["lease", "list"]),
+    *(
+        ["agents", "list"],
+        ["agents", "--json"],
+        ["agents", "forget", EVIL],
+        ["queue", "remove", EVIL],
+    ),
+    *(["heartbeat", EVIL], ["lease", "list"]),
     *(["lease", "list", "--json"], ["lease", "acquire", f"lease{EVIL}", "--holder", "x"]),
     *(["lease", "release", EVIL, "--holder", EVIL, "--token", "1"], ["reservations"]),
     *(["reservations", "list", "--json"], ["reserve", "src", "--agent", "me"]),
@@ -136,7 +142,13 @@ READING = [
     *(["chain", "on"], ["chain", "status"], ["verify", "--strict"], ["verify", "--json"]),
     *(["verify", f"--expect={EVIL}"], ["chain", "off"], ["doctor"], ["doctor", "--json"]),
     *(["prompt", "me"], ["prompt", EVIL], ["completion", "words", "bus queue show "]),
-    *(["completion", "bash"], ["completion", "zsh"], ["maintain"], ["demo", f"/no/{EVIL}"]),
+    *(
+        ["completion", "bash"],
+        ["completion", "zsh"],
+        ["completion", "fish"],
+        ["maintain"],
+        ["demo", f"/no/{EVIL}"],
+    ),
     *(["publish", EVIL, "x", "--from", "a"], ["publish", "t", "x", "--from", EVIL]),
     *(
         ["publish", "t", "x", "--from", "a", "--to", "me", "--id", "m-3"],
@@ -153,7 +165,7 @@ READING = [
 LIKE_OTHERS = {
     *("listen", "queue set", "queue purge", "queue skip", "dead requeue", "dead drop", "limit set"),
     *("lease renew", "reservations renew", "reservations release", "guard install", "guard remove"),
-    *("blob put", "setup git"),
+    *("blob put", "setup git", "completion man"),
     *("serve", "ui", "mcp", "torture"),  # they print what is theirs: tests/server, tests/torture
     *(f"setup {name}" for name in ("claude", "codex", "gemini", "cursor", "copilot", "opencode")),
     "setup windsurf",

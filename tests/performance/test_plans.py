@@ -73,6 +73,12 @@ ALLOWED = {
     "search.lacking": "lost segments of the archive, mostly none",
 }
 
+#: What deletes all of an agent that a person forgets.
+ALLOWED |= dict.fromkeys(
+    ("inboxes.forget_deliveries", "inboxes.forget_what_is_finished"),
+    "on request: all rows of one agent, each of which it deletes",
+)
+
 #: What reads all there is, on request: `bus doctor --full`, and a repair, which has the bus alone.
 READS_ALL = (
     "SELECT * FROM ",
