@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -13,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ..schema.errors import InvalidInput
+from .hints import AGENT_VARIABLE
 
 F = TypeVar("F", bound=Callable[..., int])
 
@@ -100,8 +102,53 @@ class OnDemand(Mapping[str, Any]):
         return len(self._makers)
 
 
+#: Options with an earlier name, which is taken for one version more.
+_FORMER = {"--holder": "--agent"}
+
+
+def spelled(command: Any, args: list[str]) -> list[str]:
+    """Return the words of a command line with the names that its command has for them.
+
+    An agent that is a word of its own may be named by --agent too. Where a command for each message
+    follows, and no agent is named before its `--`, BUS_AGENT names it.
+    """
+    end = args.index("--") if "--" in args else len(args)
+    own, rest = list(args[:end]), args[end:]
+    options = {name: each for each in command.params for name in each.opts}
+    for index, word in enumerate(own):
+        name, equals, value = word.partition("=")
+        if name in _FORMER and name not in options:
+            own[index] = _FORMER[name] + equals + value
+    words = [each for each in command.params if each.param_type_name == "argument"]
+    if "--agent" in options or not words or words[0].metavar != "AGENT":
+        return own + rest
+    for index, word in enumerate(own):
+        if word == "--agent" and index + 1 < len(own):
+            return [own[index + 1], *own[:index], *own[index + 2 :], *rest]
+        if word.startswith("--agent="):
+            return [word.removeprefix("--agent="), *own[:index], *own[index + 1 :], *rest]
+    runs = words[-1].nargs < 0 and rest
+    agent = os.environ.get(AGENT_VARIABLE)
+    return [agent, *own, *rest] if runs and agent and not _has_word(options, own) else own + rest
+
+
+def _has_word(options: dict[str, Any], args: list[str]) -> bool:
+    """Whether there is a word that is neither an option nor the value of one."""
+    rest = iter(args)
+    for word in rest:
+        option = options.get(word)
+        if option is not None and not (option.is_flag or option.count):
+            next(rest, None)
+        elif not word.startswith("-"):
+            return True
+    return False
+
+
 class _Command(TyperCommand):
     """A command that refuses to take an option twice where only one value counts."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        return super().parse_args(ctx, spelled(self, args))
 
     def make_parser(self, ctx: Any) -> Any:
         parser = super().make_parser(ctx)

@@ -140,7 +140,6 @@ def _leases(bus: Bus) -> Iterable[str]:
 _OPTIONS: dict[str, Values] = {
     "--agent": _agents,
     "--from": _agents,
-    "--holder": _agents,
     "--inbox": _agents,
     "--to": _agents,
     "--type": _types,

@@ -11,8 +11,9 @@ from ...schema.message.times import age
 from ...subscribers.overview.agents import MAX_COUNTED, agent_records
 from .. import arguments
 from ..definition import Commands, optional
-from ..options.common import HERE, Agent, Place, PlaceOnly
+from ..options.common import HERE, Agent, OwnAgent, Place, PlaceOnly
 from ..show import output
+from ..show.confirmation import Yes, confirm
 
 commands = Commands()
 
@@ -63,6 +64,7 @@ def forget(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing; say whether it can be forgotten.")
     ] = False,
+    yes: Yes = False,
     place: Place = HERE,
 ) -> int:
     """Forget an agent that is gone: its cursor, failed deliveries and heartbeat.
@@ -77,6 +79,7 @@ def forget(
             check_gone(bus, agent)
             output.note(f"agent {agent!r} would be forgotten; nothing was changed")
             return 0
+        confirm(f"forget agent {agent!r}", yes)
         forget_agent(bus, agent)
     output.result({"forgotten": agent}, f"forgot {agent}")
     return 0
@@ -84,7 +87,8 @@ def forget(
 
 @commands.command("heartbeat", example="bus heartbeat worker-1 --status working --every 10 &")
 def heartbeat(
-    agent: Agent,
+    agent: OwnAgent = None,
+    *,
     status: Annotated[
         str,
         typer.Option(
@@ -111,6 +115,7 @@ def heartbeat(
     from ..running.heartbeat_sidecar import Sidecar
 
     pid = pid or os.getppid()
+    agent = arguments.reader(agent)
     with place.open() as bus:
         if every is None:
             bus.heartbeats.beat(agent, status, task=task, progress=progress, pid=pid)

@@ -10,6 +10,7 @@ from ...subscribers.queues.dead_letters import DeadLetters
 from ..definition import Commands
 from ..options.common import HERE, OfQueue, Place
 from ..options.job_choice import Choice, Filter, Seq, named
+from ..show.confirmation import Yes, confirm
 from ..show.jobs import code_of_list, jobs_named, print_job, print_jobs
 
 TYPE_CHECKING = False
@@ -69,7 +70,7 @@ def requeue(choice: Choice, everything: All = False, place: Place = HERE) -> int
 
 
 @dead.command("drop", example="bus dead drop 17 19")
-def drop(choice: Choice, everything: All = False, place: Place = HERE) -> int:
+def drop(choice: Choice, everything: All = False, yes: Yes = False, place: Place = HERE) -> int:
     """Drop dead letters; they end as cancelled, and stay on record.
 
     Those named, all or none of them; or without SEQs all that fit the options. Exit code 4 when
@@ -77,6 +78,7 @@ def drop(choice: Choice, everything: All = False, place: Place = HERE) -> int:
     """
     choice.check(_LIST, is_all=everything)
     with place.open() as bus:
+        confirm("drop these dead letters", yes or choice.dry_run)
         return choice.act(
             bus,
             _chosen(bus, choice),

@@ -28,6 +28,7 @@ from ..options.common import (
     seq_or_word,
 )
 from ..show import output
+from ..show.confirmation import Yes, confirm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def requeue(agent: Agent, chosen: Chosen, place: PlaceOnly = HERE) -> int:
 
 
 @parked.command("drop", example="bus parked drop worker-1 17")
-def drop(agent: Agent, chosen: Chosen, place: PlaceOnly = HERE) -> int:
+def drop(agent: Agent, chosen: Chosen, yes: Yes = False, place: PlaceOnly = HERE) -> int:
     """Drop parked messages of this agent: all that are named, or none.
 
     They stay in the log. Exit code 4 when one is not parked.
@@ -228,6 +229,7 @@ def drop(agent: Agent, chosen: Chosen, place: PlaceOnly = HERE) -> int:
     chosen.check()
     with place.open() as bus:
         box = Inbox(bus, agent)
+        confirm(f"drop parked messages of {agent}", yes)
         return chosen.act(box, box.drop)
 
 

@@ -13,6 +13,7 @@ from ...schema.message.times import format_ts
 from ..definition import Commands, optional
 from ..options.common import Agent, Json, Verbose
 from ..show import output
+from ..show.confirmation import Yes, confirm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,12 +100,17 @@ def show(
 
 @key.command("remove", example="bus key remove worker-1")
 def remove(
-    agent: Agent, keys: KeysDirectory = None, json: Json = False, verbose: Verbose = False
+    agent: Agent,
+    keys: KeysDirectory = None,
+    yes: Yes = False,
+    json: Json = False,
+    verbose: Verbose = False,
 ) -> int:
     """Delete all keys of an agent: it no longer signs, and its signatures can't be verified.
 
     An unusable key file is deleted too. Exit code 4 when it has no key.
     """
+    confirm(f"delete all keys of {agent}", yes)
     count = Keyring(keys).remove(agent)
     told = f"removed the key file of {agent}, which could not be used"
     if count is not None:

@@ -18,7 +18,7 @@ commands = Commands()
 lease = commands.group("lease", help="Named exclusive rights that expire.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the lease.")]
-Holder = Annotated[str | None, optional("A", "The holder. Default: $BUS_AGENT.")]
+Holder = Annotated[str | None, optional("A", "The holder. Default: $BUS_AGENT.", "--agent")]
 Token = Annotated[
     int, typer.Option(metavar="N", min=1, help="The token that bus lease acquire printed.")
 ]
@@ -30,7 +30,7 @@ Ttl = Annotated[
 ]
 
 
-@lease.command("acquire", example="bus lease acquire deploy --holder worker-1 --ttl 2m --json")
+@lease.command("acquire", example="bus lease acquire deploy --agent worker-1 --ttl 2m --json")
 def acquire(
     name: Name,
     holder: Holder = None,
@@ -63,7 +63,7 @@ def refusal(name: str, held: Lease | None, now_ms: int, *, waited: bool) -> Ackb
     return (TimedOut if waited else Refused)(f"lease {name!r} {state}")
 
 
-@lease.command("renew", example="bus lease renew deploy --holder worker-1 --token 7")
+@lease.command("renew", example="bus lease renew deploy --agent worker-1 --token 7")
 def renew(
     name: Name,
     token: Token,
@@ -82,7 +82,7 @@ def renew(
     return 0
 
 
-@lease.command("release", example="bus lease release deploy --holder worker-1 --token 7")
+@lease.command("release", example="bus lease release deploy --agent worker-1 --token 7")
 def release(name: Name, token: Token, holder: Holder = None, place: PlaceOnly = HERE) -> int:
     """Release a lease.
 
@@ -106,7 +106,7 @@ def list_leases(place: Place = HERE) -> int:
 
 
 def _holding(name: str | None) -> str:
-    return arguments.sender(name, "--holder")
+    return arguments.sender(name, "--agent")
 
 
 def _print(held: Lease) -> None:

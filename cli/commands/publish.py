@@ -20,7 +20,9 @@ commands = Commands()
 
 
 Type = Annotated[str | None, optional_word("TYPE", "Dotted words, like task.done.")]
-Body = Annotated[str | None, optional_word("BODY", "Text; - reads it from stdin.")]
+Body = Annotated[
+    str | None, optional_word("BODY", "Text; - reads it from stdin. Default: what is piped in.")
+]
 Data = Annotated[
     str | None,
     optional("JSON", "The payload as JSON, instead of BODY; - reads stdin, @FILE a file."),
@@ -34,7 +36,9 @@ Id = Annotated[
     str | None,
     optional("ID", "The message's id: publishing it again with the same content stores nothing."),
 ]
-ReplyTo = Annotated[str | None, optional("ID", "The id of the message that this answers.")]
+ReplyTo = Annotated[
+    str | None, optional("ID|SEQ", "The id or seq of the message that this answers.")
+]
 Conversation = Annotated[
     str | None,
     optional("C", "The conversation. Default: that of the message answered, or a new one."),

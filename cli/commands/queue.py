@@ -19,6 +19,7 @@ from ..options.common import HERE, By, Place, QueueName, seq_or_word
 from ..options.policy import PolicyOptions, make_queue
 from ..running.repeated_view import watch as go_on_watching
 from ..show import output
+from ..show.confirmation import Yes, confirm
 from ..show.jobs import code_of_list, queues_named
 from ..show.queues import (
     acts_lines,
@@ -193,6 +194,7 @@ def purge(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing; print how many jobs wait.")
     ] = False,
+    yes: Yes = False,
     by: By = None,
     place: Place = HERE,
 ) -> int:
@@ -207,7 +209,10 @@ def purge(
     with place.open() as bus:
         (found,) = queues_named(bus, name)
         control = JobControl(found, by=arguments.doer(by))
-        count = control.waiting() if dry_run else control.purge()
+        count = control.waiting()
+        if count and not dry_run:
+            confirm(f"cancel {output.counted(count, 'waiting job')} of queue {name!r}", yes)
+            count = control.purge()
     key, said = ("waiting", "would cancel") if dry_run else ("cancelled", "cancelled")
     output.result({"queue": name, key: count}, f"{said} {output.counted(count, 'job')}")
     return code_of_list(count, [found])
@@ -219,6 +224,7 @@ def remove(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing; say whether it can be removed.")
     ] = False,
+    yes: Yes = False,
     by: By = None,
     place: Place = HERE,
 ) -> int:
@@ -235,6 +241,7 @@ def remove(
             refuse_live(Queue.open(bus, name))
             output.note(f"queue {name!r} would be removed; nothing was changed")
             return 0
+        confirm(f"remove queue {name!r}", yes)
         kept = remove_queue(bus, name, by=arguments.doer(by))
     output.result({"queue": name, "history": kept}, f"removed {name}; its history is in {kept}")
     return 0

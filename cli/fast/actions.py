@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ...bus.bus import Bus
     from ...schema.message.message import Receipt
 
 #: The variables that carry W3C trace context to commands.
@@ -56,7 +57,7 @@ def publish(
             from_agent=from_agent,
             to_agent=to_agent,
             id=id,
-            in_reply_to=reply_to,
+            in_reply_to=reply_to and id_named(bus, reply_to),
             correlation_id=conversation,
             priority=parse_priority(priority),
             headers=_headers(header, headers),
@@ -66,6 +67,16 @@ def publish(
         )
     print_receipt(receipt)
     return 0
+
+
+def id_named(bus: Bus, key: str) -> str:
+    """Return the id of a message that a word names by its seq or its id.
+
+    A number that is no seq is taken as an id, and so is everything else.
+    """
+    is_seq = key.isascii() and key.isdecimal() and len(key) < 17
+    message = bus.get(int(key)) if is_seq and int(key) > 0 else None
+    return key if message is None else message.id
 
 
 def print_receipt(receipt: Receipt) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
+import stat
 import sys
 
 from ...schema.errors import InvalidInput
@@ -12,6 +15,9 @@ from ...schema.message.limits import MAX_PAYLOAD_BYTES
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import BinaryIO
+
+#: How long the first byte of a pipe is waited for that no argument names, in seconds.
+PATIENCE_S = 10.0
 
 #: The file name that stands for the standard input.
 STDIN = "-"
@@ -28,6 +34,8 @@ def payload_of(
         file: the name of a file with text, or `-`.
         payload_ref: the name of a blob, which only excludes the others.
 
+    Without any of them, text that is piped in is the payload.
+
     Raises:
         InvalidInput: there is more than one, or it is too large, no UTF-8, no JSON, unreadable;
             the standard input is empty.
@@ -42,7 +50,36 @@ def payload_of(
         return _text(_read(STDIN), "the standard input")
     if body is not None:
         return _text(_bytes_of(body), "BODY")
+    if payload_ref is None and _is_piped():
+        return _piped()
     return ABSENT
+
+
+def _is_piped() -> bool:
+    """Whether the standard input is a pipe or a file; a terminal and the null device are not."""
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:  # it is closed
+        return False
+    if sys.stdin is None or sys.stdin.closed:  # another option has read it
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def _piped() -> object:
+    """Return the text that is piped in, or ABSENT where there is none.
+
+    Nobody asked for it, and some programs leave a pipe open that they never write to: the wait for
+    its first byte is bounded.
+    """
+    readable, _, _ = select.select([0], [], [], PATIENCE_S)
+    if not readable:
+        raise InvalidInput(
+            f"nothing came on the standard input for {PATIENCE_S:g} s; give BODY, - to wait for"
+            " longer, or '' for no text"
+        )
+    content = _limited(sys.stdin.buffer.read(MAX_PAYLOAD_BYTES + 1))
+    return _text(content, "the standard input") if content else ABSENT
 
 
 def open_input(name: str) -> BinaryIO:
@@ -90,6 +127,11 @@ def _read(name: str) -> bytes:
             "the standard input is empty: the command before it may have failed;"
             " to publish empty text, give '' as BODY"
         )
+    return _limited(content)
+
+
+def _limited(content: bytes) -> bytes:
+    """Return a payload that is not too large."""
     if len(content) > MAX_PAYLOAD_BYTES:
         raise InvalidInput(
             f"the payload is larger than {MAX_PAYLOAD_BYTES} bytes;"

@@ -30,7 +30,7 @@ _HEAD = """\
 - The bus is found by `--dir`, `--user`, the environment variable `BUS_DIR`, or else as the nearest
   `.worker-state/` from the working directory upwards. One that is only found is refused where
   neither you nor root own it, unless `bus trust add` or `BUS_SAFE_DIRECTORIES` names it.
-  `BUS_AGENT` is the default of `--from` and `--holder`.
+  `BUS_AGENT` is the default of `--from` and `--agent`.
 - Errors are one line, `bus: …`, on stderr; `-v` adds what led to them.
 
 | exit code | meaning |

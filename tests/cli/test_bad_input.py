@@ -98,8 +98,8 @@ def test_empty_standard_input_is_no_body(
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("lease renew x --holder a --token x", "--token must be a whole number"),
-        ("lease renew x --holder a --token 0", "--token must be 1 or more"),
+        ("lease renew x --agent a --token x", "--token must be a whole number"),
+        ("lease renew x --agent a --token 0", "--token must be 1 or more"),
         ("replay --from 0", "--from must be 1 or more, and at most 9007199254740991"),
         ("replay --from lead", "--from takes a seq or a time here, not 'lead'"),
         ("verify --from lead", "--from takes a seq or a time here, not 'lead'"),
@@ -115,8 +115,8 @@ def test_empty_standard_input_is_no_body(
         ("limit clear --json --queue q", "No such option: --json"),
         ("run --json -- cat", "No such option: --json"),
         ("publish t", "no agent is named: give --from AGENT, or set BUS_AGENT"),
-        ("lease acquire x", "no agent is named: give --holder AGENT, or set BUS_AGENT"),
-        ("lease acquire x --holder a --ttl x", "--ttl: 'x' is not a duration"),
+        ("lease acquire x", "no agent is named: give --agent AGENT, or set BUS_AGENT"),
+        ("lease acquire x --agent a --ttl x", "--ttl: 'x' is not a duration"),
         ("blob gc --older-than x", "--older-than: 'x' is not a duration"),
         ("heartbeat a --every x", "--every: 'x' is not a duration"),
         (

@@ -117,8 +117,8 @@ READING = [
         ["queue", "remove", EVIL],
     ),
     *(["heartbeat", EVIL], ["lease", "list"]),
-    *(["lease", "list", "--json"], ["lease", "acquire", f"lease{EVIL}", "--holder", "x"]),
-    *(["lease", "release", EVIL, "--holder", EVIL, "--token", "1"], ["reservations"]),
+    *(["lease", "list", "--json"], ["lease", "acquire", f"lease{EVIL}", "--agent", "x"]),
+    *(["lease", "release", EVIL, "--agent", EVIL, "--token", "1"], ["reservations"]),
     *(["reservations", "list", "--json"], ["reserve", "src", "--agent", "me"]),
     *(["reserve", f"/{EVIL}", "--agent", EVIL], ["guard", "check"], ["guard", "check", "--json"]),
     *(

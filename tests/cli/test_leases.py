@@ -16,11 +16,11 @@ pytestmark = pytest.mark.usefixtures("bus_dir")
 
 def test_lease_is_granted_once_and_its_token_rules(run_bus: RunBus, bus: Bus) -> None:
     """M-69 to M-74, PITFALLS 15: granted false, and an exit code of its own."""
-    granted = run_bus("lease", "acquire", "deploy", "--holder", "a", "--json")
+    granted = run_bus("lease", "acquire", "deploy", "--agent", "a", "--json")
     lease = json.loads(granted.out)
     assert list(lease) == ["granted", "name", "holder", "token", "until"]
     assert (granted.code, lease["granted"], lease["holder"]) == (0, True, "a")
-    refused = run_bus("lease", "acquire", "deploy", "--holder", "b", "--json")
+    refused = run_bus("lease", "acquire", "deploy", "--agent", "b", "--json")
     assert refused.code == 3
     assert json.loads(refused.out) == {
         "granted": False,
@@ -30,20 +30,20 @@ def test_lease_is_granted_once_and_its_token_rules(run_bus: RunBus, bus: Bus) ->
         "until": lease["until"],
     }
     assert refused.err.startswith("bus: lease 'deploy' is held by a until ")
-    assert_error(run_bus("lease", "acquire", "deploy", "--holder", "a"), 3, "held by a")
+    assert_error(run_bus("lease", "acquire", "deploy", "--agent", "a"), 3, "held by a")
 
     token = str(lease["token"])
     for act in ("renew", "release"):
-        wrong = ("lease", act, "deploy", "--holder", "b", "--token", token)
+        wrong = ("lease", act, "deploy", "--agent", "b", "--token", token)
         assert_error(run_bus(*wrong), 3, "does not hold")
     ours = ("deploy", "--token", token)
     renewed = run_bus("lease", "renew", *ours, "--ttl", "1h", env={"BUS_AGENT": "a"})
     assert renewed.out.startswith(f"deploy  a  token {token}  until ")
     listed = json.loads(run_bus("lease", "list", "--json").out)
     assert (listed["name"], listed["until"] > lease["until"]) == ("deploy", True)
-    assert run_bus("lease", "release", *ours, "--holder", "a").code == 0
+    assert run_bus("lease", "release", *ours, "--agent", "a").code == 0
     assert run_bus("lease", "list").code == 4
-    assert_error(run_bus("lease", "release", *ours, "--holder", "a"), 3, "free")
+    assert_error(run_bus("lease", "release", *ours, "--agent", "a"), 3, "free")
 
 
 def test_waiting_for_a_lease_ends_with_it_or_with_5(
@@ -52,9 +52,9 @@ def test_waiting_for_a_lease_ends_with_it_or_with_5(
     """M-71, M-75: an ended lease can be taken; exit code 5 when the wait runs out."""
     held = bus.leases.acquire("x", "a", ttl_s=60)
     assert held is not None
-    late = run_bus("lease", "acquire", "x", "--holder", "b", "--wait", "200ms")
+    late = run_bus("lease", "acquire", "x", "--agent", "b", "--wait", "200ms")
     assert_error(late, 5, "held by a")
-    waiting = start_bus("lease", "acquire", "x", "--holder", "b", "--wait", "20", "--json")
+    waiting = start_bus("lease", "acquire", "x", "--agent", "b", "--wait", "20", "--json")
     time.sleep(0.2)  # most likely it waits by now; it must be granted either way
     bus.leases.release(held)
     out, _ = waiting.communicate(timeout=10)
@@ -62,10 +62,10 @@ def test_waiting_for_a_lease_ends_with_it_or_with_5(
 
 
 def test_lease_input_is_checked(run_bus: RunBus) -> None:
-    assert_error(run_bus("lease", "acquire", "x"), 2, "--holder")
-    assert_error(run_bus("lease", "acquire", "x", "--holder", "a", "--ttl", "8d"), 2, "86400")
-    assert_error(run_bus("lease", "acquire", "x", "--holder", "a", "--ttl", "x"), 2, "x")
-    assert_error(run_bus("lease", "renew", "x", "--holder", "a"), 2, "--token")
+    assert_error(run_bus("lease", "acquire", "x"), 2, "--agent")
+    assert_error(run_bus("lease", "acquire", "x", "--agent", "a", "--ttl", "8d"), 2, "86400")
+    assert_error(run_bus("lease", "acquire", "x", "--agent", "a", "--ttl", "x"), 2, "x")
+    assert_error(run_bus("lease", "renew", "x", "--agent", "a"), 2, "--token")
     assert_error(run_bus("lease", "steal", "x"), 2, "steal")
 
 

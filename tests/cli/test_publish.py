@@ -1,6 +1,8 @@
 """bus publish: every source of a payload, every option, receipts, and --jsonl."""
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -43,9 +45,43 @@ def test_data_is_json_from_every_source(
 
 
 def test_no_body_is_no_payload(run_bus: RunBus, bus: Bus) -> None:
-    """M-43: no payload."""
-    run_bus("publish", "t", "--from", "a", stdin="not read")
+    """M-43: no payload, where nothing is piped in either."""
+    run_bus("publish", "t", "--from", "a", stdin="")
     assert not next(bus.read()).has_payload
+
+
+def test_what_is_piped_in_is_the_body_where_none_is_given(run_bus: RunBus, bus: Bus) -> None:
+    run_bus("publish", "t", "--from", "a", stdin="piped")
+    run_bus("publish", "t", "argument", "--from", "a", stdin="not read")
+    run_bus("publish", "t", "--from", "a", "--data", "1", stdin="not read")
+    assert [message.payload for message in bus.read()] == ["piped", "argument", 1]
+
+
+def test_a_pipe_that_nothing_comes_from_is_not_waited_for_for_ever(
+    bus: Bus, bus_env: dict[str, str]
+) -> None:
+    """A program may leave its command a pipe that it never writes to: 10 s, then one clear line."""
+    kept_open, theirs = os.pipe()
+    try:
+        command = ["bus", "publish", "t", "--from", "a", "--dir", str(bus.layout.directory)]
+        done = subprocess.run(
+            command, stdin=kept_open, env=bus_env, capture_output=True, text=True, timeout=60
+        )
+    finally:
+        os.close(theirs)
+        os.close(kept_open)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nothing came on the standard input for 10 s; give BODY, -" in done.stderr
+    assert next(bus.read(), None) is None
+
+
+def test_a_reply_names_a_message_by_its_seq(run_bus: RunBus, bus: Bus) -> None:
+    first = bus.publish("ask", from_agent="a")
+    number = bus.publish("ask", from_agent="a", id="77")
+    for key in (str(first.seq), "77"):
+        assert run_bus("publish", "answer", "--from", "b", "--reply-to", key, stdin="").code == 0
+    answers = [m.in_reply_to for m in bus.read(type="answer")]
+    assert answers == [first.id, number.id]
 
 
 def test_every_field_can_be_given(run_bus: RunBus, bus: Bus) -> None:

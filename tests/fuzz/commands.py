@@ -61,7 +61,7 @@ _SETUP = [
     "publish parked.mail seventh --from bob --to alice --id m-8",
     "listen alice --drain --no-session --max-deliveries 1 -- false",
     "heartbeat worker-1 --status working --task x --progress 0.5",
-    "lease acquire build --holder alice --ttl 1d",
+    "lease acquire build --agent alice --ttl 1d",
     "reserve src/** docs/a.md --agent alice --ttl 1d",
     "limit set 5 --inbox lead",
     "search third",

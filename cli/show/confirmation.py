@@ -1,0 +1,33 @@
+"""The question before what can't be undone, which only a person at a terminal is asked."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ...schema.errors import Refused
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def confirm(act: str, yes: bool) -> None:
+    """Ask a person whether to go on.
+
+    In a pipe, in a script and for an agent there is no question.
+
+    Args:
+        act: what would be done, as a sentence without its end: `cancel 3 jobs`.
+        yes: whether it is decided already.
+
+    Raises:
+        Refused: the person did not say yes; nothing was changed.
+    """
+    if yes or not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    from .output import visible
+
+    print(f"{visible(act)}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused("nothing was changed")
