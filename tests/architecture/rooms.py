@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bus": {"schema", "blobs"},
     "subscribers": {"schema", "bus"},
     "workers": {"schema", "bus", "subscribers"},
+    "automation": set(),
     "export": {"schema", "blobs", "bus"},
     "git": {"schema", "export"},
     "doctor": {"schema", "blobs", "bus", "subscribers", "export"},
@@ -28,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": {"schema", "bus", "subscribers", "workers", "export"},
     "": {"schema", "blobs", "bus", "subscribers", "workers", "export"},
 }
-MAY_IMPORT["cli"] = set(MAY_IMPORT)
+MAY_IMPORT["cli"] = set(MAY_IMPORT) - {"automation"}
 
 #: The folders of each room, in order: each imports only those before it. Files beside them are what
 #: all of them share, or what stands upon them, as `bus/bus.py`.
@@ -37,6 +38,7 @@ FOLDERS: dict[str, list[str]] = {
     "bus": ["trust", "log", "search", "presence", "reservations"],
     "subscribers": ["inboxes", "conversations", "jobs", "queues", "overview"],
     "workers": ["processes", "commands"],
+    "automation": ["config", "plugins", "jobs", "schedules", "routes"],
     "export": ["jsonl", "backup", "pictures"],
     "doctor": ["recovery", "checks", "repair"],
     "server": ["access", "api", "live", "mcp", "metrics", "page"],
