@@ -1,4 +1,4 @@
-"""Times at which jobs are due: cron expressions, intervals, windows, and one decision for each time.
+"""Times at which jobs are due: cron expressions, intervals, windows, one decision for each time.
 
 Nothing here runs a job.
 """

@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bus": {"schema", "blobs"},
     "subscribers": {"schema", "bus"},
     "workers": {"schema", "bus", "subscribers"},
-    "automation": set(),
+    "automation": {"schema"},
     "export": {"schema", "blobs", "bus"},
     "git": {"schema", "export"},
     "doctor": {"schema", "blobs", "bus", "subscribers", "export"},

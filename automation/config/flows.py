@@ -1,0 +1,120 @@
+"""Records of where events go: routes, pipelines, their steps and conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .records import NOWHERE, Frozen, Place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Each event of this type, of this plugin, makes a job of that command.
+
+    `broadcast` also tells everybody of the event, instead of the automation alone.
+    """
+
+    source: str
+    event_type: str
+    to: str
+    command: str = "handle"
+    broadcast: bool = False
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A comparison of what a dotted path of payload, context or config leads to."""
+
+    path: str
+    op: str
+    value: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Each of these holds."""
+
+    of: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """One of these holds."""
+
+    of: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """This does not hold."""
+
+    of: Condition
+
+
+Condition = Predicate | AllOf | AnyOf | Not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step of a pipeline: exactly one of uses, call, steps, split and relay is set.
+
+    Attributes:
+        uses: a plugin, or plugin.command.
+        call: the name of another pipeline.
+        steps, split: steps one after another, and side by side.
+        with_: keys of the next payload, each a template.
+        baggage: durable dotted paths, each with the path that its value comes from.
+        baggage_from, namespace: an object that is claimed whole, and the path that it goes to.
+        condition: the step is left out where it does not hold.
+    """
+
+    id: str | None = None
+    uses: str | None = None
+    call: str | None = None
+    steps: tuple[Step, ...] = ()
+    split: tuple[Step, ...] = ()
+    with_: Mapping[str, str] = field(default_factory=Frozen)
+    baggage: Mapping[str, str] = field(default_factory=Frozen)
+    baggage_from: str | None = None
+    namespace: str | None = None
+    condition: Condition | None = None
+    place: Place = field(default=NOWHERE, compare=False)
+
+    @property
+    def plugin(self) -> str:
+        """The plugin that `uses` names, or ""."""
+        return (self.uses or "").partition(".")[0]
+
+    @property
+    def command(self) -> str:
+        """The command that `uses` names: `handle`, unless it says otherwise."""
+        return (self.uses or "").partition(".")[2] or "handle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """Steps with a name, which an event or the end of a job begins.
+
+    Attributes:
+        on: the type of event; None where `on_hook` names a signal.
+        from_plugin: the one plugin whose events begin it; None is any.
+        max_depth: the author's own bound of hops; 0 is none, None is the usual one.
+        timeout_s: how long a synchronous caller waits.
+    """
+
+    name: str
+    on: str | None = None
+    on_hook: str | None = None
+    from_plugin: str | None = None
+    condition: Condition | None = None
+    max_depth: int | None = None
+    execution_mode: Literal["async", "synchronous"] = "async"
+    timeout_s: float = 30.0
+    steps: tuple[Step, ...] = ()
+    place: Place = field(default=NOWHERE, compare=False)
