@@ -1,4 +1,4 @@
-"""What records of a configuration are made of: frozen objects, places in files, secrets."""
+"""Parts of the records of a configuration: frozen objects, places in files, secrets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Frozen(dict[str, _Value]):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands in the files: for faults that are found later."""
+    """The place of something in the files: for faults that are found later."""
 
     file: str
     line: int

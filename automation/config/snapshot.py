@@ -25,7 +25,7 @@ TIMEOUTS_S = {"poll": 60.0, "handle": 120.0, "health": 10.0, "init": 30.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionConfig:
-    """What must hold before a configuration is taken; `strict_mode` asks for all four."""
+    """Conditions for taking a configuration; `strict_mode` asks for all four."""
 
     verify_integrity_on_boot: bool = False
     fail_on_drift: bool = False
@@ -77,7 +77,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleEntry:
-    """When a command of a plugin is due: exactly one of every_s, cron, at_ms and after_s is set.
+    """Times at which a command of a plugin is due: exactly one of every_s, cron, at_ms and after_s is set.
 
     Attributes:
         every_s: the interval; months have 30 days.
@@ -116,7 +116,7 @@ class ScheduleEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryConfig:
-    """How often a job is tried in all, and the base of the growing pauses."""
+    """The attempts of a job in all, and the base of the growing pauses between."""
 
     max_attempts: int = 4
     backoff_base_s: float = 30.0
@@ -132,7 +132,7 @@ class BreakerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsConfig:
-    """What a process of the plugin may use; None is no limit of ours."""
+    """Bounds of a process of the plugin; None is no limit of ours."""
 
     memory_bytes: int | None = None
     cpu_s: float | None = None
@@ -142,7 +142,7 @@ class LimitsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginConfig:
-    """What the operator says of a plugin.
+    """The settings of a plugin, by its operator.
 
     Attributes:
         name: its name here.
@@ -194,7 +194,7 @@ class WebhookEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhooksConfig:
-    """Where webhooks are listened for, and what for."""
+    """The listener of webhooks, and its paths."""
 
     listen: str = "127.0.0.1:8081"
     endpoints: tuple[WebhookEndpoint, ...] = ()
