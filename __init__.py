@@ -16,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .blobs.store import BlobStore as BlobStore
     from .bus.bus import Bus as Bus
-    from .bus.doorbell import Listener as Listener
     from .bus.errors import SegmentMissing as SegmentMissing
     from .bus.leases import Lease as Lease
     from .bus.leases import Leases as Leases
@@ -79,7 +78,6 @@ if TYPE_CHECKING:
     from .subscribers.conversations.reply_types import ReplyTypes as ReplyTypes
     from .subscribers.inboxes.failed_deliveries import Parked as Parked
     from .subscribers.inboxes.inbox import Inbox as Inbox
-    from .subscribers.inboxes.polling_pace import Pace as Pace
     from .subscribers.inboxes.session import Session as Session
     from .subscribers.jobs.claims import Claim as Claim
     from .subscribers.jobs.claims import ClaimRecord as ClaimRecord
@@ -130,7 +128,6 @@ _NAMES = {
         "schema.message.message": "Message Receipt",
         "schema.message.priority": "Priority",
         "blobs.store": "BlobStore",
-        "bus.doorbell": "Listener",
         "bus.search.search": "Found",
         "bus.stats": "Stats",
         "schema.sqlite.settings": "Settings",
@@ -140,7 +137,6 @@ _NAMES = {
         "subscribers.inboxes.inbox": "Inbox",
         "subscribers.inboxes.session": "Session",
         "subscribers.inboxes.failed_deliveries": "Parked",
-        "subscribers.inboxes.polling_pace": "Pace",
     },
     "Requests and their answers": {
         "subscribers.requests": (

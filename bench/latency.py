@@ -50,7 +50,7 @@ import json, sys, time
 from ackbus import Bus
 waits = []
 with Bus.open(sys.argv[1]) as bus:
-    messages = bus.follow(from_seq=bus.log.newest_seq() + 1)
+    messages = bus.follow(after_seq=bus.log.newest_seq())
     print("ready", flush=True)
     for message in messages:
         if message.type == "bench.end":

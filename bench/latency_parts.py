@@ -29,8 +29,9 @@ Steps = dict[str, list[float]]
 READER = """
 import json, sys, time
 from ackbus import Bus, Inbox
+from ackbus.bus.doorbell import listen
 waits, ended = [], False
-with Bus.open(sys.argv[1]) as bus, bus.listen() as listener:
+with Bus.open(sys.argv[1]) as bus, listen(bus) as listener:
     inbox = Inbox(bus, "reader")
     print("ready", flush=True)
     while not ended:

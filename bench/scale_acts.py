@@ -164,7 +164,7 @@ def replay(site: Site) -> Act:
 
     def act(_: object) -> object:
         first = site.noise.randrange(starts) + 1
-        read = site.bus.read(from_seq=first, to_seq=first + MANY - 1)
+        read = site.bus.read(after_seq=first - 1, upto_seq=first + MANY - 1)
         return sum(message.payload is not None for message in read)
 
     return lambda: timed(act, _times(10))

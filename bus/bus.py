@@ -11,7 +11,7 @@ from ..schema.message.draft import ABSENT, Draft
 from ..schema.message.names import check_agent
 from ..schema.message.priority import Priority
 from ..schema.sqlite.database import Database
-from .doorbell import Doorbell, Listener
+from .doorbell import Doorbell, listen
 from .log.archive_reader import Archive
 from .log.catalog import Catalog
 from .log.filters import Wanted
@@ -68,11 +68,11 @@ class Bus:
         self._file = database
         self.layout: Layout = database.layout
         self.blobs = BlobStore(self.layout.blob_folder, may_write=database.require_writable)
-        self.catalog = Catalog(database)
         self._doorbell = Doorbell(self.layout.doorbell)
         self.archive = Archive(database, self.layout, self.blobs)
-        self.log = Log(database, self.blobs, self.catalog, self.archive, self._doorbell)
-        self.agents = Agents(database, self.log, self.catalog)
+        catalog = Catalog(database)
+        self.log = Log(database, self.blobs, catalog, self.archive, self._doorbell)
+        self.agents = Agents(database, self.log, catalog)
 
     @classmethod
     def init(cls, directory: str | os.PathLike[str], **options: Unpack[BusOptions]) -> Bus:
@@ -279,35 +279,35 @@ class Bus:
     def read(
         self,
         *,
-        from_seq: int = 1,
-        to_seq: int | None = None,
+        after_seq: int = 0,
+        upto_seq: int | None = None,
         **filters: Unpack[ReadFilters],
     ) -> Iterator[Message]:
         """Yield the messages that match every given filter, in order, a page in memory at a time.
 
         Args:
-            from_seq, to_seq: the range, both ends included; `to_seq` None ends where the log
-                ends now.
+            after_seq: only messages after this one.
+            upto_seq: the last one; None ends where the log ends now.
             filters: `ReadFilters`: `type`, `conversation`, `agent`, `from_agent`, `to_agent`,
                 `since_ms`, `until_ms`.
         """
-        return self.log.read(after_seq=from_seq - 1, upto_seq=to_seq, **filters)
+        return self.log.read(after_seq=after_seq, upto_seq=upto_seq, **filters)
 
     def follow(
-        self, *, from_seq: int | None = None, **filters: Unpack[ReadFilters]
+        self, *, after_seq: int | None = None, **filters: Unpack[ReadFilters]
     ) -> Iterator[Message]:
         """Yield messages for ever, each as soon as it is committed; blocks between them.
 
         Args:
-            from_seq: where to begin; None begins with the first message after this call.
+            after_seq: only messages after this one; None: after the newest.
             filters: `ReadFilters`, as for `read`.
         """
         # Settled here, not at the first step: messages may come between the two.
-        after = self.log.newest_seq() if from_seq is None else from_seq - 1
+        after = self.log.newest_seq() if after_seq is None else after_seq
         return self._follow(after, Wanted(**filters))
 
     def _follow(self, after: int, wanted: Wanted) -> Iterator[Message]:
-        with self.listen() as listener:
+        with listen(self) as listener:
             while True:
                 newest = self.log.newest_seq()
                 yield from self.log.find(wanted, after_seq=after, upto_seq=newest)
@@ -315,13 +315,13 @@ class Bus:
                 listener.wait(RECHECK_S)
 
     def follow_async(
-        self, *, from_seq: int | None = None, **filters: Unpack[ReadFilters]
+        self, *, after_seq: int | None = None, **filters: Unpack[ReadFilters]
     ) -> AsyncIterator[Message]:
         """Yield messages as `follow` does; the event loop never waits for the bus."""
         from .in_thread import follow
 
-        after = self.log.newest_seq() if from_seq is None else from_seq - 1
-        return follow(self.log, self.listen(), after, Wanted(**filters), RECHECK_S)
+        after = self.log.newest_seq() if after_seq is None else after_seq
+        return follow(self.log, listen(self), after, Wanted(**filters), RECHECK_S)
 
     def search(self, *words: str, **filters: Unpack[SearchFilters]) -> list[Found]:
         """Find the messages whose payloads have all these words, the best matches first.
@@ -342,14 +342,6 @@ class Bus:
         from .search.search import Search
 
         return Search(self).find(words, **filters)
-
-    def ring(self) -> None:
-        """Wake every waiter, after the commit where a transaction is open. Never raises."""
-        self._engine.after_commit(self._doorbell.ring)
-
-    def listen(self) -> Listener:
-        """Return a listener, for callers with their own waiting loop."""
-        return Listener(self.layout.doorbell, self._engine)
 
     def stats(self) -> Stats:
         """Count the messages by type and by sender.

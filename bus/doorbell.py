@@ -13,10 +13,12 @@ import sys
 import time
 
 from ..schema.directory.folder import Descriptor, locate
+from ..schema.queries import engine_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..schema.engine import Engine
+    from .bus import Bus
 
 #: An event of inotify: watch, mask, cookie, length of the name. And its size.
 _EVENT = "iIII"
@@ -174,6 +176,16 @@ class _Watch:
 
     def close(self) -> None:
         self._inotify.close()
+
+
+def listen(bus: Bus) -> Listener:
+    """Return a listener of a bus, for a waiting loop; close it, or use it in a `with`."""
+    return Listener(bus.layout.doorbell, engine_of(bus))
+
+
+def ring(bus: Bus) -> None:
+    """Wake every waiter of a bus, after the commit where a transaction is open. Never raises."""
+    engine_of(bus).after_commit(bus._doorbell.ring)
 
 
 def _open(path: str) -> int:

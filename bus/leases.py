@@ -63,13 +63,13 @@ class Leases(Table):
     """
 
     def acquire(
-        self, name: str, holder: str, *, ttl_s: float = DEFAULT_LEASE_S, wait_s: float = 0.0
+        self, name: str, holder: str, *, lease_s: float = DEFAULT_LEASE_S, wait_s: float = 0.0
     ) -> Lease | None:
         """Acquire a lease if it is free. Checking and granting are one transaction.
 
         Args:
             name, holder: of the lease.
-            ttl_s: how long it lasts unless it is renewed, in seconds.
+            lease_s: how long it lasts unless it is renewed, in seconds.
             wait_s: how long to block until it is free, in seconds; 0 doesn't block.
 
         Returns:
@@ -81,7 +81,7 @@ class Leases(Table):
         """
         check_lease_name(name)
         check_agent(holder, "holder")
-        duration_ms = duration_of(ttl_s)
+        duration_ms = duration_of(lease_s)
         deadline = monotonic() + wait_s
         pause_s = _FIRST_PAUSE_S
         while True:
@@ -104,13 +104,13 @@ class Leases(Table):
             granted = self._engine.rows(SQL["grant_lease"], grant)
             return self.get(name) if granted else None
 
-    def renew(self, lease: Lease, *, ttl_s: float = DEFAULT_LEASE_S) -> Lease:
-        """Extend a lease to `ttl_s` from now. Safe to repeat.
+    def renew(self, lease: Lease, *, lease_s: float = DEFAULT_LEASE_S) -> Lease:
+        """Extend a lease to `lease_s` from now. Safe to repeat.
 
         Raises:
             LeaseLost: it has ended, was released, or is another holder's; nothing was changed.
         """
-        duration_ms = duration_of(ttl_s)
+        duration_ms = duration_of(lease_s)
         until_ms = self._change("renew_lease", lease, duration_ms) + duration_ms
         return Lease(lease.name, lease.holder, lease.token, lease.acquired_at_ms, until_ms)
 
@@ -170,15 +170,15 @@ class Leases(Table):
         )
 
 
-def duration_of(ttl_s: float) -> int:
+def duration_of(lease_s: float) -> int:
     """Return the length of a lease in milliseconds.
 
     Raises:
         InvalidInput: it is not positive, or more than a day.
     """
-    if not 0 < ttl_s <= MAX_LEASE_S:
+    if not 0 < lease_s <= MAX_LEASE_S:
         raise InvalidInput(
             f"a lease lasts more than 0 s and at most {MAX_LEASE_S:g} s (a day),"
-            f" not {ttl_s:g} s; renew it for longer work"
+            f" not {lease_s:g} s; renew it for longer work"
         )
-    return max(1, round(ttl_s * 1000))
+    return max(1, round(lease_s * 1000))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .log.catalog import Catalog
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .bus import Bus
@@ -29,10 +31,11 @@ class Stats:
     def of(cls, bus: Bus) -> Stats:
         """Count the messages of a bus, as `Bus.stats` does."""
         newest = bus.log.newest_seq()
-        bus.catalog.catch_up(newest)
-        by_type, by_sender = bus.catalog.counts("type"), bus.catalog.counts("from")
+        catalog = Catalog.of(bus)
+        catalog.catch_up(newest)
+        by_type, by_sender = catalog.counts("type"), catalog.counts("from")
         if bus.backup_made_at_ms is not None:  # messages that came while it was copied
-            for message in bus.log.read(after_seq=bus.catalog.position()):
+            for message in bus.log.read(after_seq=catalog.position()):
                 by_type[message.type] = by_type.get(message.type, 0) + 1
                 by_sender[message.from_agent] = by_sender.get(message.from_agent, 0) + 1
         return cls(sum(by_type.values()), newest, by_type, by_sender)

@@ -13,6 +13,7 @@ from typer._click.shell_completion import CompletionItem, split_arg_string
 from typer._completion_classes import BashComplete
 
 from ..bus.bus import Bus
+from ..bus.log.catalog import Catalog
 from ..schema.directory.layout import user_bus
 from ..schema.errors import AckbusError
 from ..schema.message.priority import PRIORITY_NAMES
@@ -125,7 +126,7 @@ def _agents(bus: Bus) -> Iterable[str]:
 
 def _types(bus: Bus) -> Iterable[str]:
     newest = (message.type for message in bus.log.newest(_NEWEST))
-    return [*bus.catalog.counts("type"), *newest]
+    return [*Catalog.of(bus).counts("type"), *newest]
 
 
 def _queues(bus: Bus) -> Iterable[str]:

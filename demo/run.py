@@ -115,7 +115,7 @@ def _watch(bus: Bus, crew: Crew, tasks: int, say: Say, move: Callable[[int], obj
     seen, done = tasks, 0
     held: Message | None = None
     while done < tasks:
-        for message in bus.read(from_seq=seen + 1):
+        for message in bus.read(after_seq=seen):
             seen = message.seq
             done += message.type == DONE
             held = message if message.type == HELD else held

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from ..bus.log.archive_reader import segment_name
 from ..bus.log.archive_records import Frame, Segment
+from ..bus.log.catalog import Catalog
 from ..schema.callbacks import check_progress
 from ..schema.directory.file_lock import FileLock
 from ..schema.errors import BusUnusable, Refused
@@ -94,7 +95,7 @@ class Archiver:
         assert self._lock is not None, "an archiver works within its block"
         self._remove(on_progress)  # of a run that died
         newest = self._bus.log.newest_seq()
-        self._bus.catalog.catch_up(newest)  # what has left the log it could not count
+        Catalog.of(self._bus).catch_up(newest)  # what has left the log it could not count
         made = []
         for segment, frames in self._segments(min(upto_seq, newest - 1)):
             self._archive.add(segment, frames)

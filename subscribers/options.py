@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from .inboxes.polling_pace import Pace
-
 
 class InboxOptions(TypedDict, total=False):
     """The options of `Inbox`."""
@@ -14,7 +12,7 @@ class InboxOptions(TypedDict, total=False):
     with_work: bool
     max_deliveries: int
     retry_pause_s: float
-    pace: Pace | None
+    recheck_s: float | None
 
 
 class PolicyRules(TypedDict, total=False):

@@ -8,6 +8,7 @@ import warnings
 from dataclasses import dataclass
 from functools import partial
 
+from ..bus.doorbell import listen
 from ..bus.in_thread import in_thread
 from ..schema.errors import InvalidInput, TimedOut
 from ..schema.message.draft import ABSENT
@@ -272,7 +273,7 @@ class _Waiting:
         if not self._left:
             return
         deadline = math.inf if self._timeout_s is None else time.monotonic() + self._timeout_s
-        with self._left[0].bus.listen() as listener:  # before the look: what comes after is heard
+        with listen(self._left[0].bus) as listener:  # before the look: what comes after is heard
             self._listener = listener
             while not self._is_stopped:
                 for request in [*self._left]:

@@ -7,6 +7,7 @@ import os
 import secrets
 from contextlib import nullcontext
 
+from ..bus.doorbell import listen
 from ..bus.leases import DEFAULT_LEASE_S, duration_of
 from ..schema.callbacks import check_coroutine_function, check_plain, is_coroutine_function
 from ..schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, NotFound, Refused
@@ -206,7 +207,7 @@ class Worker:
         self._is_to_be_noted = heart is not None and not self._answers.is_silent
         self._keeper = Keeper(self.queue, self.lease_s, heart, self._give_up)
         try:
-            with self.bus.listen() as self._listener, heart or nullcontext(), self._keeper:
+            with listen(self.bus) as self._listener, heart or nullcontext(), self._keeper:
                 try:
                     return self._loop(executor, self._listener, once, drain)
                 finally:

@@ -104,7 +104,7 @@ class Reservations(Table):
         agent: str,
         *,
         shared: bool = False,
-        ttl_s: float = DEFAULT_RESERVATION_S,
+        lease_s: float = DEFAULT_RESERVATION_S,
         reason: str | None = None,
     ) -> ReserveResult:
         """Reserve all of these paths, or none.
@@ -112,14 +112,14 @@ class Reservations(Table):
         Globs are compared before the bus is locked for writing, which would delay all publishers;
         under the lock, only with reservations granted since. So no conflict is missed.
 
-        An agent never conflicts with itself: its own reservation is extended to `ttl_s` from now,
+        An agent never conflicts with itself: its own reservation is extended to `lease_s` from now,
         if that is longer, and keeps its token; in another mode it is a new grant with a new token.
 
         Args:
             paths: paths and globs from the root of the project, at most 1,000.
             agent: the editing agent.
             shared: whether others may reserve the files shared too.
-            ttl_s: how long, in seconds; at most a day.
+            lease_s: how long, in seconds; at most a day.
             reason: why, for people.
 
         Raises:
@@ -132,7 +132,7 @@ class Reservations(Table):
         check_agent(agent)
         if reason is not None:
             check_line(reason, "a reason", MAX_REASON_CHARS)
-        duration_ms = duration_of(ttl_s)
+        duration_ms = duration_of(lease_s)
         mode = SHARED if shared else EXCLUSIVE
         before = self._live(self._engine.now_ms())
         if conflicts := _conflicts(wanted, agent, mode, before):
@@ -150,13 +150,15 @@ class Reservations(Table):
             ]
         return ReserveResult(True, grants, [])
 
-    def renew(self, token: int, agent: str, *, ttl_s: float = DEFAULT_RESERVATION_S) -> Reservation:
-        """Extend a reservation to `ttl_s` from now. Safe to repeat.
+    def renew(
+        self, token: int, agent: str, *, lease_s: float = DEFAULT_RESERVATION_S
+    ) -> Reservation:
+        """Extend a reservation to `lease_s` from now. Safe to repeat.
 
         Raises:
             LeaseLost: it has ended, was released, or is another agent's; nothing was changed.
         """
-        duration_ms = duration_of(ttl_s)
+        duration_ms = duration_of(lease_s)
         with self._engine.write():
             now_ms = self._engine.now_ms()  # here: waiting for the lock must not shorten it
             key = (now_ms + duration_ms, token, agent, now_ms)

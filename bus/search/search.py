@@ -12,6 +12,7 @@ from ...schema.callbacks import check_progress
 from ...schema.directory.layout import Layout
 from ...schema.errors import InvalidInput
 from ..errors import SegmentMissing
+from ..log.catalog import Catalog
 from ..log.filters import Wanted
 from .index import SearchIndex
 from .text import Words, as_phrase, has_words, payload_text
@@ -62,7 +63,7 @@ class Search:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._log = bus.log
-        self._catalog = bus.catalog
+        self._catalog = Catalog.of(bus)
         self._blobs = bus.blobs
         self._index = SearchIndex(bus.layout, bus.log, bus.blobs)
         self._told: set[int] = set()  # the lost segments of which it was told

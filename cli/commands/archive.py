@@ -121,7 +121,7 @@ def _last_older(bus: Bus, age_s: float) -> int:
     upto = bus.archive.upto()
     since_ms = bus.now_ms() - round(age_s * 1000)
     wrong = set(bus.log.wrong_times(upto))
-    left = bus.read(from_seq=upto + 1, since_ms=since_ms)
+    left = bus.read(after_seq=upto, since_ms=since_ms)
     younger = next((message for message in left if message.seq not in wrong), None)
     last = bus.log.newest_seq() if younger is None else younger.seq - 1
     if passed := sum(seq <= last for seq in wrong):

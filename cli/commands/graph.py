@@ -140,7 +140,11 @@ def _messages(
     """Yield the messages to draw, with a progress bar."""
     since_ms = None if since is None else since_time(since, bus.now_ms())
     found = bus.read(
-        conversation=conversation, agent=agent, since_ms=since_ms, from_seq=first, to_seq=last
+        conversation=conversation,
+        agent=agent,
+        since_ms=since_ms,
+        after_seq=first - 1,
+        upto_seq=last,
     )
     with progress("reading", bus.log.newest_seq()) as move:
         for count, message in enumerate(found):

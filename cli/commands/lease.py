@@ -46,7 +46,7 @@ def acquire(
     wait_s = 0.0 if wait is None else arguments.seconds(wait, "--wait")
     ttl_s = arguments.seconds(ttl, "--ttl")
     with place.open() as bus:
-        granted = bus.leases.acquire(name, holder, ttl_s=ttl_s, wait_s=wait_s)
+        granted = bus.leases.acquire(name, holder, lease_s=ttl_s, wait_s=wait_s)
         held, now_ms = None if granted else bus.leases.get(name), bus.now_ms()
     if granted:
         _print(granted)
@@ -78,7 +78,7 @@ def renew(
     held = Lease(name, _holding(holder), token, 0, 0)
     ttl_s = arguments.seconds(ttl, "--ttl")
     with place.open() as bus:
-        _print(bus.leases.renew(held, ttl_s=ttl_s))
+        _print(bus.leases.renew(held, lease_s=ttl_s))
     return 0
 
 

@@ -58,7 +58,7 @@ def replay(
         first, last = span.seqs(bus)
         filters = which.filters(bus)
         if follow:
-            live = bus.follow(from_seq=first, **filters)
+            live = bus.follow(after_seq=first - 1, **filters)
             output.messages(live, bus.blobs, form=Message.to_line, live=True)
         end = bus.log.newest_seq()
         if first > end:
@@ -75,7 +75,7 @@ def _portion(
     from itertools import islice
 
     if not newest:
-        return islice(bus.read(from_seq=first, to_seq=last, **filters), limit)
+        return islice(bus.read(after_seq=first - 1, upto_seq=last, **filters), limit)
     before = None if last is None else last + 1
     count = NEWEST if limit is None else limit
     return iter(bus.log.newest(count, before_seq=before, after_seq=first - 1, **filters))
@@ -151,7 +151,7 @@ def tail(
         count = output.messages(newest, bus.blobs, live=follow)
         if follow:
             after = max(seen, newest[-1].seq) if newest else seen
-            output.messages(bus.follow(from_seq=after + 1, **filters), bus.blobs, live=True)
+            output.messages(bus.follow(after_seq=after, **filters), bus.blobs, live=True)
         return 0 if count else filter.nothing(bus)
 
 

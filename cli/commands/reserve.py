@@ -87,7 +87,9 @@ def reserve(
     with place.open() as bus:
         root = project_root(bus.layout.directory)
         wanted = [each for path in paths for each in paths_from_root(path, root)]
-        found = bus.reservations.reserve(wanted, editor, shared=shared, ttl_s=ttl_s, reason=reason)
+        found = bus.reservations.reserve(
+            wanted, editor, shared=shared, lease_s=ttl_s, reason=reason
+        )
     for note in filter(None, (note_for(path, root) for path in paths)):
         output.note(note)
     record = {
@@ -151,7 +153,7 @@ def renew(chosen: Chosen, ttl: Ttl = "1h", agent: Who = None, place: Place = HER
     editor, ttl_s = _editor(agent), arguments.seconds(ttl, "--ttl")
     with place.open() as bus, bus.transaction():
         renewed = [
-            bus.reservations.renew(token, editor, ttl_s=ttl_s) for token in chosen.of(bus, editor)
+            bus.reservations.renew(token, editor, lease_s=ttl_s) for token in chosen.of(bus, editor)
         ]
     for each in renewed:
         output.result(each.record(), _line(each))

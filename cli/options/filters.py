@@ -163,7 +163,9 @@ def _unknown_type(bus: Bus, type: str) -> str:
     """Return the words about a type that no message has, with the near ones; "" for any other."""
     import difflib
 
-    known = bus.catalog.counts("type")
+    from ...bus.log.catalog import Catalog
+
+    known = Catalog.of(bus).counts("type")
     pattern: TypePattern | AnyPattern | None
     from ...schema.message.patterns import pattern_of
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ...bus.bus import Bus
-from ...bus.doorbell import Listener
+from ...bus.doorbell import Listener, listen
 from ..show import output
 from .sight import AGENT_HEADINGS, QUEUE_HEADINGS, Sight, Watcher
 
@@ -37,7 +37,7 @@ def show_once(bus: Bus) -> None:
 
 def watch(bus: Bus) -> None:
     """Show the bus until a key, Ctrl-C or SIGTERM ends it; after Ctrl-Z it goes on with `fg`."""
-    with bus.listen() as listener:
+    with listen(bus) as listener:
         watcher = Watcher(bus)
         while _is_set_aside(watcher, listener):
             os.kill(os.getpid(), signal.SIGSTOP)  # the terminal is as it was by now

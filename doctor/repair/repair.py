@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager, suppress
 import apsw
 
 from ...bus.bus import Bus
+from ...bus.log.catalog import Catalog
 from ...schema.directory.exclusive_use import refuse_openers
 from ...schema.directory.layout import Layout, has_export, without_file
 from ...schema.directory.opening_checks import refuse_place
@@ -213,7 +214,7 @@ def _with_new_file(
             told += put_right(file_of(bus))  # what is known of segments, before they are read by it
             told += _beside(bus, saved, stamp, dry_run)
             if maker.lacks_catalog:
-                bus.catalog.recount(bus.log)
+                Catalog.of(bus).recount(bus.log)
             told += _chain(bus, maker.lossy)
             told += put_right(file_of(bus))
             told += mend_work(bus, maker.lossy)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from ...bus.bus import Bus
 from ...bus.log.archive_reader import segment_name
+from ...bus.log.catalog import Catalog
 from ...schema.callbacks import check_progress
 from ...schema.directory.file_lock import FileLock
 from ...schema.directory.folder import Folder
@@ -235,7 +236,9 @@ class _Copier:
         """Copy everything, and sync it to the disk."""
         # A backup of a backup has messages no newer than the first one.
         self._made_at_ms = self._bus.backup_made_at_ms or self._bus.now_ms()
-        self._bus.catalog.try_to_catch_up(self._bus.log.newest_seq())  # the copy's can't any more
+        Catalog.of(self._bus).try_to_catch_up(
+            self._bus.log.newest_seq()
+        )  # the copy's can't any more
         copy_database(
             file_of(self._bus),
             self._layout.database,

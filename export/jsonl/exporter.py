@@ -7,6 +7,7 @@ import time
 from contextlib import closing, suppress
 
 from ...bus.bus import RECHECK_S
+from ...bus.doorbell import listen
 from ...schema.callbacks import check_progress
 from ...schema.directory.file_lock import FileLock
 from ...schema.errors import AckbusError, BusMoved, InvalidInput, Refused, TimedOut, WrongProcess
@@ -164,7 +165,7 @@ class Exporter:
         lock = self._lock_or_raise()
         writer = Writer(self._bus)
         try:
-            with self._bus.listen() as listener:
+            with listen(self._bus) as listener:
                 self._listener = listener
                 self._catch_up_patiently(writer)
                 self._ready.set()

@@ -28,6 +28,22 @@ if TYPE_CHECKING:
             """Return a blob's bytes, checked against its name; None when there are more."""
 
 
+#: The stored fields, in the order of the columns.
+_FIELDS = (
+    "seq",
+    "id",
+    "ts_ms",
+    "from_agent",
+    "to_agent",
+    "type",
+    "correlation_id",
+    "in_reply_to",
+    "raw_payload",
+    "payload_ref",
+    "priority",
+    "raw_headers",
+)
+
 #: Sets a field of a message in spite of its `__setattr__`.
 _set = object.__setattr__
 
@@ -131,10 +147,14 @@ class Message(_Open):
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"a message can't be changed: {name} is read-only")
 
-    def delivered(self, attempt: int, token: int | None = None) -> None:
-        """Note which delivery this is, and under which claim: for inboxes and queues."""
-        _set(self, "attempt", attempt)
-        _set(self, "token", token)
+    def __copy__(self) -> Message:
+        return self
+
+    def __deepcopy__(self, known: dict[int, object]) -> Message:
+        """Copy what can be changed, the objects in the payload, and share the blob store."""
+        copied = message_of(tuple(getattr(self, name) for name in _FIELDS), self._blobs, self._line)
+        delivered(copied, self.attempt, self.token)
+        return copied
 
     @property
     def ts(self) -> datetime:
@@ -318,6 +338,12 @@ def message_of(row: tuple[Any, ...], blobs: PayloadSource, line: bytes | None = 
     made.__class__ = Message  # costs less than to set each field past `__setattr__`
     message: Message = made
     return message
+
+
+def delivered(message: Message, attempt: int, token: int | None = None) -> None:
+    """Note on a message which delivery it is, and under which claim."""
+    _set(message, "attempt", attempt)
+    _set(message, "token", token)
 
 
 def _payload_as_stored(raw: str) -> dict[str, object]:

@@ -76,7 +76,7 @@ def list_leases(bus: TheBus, _: WorkReader) -> LeaseList:
 def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
     """Acquire a lease. A held lease is a conflict; the problem names its holder."""
     name = holder.act_as(wanted.holder, "holder")
-    lease = bus.leases.acquire(wanted.name, name, ttl_s=wanted.ttl_s)
+    lease = bus.leases.acquire(wanted.name, name, lease_s=wanted.ttl_s)
     if lease is not None:
         return LeaseRecord(**lease.record())
     held = bus.leases.get(wanted.name)
@@ -90,7 +90,7 @@ def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> Lease
 @router.post("/leases/renew", responses=problems(409))
 def renew_lease(held: LeaseRenewal, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
     """Extend a lease to `ttl_s` from now. A lost lease is a conflict."""
-    renewed = bus.leases.renew(held.lease(holder), ttl_s=held.ttl_s)
+    renewed = bus.leases.renew(held.lease(holder), lease_s=held.ttl_s)
     return LeaseRecord(**renewed.record())
 
 
@@ -172,7 +172,7 @@ def reserve_files(wanted: ReservationsWanted, bus: TheBus, editor: WorkWriter) -
         wanted.paths,
         editor.act_as(wanted.agent),
         shared=wanted.shared,
-        ttl_s=wanted.ttl_s,
+        lease_s=wanted.ttl_s,
         reason=wanted.reason,
     )
     if found.granted:
@@ -190,7 +190,9 @@ def renew_reservations(
     """Extend reservations to `ttl_s` from now: all that are named, or none."""
     agent = editor.act_as(held.agent)
     with bus.transaction():
-        renewed = [bus.reservations.renew(token, agent, ttl_s=held.ttl_s) for token in held.tokens]
+        renewed = [
+            bus.reservations.renew(token, agent, lease_s=held.ttl_s) for token in held.tokens
+        ]
     return _list(renewed)
 
 

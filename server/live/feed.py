@@ -19,6 +19,7 @@ import anyio
 import anyio.to_thread
 
 from ...bus.bus import RECHECK_S, Bus
+from ...bus.doorbell import listen
 from ...bus.log.filters import Wanted
 from ...schema.errors import AckbusError
 from ...schema.processes import start_thread
@@ -54,7 +55,7 @@ class Feed:
         self._begins_after = self.newest_seq = bus.log.newest_seq()
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._listener = bus.listen()
+        self._listener = listen(bus)
         self._taken, self._over = threading.Event(), threading.Event()
         self._thread = start_thread(self._follow, "live feed")
 

@@ -157,7 +157,7 @@ def _replies(
     bus: Bus, conversation: str, after_seq: int, reply_types: ReplyTypes
 ) -> Iterator[tuple[str, Message]]:
     """Yield the messages that may answer a request in a conversation, and what they tell."""
-    for message in bus.read(conversation=conversation, from_seq=after_seq + 1):
+    for message in bus.read(conversation=conversation, after_seq=after_seq):
         state = _state_by(message, reply_types)
         if state is not None:
             yield state, message

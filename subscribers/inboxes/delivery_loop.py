@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 
+from ...bus.doorbell import listen
+from ...schema.message.message import delivered
 from ...schema.queries import engine_of
 
 TYPE_CHECKING = False
@@ -97,14 +99,14 @@ class Rules:
         """
         inbox = self.inbox
         inbox._begin()
-        with inbox.bus.listen() as listener:
+        with listen(inbox.bus) as listener:
             self._listener = listener
             inbox._loops.add(self)
             try:
                 while not self.stopped:
                     look = inbox._look()
                     if look.messages:
-                        inbox.pace.reset()
+                        inbox._pace.reset()
                         yield from self._deliver(look, listener)
                     elif self._drain:
                         return
@@ -120,7 +122,7 @@ class Rules:
         That check is cheaper than a look into the inbox, and idle inboxes are many.
         """
         while not self.stopped:
-            wait = Wait(self, listener, self.inbox.pace.next())
+            wait = Wait(self, listener, self.inbox._pace.next())
             yield wait
             if wait.rung:
                 return
@@ -140,7 +142,7 @@ class Rules:
             # after it were never reached.
             failures = self.inbox.attempts(message) if reached else 0
             reached = reached and message.seq <= look.cursor
-            message.delivered(failures + 1)
+            delivered(message, failures + 1)
             try:
                 error = yield Handle(message)
             except GeneratorExit:

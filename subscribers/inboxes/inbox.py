@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from time import monotonic
 
+from ...bus.doorbell import listen
 from ...schema.errors import AckbusError, AckPastEnd, InvalidInput, SecondLoopWarning
 from ...schema.message.draft import Draft
 from ...schema.message.names import check_agent
@@ -45,7 +46,8 @@ class Inbox:
         max_deliveries: how many deliveries of a message may fail before it is parked.
         retry_pause_s: how long a message that failed waits before it is delivered again, in
             seconds; each further failure doubles it, up to a minute.
-        pace: the sleep between looks without a ring of the doorbell.
+        recheck_s: how long a loop waits, in seconds, before it looks without a ring of the
+            doorbell, for programs that never ring it; None: 0.2 s, then longer, up to 2 s.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Inbox:
         with_work: bool = False,
         max_deliveries: int = MAX_DELIVERIES,
         retry_pause_s: float = RETRY_PAUSE_S,
-        pace: Pace | None = None,
+        recheck_s: float | None = None,
     ) -> None:
         check_agent(agent)
         if max_deliveries < 1 or retry_pause_s <= 0:
@@ -66,7 +68,7 @@ class Inbox:
         self.agent = agent
         self.max_deliveries = max_deliveries
         self.retry_pause_s = retry_pause_s
-        self.pace = pace or Pace()
+        self._pace = Pace() if recheck_s is None else Pace(recheck_s, recheck_s)
         self._cursors = Cursors.of(bus)
         self._deliveries = Deliveries.of(bus)
         self._mail = Mail(
@@ -129,7 +131,7 @@ class Inbox:
         """Look at each ring of the doorbell, and now and then, until there is a message."""
         deadline = monotonic() + wait_s
         pace = Pace()
-        with self.bus.listen() as listener:  # before the look: what comes after it is heard
+        with listen(self.bus) as listener:  # before the look: what comes after it is heard
             while not (found := self._mail.look(limit, wanted).messages):
                 left_s = deadline - monotonic()
                 if left_s <= 0:

@@ -44,7 +44,7 @@ class Session:
     Args:
         bus: an open bus.
         agent: the agent's name.
-        beat_every_s: how often its heart beats, in seconds.
+        interval_s: how often its heart beats, in seconds.
         inbox_options: as for `Inbox`.
 
     Attributes:
@@ -57,13 +57,13 @@ class Session:
         bus: Bus,
         agent: str,
         *,
-        beat_every_s: float = 10.0,
+        interval_s: float = 10.0,
         **inbox_options: Unpack[InboxOptions],
     ) -> None:
         self.bus = bus
         self.agent = agent
         self.inbox = Inbox(bus, agent, **inbox_options)
-        self.heart: Heart = bus.heart(agent, interval_s=beat_every_s)
+        self.heart: Heart = bus.heart(agent, interval_s=interval_s)
 
     def __enter__(self) -> Session:
         with self.bus.transaction():

@@ -6,6 +6,7 @@ import logging
 import random
 from dataclasses import replace
 
+from ...bus.doorbell import ring
 from ...schema.errors import InvalidInput, LimitReached
 from ...schema.message.limits import MAX_POLICY_S
 from . import jobs as states
@@ -85,7 +86,7 @@ class Endings:
         else:
             self._jobs.end(info, seq, end_state(info.policy, outcome), now_ms, outcome.error, key)
         if info.policy.max_running is not None or key is not None or not is_over:
-            self._bus.ring()  # workers may wait for room, or for the next attempt
+            ring(self._bus)  # workers may wait for room, or for the next attempt
         return is_over
 
     def recover(self, info: QueueInfo, now_ms: int, group: str, words: LastWords | None) -> None:
@@ -111,7 +112,7 @@ class Endings:
                     self._told.add(token)
                     _log.warning("job %s of queue %s can't end yet: %s", seq, info.name, error)
         if len(expired) > 1:
-            self._bus.ring()  # there is more than the one who looked may take
+            ring(self._bus)  # there is more than the one who looked may take
 
     def _lose(self, info: QueueInfo, token: int, seq: int, now_ms: int, words: LastWords) -> None:
         """End a claim as lost, and decide about its job by the policy for lost owners."""
@@ -135,7 +136,7 @@ class Endings:
             raise self.lost(claim)
         job = self._jobs.get(info, claim.message.seq)
         self._jobs.queue_again(info, job, job.attempt, now_ms, why)
-        self._bus.ring()
+        ring(self._bus)
 
     def cancel(self, info: QueueInfo, claim: Claim, why: str) -> None:
         """End a live claim and its job for good; the worker answers a request that has none."""
@@ -145,7 +146,7 @@ class Endings:
             raise self.lost(claim)
         self._jobs.end(info, claim.message.seq, states.CANCELLED, now_ms, why, claim.dedupe_key)
         tell_cancelled(self._bus, info, [(claim.message, why)], claim.group)
-        self._bus.ring()
+        ring(self._bus)
 
     def give_up(self, info: QueueInfo, given_up: Sequence[Job], why: str) -> None:
         """Cancel jobs, whatever they wait for; workers that are at them lose their claims.
@@ -161,7 +162,7 @@ class Endings:
             self._jobs.end(info, job.seq, states.CANCELLED, now_ms, why, job.dedupe_key)
         live = [self._bus.log.readable(job.seq) for job in given_up if job.ended_at_ms is None]
         tell_cancelled(self._bus, info, [(message, why) for message in live if message])
-        self._bus.ring()
+        ring(self._bus)
 
     def lost(self, claim: Claim) -> ClaimLost:
         """Return the error for a worker that no longer has a claim."""

@@ -68,7 +68,7 @@ class Notices:
         """Yield a range of the log; what is lost of the archive is told, and left out for good."""
         while True:
             try:
-                yield from self._bus.read(from_seq=after + 1, to_seq=newest, since_ms=since_ms)
+                yield from self._bus.read(after_seq=after, upto_seq=newest, since_ms=since_ms)
                 return
             except SegmentMissing as lost:
                 _log.warning("no notices of answers there: %s", lost)

@@ -5,6 +5,7 @@ Nothing is held: whether the claim is still its worker's is checked where it is 
 
 from __future__ import annotations
 
+from ...schema.message.message import delivered
 from ..jobs.claims import Claim, Claims
 from ..jobs.errors import ClaimNotFound
 from ..jobs.jobs import Jobs
@@ -29,7 +30,7 @@ def claim_of(bus: Bus, token: int) -> tuple[Queue, Claim]:
     job = Jobs.of(bus).get(queue.info, record.seq)
     message = bus.log.at(record.seq)
     assert message is not None  # the log keeps every message, and claims are on messages
-    message.delivered(record.attempt, token)
+    delivered(message, record.attempt, token)
     return queue, Claim(
         queue=record.queue,
         message=message,

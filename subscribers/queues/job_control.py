@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...bus.doorbell import ring
 from ...schema.errors import InvalidInput
 from ...schema.queries import engine_of
 from ..jobs import jobs as states
@@ -71,7 +72,7 @@ class JobControl:
             attempt = job.attempt if is_delayed else 1
             self._jobs.queue_again(info, job, attempt, self._bus.now_ms(), job.error)
             self._acts.note(info, RETRY, seq=seq, detail=f"it was {job.state}")
-            self._bus.ring()
+            ring(self._bus)
             return self._jobs.get(info, seq)
 
     def cancel(self, seq: int, why: str = "cancelled by hand") -> Job:

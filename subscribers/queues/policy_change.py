@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...bus.doorbell import ring
 from ...schema.queries import engine_of
 from ..jobs.jobs import BATCH, Jobs
 from ..jobs.manual_acts import SET, Acts
@@ -50,7 +51,7 @@ def change_policy(
         queues.set_policy(info, policy)
         told = ", ".join(f"{rule} {policy.said(rule)}" for rule in rules)
         Acts(engine_of(bus), by).note(info, SET, detail=told)
-        bus.ring()  # there may be room for more
+        ring(bus)  # there may be room for more
     # Also where a rule is given that holds already: an earlier call may have been cut short.
     if rules.keys() & {"ordering", "ageing_s"}:
         _rank_again(bus, info)
@@ -84,7 +85,7 @@ def _open_keys_again(bus: Bus, queues: Queues, info: QueueInfo) -> None:
     while True:
         with bus.transaction():
             last = jobs.open_keys_again(queues.get(info.name), key)
-            bus.ring()
+            ring(bus)
         if last is None:
             return
         key = last

@@ -8,6 +8,7 @@ from itertools import islice
 from ...bus import tracing
 from ...bus.leases import DEFAULT_LEASE_S, duration_of
 from ...schema.errors import EVERYONE, InvalidInput
+from ...schema.message.message import delivered
 from ...schema.message.names import check_agent
 from ..jobs.claims import Claim, Claims, Outcome
 from ..jobs.errors import QueueStuck
@@ -393,5 +394,5 @@ class Queue:
         seq, attempt, max_attempts, available_at_ms, key = ready
         token = self._claims.add(info, seq, attempt, who, (available_at_ms, now_ms, until_ms))
         message = self._filler.message(seq)
-        message.delivered(attempt, token)
+        delivered(message, attempt, token)
         return Claim(info.name, message, token, attempt, max_attempts, key, *who, now_ms, until_ms)

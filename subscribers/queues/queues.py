@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from ...bus.doorbell import ring
 from ...schema.errors import BusUnusable, InvalidInput, shown
 from ...schema.message.names import check_agent, check_queue_name
 from ...schema.message.patterns import TypePattern, check_pattern
@@ -157,7 +158,7 @@ class Queues:
             QueueNotFound: there is none of this name.
         """
         self._set_paused(name, None, Acts(self._engine, by))
-        self._bus.ring()
+        ring(self._bus)
 
     def remove(self, info: QueueInfo, name: str) -> None:
         """Leave a queue out of all lists, under another name, in the caller's transaction."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
+from ...bus.doorbell import ring
 from ...schema.errors import NotFound, Refused
 from ...schema.queries import engine_of
 from ..jobs import jobs as states
@@ -46,7 +47,7 @@ def remove_queue(bus: Bus, name: str, *, by: str | None = None) -> str:
         kept = f"{name[:200]}~removed-{info.id}"
         Acts(engine_of(bus), by).note(info, REMOVE)
         queues.remove(info, kept)
-        bus.ring()  # its workers learn it
+        ring(bus)  # its workers learn it
     return kept
 
 

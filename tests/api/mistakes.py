@@ -61,6 +61,6 @@ def look(bus: Bus) -> None:
     bus.search("word", types="note")  # wrong: type
     bus.search("word", limit="5")  # wrong
     bus.leases.acquire("name")  # wrong: no holder
-    bus.leases.acquire("name", "me", ttl="5s")  # wrong: ttl_s
+    bus.leases.acquire("name", "me", ttl="5s")  # wrong: lease_s
     lease = bus.leases.acquire("name", "me")
     bus.leases.renew(lease)  # wrong: it may be None

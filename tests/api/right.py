@@ -161,11 +161,11 @@ def claim_by_hand(bus: Bus) -> list[Job]:
 
 def hold(bus: Bus) -> tuple[bool, list[Reservation]]:
     """Hold a lease and files, and give both back."""
-    lease = bus.leases.acquire("release", "lead", ttl_s=30, wait_s=0.1)
+    lease = bus.leases.acquire("release", "lead", lease_s=30, wait_s=0.1)
     if lease is None:
         return False, []
     try:
-        lease = bus.leases.renew(lease, ttl_s=60)
+        lease = bus.leases.renew(lease, lease_s=60)
         with bus.transaction():
             bus.leases.check(lease)
             bus.publish("release.begun", from_agent=lease.holder)

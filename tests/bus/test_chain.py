@@ -295,7 +295,7 @@ def archived(bus: Bus) -> Path:
 def test_archive_that_was_written_anew_is_found(chained: Bus) -> None:
     """With valid frames, sizes and sums, as only somebody does who means it."""
     segment = archived(chained)
-    lines = [message.to_line() for message in chained.read(to_seq=8)]
+    lines = [message.to_line() for message in chained.read(upto_seq=8)]
     lines[4] = lines[4].replace(b'"payload":1', b'"payload":9')
     import zstandard
 

@@ -142,4 +142,4 @@ def test_phases_of_the_document_are_there_as_far_as_this_version_goes(bus: Bus) 
     assert bus.leases.acquire("t1", "alice") is not None
     assert len(list(bus.blobs)) == 1
     assert [beat.liveness for beat in bus.heartbeats.list()] == [Liveness.ALIVE]
-    assert [inbox.pace.next() for _ in range(2)] == [0.2, pytest.approx(0.3)]
+    assert [inbox._pace.next() for _ in range(2)] == [0.2, pytest.approx(0.3)]

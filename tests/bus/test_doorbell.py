@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Listener
+from ackbus import Bus
 from ackbus.bus import doorbell
 from ackbus.bus.bus import RECHECK_S
+from ackbus.bus.doorbell import Listener, listen
 from ackbus.schema.queries import file_of
 
 from ..programs import raw_sql, run_program, running_program
@@ -22,7 +23,7 @@ PROMPT_S = 1.0
 
 
 @pytest.fixture(params=[True, False], ids=["inotify", "asking"])
-def listen(request: pytest.FixtureRequest, bus: Bus) -> Callable[[], Listener]:
+def make_listener(request: pytest.FixtureRequest, bus: Bus) -> Callable[[], Listener]:
     """Makes listeners, by inotify and as where there is none."""
     return lambda: Listener(bus.layout.doorbell, file_of(bus), use_inotify=request.param)
 
@@ -42,11 +43,11 @@ with Bus.open(sys.argv[1]) as bus:
 
 
 def test_publisher_in_another_process_wakes_a_waiter(
-    listen: Callable[[], Listener], bus_dir: Path
+    make_listener: Callable[[], Listener], bus_dir: Path
 ) -> None:
     """X-10, X-42: well before the look that comes anyway."""
     assert RECHECK_S == 2.0
-    with listen() as listener, running_program(PUBLISH, bus_dir) as publisher:
+    with make_listener() as listener, running_program(PUBLISH, bus_dir) as publisher:
         assert publisher.stdin is not None
         threading.Timer(0.1, publisher.stdin.close).start()
         woken, waited = timed_wait(listener, 30)
@@ -56,10 +57,10 @@ def test_publisher_in_another_process_wakes_a_waiter(
 
 
 def test_publish_between_look_and_wait_is_not_missed(
-    listen: Callable[[], Listener], bus_dir: Path
+    make_listener: Callable[[], Listener], bus_dir: Path
 ) -> None:
     """PITFALLS 11: listening began first, so the wait ends at once."""
-    with listen() as listener:
+    with make_listener() as listener:
         run_program(
             "import sys; from ackbus import Bus;"
             "Bus.open(sys.argv[1]).publish('note', from_agent='bob')",
@@ -70,18 +71,18 @@ def test_publish_between_look_and_wait_is_not_missed(
     assert waited < PROMPT_S
 
 
-def test_wait_without_news_ends_in_time(listen: Callable[[], Listener]) -> None:
+def test_wait_without_news_ends_in_time(make_listener: Callable[[], Listener]) -> None:
     """PITFALLS 11: every wait is bounded."""
-    with listen() as listener:
+    with make_listener() as listener:
         woken, waited = timed_wait(listener, 0.1)
         assert not woken
         assert 0.09 <= waited < PROMPT_S
         assert timed_wait(listener, -1)[0] is False
 
 
-def test_wake_ends_the_wait_that_is_on_and_the_next(listen: Callable[[], Listener]) -> None:
+def test_wake_ends_the_wait_that_is_on_and_the_next(make_listener: Callable[[], Listener]) -> None:
     """PITFALLS 11: from any thread; many wakes are one, and after closing it is harmless."""
-    with listen() as listener:
+    with make_listener() as listener:
         threading.Timer(0.05, listener.wake).start()
         woken, waited = timed_wait(listener, 30)
         assert woken
@@ -96,7 +97,7 @@ def test_wake_ends_the_wait_that_is_on_and_the_next(listen: Callable[[], Listene
 
 def test_raw_writer_is_seen_by_the_look_that_comes_anyway(bus: Bus, bus_dir: Path) -> None:
     """M-08, PITFALLS 11: it rings no bell, so the wait runs out, and then the message is there."""
-    with bus.listen() as listener:
+    with listen(bus) as listener:
         raw_sql(
             bus_dir,
             "INSERT INTO messages (id, ts_ms, from_agent, type) VALUES ('m', 1, 'raw', 'note')",
@@ -114,21 +115,21 @@ def test_raw_writer_is_noticed_by_asking(bus: Bus, bus_dir: Path) -> None:
 
 def test_deleted_doorbell_delays_and_no_more(bus: Bus) -> None:
     """X-10: the next publisher makes a new one, and waits go on being bounded."""
-    with bus.listen() as listener:
+    with listen(bus) as listener:
         os.unlink(bus.layout.doorbell)
         with Bus.open(bus.layout.directory) as other:
             other.publish("note", from_agent="bob")
             listener.wait(0.05)
             listener.wait(0.05)
             assert [message.seq for message in bus.read()] == [1]
-    with bus.listen() as listener:
+    with listen(bus) as listener:
         bus.publish("note", from_agent="bob")
         assert listener.wait(30)
 
 
 def test_removed_watch_is_set_up_again(bus: Bus) -> None:
     """PITFALLS 11: a watch that the system dropped is not a waiter that hangs."""
-    with bus.listen() as listener:
+    with listen(bus) as listener:
         os.unlink(bus.layout.doorbell)  # the last name of the file, and nobody has it open
         listener.wait(30)
         with Bus.open(bus.layout.directory) as other:
@@ -152,7 +153,7 @@ def test_listener_falls_back_when_inotify_is_used_up(
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(doorbell, "_Watch", none_left)
-    with bus.listen() as listener, ThreadPoolExecutor(1) as other:
+    with listen(bus) as listener, ThreadPoolExecutor(1) as other:
         assert not listener.wait(0.02)
         other.submit(bus.publish, "note", from_agent="bob").result()
         assert listener.wait(30)
@@ -160,11 +161,11 @@ def test_listener_falls_back_when_inotify_is_used_up(
 
 def test_listeners_give_their_descriptors_back(bus: Bus) -> None:
     """PITFALLS 8: a hundred listeners one after another leave none."""
-    bus.listen().close()
+    listen(bus).close()
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(100):
-        with bus.listen() as listener:
+        with listen(bus) as listener:
             listener.wait(0)
     assert len(os.listdir("/proc/self/fd")) == before
 

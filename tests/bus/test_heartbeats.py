@@ -116,7 +116,7 @@ def test_blocked_agent_keeps_beating(bus: Bus, beats: Beats) -> None:
         subprocess.run(["sleep", "1"], check=True)
         during.append(len(beats()) - before)
 
-    with Session(bus, "alice", beat_every_s=0.05) as me:
+    with Session(bus, "alice", interval_s=0.05) as me:
         me.run(lambda message: block(message) if message.type == "note" else None, drain=True)
     assert len(during) == 1
     assert during[0] >= 6

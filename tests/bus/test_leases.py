@@ -58,12 +58,12 @@ def test_lease_lasts_a_minute_by_default(bus: Bus, clock: Clock) -> None:
 
 def test_lease_lasts_as_long_as_its_use_needs(bus: Bus, clock: Clock) -> None:
     """X-09: one mechanism, a length for each use; out of bounds is refused."""
-    lease = bus.leases.acquire("t1", "alice", ttl_s=0.25)
+    lease = bus.leases.acquire("t1", "alice", lease_s=0.25)
     assert lease is not None
     assert lease.until_ms == clock.ms + 250
-    for ttl_s in (0, -1, float("nan"), float("inf"), 86_401):
+    for lease_s in (0, -1, float("nan"), float("inf"), 86_401):
         with pytest.raises(InvalidInput, match="a lease lasts more than 0 s"):
-            bus.leases.acquire("t2", "alice", ttl_s=ttl_s)
+            bus.leases.acquire("t2", "alice", lease_s=lease_s)
 
 
 def test_held_lease_refuses_everyone(bus: Bus, clock: Clock) -> None:
@@ -283,5 +283,5 @@ def test_waiting_for_the_bus_does_not_shorten_a_renewal(bus: Bus, clock: Clock) 
         return begin()
 
     file_of(bus).write = write_after_a_wait  # type: ignore[assignment, method-assign]
-    assert bus.leases.renew(lease, ttl_s=1).until_ms == clock.ms + 1000
+    assert bus.leases.renew(lease, lease_s=1).until_ms == clock.ms + 1000
     del file_of(bus).write

@@ -9,7 +9,7 @@ import apsw.ext
 import pytest
 
 from ackbus import Bus, Draft, Inbox, Stats
-from ackbus.bus.log.catalog import BLOCK_SEQS, STEP_MESSAGES
+from ackbus.bus.log.catalog import BLOCK_SEQS, STEP_MESSAGES, Catalog
 from ackbus.bus.statements import SQL
 from ackbus.schema.queries import Queries, file_of
 from ackbus.subscribers.inboxes.statements import SQL as INBOXES
@@ -54,7 +54,7 @@ def test_one_message_is_read_in_every_way(bus: Bus) -> None:
     assert ids(bus.read(agent="alice")) == ["m"]
     assert ids(bus.read(type="task.*")) == ["m"]
     assert ids(bus.read(conversation="c")) == ["m"]
-    assert ids(bus.read(from_seq=2)) == ["m"]
+    assert ids(bus.read(after_seq=1)) == ["m"]
     assert ids(bus.read(since_ms=message.ts_ms, type="task.done")) == ["m"]
     assert ids(bus.log.newest(1)) == ["m"]
 
@@ -85,13 +85,13 @@ def test_filters_combine(bus: Bus, bus_dir: Path) -> None:
         assert ids(bus.read(agent="bob")) == list("abd")
         assert ids(bus.read(agent="bob", type="task.>")) == list("ab")
         assert ids(bus.read(agent="alice", since_ms=2000)) == list("cd")
-        assert ids(bus.read(from_seq=2, to_seq=4, type="task.done")) == list("bc")
+        assert ids(bus.read(after_seq=1, upto_seq=4, type="task.done")) == list("bc")
         assert ids(bus.read(type="*")) == ["d"]
         assert ids(bus.read(since_ms=5000)) == ["e"]
         assert ids(bus.read(since_ms=5001)) == []
-        bus.catalog.catch_up(bus.log.newest_seq())
-    assert bus.catalog.counts("type") == {"task.done": 4, "note": 1}
-    assert bus.catalog.counts("from") == {"alice": 2, "bob": 2, "carol": 1}
+        Catalog.of(bus).catch_up(bus.log.newest_seq())
+    assert Catalog.of(bus).counts("type") == {"task.done": 4, "note": 1}
+    assert Catalog.of(bus).counts("from") == {"alice": 2, "bob": 2, "carol": 1}
 
 
 def test_reading_ends_where_the_log_ended_when_it_began(bus: Bus) -> None:
@@ -106,7 +106,7 @@ def test_history_is_read_by_pages(bus: Bus) -> None:
     """M-39: in order over many pages, each message once."""
     fill(bus, 2500)
     assert [message.seq for message in bus.read()] == list(range(1, 2501))
-    assert [message.seq for message in bus.read(from_seq=999, to_seq=2001)] == list(
+    assert [message.seq for message in bus.read(after_seq=998, upto_seq=2001)] == list(
         range(999, 2002)
     )
 
@@ -114,7 +114,7 @@ def test_history_is_read_by_pages(bus: Bus) -> None:
 def test_follow_gives_history_and_then_each_new_message(bus: Bus) -> None:
     """X-06: from a position that the client holds, or from now on."""
     fill(bus, 2)
-    from_the_second = bus.follow(from_seq=2)
+    from_the_second = bus.follow(after_seq=1)
     assert next(from_the_second).seq == 2
     new_ones = bus.follow(type="note")
     bus_next = bus.publish("filler", from_agent="bob")
@@ -224,7 +224,7 @@ def test_rare_type_in_a_long_log_skips_its_blocks(bus: Bus, steps: Steps) -> Non
     cost_of_all = steps.count
     assert everything == blocks * BLOCK_SEQS
     expected = [2 * BLOCK_SEQS, (blocks - 1) * BLOCK_SEQS]
-    bus.catalog.catch_up(bus.log.newest_seq())
+    Catalog.of(bus).catch_up(bus.log.newest_seq())
     for filters in ({"type": "rare"}, {"agent": "rarely"}):
         steps.count = 0
         assert [message.seq for message in bus.read(**filters)] == expected  # type: ignore[arg-type]
@@ -237,11 +237,11 @@ def test_catalog_finds_what_stands_at_the_edges_of_blocks(bus: Bus) -> None:
     for _ in range(2):
         fill(bus, BLOCK_SEQS - 2)
         bus.publish_many([Draft("rare", from_agent="bob"), Draft("rare", from_agent="bob")])
-    bus.catalog.catch_up(bus.log.newest_seq())
+    Catalog.of(bus).catch_up(bus.log.newest_seq())
     assert [message.seq for message in bus.read(type="rare")] == edges
     for first in edges:
         for last in edges:
-            found = [m.seq for m in bus.read(type="rare", from_seq=first, to_seq=last)]
+            found = [m.seq for m in bus.read(type="rare", after_seq=first - 1, upto_seq=last)]
             assert found == [seq for seq in edges if first <= seq <= last]
 
 
@@ -251,15 +251,15 @@ def test_reader_that_cannot_write_reads_it_all_instead(bus: Bus, bus_dir: Path) 
     bus.publish("rare", from_agent="bob", id="m")
     with Bus.open(bus_dir, write_timeout_s=0.05) as reader, held_write_lock(bus_dir):
         assert ids(reader.read(type="rare")) == ["m"]
-        assert reader.catalog.position() == 0
+        assert Catalog.of(reader).position() == 0
     assert ids(bus.read(type="rare")) == ["m"]
-    assert bus.catalog.position() == STEP_MESSAGES + 2
+    assert Catalog.of(bus).position() == STEP_MESSAGES + 2
 
 
 def test_catalog_catches_up_from_where_it_is(bus: Bus, bus_dir: Path) -> None:
     """M-16: by its own position, also over gaps and messages of raw writers; counts stay exact."""
     fill(bus, 3)
-    bus.catalog.catch_up(3)
+    Catalog.of(bus).catch_up(3)
     raw_sql(
         bus_dir,
         "INSERT INTO messages (seq, id, ts_ms, from_agent, type)"
@@ -267,9 +267,9 @@ def test_catalog_catches_up_from_where_it_is(bus: Bus, bus_dir: Path) -> None:
     )
     fill(bus, 2)
     for _ in range(2):
-        bus.catalog.catch_up(bus.log.newest_seq())
-        assert bus.catalog.position() == 3 * BLOCK_SEQS + 2
-        assert bus.catalog.counts("type") == {"filler": 5, "rare": 1}
+        Catalog.of(bus).catch_up(bus.log.newest_seq())
+        assert Catalog.of(bus).position() == 3 * BLOCK_SEQS + 2
+        assert Catalog.of(bus).counts("type") == {"filler": 5, "rare": 1}
         assert ids(bus.read(type="rare")) == ["far"]
 
 

@@ -76,13 +76,13 @@ def test_shared_goes_with_shared_only(bus: Bus) -> None:
 
 def test_nobody_is_in_their_own_way(timed: Bus, clock: Clock) -> None:
     """Reserving again lets it last longer, with the same token; another mode is a new grant."""
-    (first,) = timed.reservations.reserve(["a"], "alice", ttl_s=60, reason="why").reservations
+    (first,) = timed.reservations.reserve(["a"], "alice", lease_s=60, reason="why").reservations
     assert held(timed.reservations.reserve(["*"], "alice"))
     clock.ms += 10_000
-    (again,) = timed.reservations.reserve(["a"], "alice", ttl_s=60).reservations
+    (again,) = timed.reservations.reserve(["a"], "alice", lease_s=60).reservations
     assert (again.token, again.reason) == (first.token, "why")
     assert (again.reserved_at_ms, again.until_ms) == (first.reserved_at_ms, clock.ms + 60_000)
-    (shorter,) = timed.reservations.reserve(["a"], "alice", ttl_s=1).reservations
+    (shorter,) = timed.reservations.reserve(["a"], "alice", lease_s=1).reservations
     assert shorter == again
     (shared,) = timed.reservations.reserve(["a"], "alice", shared=True).reservations
     assert (shared.mode, shared.token > again.token) == ("shared", True)
@@ -100,7 +100,7 @@ def test_another_mode_has_to_suit_the_others(bus: Bus) -> None:
 
 def test_what_has_expired_is_free(timed: Bus, clock: Clock) -> None:
     """M-71: at that very millisecond."""
-    (first,) = timed.reservations.reserve(["a"], "alice", ttl_s=60).reservations
+    (first,) = timed.reservations.reserve(["a"], "alice", lease_s=60).reservations
     clock.ms = first.until_ms - 1
     assert against(timed.reservations.reserve(["a"], "bob"))
     clock.ms = first.until_ms
@@ -112,7 +112,7 @@ def test_what_has_expired_is_free(timed: Bus, clock: Clock) -> None:
 
 def test_late_holder_changes_nothing_and_learns_it(timed: Bus, clock: Clock) -> None:
     """PITFALLS 12, promise 6: the token is checked in the statement that changes the row."""
-    (first,) = timed.reservations.reserve(["a"], "alice", ttl_s=60).reservations
+    (first,) = timed.reservations.reserve(["a"], "alice", lease_s=60).reservations
     clock.ms = first.until_ms
     for act in (timed.reservations.renew, timed.reservations.release):
         with pytest.raises(LeaseLost, match="the one for a has expired; see"):
@@ -127,9 +127,9 @@ def test_late_holder_changes_nothing_and_learns_it(timed: Bus, clock: Clock) -> 
 
 
 def test_renewing_counts_from_now(timed: Bus, clock: Clock) -> None:
-    (first,) = timed.reservations.reserve(["a"], "alice", ttl_s=60).reservations
+    (first,) = timed.reservations.reserve(["a"], "alice", lease_s=60).reservations
     clock.ms += 59_999
-    renewed = timed.reservations.renew(first.token, "alice", ttl_s=30)
+    renewed = timed.reservations.renew(first.token, "alice", lease_s=30)
     assert (renewed.token, renewed.until_ms) == (first.token, clock.ms + 30_000)
     timed.reservations.release(first.token, "alice")
     assert timed.reservations.list() == []
@@ -196,7 +196,7 @@ def test_bad_wishes_store_nothing(bus: Bus) -> None:
     for paths in ([], ["ok", "[bad"], ["ok", "../x"], [f"f{n}" for n in range(1001)]):
         with pytest.raises(InvalidInput):
             bus.reservations.reserve(paths, "alice")
-    for wrong in ({"ttl_s": 0}, {"ttl_s": 86_401}, {"reason": ""}, {"reason": "a\nb"}):
+    for wrong in ({"lease_s": 0}, {"lease_s": 86_401}, {"reason": ""}, {"reason": "a\nb"}):
         with pytest.raises(InvalidInput):
             bus.reservations.reserve(["ok"], "alice", **wrong)
     with pytest.raises(InvalidInput):

@@ -101,7 +101,7 @@ def test_shared_files_are_for_those_who_share_them(guarded: Git, bus: Bus) -> No
 
 def test_ended_reservations_block_nobody(guarded: Git, bus: Bus) -> None:
     for held in bus.reservations.list():
-        bus.reservations.renew(held.token, "alice", ttl_s=0.001)
+        bus.reservations.renew(held.token, "alice", lease_s=0.001)
     assert guarded.commit("src/a.py", agent="bob").code == 0
 
 

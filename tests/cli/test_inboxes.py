@@ -191,7 +191,7 @@ def test_listen_runs_the_command_for_each_message(
         "BUS_CORRELATION_ID": receipt.id,
     }
     assert reply_env["BUS_CORRELATION_ID"] == receipt.id
-    types = [(message.type, message.from_agent) for message in bus.read(from_seq=3)]
+    types = [(message.type, message.from_agent) for message in bus.read(after_seq=2)]
     assert types == [("agent_started", "me"), ("agent_stopped", "me")]
     beat = bus.heartbeats.get("me")
     assert beat is not None

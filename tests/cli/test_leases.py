@@ -50,7 +50,7 @@ def test_waiting_for_a_lease_ends_with_it_or_with_5(
     run_bus: RunBus, start_bus: StartBus, bus: Bus
 ) -> None:
     """M-71, M-75: an ended lease can be taken; exit code 5 when the wait runs out."""
-    held = bus.leases.acquire("x", "a", ttl_s=60)
+    held = bus.leases.acquire("x", "a", lease_s=60)
     assert held is not None
     late = run_bus("lease", "acquire", "x", "--agent", "b", "--wait", "200ms")
     assert_error(late, 5, "held by a")

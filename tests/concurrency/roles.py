@@ -10,6 +10,7 @@ import sys
 import time
 
 from ackbus import Bus, Draft, IdConflict, Inbox, Lease
+from ackbus.bus.doorbell import listen
 from ackbus.subscribers.queues.queue import Queue
 
 #: Rounds of `player` with one listener: the kernel takes milliseconds to close each.
@@ -48,7 +49,7 @@ def poller(directory: str, name: str, publishers: str, gate: str) -> None:
     """Polls and acknowledges until each publisher's last message came; tells all it was given."""
     given: list[tuple[int, str, object]] = []
     running = int(publishers)
-    with Bus.open(directory) as bus, bus.listen() as listener:
+    with Bus.open(directory) as bus, listen(bus) as listener:
         inbox = Inbox(bus, name)
         pass_gate(gate)
         while running:
@@ -69,7 +70,7 @@ def watcher(directory: str, publishers: str, gate: str) -> None:
     with Bus.open(directory) as bus:
         pass_gate(gate)
         while running:
-            for message in bus.read(from_seq=seen[-1] + 1 if seen else 1):
+            for message in bus.read(after_seq=seen[-1] if seen else 0):
                 seen.append(message.seq)
                 running -= message.type == "last"
     tell(seen)
@@ -90,7 +91,7 @@ def cranker(directory: str, name: str, turns: str, counter: str, gate: str) -> N
     Tells its tokens.
     """
     tokens: list[int] = []
-    with Bus.open(directory) as bus, bus.listen() as listener:
+    with Bus.open(directory) as bus, listen(bus) as listener:
         pass_gate(gate)
         while len(tokens) < int(turns):
             lease = bus.leases.acquire("crank", name)
@@ -175,7 +176,7 @@ def player(directory: str, name: str, other: str, rounds: str, gate: str) -> Non
         for _ in range(int(rounds) // ROUNDS_A_LISTENER):
             # The answer takes about as long: it comes before, between and after what follows.
             _pause(chance)
-            with bus.listen() as listener:
+            with listen(bus) as listener:
                 for _ in range(ROUNDS_A_LISTENER):
                     while not (balls := inbox.poll(1)):
                         rung = listener.wait(2.0)
@@ -210,7 +211,7 @@ def server(directory: str, name: str, gate: str) -> None:
     """
     missed = 0
     given: list[object] = []
-    with Bus.open(directory) as bus, bus.listen() as listener:
+    with Bus.open(directory) as bus, listen(bus) as listener:
         queue = Queue.open(bus, "job")
         pass_gate(gate)
         while given[-1:] != ["stop"]:

@@ -14,7 +14,7 @@ def test_of_20_racers_exactly_one_gets_the_lease(
 ) -> None:
     """M-34, M-69, M-71: 10 rounds; in every second one an expired lease is in the way."""
     for number in range(0, len(gates), 2):
-        assert bus.leases.acquire(f"job-{number}", "late", ttl_s=0.001)
+        assert bus.leases.acquire(f"job-{number}", "late", lease_s=0.001)
     racers = [start("racer", bus_dir, name, *(gate.path for gate in gates)) for name in RACERS]
     for number, gate in enumerate(gates):
         for racer in racers:

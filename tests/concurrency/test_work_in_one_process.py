@@ -297,7 +297,7 @@ def test_transaction_of_a_handler_that_raises_is_undone(bus: Bus) -> None:
     publish(bus, 2)
     work_off(bus, handle)
     assert not file_of(bus).writing
-    assert [(m.type, m.payload) for m in bus.read(from_seq=3) if m.type == "step"] == [("step", 1)]
+    assert [(m.type, m.payload) for m in bus.read(after_seq=2) if m.type == "step"] == [("step", 1)]
     assert history(bus) == [[1, "dead", "failed", 1], [2, "succeeded", "completed", 1]]
 
 

@@ -67,7 +67,7 @@ def test_log_reads_the_same_after_archiving(
     small_parts(monkeypatch)
     looks = (
         {},
-        {"from_seq": 5, "to_seq": 22},
+        {"after_seq": 4, "upto_seq": 22},
         {"type": "task.*"},
         {"conversation": "root"},
         {"agent": "agent-1"},
@@ -198,7 +198,7 @@ def test_queue_that_begins_in_the_archive_takes_it_in(filled: Bus) -> None:
 
 
 def test_queue_that_is_near_the_archive_takes_it_in(filled: Bus) -> None:
-    wanted = [message.seq for message in filled.read(type="task.done", from_seq=15)]
+    wanted = [message.seq for message in filled.read(type="task.done", after_seq=14)]
     queue = Queue.create(filled, "near", "task.done", start=15)
     archive(filled, 20)
     assert [claim.message.seq for claim in queue.claim("w", limit=100)] == wanted
@@ -268,8 +268,8 @@ def test_missing_or_damaged_segment_says_so(
     assert filled.archive.state_of(second) in ("missing", "altered")
     with pytest.raises(SegmentMissing, match=rf"messages {first} to {last} are in .*put it back"):
         lines(filled)
-    assert len(lines(filled, to_seq=first - 1)) == first - 1
-    assert len(lines(filled, from_seq=17)) == 14
+    assert len(lines(filled, upto_seq=first - 1)) == first - 1
+    assert len(lines(filled, after_seq=16)) == 14
 
 
 @pytest.mark.parametrize("differing", [1, 3], ids=["first", "last"])
@@ -286,7 +286,7 @@ def test_segment_from_elsewhere_is_not_read_as_ones_own(tmp_path: Path, differin
     Path(buses[1].archive.path(two)).replace(buses[0].archive.path(one))
     with pytest.raises(SegmentMissing, match=r"1 to 3 are in .*: it holds other messages"):
         lines(buses[0])
-    assert len(lines(buses[0], from_seq=4)) == 1
+    assert len(lines(buses[0], after_seq=3)) == 1
     for bus in buses:
         bus.close()
 
@@ -300,8 +300,8 @@ def test_frame_that_is_not_where_the_bus_says_is_not_read(
         "UPDATE archive_frames SET (start, bytes) ="
         " (SELECT start, bytes FROM archive_frames WHERE first_seq = 1) WHERE first_seq = 4"
     )
-    assert len(lines(filled, to_seq=3)) == 3
-    for look in ({"from_seq": 4}, {"from_seq": 5, "to_seq": 5}):
+    assert len(lines(filled, upto_seq=3)) == 3
+    for look in ({"after_seq": 3}, {"after_seq": 4, "upto_seq": 5}):
         with pytest.raises(SegmentMissing, match=r"4 to 6 are in .*: it holds other messages"):
             lines(filled, **look)
 

@@ -36,7 +36,7 @@ def full_bus(bus: Bus) -> Bus:
     with Archiver(bus) as archiver:
         archiver.archive(40)
     Inbox(bus, "bob").ack(50)
-    bus.leases.acquire("deploy", "ann", ttl_s=3600)
+    bus.leases.acquire("deploy", "ann", lease_s=3600)
     return bus
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import apsw
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
+from ackbus.bus.log.catalog import Catalog
 from ackbus.cli.app import run
 from ackbus.cli.show import output
 from ackbus.export.archive_writer import Archiver
@@ -45,10 +46,10 @@ def make_bus(directory: Path, *, exported: bool = True) -> None:
         bus.limits.set_for_inbox("bob", 10_000)
         inbox = Inbox(bus, "bob", max_deliveries=1)
         inbox.fail(inbox.poll(limit=1)[0], "bad")
-        bus.leases.acquire("deploy", "ann", ttl_s=3600)
-        bus.reservations.reserve(["src/**"], "ann", ttl_s=3600)
+        bus.leases.acquire("deploy", "ann", lease_s=3600)
+        bus.reservations.reserve(["src/**"], "ann", lease_s=3600)
         bus.heartbeats.beat("bob", progress=0.5)
-        bus.catalog.catch_up(bus.log.newest_seq())
+        Catalog.of(bus).catch_up(bus.log.newest_seq())
         bus.search("word")
         if exported:
             Exporter(bus).export_once()

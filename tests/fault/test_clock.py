@@ -86,7 +86,7 @@ def test_a_suspended_holder_of_a_lease_learns_that_it_is_anothers(
     (token,) = set(holder.wait_told(3))
     assert bus.leases.acquire("kept", "heir") is None
     holder.stop()
-    wait_until(lambda: bus.leases.acquire("kept", "heir", ttl_s=60) is not None)
+    wait_until(lambda: bus.leases.acquire("kept", "heir", lease_s=60) is not None)
     heir = bus.leases.get("kept")
     holder.resume()
     kind, text = holder.end()[-1]

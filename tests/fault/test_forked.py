@@ -12,6 +12,7 @@ import io, os, sys
 from ackbus.bus.maintenance import Maintenance
 from ackbus import *
 from ackbus.export.archive_writer import Archiver
+from ackbus.bus.doorbell import listen
 from ackbus.export.backup.backup import back_up
 
 where = sys.argv[1]
@@ -21,7 +22,7 @@ inbox, queue = Inbox(bus, "parent"), Queue.create(bus, "note", max_attempts=9)
 (claim,) = queue.claim("parent")
 lease = bus.leases.acquire("task", "parent")
 exporter, archiver = Exporter(bus), Archiver(bus)
-listener, rules, follower = bus.listen(), inbox._rules(), bus.follow(from_seq=1)
+listener, rules, follower = listen(bus), inbox._rules(), bus.follow(after_seq=0)
 next(follower)
 message = bus.get(1)
 transaction = bus.transaction()

@@ -50,5 +50,5 @@ def test_bus_jsonl_is_exact_after_many_kills(start: StartActor, bus: Bus, bus_di
 def assert_prefix(jsonl: Path, bus: Bus) -> None:
     """Check a killed export: the lines of the log from the first on, the last maybe torn."""
     *whole, _torn = jsonl.read_bytes().split(b"\n")
-    expected = [message.to_line() for message in bus.read(to_seq=len(whole))]
+    expected = [message.to_line() for message in bus.read(upto_seq=len(whole))]
     assert whole == expected

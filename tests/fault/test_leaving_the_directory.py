@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, BusUnusable, Exporter, Inbox, InvalidInput, Queue
+from ackbus.bus.doorbell import ring
 from ackbus.bus.log.archive_reader import segment_name
 from ackbus.bus.trust.verification import Verification
 from ackbus.export.archive_writer import Archiver
@@ -120,10 +121,6 @@ def test_nothing_is_repaired_through_a_link(
     assert f"{name} is a symbolic link" in done.err
     assert (bus_dir / "bus.db").stat().st_ino == before
     assert list((project / "folder").iterdir()) == []
-
-
-def ring(bus: Bus) -> None:
-    bus.ring()
 
 
 def export(bus: Bus) -> None:

@@ -97,7 +97,7 @@ def test_an_ordinary_end_of_a_forked_child_harms_nobody(
     for _ in range(5):
         before = bus.log.newest_seq()
         assert start("forker", bus_dir).end() == ["WrongProcess", 0]
-        payloads = [message.payload for message in bus.read(from_seq=before + 1)]
+        payloads = [message.payload for message in bus.read(after_seq=before)]
         assert payloads == ["before", "own", "after"]
     raw_rows(bus_dir)
 

@@ -61,8 +61,8 @@ def fill(directory: Path) -> None:
         bus.publish("task", from_agent="ann")
         Queue.open(bus, "work").claim("w")
         Inbox(bus, "bob").ack(2)
-        bus.leases.acquire("deploy", "ann", ttl_s=3600)
-        bus.reservations.reserve(["src/**"], "ann", ttl_s=3600)
+        bus.leases.acquire("deploy", "ann", lease_s=3600)
+        bus.reservations.reserve(["src/**"], "ann", lease_s=3600)
         bus.heartbeats.beat("bob")
         Exporter(bus).export_once()
 

@@ -80,7 +80,7 @@ def waiter(bus: Bus) -> None:
 
 
 def follower(bus: Bus) -> None:
-    for message in bus.follow(from_seq=1):
+    for message in bus.follow(after_seq=0):
         tell(message.seq)
 
 
@@ -111,11 +111,11 @@ def leaser(bus: Bus) -> None:
 
 def renewer(bus: Bus) -> None:
     """Keeps a short lease for as long as it can, and tells its token each time."""
-    lease = bus.leases.acquire("kept", "renewer", ttl_s=0.4)
+    lease = bus.leases.acquire("kept", "renewer", lease_s=0.4)
     assert lease is not None
     while True:
         tell(lease.token)
-        lease = bus.leases.renew(lease, ttl_s=0.4)
+        lease = bus.leases.renew(lease, lease_s=0.4)
         time.sleep(0.05)
 
 

@@ -97,7 +97,7 @@ def forking_holder(directory: str) -> None:
 
 def leaseholder(directory: str, ttl_s: str) -> None:
     with Bus.open(directory) as bus:
-        lease = bus.leases.acquire("job", "leaseholder", ttl_s=float(ttl_s))
+        lease = bus.leases.acquire("job", "leaseholder", lease_s=float(ttl_s))
         assert lease is not None
         tell(lease.token)
         time.sleep(600)

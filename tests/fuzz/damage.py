@@ -64,7 +64,7 @@ def a_bus_to_copy(folder: Path) -> Iterator[Path]:
         queue.claim("w")
         Inbox(bus, "bob").ack(100)
         bus.heartbeats.beat("bob")
-        bus.leases.acquire("deploy", "ann", ttl_s=3600)
+        bus.leases.acquire("deploy", "ann", lease_s=3600)
     yield directory
 
 

@@ -140,7 +140,7 @@ def jsonl_import(case: tuple[bytes, list[str]], bus: Bus) -> None:
             assert len(report.reasons) == report.skipped
             for _, reason in report.reasons:
                 refused(InvalidInput(reason))
-            found = list(bus.read(from_seq=newest + 1))
+            found = list(bus.read(after_seq=newest))
             assert len(found) == stored
             exported = b"".join(each.to_line() + b"\n" for each in found)
             again = import_jsonl(bus, io.BytesIO(data), field_map=fields)
@@ -152,7 +152,7 @@ def jsonl_import(case: tuple[bytes, list[str]], bus: Bus) -> None:
     if stored:
         with undone(bus):
             assert import_jsonl(bus, io.BytesIO(exported)).reasons == []
-            lines = (each.to_line() + b"\n" for each in bus.read(from_seq=newest + 1))
+            lines = (each.to_line() + b"\n" for each in bus.read(after_seq=newest))
             assert b"".join(lines) == exported
 
 

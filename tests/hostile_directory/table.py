@@ -20,6 +20,7 @@ from types import FrameType
 import apsw
 
 from ackbus import AckbusError, Bus, Exporter, Inbox
+from ackbus.bus.doorbell import listen, ring
 from ackbus.bus.log.archive_reader import segment_name
 from ackbus.doctor.checks.directory import checks_of_place
 from ackbus.doctor.checks.export import checks_of_export
@@ -108,7 +109,7 @@ def make_scene(root: Path) -> Scene:
             archiver.archive(10)
         bus.search("nothing")
         Shown(bus, "bob").note(3)
-        bus.ring()
+        ring(bus)
     return scene
 
 
@@ -236,7 +237,7 @@ def _doctor(bus: Bus) -> None:
 
 
 def _listen(bus: Bus) -> None:
-    with bus.listen() as listener:
+    with listen(bus) as listener:
         listener.wait(0)
 
 
@@ -250,7 +251,7 @@ ACTS: dict[str, Callable[[Bus], object]] = {
     "publish": lambda bus: bus.publish("note", "small", from_agent="ann"),
     "publish a blob": lambda bus: bus.publish("note", [LARGE, 1], from_agent="ann"),
     "put a blob again": lambda bus: bus.blobs.put(b'["%b"]' % LARGE.encode()),
-    "ring": lambda bus: bus.ring(),
+    "ring": lambda bus: ring(bus),
     "listen": _listen,
     "publish in a thread": _in_another_thread,
     "poll": lambda bus: Inbox(bus, "bob").poll(5),

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from ackbus import Bus, Draft, Exporter, Inbox, JobControl, Queue
+from ackbus.bus.log.catalog import Catalog
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.sqlite.database import SCHEMA_VERSION
 from ackbus.server.access.principals import Scope
@@ -40,14 +41,14 @@ def fill(directory: Path) -> None:
         bus.heartbeats.beat("alice", "working", task="review", progress=0.25)
         bus.heartbeats.beat("bob", "idle")
         for task in ("review", "deploy", "review-2"):
-            bus.leases.acquire(task, "alice", ttl_s=30)
+            bus.leases.acquire(task, "alice", lease_s=30)
         lease = bus.leases.get("deploy")
         assert lease is not None
         bus.leases.release(lease)
         bus.reservations.reserve(["src/*.py"], "alice", reason="review")
         archive_first(bus)
         Exporter(bus).export_once()
-        bus.catalog.catch_up(bus.log.newest_seq())
+        Catalog.of(bus).catch_up(bus.log.newest_seq())
         trust(bus)
         bus.publish("note", "neither exported nor counted", from_agent="lead", id="m-last")
 

@@ -163,7 +163,7 @@ def _open(bus: Bus) -> Act:
 
 
 def _get(bus: Bus) -> Act:
-    ids = cycle([message.id for message in bus.read(to_seq=500)])
+    ids = cycle([message.id for message in bus.read(upto_seq=500)])
     return lambda: bus.get(next(ids))
 
 
@@ -172,7 +172,7 @@ def _conversation(bus: Bus) -> Act:
 
 
 def _replay(bus: Bus) -> Act:
-    return lambda: [message.seq for message in bus.read(from_seq=1001, to_seq=2000)]
+    return lambda: [message.seq for message in bus.read(after_seq=1000, upto_seq=2000)]
 
 
 def _archive_nothing(bus: Bus) -> Act:

@@ -50,7 +50,7 @@ ACTS: dict[str, Begin] = {
     "get": lambda bus: lambda: bus.get("message-77"),
     "read a conversation": lambda bus: lambda: list(bus.read(conversation="conversation-9")),
     "answer of a conversation": lambda bus: lambda: check(bus, "conversation-9"),
-    "replay": lambda bus: lambda: list(bus.read(from_seq=1_001, to_seq=2_000)),
+    "replay": lambda bus: lambda: list(bus.read(after_seq=1_000, upto_seq=2_000)),
     "newest": lambda bus: lambda: bus.log.newest(10),
     "export": exporting,
     "names of agents": lambda bus: bus.agents.names,

@@ -25,6 +25,7 @@ from ackbus import (
 )
 from ackbus.bus.errors import SegmentMissing
 from ackbus.bus.log.archive_records import Segment
+from ackbus.bus.log.catalog import Catalog
 from ackbus.bus.trust.verification import Verification
 from ackbus.doctor.checks.bus import checks_of_bus
 from ackbus.doctor.checks.export import checks_of_export
@@ -85,7 +86,7 @@ def use_the_log(bus: Bus) -> None:
     list(bus.read(conversation="conversation-7"))
     list(bus.read(agent="agent-3"))
     list(bus.read(since_ms=bus.now_ms()))
-    list(bus.read(from_seq=100, to_seq=200))
+    list(bus.read(after_seq=99, upto_seq=200))
     bus.log.newest(5, type="note")
     bus.log.between(10, 20, type="note")
     Inbox(bus, "agent-2", with_work=True).poll()
@@ -149,7 +150,7 @@ def use_leases(bus: Bus, clock: Clock) -> None:
     bus.leases.check(bus.leases.renew(lease))
     bus.leases.list()
     bus.leases.release(lease)
-    bus.leases.acquire("other", "agent-1", ttl_s=1)
+    bus.leases.acquire("other", "agent-1", lease_s=1)
     clock.advance(2)
     bus.leases.acquire("other", "agent-2")
     (first,) = bus.reservations.reserve(["src/*.py"], "agent-1").reservations
@@ -318,7 +319,7 @@ def use_repair(bus: Bus) -> None:
     (segment,) = bus.archive.segments()
     frames = read_segment(bus.archive.path(segment)).frames(segment.first_seq)
     bus.archive.note_again(segment, frames, bus.log.read(upto_seq=segment.last_seq))
-    bus.catalog.recount(bus.log)
+    Catalog.of(bus).recount(bus.log)
     checks_of_work(bus, full=True)["work"]()
     list(mend_work(bus, {"jobs"}))
 

@@ -163,7 +163,7 @@ def work(scene: Scene) -> None:
 def lease(scene: Scene) -> None:
     with scene.open() as bus:
         for number in range(4):
-            held = bus.leases.acquire(f"job-{number % 2}", "worker", ttl_s=60)
+            held = bus.leases.acquire(f"job-{number % 2}", "worker", lease_s=60)
             assert held is not None
             scene.tell("granted", held.token)
             bus.leases.renew(held)

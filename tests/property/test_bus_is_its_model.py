@@ -246,15 +246,15 @@ class BusMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.now_ms += seconds * 1000
 
-    @rule(name=st.sampled_from(LEASES), holder=agents, ttl_s=st.sampled_from([1, 5, 10]))
-    def acquire(self, name: str, holder: str, ttl_s: int) -> None:
-        lease = self.bus.leases.acquire(name, holder, ttl_s=ttl_s)
+    @rule(name=st.sampled_from(LEASES), holder=agents, lease_s=st.sampled_from([1, 5, 10]))
+    def acquire(self, name: str, holder: str, lease_s: int) -> None:
+        lease = self.bus.leases.acquire(name, holder, lease_s=lease_s)
         if self._holder(name) is not None:
             assert lease is None
             return
         assert lease is not None
         assert (lease.name, lease.holder) == (name, holder)
-        assert lease.until_ms == self.now_ms + ttl_s * 1000
+        assert lease.until_ms == self.now_ms + lease_s * 1000
         assert all(lease.token > earlier.token for earlier in self.grants)
         self.held[name] = lease
         self.grants.append(lease)
@@ -269,7 +269,7 @@ class BusMachine(RuleBasedStateMachine):
         renewed = None
         try:
             if act == "renew":
-                renewed = self.bus.leases.renew(lease, ttl_s=5)
+                renewed = self.bus.leases.renew(lease, lease_s=5)
             else:
                 getattr(self.bus.leases, act)(lease)
         except LeaseLost:
@@ -291,7 +291,7 @@ class BusMachine(RuleBasedStateMachine):
     @invariant()
     def log_is_the_model(self) -> None:
         assert self.bus.log.newest_seq() == len(self.log.messages)
-        for message in self.bus.read(from_seq=self.compared + 1):
+        for message in self.bus.read(after_seq=self.compared):
             assert as_stored(message) == self.log.messages[message.seq - 1]
             assert message.seq == self.compared + 1, "our own publishing leaves no gap"
             self.compared = message.seq

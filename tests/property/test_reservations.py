@@ -60,7 +60,7 @@ def test_reservations_are_granted_exactly_where_no_file_is_anothers(
     ):
         for agent, texts, shared, ttl_s, later_s in course:
             known = {each.token for each in bus.reservations.list()}
-            result = bus.reservations.reserve(texts, agent, shared=shared, ttl_s=ttl_s)
+            result = bus.reservations.reserve(texts, agent, shared=shared, lease_s=ttl_s)
             assert result.granted == model.reserve(agent, texts, shared, ttl_s)
             new = sorted({each.token for each in result.reservations} - known)
             assert all(token > last_token for token in new)

@@ -14,6 +14,8 @@ import apsw
 import pytest
 
 from ackbus import AckbusError, Bus, BusBusy, BusUnusable, Draft, Inbox, InvalidInput
+from ackbus.bus.doorbell import listen
+from ackbus.bus.log.catalog import Catalog
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.queries import file_of
 
@@ -125,7 +127,7 @@ def test_no_write_reads_before_it_has_the_write_lock(bus: Bus, statements: list[
         lambda: bus.heartbeats.beat("alice"),
         acquire,
         renew_and_release,
-        lambda: bus.catalog.catch_up(bus.log.newest_seq()),
+        lambda: Catalog.of(bus).catch_up(bus.log.newest_seq()),
     ]
     for write in writes:
         statements.clear()
@@ -272,7 +274,7 @@ def test_outer_rollback_undoes_everything_and_rings_nobody(bus: Bus) -> None:
             raise RuntimeError
 
     bus.publish("note", from_agent="bob")
-    with bus.listen() as listener:
+    with listen(bus) as listener:
         with pytest.raises(RuntimeError):
             fail_at_the_end()
         assert not listener.wait(0)

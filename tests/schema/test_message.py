@@ -1,5 +1,7 @@
 """A message that was read: read-only, with its time, a reply to it, and a repr for people."""
 
+import gc
+from copy import copy, deepcopy
 from datetime import UTC, datetime
 
 import pytest
@@ -26,6 +28,20 @@ def test_no_field_can_be_set_or_deleted(bus: Bus, field: str) -> None:
     with pytest.raises(AttributeError, match=f"{field} is read-only"):
         delattr(message, field)
     assert (message.to_line(), message.payload) == (before, "text")
+
+
+def test_a_copy_is_a_message_whose_payload_is_its_own(bus: Bus) -> None:
+    """It shares the blob store, whose file descriptors a copy of its own would close."""
+    message = stored(bus, {"steps": ["x" * 5000]})
+    assert copy(message) is message
+    copied = deepcopy(message)
+    copied.payload["steps"].clear()
+    assert message.payload == {"steps": ["x" * 5000]}
+    assert copied.to_line() == message.to_line()
+    assert copied.attempt == message.attempt
+    del copied
+    gc.collect()
+    assert bus.get(message.seq).payload == message.payload  # type: ignore[union-attr]
 
 
 def test_the_time_is_in_utc_to_the_millisecond(bus: Bus) -> None:

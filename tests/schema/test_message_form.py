@@ -396,7 +396,7 @@ def test_number_beyond_64_bits_gives_one_line(bus: Bus) -> None:
     """Promise 11: whatever it is the number of."""
     for use in (
         lambda: bus.get(2**63),
-        lambda: list(bus.read(from_seq=2**64)),
+        lambda: list(bus.read(after_seq=2**64)),
         lambda: Inbox(bus, "alice").poll(2**63),
         lambda: Inbox(bus, "alice").requeue(2**63),
     ):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Exporter
+from ackbus.bus.doorbell import listen, ring
 from ackbus.bus.trust.keys import Keyring
 from ackbus.doctor.checks.directory import checks_of_place
 from ackbus.export.archive_writer import Archiver
@@ -43,8 +44,8 @@ def use_everything(bus: Bus, keyring: Keyring, backup: Path) -> None:
     with Archiver(bus) as archiver:
         archiver.archive(10)
     bus.search("x*")
-    with bus.listen():
-        bus.ring()
+    with listen(bus):
+        ring(bus)
     back_up(bus, backup)
 
 
@@ -103,7 +104,7 @@ def test_doctor_names_what_others_can_read_or_write(
     name: str, mode: int, is_named: bool, bus: Bus
 ) -> None:
     bus.publish("t", from_agent="a")
-    bus.ring()
+    ring(bus)
     Exporter(bus).export_once()
     bus.publish("note", from_agent="bob")
     with Archiver(bus) as archiver:

@@ -101,8 +101,8 @@ def _work(bus: Bus) -> None:
 
 
 def _hold(bus: Bus) -> None:
-    bus.leases.acquire("release", "lead", ttl_s=600)
-    bus.leases.acquire("database/migration", "coder", ttl_s=120)
+    bus.leases.acquire("release", "lead", lease_s=600)
+    bus.leases.acquire("database/migration", "coder", lease_s=120)
     bus.reservations.reserve(["schema/**", "tests/migration/**"], "coder", reason="schema 7")
     bus.reservations.reserve(["docs/**"], "docs-writer", shared=True)
     beats = (("lead", "working", "plan the release", 0.25), ("coder", "working", "schema 7", 0.8))

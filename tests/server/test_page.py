@@ -644,7 +644,7 @@ def test_token_that_one_tab_has_is_told_to_the_others(
 def test_what_may_not_be_read_is_not_said_to_be_empty(
     visit: Visit, bus: Bus, bus_dir: Path
 ) -> None:
-    bus.leases.acquire("release", "lead", ttl_s=600)
+    bus.leases.acquire("release", "lead", lease_s=600)
     token = Tokens.of(bus).create("me", [Scope.MESSAGES_RO])
     with serving(bus_dir) as url:
         page = visit(f"{url}/#token={token}")

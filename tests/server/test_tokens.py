@@ -104,7 +104,7 @@ def test_in_a_session_a_token_speaks_as_its_agent(
         path = "/v1/sessions/s/message"
         said = client.post(path, json={"text": "hello"}, headers=bearer(token))
         assert said.status_code == 201, said.text
-        assert next(bus.read(from_seq=said.json()["seq"])).from_agent == speaker
+        assert next(bus.read(after_seq=said.json()["seq"] - 1)).from_agent == speaker
 
 
 def test_token_that_was_removed_is_no_good_at_once(client: httpx.Client, tokens: Tokens) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, Inbox, Message, Pace
+from ackbus import Bus, Draft, Inbox, Message
 from ackbus.subscribers.inboxes import retry_pause
 
 from ..programs import held_write_lock
@@ -26,7 +26,7 @@ def fill(bus: Bus, count: int) -> None:
 
 def slow_inbox(bus: Bus) -> Inbox:
     """An inbox whose waits would take a minute."""
-    return Inbox(bus, "alice", pace=Pace(active_s=60, idle_s=60))
+    return Inbox(bus, "alice", recheck_s=60)
 
 
 def test_coroutine_handles_and_acknowledges(bus: Bus) -> None:

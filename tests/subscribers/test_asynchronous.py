@@ -148,7 +148,7 @@ def test_following_yields_what_was_there_and_what_comes(bus: Bus) -> None:
 
     async def main() -> list[int]:
         seen = []
-        async for message in bus.follow_async(from_seq=1, type="note"):
+        async for message in bus.follow_async(after_seq=0, type="note"):
             seen.append(message.payload)
             if len(seen) == 225:
                 await bus.publish_async("note", "late", from_agent="a")

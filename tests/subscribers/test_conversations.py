@@ -22,7 +22,7 @@ RESPONDER = """
 import sys
 from ackbus import Bus
 with Bus.open(sys.argv[1]) as bus:
-    asked = bus.follow(from_seq=1, type=sys.argv[2])
+    asked = bus.follow(after_seq=0, type=sys.argv[2])
     print("ready", flush=True)
     for message in asked:
         bus.publish("race.done", message.payload, from_agent="r", in_reply_to=message.id)
@@ -32,8 +32,9 @@ with Bus.open(sys.argv[1]) as bus:
 WORKER = """
 import sys, threading
 from ackbus import Bus, Draft
+from ackbus.bus.doorbell import listen
 from ackbus.subscribers.queues.queue import Queue
-with Bus.open(sys.argv[1]) as bus, bus.listen() as listener:
+with Bus.open(sys.argv[1]) as bus, listen(bus) as listener:
     queue = Queue.create(bus, "work.request")
     threading.Thread(target=lambda: (sys.stdin.read(), listener.wake()), daemon=True).start()
     print("ready", flush=True)

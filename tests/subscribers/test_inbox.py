@@ -212,7 +212,7 @@ def test_stored_cursor_is_never_reset(bus: Bus, bus_dir: Path) -> None:
     inbox = Inbox(bus, "alice")
     assert (inbox.position, inbox.poll()) == (100, [])
     assert inbox.ack(2) == 100
-    assert seqs(bus.read(from_seq=2)) == [2, 3]
+    assert seqs(bus.read(after_seq=1)) == [2, 3]
     assert inbox.position == 100
 
 

@@ -15,16 +15,16 @@ from ackbus import (
     Draft,
     Inbox,
     InvalidInput,
-    Listener,
     Message,
     NotFound,
-    Pace,
     SecondLoopWarning,
 )
+from ackbus.bus.doorbell import Listener
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.inboxes import retry_pause
 from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
 from ackbus.subscribers.inboxes.inbox import MAX_DELIVERIES
+from ackbus.subscribers.inboxes.polling_pace import Pace
 
 from ..conftest import wait_until
 from ..programs import connect, raw_sql, run_program, run_program_to_sigkill, running_program
@@ -389,22 +389,26 @@ def test_equal_bounds_give_a_fixed_pace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pace", "expected"),
+    ("recheck_s", "expected"),
     [
-        (Pace(), [0.2, 0.3, 0.45, 0.675, 1.0125, 1.51875, 2.0, 2.0, 0.2, 0.3]),
-        (Pace(active_s=0.5, idle_s=0.5), [0.5] * 10),
+        (None, [0.2, 0.3, 0.45, 0.675, 1.0125, 1.51875, 2.0, 2.0, 0.2, 0.3]),
+        (0.5, [0.5] * 10),
     ],
     ids=["adaptive", "fixed"],
 )
 def test_loop_waits_at_its_pace(
-    pace: Pace, expected: list[float], bus: Bus, bus_dir: Path, monkeypatch: pytest.MonkeyPatch
+    recheck_s: float | None,
+    expected: list[float],
+    bus: Bus,
+    bus_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """M-58, M-59, X-10, X-42: eight looks find nothing, then a message comes, then nothing.
 
     It comes from a program that rings no bell.
     """
     waits = Waits(monkeypatch)
-    inbox = Inbox(bus, "alice", pace=pace)
+    inbox = Inbox(bus, "alice", recheck_s=recheck_s)
 
     def script() -> None:
         if len(waits) == 8:
@@ -433,7 +437,7 @@ def test_failures_are_retried_after_growing_pauses(
 
 def test_waiting_loop_is_woken_at_once(bus: Bus, bus_dir: Path) -> None:
     """X-10, X-42: by the doorbell, at a pace that would sleep for a minute."""
-    inbox = Inbox(bus, "alice", pace=Pace(active_s=60, idle_s=60))
+    inbox = Inbox(bus, "alice", recheck_s=60)
     handler = Handler()
     thread = threading.Thread(target=inbox.run, args=(handler,))
     thread.start()

@@ -161,7 +161,7 @@ def test_several_claims_end_in_one_transaction(bus: Bus, clock: Clock) -> None:
     told = [[bus.log.at(receipt.seq) for receipt in receipts] for receipts, _ in results]
     assert [[m.payload for m in found if m] for found in told] == [[1], [], [3, 3, 3]]
     assert [type(error) for _, error in results] == [type(None), ClaimLost, type(None)]
-    assert [message.payload for message in bus.read(from_seq=4)] == [1, 3, 3, 3]
+    assert [message.payload for message in bus.read(after_seq=3)] == [1, 3, 3, 3]
 
 
 def test_one_refused_reply_undoes_all_ends_together(bus: Bus) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ackbus import Bus
+from ackbus.bus.doorbell import listen
 from ackbus.subscribers.jobs.errors import QueueNotFound
 from ackbus.subscribers.jobs.work_headers import work_headers
 from ackbus.subscribers.queues.job_control import JobControl
@@ -121,7 +122,7 @@ def test_resuming_wakes_those_who_wait(bus: Bus) -> None:
     Queue.create(bus, "job")
     queues = Queues(bus)
     queues.pause("job")
-    with bus.listen() as listener:
+    with listen(bus) as listener:
         while listener.wait(0):
             pass
         queues.resume("job")

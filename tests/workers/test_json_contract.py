@@ -288,7 +288,7 @@ def test_events_follow_from_the_request(bus: Bus) -> None:
     """D-94: broadcast, in the conversation, before the answer, with an exact type."""
     events = [{"type": "disk.full", "payload": {"at": 90}}, {"type": "disk.seen"}]
     seq = respond(bus, {**OK, "events": events})
-    request, *found, said = bus.read(from_seq=seq)
+    request, *found, said = bus.read(after_seq=seq - 1)
     assert [(event.type, event.payload) for event in found] == [
         ("disk.full", {"at": 90}),
         ("disk.seen", None),
@@ -344,7 +344,7 @@ def test_bad_event_among_good_ones_fails_the_job_and_nothing_of_it_is_stored(bus
     bad = {"type": "x", "dedupe_key": "k" * 256}
     seq = respond(bus, {**OK, "state_updates": {"a": 1}, "events": [{"type": "good"}, bad]})
     assert attempt(bus, seq).status == "failed"
-    assert [message.type for message in bus.read(from_seq=seq)] == [REQUEST, "job.failed"]
+    assert [message.type for message in bus.read(after_seq=seq - 1)] == [REQUEST, "job.failed"]
     assert WorkerStates.of(bus).get("plugin") == {}
 
 
@@ -429,7 +429,7 @@ def test_late_worker_changes_no_state(bus: Bus) -> None:
 
     slow = Slow(bus, python(PLUGIN), group="plugin")
     Worker(bus, queue, group="plugin", beats=False).run_work(slow, drain=True)
-    told = [(message.type, message.from_agent) for message in bus.read(from_seq=2)]
+    told = [(message.type, message.from_agent) for message in bus.read(after_seq=1)]
     assert told == [("job.failed", REQUEST)]  # by the queue, when it was cancelled
     assert WorkerStates.of(bus).get("plugin") == {}
     assert "reported too late: completed" in (attempt(bus).error or "")

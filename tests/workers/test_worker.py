@@ -92,7 +92,7 @@ def test_drafts_are_published_as_they_are(bus: Bus, several: bool) -> None:
     draft = Draft("next.step", 1, from_agent="planner")
     ask(bus, "go", type="job")
     drain(bus, lambda message: [draft, draft] if several else draft, "job")
-    published = [(found.type, found.payload, found.from_agent) for found in bus.read(from_seq=2)]
+    published = [(found.type, found.payload, found.from_agent) for found in bus.read(after_seq=1)]
     assert published == [("next.step", 1, "planner")] * (1 + several)
 
 

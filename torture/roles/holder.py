@@ -27,7 +27,7 @@ def play(me: Me) -> None:
     while not me.lifeline.ending:
         name = me.chance.choice(NAMES)
         with me.history.attempt("acquire", lease=name, lease_s=LEASE_S) as attempt:
-            lease = me.bus.leases.acquire(name, me.name, ttl_s=LEASE_S)
+            lease = me.bus.leases.acquire(name, me.name, lease_s=LEASE_S)
             attempt.told(token=None if lease is None else lease.token)
         if lease is not None:
             Holding(me, lease).use()
@@ -75,7 +75,7 @@ class Holding:
             )
 
     def _renew(self) -> None:
-        self._lease = self._me.bus.leases.renew(self._lease, ttl_s=LEASE_S)
+        self._lease = self._me.bus.leases.renew(self._lease, lease_s=LEASE_S)
 
     def _release(self) -> None:
         self._me.bus.leases.release(self._lease)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...bus.doorbell import listen
 from .mail import Mail
 
 TYPE_CHECKING = False
@@ -15,7 +16,7 @@ LOOK_AGAIN_S, THINK_S = 0.5, 0.05
 def play(me: Me) -> None:
     """Read until it is over."""
     mail = Mail(me)
-    with me.bus.listen() as listener:
+    with listen(me.bus) as listener:
         while True:
             ending = me.lifeline.ending  # looked at before the mail: what came until then is read
             if mail.take():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...bus.doorbell import listen
 from ...schema.message.draft import Draft
 from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.queues.queue import Queue
@@ -26,7 +27,7 @@ FATES = {"completed": 880, "failed": 40, "given up": 30, "renewed": 20, "dropped
 def play(me: Me) -> None:
     """Work until the run is over and no job is left for any worker."""
     worker = Worker(me)
-    with me.bus.listen() as listener:
+    with listen(me.bus) as listener:
         while True:
             ending = me.lifeline.ending
             if worker.work():

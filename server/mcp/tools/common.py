@@ -10,6 +10,7 @@ from anyio.from_thread import check_cancelled
 from pydantic import BaseModel, Field
 
 from ....bus.bus import Bus
+from ....bus.doorbell import listen
 from ....schema.errors import NotFound
 from ....schema.message.message import Message
 from ....subscribers.inboxes.inbox import Inbox
@@ -69,7 +70,7 @@ def wait_for(
     if not wait_s:
         return look()
     deadline, pace = time.monotonic() + wait_s, Pace(idle_s=_NOTICE_S)
-    with session.bus.listen() as listener:  # before the look: what comes after it is heard
+    with listen(session.bus) as listener:  # before the look: what comes after it is heard
         while True:
             found = look()
             left = deadline - time.monotonic()

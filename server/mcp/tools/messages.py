@@ -112,7 +112,7 @@ def thread(
     """
     begin = Cursor.parse(cursor)
     conversation = conversation_of(bus, key)
-    return page(bus.read(conversation=conversation, from_seq=begin.after + 1), begin, limit)
+    return page(bus.read(conversation=conversation, after_seq=begin.after), begin, limit)
 
 
 # bus_search ----------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def _reserve(session: Session, given: Reserve) -> Reply:
         paths,
         agent,
         shared=given.mode == "shared",
-        ttl_s=given.minutes * 60,
+        lease_s=given.minutes * 60,
         reason=given.reason,
     )
     record = ReservedFiles(
