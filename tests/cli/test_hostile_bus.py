@@ -64,6 +64,12 @@ VALUES ('src/' || :evil, 'b' || :evil, 'exclusive', :evil, 1, 99999999999999, 0)
 INSERT INTO waiting_limits (kind, name, max_waiting) VALUES ('inbox', 'limit' || :evil, 9);
 INSERT INTO passed_over VALUES ('gone' || :evil, 1, 1);
 INSERT INTO worker_states VALUES ('group' || :evil, '{{}}', 1);
+INSERT INTO plugin_inits VALUES ('p' || :evil, 'f', 'failed', :evil, 1);
+INSERT INTO plugin_state VALUES ('p' || :evil, json_object(:evil, :evil), NULL);
+INSERT INTO circuit_breakers VALUES
+  ('p' || :evil, 'c' || :evil, 'closed', 1, NULL, NULL, :evil, '2026-01-01T00:00:00.000Z');
+INSERT INTO job_log VALUES (:evil, 'p' || :evil, 'c' || :evil, 'failed', :evil, 1, :evil,
+  '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z', :evil, :evil, :evil, :evil);
 INSERT INTO queues (name, pattern, filled_seq, created_at_ms) VALUES
   ('q' || :evil, '>', 6, 1), ('work', 'work.>', 6, 1);
 INSERT INTO jobs (queue_id, seq, state, max_attempts, available_at_ms, dedupe_key, created_at_ms,

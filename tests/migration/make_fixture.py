@@ -16,6 +16,8 @@ from pathlib import Path
 from ackbus import Bus, Draft, Exporter, Inbox, JobControl, Queue
 from ackbus.bus.log.catalog import Catalog
 from ackbus.export.archive_writer import Archiver
+from ackbus.schema.message.times import format_ts
+from ackbus.schema.queries import engine_of
 from ackbus.schema.sqlite.database import SCHEMA_VERSION
 from ackbus.server.access.principals import Scope
 from ackbus.server.access.tokens import Tokens
@@ -50,6 +52,7 @@ def fill(directory: Path) -> None:
         Exporter(bus).export_once()
         Catalog.of(bus).catch_up(bus.log.newest_seq())
         trust(bus)
+        automate(bus)
         bus.publish("note", "neither exported nor counted", from_agent="lead", id="m-last")
 
 
@@ -104,6 +107,47 @@ def trust(bus: Bus) -> None:
     bus.chain.switch_on()
     bus.chain.catch_up()
     Tokens.of(bus).create("ci", [Scope.MESSAGES_RO], agent="alice", ttl_s=3600)
+
+
+def automate(bus: Bus) -> None:
+    """Leaves a row in each table of automation."""
+    engine = engine_of(bus)
+    at, at_ms = format_ts(BEGINNING_MS), BEGINNING_MS
+    for sql, values in (
+        ("UPDATE automation_service SET token = 1, pid = 1, started_at_ms = ?", (at_ms,)),
+        ("INSERT INTO plugin_inits VALUES ('feed', 'f', 'ok', NULL, ?)", (at_ms,)),
+        (
+            "INSERT INTO plugin_facts VALUES (1, 1, 'feed', 'feed.snapshot', 'j', 'poll', '{}', ?)",
+            (at,),
+        ),
+        ("INSERT INTO plugin_state VALUES ('feed', '{}', ?)", (at,)),
+        (
+            "INSERT INTO job_log VALUES"
+            " ('j-1', 'feed', 'poll', 'failed', '{}', 1, 'cli', ?, ?, 'no', '', NULL, NULL)",
+            (at, at),
+        ),
+        ("INSERT INTO job_output VALUES (2, 1, 0, 'stdout', 'x')", ()),
+        (
+            "INSERT INTO circuit_breakers VALUES ('feed', 'poll', 'closed', 1, NULL, ?, 'j', ?)",
+            (at, at),
+        ),
+        (
+            "INSERT INTO circuit_breaker_transitions VALUES"
+            " ('t', 'feed', 'poll', NULL, 'closed', 0, 'manual_reset', NULL, ?)",
+            (at,),
+        ),
+        ("INSERT INTO event_context VALUES ('c', NULL, 'p', 's', '{}', 'j', ?)", (at,)),
+        (
+            "INSERT INTO schedules VALUES ('feed', 'default', 'h', ?, ?, NULL, ?, NULL, NULL)",
+            (at_ms, at_ms, at_ms),
+        ),
+        (
+            "INSERT INTO schedule_decisions"
+            " VALUES (1, 'feed', 'default', 'h', ?, ?, 1, 'fired', NULL, 'j', ?)",
+            (at_ms, at_ms, at_ms),
+        ),
+    ):
+        engine.change(sql, values)
 
 
 def archive_first(bus: Bus) -> None:

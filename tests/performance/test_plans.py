@@ -24,6 +24,8 @@ GROWING = frozenset(
     {"messages", "jobs", "claims", "catalog", "catalog_blocks", "deliveries", "finished"}
     | {"notices", "archive_segments", "archive_frames", "archived_ids", "archived_blobs"}
     | {"chain", "words", "lacking", "work_acts"}
+    | {"job_log", "plugin_facts", "circuit_breaker_transitions", "event_context"}
+    | {"schedule_decisions"}
 )
 
 #: The others, and why they stay small.
@@ -34,7 +36,13 @@ SMALL = {
     "fencing": "one row",
     "notice_state": "one row",
     "position": "one row",
+    "automation_service": "one row",
     "access_tokens": "a row for each token",
+    "circuit_breakers": "a row for each command with a schedule",
+    "job_output": "what running jobs have printed",
+    "plugin_inits": "a row for each plugin",
+    "plugin_state": "a row for each plugin",
+    "schedules": "a row for each schedule",
     "meta": "a row for each setting",
     "sqlite_sequence": "a row for each table that counts",
     "cursors": "a row for each agent",

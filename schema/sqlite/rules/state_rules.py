@@ -69,6 +69,11 @@ _STATE: tuple[tuple[str, ...], ...] = (
         "is missing, or past the newest message: new senders stay unknown",
         "is 0: the catalog is counted again",
     ),
+    (
+        "automation_service",
+        "is missing: no service can begin",
+        "goes on a million above the tokens of a new bus",
+    ),
     ("catalog", "can't be right", "is counted again"),
     ("meta", "are not what these entries can be", "are removed", "what they said"),
     (

@@ -101,6 +101,13 @@ DELETE FROM catalog;
 DELETE FROM catalog_blocks;
 INSERT OR REPLACE INTO catalog_state (id, last_seq) VALUES (1, 0);
 
+-- name: automation_service.find
+SELECT 'its row' WHERE NOT EXISTS (SELECT 1 FROM automation_service);
+
+-- name: automation_service.mend
+-- Which tokens were given is not known: a million is left out.
+INSERT INTO automation_service (id, token) VALUES (1, 1000000);
+
 -- name: meta.find
 SELECT key FROM meta
  WHERE CASE key
