@@ -20,7 +20,7 @@ class PolicyRules(TypedDict, total=False):
 
     ordering: Literal["fifo", "priority"]
     ageing_s: float
-    retry: Literal["failures", "asked"]
+    retry: Literal["contract", "failures", "asked"]
     max_attempts: int
     backoff_s: float
     on_lost: Literal["requeue", "fail", "dead"]

@@ -33,8 +33,8 @@ def run(
 
     Raw contract: CMD reads the body (text as it is, else JSON) from stdin and prints the reply to
     stdout. Exit code 0 is success; any other is failure, and stderr, or else stdout, is the reply.
-    Code 75 asks for a retry, 78 forbids one. In a queue created for this contract a failure is a
-    reply and not retried; one created for json makes 4 attempts.
+    Code 75 asks for a retry, 78 forbids one. A failure is the reply and not retried, unless the
+    queue's --retry is failures; with the json contract it is retried, 4 attempts in all.
 
     The worker looks at the bus when it is woken, and every 250 ms anyway. It takes jobs until none
     is left, then waits again. It extends its claims, ends CMD and all its children at the timeout

@@ -37,6 +37,7 @@ class OrderingName(StrEnum):
 class RetryName(StrEnum):
     """The outcomes that are retried."""
 
+    CONTRACT = "contract"
     FAILURES = "failures"
     ASKED = "asked"
 
@@ -78,8 +79,8 @@ Retry = Annotated[
     optional(
         "R",
         "failures: every failure is retried. asked: a failure is the reply, and only exit code 75 "
-        "asks for a retry. Default: failures; for a queue that bus run makes for the raw "
-        "contract, asked, unless --max-attempts or --backoff says how to retry.",
+        "asks for a retry. contract: asked for raw commands, failures for json and Python. "
+        "Default: contract; with --max-attempts or --backoff, failures.",
     ),
 ]
 MaxAttempts = Annotated[

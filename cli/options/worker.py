@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -11,7 +10,6 @@ import typer
 
 from ...bus.leases import MAX_LEASE_S
 from ...schema.errors import InvalidInput
-from ...subscribers.jobs.errors import QueueMismatch
 from ...subscribers.jobs.hops import MAX_HOPS, WARN_HOPS
 from ...subscribers.queues.queue import Queue
 from .. import arguments
@@ -149,7 +147,7 @@ class WorkerOptions:
     max_hops: MaxHops = MAX_HOPS
 
     def open_queue(self, bus: Bus, rules: dict[str, Any]) -> Queue:
-        """Open the queue to work on. A missing one is created, with the rules of the contract.
+        """Open the queue to work on. A missing one is created.
 
         Raises:
             InvalidInput: neither a name nor a type is given.
@@ -161,12 +159,6 @@ class WorkerOptions:
             raise InvalidInput("give the --type of the messages, or the --queue")
         pattern = self.type or Queue.open(bus, name).info.pattern
         group = self.group or f"{name}-worker"
-        asks_for_attempts = not rules.keys().isdisjoint(("max_attempts", "backoff_s"))
-        if self._is_raw and not asks_for_attempts:
-            # For a queue that is there, or that another process makes meanwhile, its own rules
-            # hold.
-            with suppress(QueueMismatch):
-                return make_queue(bus, name, pattern, {"retry": "asked"} | rules, group=group)
         return make_queue(bus, name, pattern, rules, group=group)
 
     def worker(self, bus: Bus, queue: Queue) -> Worker:

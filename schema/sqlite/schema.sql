@@ -359,7 +359,8 @@ CREATE TABLE queues (
   filled_seq          INTEGER NOT NULL CHECK (filled_seq >= 0),
   ordering            TEXT NOT NULL DEFAULT 'fifo' CHECK (ordering IN ('fifo', 'priority')),
   ageing_ms           INTEGER NOT NULL DEFAULT 60000 CHECK (ageing_ms > 0),
-  retry               TEXT NOT NULL DEFAULT 'failures' CHECK (retry IN ('failures', 'asked')),
+  retry               TEXT NOT NULL DEFAULT 'contract'
+                        CHECK (retry IN ('contract', 'failures', 'asked')),
   max_attempts        INTEGER NOT NULL DEFAULT 4 CHECK (max_attempts >= 1),
   backoff_ms          INTEGER NOT NULL DEFAULT 30000 CHECK (backoff_ms >= 0),
   on_lost             TEXT NOT NULL DEFAULT 'requeue' CHECK (on_lost IN ('requeue', 'fail', 'dead')),

@@ -43,7 +43,7 @@ class PolicyGiven(Given):
 
     ordering: Literal["fifo", "priority"] = "fifo"
     ageing_s: Annotated[float, Field(ge=0.001, le=315_360_000)] = 60.0
-    retry: Literal["failures", "asked"] = "failures"
+    retry: Literal["contract", "failures", "asked"] = "contract"
     max_attempts: Count = 4
     backoff_s: Seconds = 30.0
     on_lost: Literal["requeue", "fail", "dead"] = "requeue"

@@ -16,7 +16,7 @@ class PolicyRecord(BaseModel):
 
     ordering: Literal["fifo", "priority"]
     ageing_s: float
-    retry: Literal["failures", "asked"]
+    retry: Literal["contract", "failures", "asked"]
     max_attempts: int
     backoff_s: float
     on_lost: Literal["requeue", "fail", "dead"]

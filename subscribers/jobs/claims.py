@@ -117,6 +117,8 @@ class Outcome:
         logs: what it reported, a list of JSON objects.
         retry: whether another attempt is wanted; None leaves that to the queue's policy.
         retry_after_s: the pause before it, in seconds; None leaves it to the policy.
+        is_reply: whether a failure is the reply by the worker's contract, which the rule
+            `contract` follows.
 
     Raises:
         InvalidInput: a worker can't end a claim with this status.
@@ -130,6 +132,7 @@ class Outcome:
     logs: list[Any] | None = None
     retry: bool | None = None
     retry_after_s: float | None = None
+    is_reply: bool = False
 
     def __post_init__(self) -> None:
         """Refuse other statuses: a claim can't become active again, or be lost by its owner."""

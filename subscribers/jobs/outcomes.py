@@ -190,8 +190,13 @@ def _check_queue(info: QueueInfo, claim: Claim) -> None:
 
 def is_tried_again(policy: Policy, claim: Claim, outcome: Outcome) -> bool:
     """Return whether another attempt at a job follows an attempt that failed."""
-    wanted = policy.retry == "failures" if outcome.retry is None else outcome.retry
+    wanted = _tries_failures(policy, outcome) if outcome.retry is None else outcome.retry
     return wanted and claim.attempt < claim.max_attempts
+
+
+def _tries_failures(policy: Policy, outcome: Outcome) -> bool:
+    """Return whether failures such as this one are tried again."""
+    return policy.retry == "failures" or (policy.retry == "contract" and not outcome.is_reply)
 
 
 def end_state(policy: Policy, outcome: Outcome) -> str:
@@ -200,7 +205,7 @@ def end_state(policy: Policy, outcome: Outcome) -> str:
     Where failures are to be tried again, or this one asked for it, one that is left is a matter
     for people. Elsewhere a failure is an answer.
     """
-    if policy.retry == "failures" or outcome.retry:
+    if _tries_failures(policy, outcome) or outcome.retry:
         return states.DEAD
     return states.TIMED_OUT if outcome.status == states.TIMED_OUT else states.FAILED
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: The choices of each policy that is a word.
 CHOICES = {
     "ordering": ("fifo", "priority"),
-    "retry": ("failures", "asked"),
+    "retry": ("contract", "failures", "asked"),
     "on_lost": ("requeue", "fail", "dead"),
     "hides": ("exact", "all", "none"),
 }
@@ -38,7 +38,9 @@ class Policy:
             the next higher priority. So nothing waits for ever.
         retry: `failures` tries again after every failure and timeout that does not forbid it, and
             what fails for the last time is dead. `asked` takes a failure for an answer: only
-            exit status 75, or a handler that asks, brings another attempt.
+            exit status 75, or a handler that asks, brings another attempt. `contract` leaves it to
+            the worker's contract: `asked` for a command of the raw contract, whose output is the
+            answer; `failures` for all others.
         max_attempts: how many attempts a job has, lost ones included; at least 1.
         backoff_s: the base of the pause before the next attempt, in seconds: base · 2^(attempt-1)
             and a random part of up to one base. 0 is no pause.
@@ -60,7 +62,7 @@ class Policy:
 
     ordering: str = "fifo"
     ageing_s: float = 60.0
-    retry: str = "failures"
+    retry: str = "contract"
     max_attempts: int = 4
     backoff_s: float = 30.0
     on_lost: str = "requeue"

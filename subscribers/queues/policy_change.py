@@ -11,7 +11,7 @@ from ..jobs.manual_acts import SET, Acts
 from .filling import Filler
 from .job_control import JobControl
 from .queue import Queue
-from .queues import Queues, policy_with
+from .queues import Queues, policy_with, with_retries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def change_policy(
     queues = Queues(bus)
     with bus.transaction():
         info = queues.get(name)
-        policy = policy_with(info.policy, rules)
+        is_open = info.policy.retry == "contract"
+        policy = policy_with(info.policy, with_retries(rules) if is_open else rules)
         if policy.addressed != info.policy.addressed:
             _fill(bus, queues, info)
         queues.set_policy(info, policy)

@@ -77,7 +77,8 @@ class Queues:
             start: `beginning`, `now`, or the seq of the first message that it takes in; of a
                 queue that is there it is not looked at.
             group: the `addressed` of a new queue, unless a rule says another.
-            rules: fields of `Policy`; those left out have their defaults.
+            rules: fields of `Policy`; those left out have their defaults. Attempts or a pause
+                without `retry` mean that failures are retried.
 
         Raises:
             InvalidInput: an argument breaks a rule.
@@ -86,7 +87,7 @@ class Queues:
         if group is not None:
             check_agent(group)
         policy = Policy.of_row(
-            policy_with(Policy(), rules).row()
+            policy_with(Policy(), with_retries(rules)).row()
         )  # as it is stored: whole milliseconds
         with self._engine.write():
             filled_seq = seq_before(self._bus, start)
@@ -190,6 +191,12 @@ def _check_hiding(pattern: str, policy: Policy) -> None:
     """Refuse to hide all that fits a pattern where SQL could not tell what does."""
     if policy.hides == "all":
         TypePattern(pattern).as_glob()
+
+
+def with_retries(rules: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return rules of which one that says how to retry means that failures are retried."""
+    says_how = not rules.keys().isdisjoint(("max_attempts", "backoff_s"))
+    return {"retry": "failures", **rules} if says_how else rules
 
 
 def policy_with(base: Policy, rules: Mapping[str, Any]) -> Policy:

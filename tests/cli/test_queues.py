@@ -145,7 +145,7 @@ def test_bad_input_makes_no_queue(
 
 def test_set_changes_what_is_given(run_bus: RunBus, bus: Bus) -> None:
     """X-02: and `any` takes a limit away."""
-    Queue.create(bus, "reviews", max_running=3, backoff_s=1)
+    Queue.create(bus, "reviews", max_running=3, backoff_s=1, retry="contract")
     assert run_bus("queue", "set", "reviews", "--on-lost", "fail").code == 0
     expected = Policy(max_running=3, backoff_s=1, on_lost="fail")
     assert Queues(bus).get("reviews").policy == expected
@@ -195,7 +195,7 @@ def test_show_says_all_about_one(run_bus: RunBus, bus: Bus) -> None:
     assert "\nwaiting:      1, the oldest for " in shown
     assert "\nlast 2 h:     1 attempt ended: 1 completed, 0 failed, 0 timed out, 0 lost\n" in shown
     assert "\nsuccess:      100.00%\n" in shown
-    assert "\npolicy:       ordering fifo, ageing 60s, retry failures, max-attempts 4, " in shown
+    assert "\npolicy:       ordering fifo, ageing 60s, retry contract, max-attempts 4, " in shown
     record = json.loads(run_bus("queue", "show", "reviews", "--json").out)
     assert list(record["wait"]) == ["p50_ms", "p95_ms", "avg_ms", "sample_size"]
     assert (record["filled_seq"], record["window_s"], record["is_saturated"]) == (2, 86400, False)

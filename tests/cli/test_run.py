@@ -141,24 +141,41 @@ def test_json_contract_has_a_config_and_a_state(bus: Bus, run_bus: RunBus, proje
     assert json.loads(attempt(bus, 2).logs or "") == [{"level": "info", "message": "counted"}]
 
 
-def test_queue_is_made_as_the_contract_wants_it(bus: Bus, run_bus: RunBus) -> None:
-    """X-02: a failure is an answer in the raw contract, and is tried again in the json contract.
+def test_the_rule_of_a_new_queue_is_the_one_that_is_asked_for(bus: Bus, run_bus: RunBus) -> None:
+    """X-02: the contract decides, unless an option says how to retry.
 
-    What is asked for goes before that, and a queue that is there is left as it is.
+    A queue that is there is left as it is.
     """
     for options, retry in (
-        (("--queue", "raw"), "asked"),
-        (("--queue", "json", "--contract", "json"), "failures"),
+        (("--queue", "raw"), "contract"),
+        (("--queue", "json", "--contract", "json"), "contract"),
         (("--queue", "own", "--retry", "failures", "--max-attempts", "2"), "failures"),
         (("--queue", "three", "--max-attempts", "3"), "failures"),
         (("--queue", "slow", "--backoff", "1s"), "failures"),
         (("--queue", "answers", "--retry", "asked", "--max-attempts", "3"), "asked"),
+        (("--queue", "answers", "--max-attempts", "3"), "asked"),
     ):
         assert run_bus("run", "--type", "x", *options, "--drain", "--", "cat").code == 0
         assert Queue.open(bus, options[1]).info.policy.retry == retry
     assert Queue.open(bus, "own").info.policy.max_attempts == 2
     assert run_bus("run", "--queue", "own", "--drain", "--", "cat").code == 0
     assert Queue.open(bus, "own").info.policy.retry == "failures"
+
+
+@pytest.mark.parametrize("maker", ["library", "queue create", "run"])
+def test_retries_do_not_depend_on_the_maker_of_the_queue(
+    bus: Bus, run_bus: RunBus, maker: str
+) -> None:
+    """A raw failure is the reply at once; a failure of the json contract is tried again."""
+    for contract, left in (("raw", "failed"), ("json", "queued")):
+        if maker == "library":
+            Queue.create(bus, f"{contract}.request")
+        elif maker == "queue create":
+            run_bus("queue", "create", f"{contract}.request")
+        seq = bus.publish(f"{contract}.request", from_agent="boss").seq
+        line = ["run", "--type", f"{contract}.request", "--contract", contract, "--drain"]
+        assert run_bus(*line, "--", "false").code == 0
+        assert Queue.open(bus, f"{contract}.request").jobs.get(seq).state == left
 
 
 def test_three_attempts_are_three(bus: Bus, run_bus: RunBus) -> None:

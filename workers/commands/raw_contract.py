@@ -71,6 +71,9 @@ class Command:
         self._switches: dict[int, StopSwitch] = {}
         self._stopped: set[int] = set()
 
+    #: Whether a failure is the reply, see `Outcome`.
+    _failure_is_reply = False
+
     def stop(self, claim: Claim, grace_s: float) -> None:
         """End the command that runs for a claim."""
         self._stopped.add(claim.token)  # first: the command may be about to start
@@ -120,7 +123,11 @@ class Command:
         if end.timed_out:
             text = f"command timed out after {self._timeout_s:g} seconds"
             outcome = Outcome(
-                status="timed_out", error=text, stderr=stderr, result=_text(end.stdout)
+                status="timed_out",
+                error=text,
+                stderr=stderr,
+                result=_text(end.stdout),
+                is_reply=self._failure_is_reply,
             )
             payload = f"{text}\n{stderr}" if stderr else text
             return Result(outcome, payload=payload, headers=self._headers(outcome))
@@ -141,6 +148,7 @@ class Command:
             stderr=_text(end.stderr),
             result=_text(end.stdout),
             retry=retry,
+            is_reply=self._failure_is_reply,
         )
         return Result(outcome, payload=payload or error, headers=self._headers(outcome))
 
@@ -164,6 +172,8 @@ class RawCommand(Command):
     attempt, 78 forbids one.
     """
 
+    _failure_is_reply = True
+
     def __init__(
         self,
         bus: Bus,
@@ -180,7 +190,7 @@ class RawCommand(Command):
         try:
             body = body_of(claim.message, self._bus)
         except AckbusError as error:
-            outcome = Outcome(status="failed", error=str(error))
+            outcome = Outcome(status="failed", error=str(error), is_reply=True)
             return Result(outcome, payload=str(error), headers=self._headers(outcome))
         end = self._run(claim, body)
         badly = self._ended_badly(end)
