@@ -49,8 +49,17 @@ def columns(bus: Bus, table: str) -> dict[str, str]:
 
 
 def sections_of_columns(bus: Bus) -> dict[str, str]:
-    """The section of each table with a list of its columns; the catalog's tables share one."""
-    tables = [name for name in schema(bus, "table") if not name.startswith("catalog")]
+    """The section of each table with a list of its columns.
+
+    The catalog's tables share one, and those that are the automation service's alone are named.
+    """
+    automation = set(re.findall(r"`(\w+)`", section("Automation")))
+    tables = [
+        name
+        for name in schema(bus, "table")
+        if not name.startswith("catalog") and name not in automation
+    ]
+    assert "messages" in tables
     return {table: section(table) for table in tables}
 
 
