@@ -32,6 +32,9 @@ SELECT {columns} FROM messages WHERE seq = ?;
 -- The newest message never leaves the table.
 SELECT max(seq) FROM messages;
 
+-- name: work_between
+SELECT type FROM messages WHERE seq > ? AND seq <= ? AND work = 1;
+
 -- name: wrong_times
 -- Messages above ?1 whose times are none, or later than ?2.
 SELECT seq FROM messages WHERE seq > ?1 AND ts_ms NOT BETWEEN 0 AND ?2;

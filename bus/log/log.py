@@ -145,6 +145,10 @@ class Log:
         seq: int | None = self._engine.value(SQL["newest_seq"])
         return seq or 0
 
+    def work_between(self, after_seq: int, upto_seq: int) -> set[str]:
+        """Return the types of the messages in a range that are work; a walk over the range."""
+        return {type for (type,) in self._engine.rows(SQL["work_between"], (after_seq, upto_seq))}
+
     def wrong_times(self, after_seq: int) -> list[int]:
         """Return the seqs of messages in the file with impossible times, or over a day ahead."""
         values = (after_seq, self._engine.now_ms() + _A_DAY_MS)

@@ -188,6 +188,10 @@ class Claims(Table):
         """Return token and seq of claims whose lease has run out, some at a time."""
         return self._engine.rows(SQL["expired_claims"], (info.id, now_ms, _LOST_BATCH))
 
+    def active(self, info: QueueInfo) -> list[tuple[int, int]]:
+        """Return token and seq of all active claims on jobs of a queue."""
+        return self._engine.rows(SQL["active_claims"], (info.id,))
+
     def active_of(self, info: QueueInfo, seq: int) -> int | None:
         """Return the token of the active claim on a job, or None."""
         token: int | None = self._engine.value(SQL["active_claim"], (info.id, seq))

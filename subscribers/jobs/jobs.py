@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import orjson
+
 from ...schema.queries import Table
 from .errors import JobNotFound, WrongJobState
 from .output_limits import kept_error
-from .ready_work import AtHand
+from .ready_work import AtHand, QueueAtHand
 from .statements import SQL, VIEWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...schema.message.message import Message
     from ..queues.queues import QueueInfo
     from .work_headers import WorkHeaders
@@ -174,22 +178,38 @@ class Jobs(Table):
         """
         if wanted.dedupe_key is None:
             return None
-        key = (info.id, wanted.dedupe_key)
-        window_ms = wanted.dedupe_window_ms
         published_ms = max(0, message.ts_ms)  # another program may have stored any number
+        found = self.original(info, wanted.dedupe_key, published_ms, wanted.dedupe_window_ms)
+        return found and f"{found[0]}, which {found[1]},"
+
+    def original(
+        self, info: QueueInfo, key: str, published_ms: int, window_ms: int | None
+    ) -> tuple[int, str] | None:
+        """Return the job of which another one with its key would be a duplicate, or None.
+
+        Args:
+            info: the queue.
+            key: the dedupe key.
+            published_ms: when the other one was published.
+            window_ms: for how long a success keeps it out, and then a job that waits or runs does
+                so too; None takes the queue's window, and only successes count.
+
+        Returns:
+            The seq, and `succeeded` or `is not over`.
+        """
         until_ms = published_ms
         if window_ms is None:
             window_ms = round(info.policy.dedupe_window_s * 1000)
         else:
             until_ms = max(until_ms, self._engine.now_ms())
-            live: int | None = self._engine.value(SQL["live_with_key"], key)
+            live: int | None = self._engine.value(SQL["live_with_key"], (info.id, key))
             if live is not None:
-                return f"{live}, which is not over,"
+                return live, "is not over"
         if not window_ms:
             return None
         span = (published_ms - window_ms, until_ms)
-        done: int | None = self._engine.value(SQL["succeeded_with_key"], (*key, *span))
-        return None if done is None else f"{done}, which succeeded,"
+        done: int | None = self._engine.value(SQL["succeeded_with_key"], (info.id, key, *span))
+        return None if done is None else (done, "succeeded")
 
     # Claiming ----------------------------------------------------------------------------------
 
@@ -261,6 +281,13 @@ class Jobs(Table):
         """
         key = (info.id, self._engine.now_ms(), limit)
         return AtHand(*self._engine.rows(SQL["work_at_hand"], key)[0])
+
+    def at_hand_of(self, ids: Sequence[int]) -> list[QueueAtHand]:
+        """Return the work at hand in several queues, by their ids: one look, which fills none."""
+        return [
+            QueueAtHand(*row)
+            for row in self._engine.rows(SQL["work_of_queues"], (orjson.dumps(ids).decode(),))
+        ]
 
     def next_change_ms(self, info: QueueInfo) -> int | None:
         """Return when a delay ends or a lease runs out next, in epoch milliseconds, or None."""

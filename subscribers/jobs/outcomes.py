@@ -106,7 +106,7 @@ class Endings:
         for token, seq in expired:
             try:
                 with self._bus.transaction():
-                    self._lose(info, token, seq, now_ms, words)
+                    self.lose(info, token, seq, now_ms, words)
             except LimitReached as error:
                 if token not in self._told:
                     self._told.add(token)
@@ -114,19 +114,27 @@ class Endings:
         if len(expired) > 1:
             ring(self._bus)  # there is more than the one who looked may take
 
-    def _lose(self, info: QueueInfo, token: int, seq: int, now_ms: int, words: LastWords) -> None:
+    def lose(
+        self,
+        info: QueueInfo,
+        token: int,
+        seq: int,
+        now_ms: int,
+        words: LastWords,
+        why: str = RAN_OUT,
+    ) -> None:
         """End a claim as lost, and decide about its job by the policy for lost owners."""
-        self._claims.lose(token, RAN_OUT, now_ms)
+        self._claims.lose(token, why, now_ms)
         job = self._jobs.get(info, seq)
         rule = info.policy.on_lost
         if rule == "requeue" and job.attempt < job.max_attempts:
-            self._jobs.queue_again(info, job, job.attempt + 1, now_ms, RAN_OUT)
+            self._jobs.queue_again(info, job, job.attempt + 1, now_ms, why)
             return
         state = states.FAILED if rule == "fail" else states.DEAD
-        self._jobs.end(info, seq, state, now_ms, RAN_OUT, job.dedupe_key)
+        self._jobs.end(info, seq, state, now_ms, why, job.dedupe_key)
         message = self._bus.log.readable(seq)
         if message is not None:
-            self._bus.log.append(words(message, state, RAN_OUT))
+            self._bus.log.append(words(message, state, why))
 
     def release(self, info: QueueInfo, claim: Claim, why: str) -> None:
         """Release a live claim: its job can be claimed again at once, as the same attempt."""
@@ -148,8 +156,17 @@ class Endings:
         tell_cancelled(self._bus, info, [(claim.message, why)], claim.group)
         ring(self._bus)
 
-    def give_up(self, info: QueueInfo, given_up: Sequence[Job], why: str) -> None:
+    def give_up(
+        self, info: QueueInfo, given_up: Sequence[Job], why: str, state: str = states.CANCELLED
+    ) -> None:
         """Cancel jobs, whatever they wait for; workers that are at them lose their claims.
+
+        Args:
+            info: the queue.
+            given_up: its jobs.
+            why: the reason, for people.
+            state: that of the jobs from then on: `cancelled`, or `dead`, where a person may want
+                to try them again.
 
         The queue answers requests of its own type, but not those whose jobs were over: they have
         their answers.
@@ -159,7 +176,7 @@ class Endings:
             token = self._claims.active_of(info, job.seq) if job.state == states.RUNNING else None
             if token is not None:
                 self._claims.lose(token, why, now_ms)
-            self._jobs.end(info, job.seq, states.CANCELLED, now_ms, why, job.dedupe_key)
+            self._jobs.end(info, job.seq, state, now_ms, why, job.dedupe_key)
         live = [self._bus.log.readable(job.seq) for job in given_up if job.ended_at_ms is None]
         tell_cancelled(self._bus, info, [(message, why) for message in live if message])
         ring(self._bus)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from ...schema.errors import InvalidInput
+from ...schema.errors import InvalidInput, Refused
 from ...schema.message.limits import MAX_COUNT, MAX_POLICY_S
 from ...schema.message.names import check_agent
 
@@ -22,6 +22,10 @@ CHOICES = {
 
 #: For `addressed`: whoever it is.
 ANYBODY = "*"
+
+#: The group of workers that alone claims from queues which are addressed to it: it keeps limits
+#: over several queues, which others would not know.
+AUTOMATION = "automation"
 
 #: More doublings than lead from any sensible first pause to the longest one.
 _MAX_DOUBLINGS = 40
@@ -94,6 +98,18 @@ class Policy:
     def takes(self, to_agent: str | None) -> bool:
         """Whether a queue takes in messages to a recipient; None is a broadcast."""
         return to_agent is None or self.addressed in (ANYBODY, to_agent)
+
+    def refuse_others(self, name: str, group: str) -> None:
+        """Raise where the jobs of the queue of a name are for another group of workers alone.
+
+        Raises:
+            Refused: they are.
+        """
+        if self.addressed == AUTOMATION != group:
+            raise Refused(
+                f"the jobs of queue {name!r} are run by 'bus automation start', and by no other"
+                " worker"
+            )
 
     def rank_ms(self, turn_ms: int, priority: int) -> int:
         """Return a job's place in the order of claiming: the lowest goes first, then by seq.

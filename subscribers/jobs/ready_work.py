@@ -32,3 +32,20 @@ class AtHand:
 #: Assumed for a worker that was idle and hears of new messages: it begins without counting the work
 #: that is ready. Its next look, after these messages, is for all work.
 NEWS = AtHand(ready=0, is_due=0, is_lost=0, is_shut=0, is_by_age=1)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAtHand:
+    """The work at hand in one queue of several.
+
+    Attributes:
+        id: the queue.
+        first_seq: the job that goes first, or None where none may be claimed.
+        next_due_ms: when the next delay ends, in epoch milliseconds; None without one.
+        is_shut: whether nothing may begin, since the queue is paused or as many run as may.
+    """
+
+    id: int
+    first_seq: int | None
+    next_due_ms: int | None
+    is_shut: int

@@ -196,6 +196,9 @@ SELECT token, seq FROM claims
  WHERE queue_id = ? AND status = 'active' AND lease_until_ms <= ?
  ORDER BY lease_until_ms LIMIT ?;
 
+-- name: active_claims
+SELECT token, seq FROM claims WHERE queue_id = ? AND status = 'active' ORDER BY seq;
+
 -- name: queue_is_at_work
 SELECT EXISTS (SELECT 1 FROM claims
                 WHERE queue_id = ? AND status = 'active' AND lease_until_ms > ?);
@@ -242,6 +245,17 @@ SELECT (SELECT count(*) FROM (
          SELECT count(*) FROM claims WHERE queue_id = ?1 AND status = 'active')),
        ordering = 'fifo'
   FROM queues WHERE id = ?1;
+
+-- name: work_of_queues
+-- The same of several queues, a JSON array of ids, see `QueueAtHand`.
+SELECT id,
+       (SELECT seq FROM jobs WHERE queue_id = queues.id AND state = 'queued' AND gate = 'open'
+         ORDER BY rank_ms, seq LIMIT 1),
+       (SELECT min(available_at_ms) FROM jobs
+         WHERE queue_id = queues.id AND state = 'queued' AND gate = 'time'),
+       paused_at_ms IS NOT NULL OR (max_running IS NOT NULL AND max_running <= (
+         SELECT count(*) FROM claims WHERE queue_id = queues.id AND status = 'active'))
+  FROM queues WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: next_due
 -- When a job next becomes available, or a lease runs out.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from ...bus.doorbell import ring
 from ...schema.errors import InvalidInput
+from ...schema.message.limits import MAX_AGENT_CHARS
 from ...schema.queries import engine_of
 from ..jobs import jobs as states
 from ..jobs.claims import Claims
 from ..jobs.job_lists import list_jobs
+from ..jobs.job_replies import last_words
 from ..jobs.jobs import BATCH, Job, Jobs, wrong_state
 from ..jobs.manual_acts import CANCEL, LIMIT, PURGE, RETRY, SKIP, UNLIMIT, Acts
 from ..jobs.outcomes import Endings
@@ -42,7 +44,8 @@ class JobControl:
         self._queues = Queues(queue.bus)
         self._jobs = Jobs.of(queue.bus)
         self._acts = Acts(engine_of(queue.bus), by)
-        self._endings = Endings(queue.bus, self._jobs, Claims.of(queue.bus))
+        self._claims = Claims.of(queue.bus)
+        self._endings = Endings(queue.bus, self._jobs, self._claims)
 
     def get(self, seq: int) -> Job:
         """Return the job of a message. Fills the queue first.
@@ -113,6 +116,33 @@ class JobControl:
 
         What runs goes on. A few hundred jobs a transaction: what is published meanwhile may stay.
         """
+        return self._give_up_waiting("purged", states.CANCELLED)
+
+    def bury(self, why: str) -> int:
+        """Make dead letters of the waiting jobs of the queue, and return their number.
+
+        Args:
+            why: the error of each from then on.
+        """
+        return self._give_up_waiting(why, states.DEAD)
+
+    def lose_running(self, why: str) -> list[Job]:
+        """End the claims of all running jobs as lost, since their workers are known to be gone.
+
+        What becomes of the jobs is for the queue's policy, as if the leases had run out.
+
+        Returns:
+            The jobs as they are then.
+        """
+        with self._bus.transaction():
+            info, now_ms = self._info(), self._bus.now_ms()
+            words = last_words(info.name[:MAX_AGENT_CHARS].rstrip())
+            lost = self._claims.active(info)
+            for token, seq in lost:
+                self._endings.lose(info, token, seq, now_ms, words, why)
+            return [self._jobs.get(info, seq) for _, seq in lost]
+
+    def _give_up_waiting(self, why: str, state: str) -> int:
         self._queue.fill()
         count = 0
         while True:
@@ -121,8 +151,8 @@ class JobControl:
                 waiting = self._jobs.queued(info, BATCH)
                 if not waiting:
                     return count
-                self._endings.give_up(info, waiting, "purged")
-                self._acts.note(info, PURGE, detail=f"{len(waiting)} jobs")
+                self._endings.give_up(info, waiting, why, state)
+                self._acts.note(info, PURGE, detail=f"{len(waiting)} jobs: {why}")
             count += len(waiting)
 
     def skip(self) -> list[tuple[int, int]]:

@@ -8,7 +8,6 @@ from itertools import islice
 from ...bus import tracing
 from ...bus.leases import DEFAULT_LEASE_S, duration_of
 from ...schema.errors import EVERYONE, InvalidInput
-from ...schema.message.message import delivered
 from ...schema.message.names import check_agent
 from ..jobs.claims import Claim, Claims, Outcome
 from ..jobs.errors import QueueStuck
@@ -16,6 +15,7 @@ from ..jobs.hops import MAX_HOPS
 from ..jobs.jobs import FAILED, Jobs
 from ..jobs.ready_work import NEWS, AtHand
 from ..starts import BEGINNING
+from .claiming import Claimer
 from .filling import Filler
 from .queues import QueueInfo, Queues
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ...schema.message.message import Receipt
     from ..jobs.errors import ClaimLost, TooManyHops
     from ..jobs.job_replies import LastWords
-    from ..jobs.jobs import Ready
     from ..jobs.outcomes import Endings
     from ..options import PolicyRules
     from .dead_letters import DeadLetters
@@ -69,6 +68,7 @@ class Queue:
         self._jobs = Jobs.of(bus)
         self._claims = Claims.of(bus)
         self._filler = Filler(bus, info, self._queues, self._jobs)
+        self._claimer = Claimer(self._jobs, self._claims, self._filler)
         self._was_empty = False  # whether the last claim found nothing at all
 
     @classmethod
@@ -184,6 +184,7 @@ class Queue:
             InvalidInput: an argument breaks a rule.
             BusBusy: other writers kept the bus for too long; nothing was claimed.
             QueueStuck: there is no more before a part of the archive that is lost.
+            Refused: its jobs are for the automation alone.
         """
         lease_ms = duration_of(lease_s)
         if not 1 <= limit <= MAX_CLAIMS:
@@ -191,6 +192,7 @@ class Queue:
         who = (group or instance, instance)
         for name in who:
             check_agent(name, "worker")
+        self.info.policy.refuse_others(self.name, who[0])
         while True:
             page, found = self._find(limit)
             if page is None and not found.is_something:
@@ -364,7 +366,7 @@ class Queue:
             self._endings.recover(info, now_ms, who[0], last_words)
         if found.is_due:
             self._jobs.open_due(info, now_ms)
-        return self._take(info, who, limit, now_ms, lease_ms)
+        return self._claimer.take(info, who, limit, now_ms, lease_ms)
 
     @cached_property
     def _endings(self) -> Endings:
@@ -376,23 +378,3 @@ class Queue:
         info = self.info = self._queues.get(self.name)
         self._filler.policy = info.policy
         return info  # not `self.info`: another thread may have read the queue since
-
-    def _take(
-        self, info: QueueInfo, who: tuple[str, str], limit: int, now_ms: int, lease_ms: int
-    ) -> list[Claim]:
-        if info.paused_at_ms is not None:
-            return []
-        most = info.policy.max_running
-        if most is not None:
-            limit = min(limit, most - self._claims.count_active(info, most))
-        taken = self._jobs.take(info, now_ms, limit) if limit > 0 else []
-        return [self._claim(info, who, row, now_ms, now_ms + lease_ms) for row in taken]
-
-    def _claim(
-        self, info: QueueInfo, who: tuple[str, str], ready: Ready, now_ms: int, until_ms: int
-    ) -> Claim:
-        seq, attempt, max_attempts, available_at_ms, key = ready
-        token = self._claims.add(info, seq, attempt, who, (available_at_ms, now_ms, until_ms))
-        message = self._filler.message(seq)
-        delivered(message, attempt, token)
-        return Claim(info.name, message, token, attempt, max_attempts, key, *who, now_ms, until_ms)

@@ -755,3 +755,32 @@ def test_only_a_run_in_the_main_thread_starts_a_thread_and_ends_it() -> None:
     seen.clear()
     start_thread(lambda: run("echo x", stop=Watched()), "worker").join()
     assert (max(seen), threading.active_count()) == (before + 1, before)  # that is this thread
+
+
+@pytest.mark.parametrize("supervised", [False, True])
+def test_process_has_the_limits_that_it_is_given(supervised: bool) -> None:
+    limits = ((resource.RLIMIT_NOFILE, 64), (resource.RLIMIT_CPU, 7))
+    with Supervisors() as some:
+        end = run_process(
+            ["/bin/sh", "-c", "ulimit -n; ulimit -t"],
+            b"",
+            env=dict(os.environ),
+            timeout_s=30,
+            supervisors=some if supervised else None,
+            limits=limits,
+        )
+    assert (end.exit_code, end.stdout) == (0, b"64\n7\n")
+
+
+def test_output_is_told_as_it_comes_and_no_more_than_is_kept() -> None:
+    told: list[tuple[str, bytes]] = []
+    end = run_process(
+        ["/bin/sh", "-c", "printf abc; printf x >&2; printf defgh"],
+        b"",
+        env=dict(os.environ),
+        timeout_s=30,
+        max_stdout_bytes=5,
+        output=lambda stream, data: told.append((stream, data)),
+    )
+    assert b"".join(data for stream, data in told if stream == "stdout") == end.stdout == b"abcde"
+    assert [data for stream, data in told if stream == "stderr"] == [b"x"]

@@ -11,12 +11,15 @@ from contextlib import suppress
 from .end_deadlines import DYING_S
 from .pipes import Pipes
 from .process_session import ProcessSession
+from .supervisor import limiter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
     from typing import Protocol
+
+    from .supervisor import Limits
 
     class Child(Protocol):
         """A running command, a child of this process or of a supervisor."""
@@ -61,6 +64,7 @@ class OwnChild:
         env: Mapping[str, str],
         cwd: str | Path | None,
         captures: bool,
+        limits: Limits = (),
     ) -> None:
         self.pipes = Pipes(captures=captures)
         stdin, stdout, stderr = self.pipes.theirs
@@ -73,7 +77,11 @@ class OwnChild:
                 env=env,
                 cwd=cwd,
                 start_new_session=True,
+                preexec_fn=limiter(limits),
             )
+        except subprocess.SubprocessError as error:
+            self.pipes.close()
+            raise ValueError(str(error)) from error
         except BaseException:
             self.pipes.close()
             raise

@@ -64,13 +64,22 @@ class Feed:
 
 
 class Catch:
-    """The output of a command: the first bytes are kept, the others are read and discarded."""
+    """The output of a command: the first bytes are kept, the others are read and discarded.
 
-    def __init__(self, pipe: FileIO, max_bytes: int) -> None:
+    Args:
+        pipe: where it is read.
+        max_bytes: how many are kept.
+        tell: takes the kept bytes as they come; None: nobody does.
+    """
+
+    def __init__(
+        self, pipe: FileIO, max_bytes: int, tell: Callable[[bytes], None] | None = None
+    ) -> None:
         self.pipe = _not_blocking(pipe)
         self.kept = bytearray()
         self.is_over = False
         self._max_bytes = max_bytes
+        self._tell = tell
 
     def serve(self) -> bool:
         """Read once; return whether there may be more."""
@@ -94,6 +103,8 @@ class Catch:
     def _keep(self, chunk: bytes) -> None:
         space = self._max_bytes - len(self.kept)
         self.kept += chunk[:space]
+        if self._tell is not None and chunk and space > 0:
+            self._tell(bytes(chunk[:space]))
         self.is_over |= len(chunk) > space
 
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from .running_process import Output
     from .stop_switch import StopSwitch
+    from .supervisor import Limits
     from .supervisors import Supervisors
 
 #: How many bytes of stdout are kept; a command that prints more is ended (10 MiB).
@@ -81,6 +83,8 @@ def run_process(
     grace_s: float = GRACE_S,
     stop: StopSwitch | None = None,
     supervisors: Supervisors | None = None,
+    limits: Limits = (),
+    output: Output | None = None,
 ) -> ProcessEnd:
     """Run a command until it and everything in its session has ended. Any thread may.
 
@@ -100,6 +104,10 @@ def run_process(
         grace_s: seconds between SIGTERM and SIGKILL.
         stop: ends it early.
         supervisors: one of them runs it, where they exist; None: this process does.
+        limits: of its resources, as `resource.setrlimit` takes them: the number of each, and the
+            most.
+        output: is called with `stdout` or `stderr` and bytes of what is kept, as they come; it
+            must not block.
 
     Returns:
         How it ended. A command that can't be started is an end too, and no exception.
@@ -109,7 +117,7 @@ def run_process(
         return ProcessEnd(stopped=True)
     if supervisors is not None and not supervisors.exist:
         supervisors = None
-    command = (argv, env, cwd, captures)
+    command = (argv, env, cwd, captures, limits)
     start = (
         Birth(partial(OwnChild, *command)) if supervisors is None else supervisors.birth(*command)
     )
@@ -122,7 +130,7 @@ def run_process(
                 may_start_later=_may_start_later(error),
                 run_s=time.monotonic() - begun,
             )
-        with Running(child, stdin, max_stdout_bytes, max_stderr_bytes, stop) as run:
+        with Running(child, stdin, max_stdout_bytes, max_stderr_bytes, stop, output) as run:
             run.to_the_end(math.inf if timeout_s is None else begun + timeout_s, grace_s)
         return _end(run, child.returncode, time.monotonic() - begun)
 

@@ -6,14 +6,20 @@ import math
 import select
 import signal
 import time
+from functools import partial
 
 from .end_deadlines import DYING_S
 from .pipes import Catch, Feed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .own_child import Child
     from .stop_switch import StopSwitch
+
+    #: Takes the name of a stream and bytes of it; it must not block.
+    Output = Callable[[str, bytes], None]
 
 #: Seconds between looks at what no descriptor tells: they begin short, and double up to the most.
 _FIRST_NAP_S = 0.001
@@ -31,6 +37,7 @@ class Running:
         max_stdout_bytes: how much it may print.
         max_stderr_bytes: how much of its stderr is kept.
         stop: ends it early.
+        output: takes what is kept of its output as it comes; None: nobody does.
     """
 
     def __init__(
@@ -40,10 +47,13 @@ class Running:
         max_stdout_bytes: int,
         max_stderr_bytes: int,
         stop: StopSwitch | None,
+        output: Output | None = None,
     ) -> None:
         self._child = child
-        self.stdout = Catch(child.pipes.stdout, max_stdout_bytes)
-        self.stderr = Catch(child.pipes.stderr, max_stderr_bytes)
+        tell_out = None if output is None else partial(output, "stdout")
+        tell_err = None if output is None else partial(output, "stderr")
+        self.stdout = Catch(child.pipes.stdout, max_stdout_bytes, tell_out)
+        self.stderr = Catch(child.pipes.stderr, max_stderr_bytes, tell_err)
         self._feed = Feed(child.pipes.stdin, stdin)
         self._stop = stop
         self._poll = select.poll()

@@ -6,7 +6,7 @@ when nothing is left of a command. When its host goes, its socket closes, and it
 
 A message, either way, is its length, 4 bytes, and a tuple as `marshal` writes it:
 
-    ("run", argv, env, cwd)             to it, with three descriptors: stdin, stdout, stderr
+    ("run", argv, env, cwd, limits)     to it, with three descriptors: stdin, stdout, stderr
     ("signal", number)                  to it: for everything that is left of the command
     ("started", pid)                    from it: the command runs
     ("refused", errno, text, filename)  from it: it can't be started; no errno for a bad argument
@@ -20,6 +20,7 @@ import ctypes
 import errno
 import marshal
 import os
+import resource
 import select
 import signal
 import socket
@@ -30,10 +31,13 @@ from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     Message = tuple[Any, ...]
+
+    #: Resources by their numbers in `resource`, and the most of each.
+    Limits = Sequence[tuple[int, int]]
 
 #: Options of prctl: the signal on the parent's death, and being the reaper of all descendants.
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
@@ -128,7 +132,7 @@ class Supervisor:
         return True
 
     def _run(self, what: Message, descriptors: list[int]) -> None:
-        argv, env, cwd = what
+        argv, env, cwd, limits = what
         try:
             if len(descriptors) < 3:  # the system has no more for this process
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -141,10 +145,11 @@ class Supervisor:
                 env=env,
                 cwd=cwd,
                 start_new_session=True,
+                preexec_fn=limiter(limits),
             )
         except OSError as error:
             self._tell("refused", error.errno, error.strerror, error.filename)
-        except ValueError as error:
+        except (ValueError, subprocess.SubprocessError) as error:
             self._tell("refused", None, str(error), None)
         else:
             self._tell("started", self._command.pid)
@@ -205,6 +210,20 @@ class Supervisor:
     def _tell(self, *message: Any) -> None:
         with suppress(ConnectionError):  # it has gone, which the next look at the socket shows
             send(self._host, message)
+
+
+def limiter(limits: Limits) -> Callable[[], None] | None:
+    """Return what gives a process its limits, to be called in it; None where it has none."""
+    if not limits:
+        return None
+
+    def limit() -> None:
+        for kind, value in limits:
+            hard = resource.getrlimit(kind)[1]
+            most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(kind, (most, most))
+
+    return limit
 
 
 def descendants(top: int) -> list[int]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from .supervisor import Limits
+
 
 #: How long a supervisor may take to answer, in seconds: under load Python starts slowly.
 _ANSWERS_WITHIN_S = 30.0
@@ -57,9 +59,10 @@ class Supervisors:
         env: Mapping[str, str],
         cwd: str | Path | None,
         captures: bool,
+        limits: Limits = (),
     ) -> SupervisedBirth:
         """Return what starts a command, as `Birth` does."""
-        return SupervisedBirth(self._idle, _order(argv, env, cwd), captures)
+        return SupervisedBirth(self._idle, _order(argv, env, cwd, limits), captures)
 
     def __enter__(self) -> Supervisors:
         return self
@@ -268,11 +271,13 @@ def _why_none(error: OSError) -> str:
     )
 
 
-def _order(argv: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> tuple[Any, ...]:
+def _order(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str | Path | None, limits: Limits
+) -> tuple[Any, ...]:
     """Return what tells a supervisor to run a command: in bytes, as its own encoding may differ."""
     variables = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
     folder = None if cwd is None else os.fsencode(cwd)
-    return "run", [os.fsencode(argument) for argument in argv], variables, folder
+    return "run", [os.fsencode(argument) for argument in argv], variables, folder, tuple(limits)
 
 
 def _started(told: tuple[Any, ...]) -> int:

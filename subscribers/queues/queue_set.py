@@ -1,0 +1,135 @@
+"""Several queues that one host works on as if they were one, in the order of the log."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+from ...schema.message.patterns import TypePattern
+from ..jobs.claims import Claims
+from ..jobs.jobs import Jobs
+from .claiming import Claimer
+from .filling import Filler
+from .queue import Queue
+from .queues import Queues
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...bus.bus import Bus
+    from ..jobs.claims import Claim
+    from ..jobs.ready_work import QueueAtHand
+
+#: How long these claims last, in milliseconds: 300 days. The host is alone, by a lock that the
+#: kernel frees, and its successor takes its claims for lost. So no clock that is set ends one.
+_LEASE_MS = 300 * 86_400_000
+
+#: Over how many new messages the types are looked at; after more, every queue is filled.
+_MAX_LOOKED_AT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    queue: Queue
+    pattern: TypePattern
+    claimer: Claimer
+
+    @classmethod
+    def of(cls, bus: Bus, name: str) -> _Member:
+        queue, jobs = Queue.open(bus, name), Jobs.of(bus)
+        filler = Filler(bus, queue.info, Queues(bus), jobs)
+        claimer = Claimer(jobs, Claims.of(bus), filler)
+        return cls(queue, TypePattern(queue.info.pattern), claimer)
+
+    def takes_any(self, types: set[str]) -> bool:
+        return any(map(self.pattern.matches, types))
+
+
+class QueueSet:
+    """Queues of which one host claims the lowest seq first; those that are full are skipped.
+
+    One thread may use it.
+
+    Args:
+        bus: an open bus.
+        names: the queues, all of which are there.
+
+    Raises:
+        QueueNotFound: one is not.
+    """
+
+    def __init__(self, bus: Bus, names: Iterable[str]) -> None:
+        self._bus = bus
+        self._jobs = Jobs.of(bus)
+        self._queues = Queues(bus)
+        members = (_Member.of(bus, name) for name in names)
+        self._members = {member.queue.info.id: member for member in members}
+        self._filled_upto: int | None = None
+
+    def claim(self, instance: str, *, group: str, limit: int) -> list[Claim]:
+        """Take up to `limit` jobs, the lowest seq over all queues first. Never waits for work.
+
+        One transaction; none when there is nothing.
+        """
+        self.fill()
+        at_hand = self._look()
+        now_ms = self._bus.now_ms()
+        if limit < 1 or not any(_is_something(each, now_ms) for each in at_hand):
+            return []
+        with self._bus.transaction():
+            self._open_due(at_hand)
+            return self._take((group, instance), limit)
+
+    def fill(self) -> None:
+        """Take in what came since the last call; one look at the log tells for which queues."""
+        newest = self._bus.log.newest_seq()
+        after = self._filled_upto
+        if newest == after:
+            return
+        if after is None or newest - after > _MAX_LOOKED_AT:
+            wanted = list(self._members.values())
+        else:
+            types = self._bus.log.work_between(after, newest)
+            wanted = [member for member in self._members.values() if member.takes_any(types)]
+        for member in wanted:
+            member.queue.fill()
+        self._filled_upto = newest
+
+    def next_due_ms(self) -> int | None:
+        """Return when a delay ends next, in epoch milliseconds, or None."""
+        due = [each.next_due_ms for each in self._look() if each.next_due_ms is not None]
+        return min(due, default=None)
+
+    def _look(self) -> list[QueueAtHand]:
+        return self._jobs.at_hand_of(list(self._members))
+
+    def _open_due(self, at_hand: list[QueueAtHand]) -> None:
+        now_ms = self._bus.now_ms()
+        for each in at_hand:
+            if each.next_due_ms is not None and each.next_due_ms <= now_ms:
+                self._jobs.open_due(self._members[each.id].queue.info, now_ms)
+
+    def _take(self, who: tuple[str, str], limit: int) -> list[Claim]:
+        now_ms = self._bus.now_ms()
+        line = [(each.first_seq, each.id) for each in self._look() if _may_begin(each)]
+        heapq.heapify(line)
+        taken: list[Claim] = []
+        while line and len(taken) < limit:
+            _, id = heapq.heappop(line)
+            member = self._members[id]
+            info = self._queues.get(member.queue.name)  # its policy of now
+            taken += member.claimer.take(info, who, 1, now_ms, _LEASE_MS)
+            for each in self._jobs.at_hand_of([id]):
+                if _may_begin(each):
+                    heapq.heappush(line, (each.first_seq, id))
+        return taken
+
+
+def _may_begin(each: QueueAtHand) -> bool:
+    return each.first_seq is not None and not each.is_shut
+
+
+def _is_something(each: QueueAtHand, now_ms: int) -> bool:
+    is_due = each.next_due_ms is not None and each.next_due_ms <= now_ms
+    return is_due or _may_begin(each)
