@@ -47,6 +47,7 @@ from ackbus.subscribers.overview.forgetting import forget_agent
 from ackbus.subscribers.overview.notices import Notices
 from ackbus.subscribers.overview.retention import Retention
 from ackbus.subscribers.queues.policy_change import change_policy
+from ackbus.subscribers.queues.queue_set import QueueSet
 from ackbus.subscribers.queues.queues import Queues
 from ackbus.subscribers.queues.removal import remove_queue
 from ackbus.subscribers.queues.worker_groups import QueueWorkers
@@ -223,6 +224,17 @@ def use_queues(bus: Bus, clock: Clock) -> None:
     remove_queue(bus, "none")
 
 
+def use_several_queues(bus: Bus) -> None:
+    """Claims as the host of several queues, and takes its jobs for lost."""
+    for name in ("plugin.a", "plugin.b"):
+        Queue.create(bus, name, f"{name}.*", hides="all", addressed="automation")
+    some = QueueSet(bus, ["plugin.a", "plugin.b"])
+    some.fill()
+    bus.publish("plugin.a.poll", from_agent="lead", to_agent="automation")
+    some.claim("host", group="automation", limit=2)
+    Queue.open(bus, "plugin.a").jobs.lose_running("the host ended")
+
+
 def _finish(queue: Queue, count: int) -> None:
     """Ends most of what waits: well, badly, or with its key held for the next."""
     for number in range(0, count, 500):
@@ -336,6 +348,7 @@ def use_all(directory: Path, folder: Path) -> None:
         use_leases(bus, clock)
         use_limits(bus)
         use_queues(bus, clock)
+        use_several_queues(bus)
         use_conversations(bus)
         use_search(bus)
         use_files(bus, folder)
