@@ -19,7 +19,9 @@ FILE = Path(__file__).parents[2] / "docs" / "cli.md"
 _HEAD = """\
 # The command line
 
-`bus COMMAND --help` says the same. A test renders this page from the definitions of the commands.
+Each command with its words and options, and an example. `bus COMMAND --help` describes them; so
+do the manual pages that `bus completion man DIR` writes. A test renders this page from the
+definitions of the commands.
 
 - Data goes to stdout, all else to stderr. Commands that print data take `--json`: one JSON object
   a line, with the names of `bus.jsonl`. In a pipe, text is plain; on a terminal it has colours.
@@ -45,16 +47,11 @@ _HEAD = """\
 | 141 | the reader of the output left, as in `bus replay --from 1 \\| head -1` |
 
 Every command also takes `-v`, `--verbose` and `-h`, `--help`; those that need a bus take
-`--dir DIR` and `--user`. They and `--json` are left out below. `bus --version` prints the version,
-`bus completion bash` and `bus completion zsh` print what lets these shells complete commands.
+`--dir DIR` and `--user`. They and `--json` are left out below. `bus --version` prints the version.
 """
 
 #: Options of every command, described once above.
 _EVERYWHERE = {"--dir", "--user", "--json", "--verbose", "--help"}
-
-
-#: How many groups of commands have an option that is described once for all.
-_SEVERAL = 2
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -67,29 +64,14 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 def render() -> str:
     """The text of docs/cli.md."""
-    shared = _shared()
-    parts = [_HEAD, "## Options of several commands\n", "".join(shared.values())]
-    group, described = "", ""
-    lists: dict[str, str] = {}
+    parts = [_HEAD]
+    group = ""
     for path, command in commands():
         if (found := _group(path)) != group:
             group = found
             parts.append(f"## {group}\n")
-        listed = _list(command, shared)
-        described = lists.setdefault(listed, path)
-        same = listed.count("\n") > 1 and described != path
-        parts.append(_section(path, command, f"Options as of `{described}`.\n" if same else listed))
+        parts.append(_section(path, command))
     return "\n".join(parts)
-
-
-def _shared() -> dict[str, str]:
-    """The lines of options that several groups of commands have, by their spelling."""
-    owners: dict[tuple[str, str], set[str]] = {}
-    for path, command in commands():
-        for option in _own(command):
-            owners.setdefault((_spelling(option), _line(option)), set()).add(path.split()[1])
-    often = [key for key, names in owners.items() if len(names) >= _SEVERAL]
-    return dict(sorted(often))
 
 
 def _group(path: str) -> str:
@@ -97,35 +79,19 @@ def _group(path: str) -> str:
     return next(group for group, names in GROUPS.items() if name in names)
 
 
-def _section(path: str, command: Any, options: str) -> str:
+def _section(path: str, command: Any) -> str:
+    """The purpose of a command, its words and options, and an example."""
     arguments = [p for p in command.params if p.param_type_name == "argument"]
-    usage = " ".join([path, "[OPTIONS]", *map(_word, arguments)])
+    usage = " ".join([path, *map(_word, arguments), *map(_spelling, _own(command))])
     example = command.epilog.rpartition("\n")[2].strip()
-    parts = [f"### {path}", "", _prose(command.help), "", f"    {usage}", ""]
-    return "\n".join([*parts, *filter(None, [options]), f"Example: `{example}`", ""])
-
-
-def _list(command: Any, shared: dict[str, str]) -> str:
-    """A list of the arguments and options of a command; shared ones by name alone."""
-    arguments = [p for p in command.params if p.param_type_name == "argument"]
-    options = _own(command)
-    known = [p for p in options if shared.get(_spelling(p)) == _line(p)]
-    lines = [_line(p) for p in (*arguments, *options) if p not in known]
-    if known:
-        lines.append(f"- Also {', '.join(f'`{max(p.opts, key=len)}`' for p in known)}.\n")
-    return "".join(lines)
+    purpose = _prose(command.help.partition("\n\n")[0])
+    return "\n".join([f"### {path}", "", purpose, "", "```text", usage, example, "```", ""])
 
 
 def _own(command: Any) -> list[Any]:
     """The options of a command, but for those of every command."""
     options = [p for p in command.params if p.param_type_name == "option"]
     return [p for p in options if not _EVERYWHERE & set(p.opts)]
-
-
-def _line(parameter: Any) -> str:
-    is_option = parameter.param_type_name == "option"
-    name = _spelling(parameter) if is_option else f"`{_metavar(parameter)}`"
-    return f"- {name}: {_meaning(parameter)}\n"
 
 
 def _metavar(parameter: Any) -> str:
@@ -138,20 +104,10 @@ def _word(argument: Any) -> str:
 
 
 def _spelling(option: Any) -> str:
-    names = ", ".join(f"`{name}`" for name in sorted(option.opts, key=len))
-    if option.is_flag:
-        return names
-    return names[:-1] + f" {option.metavar}`"
-
-
-def _meaning(parameter: Any) -> str:
-    text = _code(parameter.help)
-    if parameter.required and parameter.param_type_name == "option":
-        text += " Required."
-    default = parameter.default
-    if parameter.show_default and default not in (None, False) and not parameter.required:
-        text += f" Default: `{default}`."
-    return text
+    name = max(option.opts, key=len)
+    plain = option.is_flag or option.count
+    spelled = name if plain else f"{name} {option.metavar}"
+    return f"{spelled}" if option.required else f"[{spelled}]" + "…" * bool(option.multiple)
 
 
 def _prose(text: str) -> str:
