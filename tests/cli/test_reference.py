@@ -10,7 +10,7 @@ def test_reference_is_rendered_from_the_commands() -> None:
     )
 
 
-def test_reference_describes_every_parameter() -> None:
+def test_help_describes_every_parameter() -> None:
     for path, command in reference.commands():
         for parameter in command.params:
             assert parameter.help, (path, parameter.name)
