@@ -77,7 +77,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleEntry:
-    """Times at which a command of a plugin is due: exactly one of every_s, cron, at_ms and after_s is set.
+    """Times at which a command of a plugin is due.
+
+    Exactly one of every_s, cron, at_ms and after_s is set.
 
     Attributes:
         every_s: the interval; months have 30 days.
@@ -231,6 +233,7 @@ class Config:
         files: every file that was read, each with the BLAKE3 hash of its bytes, in order.
         plugin_roots: folders of plugins in order of precedence, each once.
         tokens: those of `tokens` and of `api.auth.tokens`.
+        variables: those of the environment that are in use.
         warnings: what an operator should hear of.
         hash: of all files, as they stand.
     """
@@ -245,5 +248,6 @@ class Config:
     webhooks: WebhooksConfig | None = None
     api: ApiConfig | None = None
     tokens: tuple[TokenConfig, ...] = ()
+    variables: Mapping[str, Secret] = field(default_factory=Frozen)
     warnings: tuple[Fault, ...] = ()
     hash: str = ""

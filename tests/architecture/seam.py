@@ -44,6 +44,7 @@ ROOMS_OF_ONE_FILE = ("schema", "doctor")
 
 #: What asks the host for the time of day, and why that is not the time of a bus.
 CLOCKS = {
+    "automation/config/files/checksums.py": "the seal of a configuration, which is of no bus",
     "blobs/store.py": "compares the times of files, which are the host's",
     "bus/trust/keys.py": "notes when a key of this user was made, outside of any bus",
     "torture/measures.py": "measures whether the clock was set",

@@ -1,0 +1,211 @@
+"""The files of a configuration: `config.yaml`, and what it includes, in order.
+
+Nothing else is read. Files are read as they stand: paths of files have no variables.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from blake3 import blake3
+
+from ..faults import ConfigFaults, Fault, near
+from .cache import TreeCache
+from .merge import modernise
+from .yaml_tree import Items, Map
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .yaml_tree import Spot
+
+#: The file that a folder of configuration begins with.
+ROOT = "config.yaml"
+#: How large a file may be, in bytes.
+MAX_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file that was read: its absolute path, its name as it is shown, hash and settings."""
+
+    path: str
+    name: str
+    hash: str
+    tree: Map
+
+
+@dataclass(slots=True)
+class Sources:
+    """All files of a configuration.
+
+    Attributes:
+        directory: the folder, as it was named.
+        files: the YAML, in the order in which it is grafted.
+        variables: files of variables, each with its text.
+        links: the paths that are symlinks, each with the place that names it.
+        faults, warnings: what is wrong.
+    """
+
+    directory: Path
+    files: list[Source] = field(default_factory=list)
+    variables: list[tuple[str, str]] = field(default_factory=list)
+    links: list[tuple[str, Spot]] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    warnings: list[Fault] = field(default_factory=list)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """Return what a regular file of limited size holds.
+
+    Raises:
+        OSError: it can't be read, or is something else.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("it is not a file")
+        if found.st_size > MAX_BYTES:
+            raise OSError(f"it has more than {MAX_BYTES} bytes")
+        return file.read(MAX_BYTES + 1)
+
+
+def hash_of(data: bytes) -> str:
+    """Return the BLAKE3 hash of a file's bytes, in hex."""
+    return blake3(data).hexdigest()
+
+
+def gather(named: Path, cache: TreeCache) -> Sources:
+    """Read a folder of configuration.
+
+    Args:
+        named: the folder, or its `config.yaml`, which may have another name then.
+        cache: of trees.
+
+    Raises:
+        ConfigFaults: there is none.
+    """
+    directory, root = (named.parent, named.name) if named.is_file() else (named, ROOT)
+    if not (directory / root).exists():
+        raise ConfigFaults([Fault(str(directory / root), 0, "", "there is no such file")])
+    reader = _Reader(Sources(directory), cache)
+    if directory.is_symlink():
+        reader.sources.links.append((str(directory), (str(directory / root), 0)))
+    reader.read(directory / root, (str(directory / root), 0))
+    return reader.sources
+
+
+class _Reader:
+    """Reads files one after another, and what each includes after it."""
+
+    def __init__(self, sources: Sources, cache: TreeCache) -> None:
+        self.sources = sources
+        self._cache = cache
+        self._read_at: dict[str, Spot] = {}
+        self._open: list[str] = []
+
+    def read(self, path: Path, spot: Spot, dotted: str = "") -> None:
+        absolute, name = os.path.abspath(path), str(path)
+        self._read_at[absolute] = spot
+        self._note_links(path, spot)
+        try:
+            data = read_bytes(path)
+            text = data.decode("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            return self._refuse(spot, dotted, f"can't read {name}: {_reason(error)}")
+        if text.startswith("\ufeff"):
+            return self._refuse((name, 1), "", "a byte order mark begins it; leave it out")
+        hash = hash_of(data)
+        tree, faults = self._cache.parse(data, hash, name)
+        self.sources.faults += faults
+        modern = modernise(tree, self.sources.warnings)
+        self.sources.files.append(Source(absolute, name, hash, modern))
+        self._open.append(absolute)
+        self._include(path, modern)
+        self._read_variables(path, modern)
+        self._open.pop()
+
+    def _include(self, path: Path, tree: Map) -> None:
+        for number, (entry, spot) in enumerate(self._paths(path, tree.pop("include", None), tree)):
+            dotted = f"include[{number}]"
+            if entry.is_dir():
+                self._read_folder(entry, spot, dotted)
+            elif not entry.exists():
+                told = f"there is no {entry}{_beside(entry)}"
+                self._refuse(spot, dotted, told)
+            elif os.path.abspath(entry) in self._open:
+                self._refuse(spot, dotted, f"{entry} includes itself by this")
+            elif first := self._read_at.get(os.path.abspath(entry)):
+                at = "{}:{}".format(*first)
+                self._refuse(spot, dotted, f"{entry} is included already, at {at}")
+            else:
+                self.read(entry, spot, dotted)
+
+    def _read_folder(self, folder: Path, spot: Spot, dotted: str) -> None:
+        for each in sorted(folder.iterdir()):
+            if each.suffix == ".yaml" and os.path.abspath(each) not in self._read_at:
+                self.read(each, spot, dotted)
+            elif each.suffix == ".yml":
+                told = f"{each} is not read; name it {each.stem}.yaml"
+                self.sources.warnings.append(Fault(*spot, dotted, told))
+
+    def _read_variables(self, path: Path, tree: Map) -> None:
+        section = tree.get("environment_vars")
+        if not isinstance(section, Map):
+            return
+        for number, (entry, spot) in enumerate(self._paths(path, section.get("include"), section)):
+            self._note_links(entry, spot)
+            try:
+                self.sources.variables.append((str(entry), read_bytes(entry).decode("utf-8")))
+            except (OSError, UnicodeDecodeError) as error:
+                dotted = f"environment_vars.include[{number}]"
+                self._refuse(spot, dotted, f"can't read {entry}: {_reason(error)}")
+
+    def _paths(self, path: Path, listed: object, parent: Map) -> list[tuple[Path, Spot]]:
+        """Return the paths of an `include`, from the file that has it."""
+        if listed is None:
+            return []
+        spot = parent.at["include"]
+        if not isinstance(listed, Items):
+            self._refuse(spot, "include", "write a list of paths: include: [FILE]")
+            return []
+        found = []
+        for entry, at in zip(listed, listed.at, strict=True):
+            if not isinstance(entry, str) or not entry:
+                self._refuse(at, "include", "write the path of a file or a folder")
+            elif "${" in entry:
+                told = "a path of a file has no variables, so that what is read can be verified"
+                self._refuse(at, "include", f"{told}; write it out")
+            else:
+                found.append((path.parent / Path(entry).expanduser(), at))
+        return found
+
+    def _note_links(self, path: Path, spot: Spot) -> None:
+        """Note the parts of a path that are symlinks, below the folder of the configuration."""
+        each = path
+        while each not in (self.sources.directory, each.parent):
+            if each.is_symlink():
+                self.sources.links.append((str(each), spot))
+            each = each.parent
+            if self.sources.directory not in each.parents:
+                break
+
+    def _refuse(self, spot: Spot, dotted: str, message: str) -> None:
+        self.sources.faults.append(Fault(*spot, dotted, message))
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start} is no UTF-8"
+    return error.strerror or str(error)
+
+
+def _beside(path: Path) -> str:
+    try:
+        names = [each.name for each in path.parent.iterdir()]
+    except OSError:
+        return ""
+    return near(path.name, names)

@@ -1,0 +1,107 @@
+"""Variables: `${NAME}` in values, filled after the files were verified and before types are told.
+
+A filled value is one value, whatever it contains: a secret with a colon or a `#` stays whole.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..faults import Fault
+from .yaml_tree import Items, Map, Plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .yaml_tree import Spot, Tree
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+
+
+def is_variable(text: str) -> bool:
+    """Tell whether a value is a variable, and nothing beside it."""
+    return _VARIABLE.fullmatch(text) is not None
+
+
+def has_variable(text: str) -> bool:
+    """Tell whether a value has a variable in it."""
+    return _VARIABLE.search(text) is not None
+
+
+def fill(tree: Map, environ: Mapping[str, str]) -> tuple[Map, dict[str, str], list[Fault]]:
+    """Return a configuration with its variables filled, the variables, and those not defined.
+
+    What is not in use is left as it is: entries of the top whose names begin with `x-`, and the
+    plugins that are disabled.
+    """
+    filler = _Filler(environ)
+    return filler.map(tree, ""), filler.used, filler.faults
+
+
+def environment_of(text: str, file: str) -> tuple[dict[str, str], list[Fault]]:
+    """Return the variables that a file of `NAME=value` lines defines, and its faults."""
+    found: dict[str, str] = {}
+    faults = []
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        if parts := _LINE.fullmatch(line):
+            found[parts[1]] = _unquoted(parts[2])
+        else:
+            faults.append(Fault(file, number, "", "write a variable as NAME=value"))
+    return found, faults
+
+
+def _unquoted(value: str) -> str:
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+        return value[1:-1]
+    return value.partition(" #")[0].rstrip()
+
+
+def _is_used(path: str, entry: Tree) -> bool:
+    if path.startswith("x-"):
+        return False
+    parts = path.split(".")
+    is_plugin = len(parts) == 2 and parts[0] == "plugins"
+    return not (is_plugin and isinstance(entry, Map) and entry.get("enabled") == "false")
+
+
+class _Filler:
+    """Walks through a configuration, and collects faults on its way."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.faults: list[Fault] = []
+        self.used: dict[str, str] = {}
+        self._environ = environ
+
+    def map(self, tree: Map, path: str) -> Map:
+        filled = Map()
+        filled.at = tree.at
+        for key, value in tree.items():
+            inner = f"{path}.{key}" if path else key
+            used = _is_used(inner, value)
+            filled[key] = self._value(value, inner, tree.at[key]) if used else value
+        return filled
+
+    def _value(self, value: Tree, path: str, spot: Spot) -> Tree:
+        if isinstance(value, Map):
+            return self.map(value, path)
+        if isinstance(value, Items):
+            spots = enumerate(zip(value, value.at, strict=True))
+            items = Items(self._value(each, f"{path}[{n}]", at) for n, (each, at) in spots)
+            items.at = value.at
+            return items
+        if "${" not in value:
+            return value
+        text = _VARIABLE.sub(lambda found: self._variable(found[1], path, spot), value)
+        return Plain(text) if isinstance(value, Plain) else text
+
+    def _variable(self, name: str, path: str, spot: Spot) -> str:
+        if name not in self._environ:
+            message = f"the variable {name} is not defined; set it, or name a file that does in"
+            self.faults.append(Fault(*spot, path, f"{message} environment_vars.include"))
+            return ""
+        return self.used.setdefault(name, self._environ[name])

@@ -1,0 +1,242 @@
+"""A file of YAML as a tree that knows its lines, before any value has a type.
+
+Maps and lists are dicts and lists that know where each of their entries stands. A value that was
+written without quotes is a `Plain`, whose type its use decides: so `on` stays text, and a version
+1.10 does not become 1.1. Types are those of YAML 1.2 that JSON has. All faults of a file are found
+in one run.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from ..faults import Fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+#: How many values a file has at most, aliases counted as often as they are used.
+MAX_VALUES = 500_000
+#: How deeply values may be nested.
+MAX_DEPTH = 64
+
+#: The key by which a map takes the entries of others.
+_MERGE = "<<"
+
+_NULL = re.compile(r"~|null|Null|NULL|")
+_BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+#: The length from which a number is text: no JSON would hold all of its digits.
+_LONG = 19
+
+#: A file and a line.
+Spot = tuple[str, int]
+
+
+class Plain(str):
+    """A value that was written without quotes."""
+
+    __slots__ = ()
+
+
+class Map(dict[str, "Tree"]):
+    """A map, and where each of its entries stands."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.at: dict[str, Spot] = {}
+
+
+class Items(list["Tree"]):
+    """A list, and where each of its entries stands."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.at: list[Spot] = []
+
+
+#: A value: text is a `Plain` or, where it was quoted, a `str`.
+Tree = Map | Items | str
+
+
+def typed(tree: Tree) -> object:
+    """Return a value with its types, as dicts, lists and scalars of Python."""
+    if isinstance(tree, Map):
+        return {key: typed(value) for key, value in tree.items()}
+    if isinstance(tree, Items):
+        return [typed(value) for value in tree]
+    return _scalar(tree) if isinstance(tree, Plain) else str(tree)
+
+
+def is_null(tree: Tree) -> bool:
+    """Tell whether a value is nothing: left empty, or written as null."""
+    return isinstance(tree, Plain) and _NULL.fullmatch(tree) is not None
+
+
+def place_of(tree: Tree, path: tuple[str | int, ...], default: Spot) -> Spot:
+    """Return where the value stands that a path leads to, or the last of the path that is there."""
+    for part in path:
+        if isinstance(tree, Map) and part in tree:
+            default = tree.at.get(str(part), default)
+            tree = tree[str(part)]
+        elif isinstance(tree, Items) and isinstance(part, int) and part < len(tree):
+            default, tree = tree.at[part], tree[part]
+        else:
+            break
+    return default
+
+
+def _scalar(text: str) -> object:
+    if _NULL.fullmatch(text):
+        return None
+    if _BOOL.fullmatch(text):
+        return text.lower() == "true"
+    if _INT.fullmatch(text):
+        base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+        return int(text, base) if len(text) < _LONG else str(text)
+    return float(text) if _FLOAT.fullmatch(text) else str(text)
+
+
+def parse(text: str, file: str) -> tuple[Map, list[Fault]]:
+    """Return the map that a file holds, and all that is wrong with its form.
+
+    Args:
+        text: the file's text.
+        file: its name, for places and faults.
+    """
+    reader = _Reader(file)
+    try:
+        tree = reader.document(YAML(typ="safe", pure=True).parse(text))
+    except MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        tree = reader.refuse(line, f"this is no YAML: {error.problem or error.context}")
+    except (YAMLError, RecursionError, ValueError) as error:
+        tree = reader.refuse(0, f"this is no YAML: {str(error).splitlines()[0]}")
+    return tree, reader.faults
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Makes a tree of the events of a parser."""
+
+    file: str
+    faults: list[Fault] = field(default_factory=list)
+    anchors: dict[str, tuple[Tree, int] | None] = field(default_factory=dict)
+    count: int = 0
+
+    def refuse(self, line: int, message: str, path: str = "") -> Map:
+        self.faults.append(Fault(self.file, line, path, message))
+        return Map()
+
+    def document(self, events: Iterator[Any]) -> Map:
+        tree: Tree | None = None
+        for event in events:
+            if isinstance(event, ScalarEvent | AliasEvent | SequenceStartEvent | MappingStartEvent):
+                line = event.start_mark.line + 1
+                if tree is not None:
+                    return self.refuse(line, "a second document begins here; write one a file")
+                tree = self._value(event, events, "", 0)
+            elif isinstance(event, DocumentEndEvent) and tree is None:
+                break
+        if isinstance(tree, Map):
+            return tree
+        return Map() if tree is None or is_null(tree) else self.refuse(1, "write a map of settings")
+
+    def _value(self, event: Any, events: Iterator[Any], path: str, depth: int) -> Tree:
+        line = event.start_mark.line + 1
+        self.count += 1
+        if self.count > MAX_VALUES or depth > MAX_DEPTH:
+            bound = f"more than {MAX_VALUES} values" if depth <= MAX_DEPTH else "too deeply nested"
+            raise ValueError(f"{bound}, at line {line}")
+        if isinstance(event, AliasEvent):
+            return self._alias(event.anchor, line, path)
+        if event.tag and not event.tag.startswith("tag:yaml.org,2002:"):
+            self.refuse(line, f"the tag {event.tag} is not known; leave it out", path)
+        before, tree = self.count, self._fresh(event, events, path, depth)
+        if event.anchor:
+            self.anchors[event.anchor] = (tree, self.count - before + 1)
+        return tree
+
+    def _fresh(self, event: Any, events: Iterator[Any], path: str, depth: int) -> Tree:
+        if isinstance(event, ScalarEvent):
+            return Plain(event.value) if event.style is None else str(event.value)
+        if event.anchor:
+            self.anchors[event.anchor] = None  # until it ends, an alias of it would hold itself
+        make = self._list if isinstance(event, SequenceStartEvent) else self._map
+        return make(events, path, depth + 1)
+
+    def _alias(self, anchor: str, line: int, path: str) -> Tree:
+        found = self.anchors.get(anchor, (Plain(), 0))
+        if found is None:
+            return self.refuse(line, f"*{anchor} stands inside of itself", path)
+        if anchor not in self.anchors:
+            self.refuse(line, f"*{anchor} has no &{anchor} before it in this file", path)
+        self.count += found[1]
+        return found[0]
+
+    def _list(self, events: Iterator[Any], path: str, depth: int) -> Items:
+        items = Items()
+        while not isinstance(event := next(events), SequenceEndEvent):
+            items.at.append((self.file, event.start_mark.line + 1))
+            items.append(self._value(event, events, f"{path}[{len(items)}]", depth))
+        return items
+
+    def _map(self, events: Iterator[Any], path: str, depth: int) -> Map:
+        own, merged = Map(), []
+        while not isinstance(event := next(events), MappingEndEvent):
+            line = event.start_mark.line + 1
+            key = self._key(event, events, path, depth)
+            inner = f"{path}.{key}" if path else key
+            value = self._value(next(events), events, inner, depth)
+            if key == _MERGE:
+                merged.append((value, line, inner))
+            elif key in own:
+                first = own.at[key][1]
+                self.refuse(line, f"{key!r} stands twice, first at line {first}", inner)
+            else:
+                own[key] = value
+                own.at[key] = (self.file, line)
+        for value, line, inner in merged:
+            self._merge(own, value, line, inner)
+        return own
+
+    def _key(self, event: Any, events: Iterator[Any], path: str, depth: int) -> str:
+        if isinstance(event, ScalarEvent):
+            self.count += 1
+            return str(event.value)
+        line = event.start_mark.line + 1
+        self._value(event, events, path, depth)
+        self.refuse(line, "a key must be a word", path)
+        return ""
+
+    def _merge(self, own: Map, value: Tree, line: int, path: str) -> None:
+        """Take the entries of other maps that a map does not have itself; the first one wins."""
+        sources = value if isinstance(value, Items) else [value]
+        for source in sources:
+            if not isinstance(source, Map):
+                self.refuse(line, "<< takes the entries of a map; write <<: *NAME", path)
+                continue
+            for key, entry in source.items():
+                if key not in own:
+                    own[key] = entry
+                    own.at[key] = source.at[key]

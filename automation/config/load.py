@@ -1,0 +1,172 @@
+"""Taking a configuration: read, verify, graft, fill, check, freeze. All of it, or nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .faults import ConfigFaults, Fault
+from .files.cache import TreeCache
+from .files.checksums import compare, is_secure, read_seal
+from .files.merge import graft
+from .files.sources import ROOT, gather, hash_of
+from .files.variables import environment_of, fill
+from .files.yaml_tree import Map
+from .records import Frozen, Secret
+from .settings.access_settings import Access
+from .settings.flow_settings import pipelines, routes
+from .settings.plugin_settings import plugin_settings
+from .settings.shapes import ServiceShape, StateShape
+from .settings.validation import Validation
+from .snapshot import AdmissionConfig, Config, ServiceConfig
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .files.sources import Sources
+
+#: The keys of the top. Those of Ductile that have no effect here are warned of.
+_KEYS = (
+    *("include", "environment_vars", "service", "state", "api", "plugin_roots", "plugins"),
+    *("routes", "pipelines", "webhooks", "tokens", "workspace", "tcc_paths"),
+)
+_NO_EFFECT = {
+    "workspace": "plugins make the folders that they need; this has no effect",
+    "tcc_paths": "nobody is asked for access ahead of time here; this has no effect",
+}
+
+
+def load(
+    directory: Path, *, environ: Mapping[str, str], cache_directory: Path | None = None
+) -> Config:
+    """Return the configuration of a folder.
+
+    Args:
+        directory: the folder, or its `config.yaml` under another name.
+        environ: where variables are looked for, before the files that the configuration names.
+        cache_directory: where trees of large files are kept; None keeps nothing.
+
+    Raises:
+        ConfigFaults: something is wrong; it has every fault.
+    """
+    sources = gather(directory, TreeCache(cache_directory))
+    seal, seal_faults = read_seal(sources.directory)
+    sources.faults += seal_faults
+    raw = Map()
+    for source in sources.files:
+        graft(raw, source.tree, sources.faults)
+    filled, used, undefined = fill(raw, _environment(sources, environ))
+    root = str(sources.directory / ROOT) if not sources.files else sources.files[0].name
+    validation = Validation(filled, root)
+    validation.faults += sources.faults + undefined
+    validation.warnings += sources.warnings
+    config = _assemble(validation, raw, sources, seal, used)
+    if validation.faults:
+        raise ConfigFaults(validation.faults)
+    return config
+
+
+def _environment(sources: Sources, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return all variables; those of the environment itself win."""
+    found: dict[str, str] = {}
+    for name, text in sources.variables:
+        variables, faults = environment_of(text, name)
+        found.update(variables)
+        sources.faults += faults
+    return {**found, **environ}
+
+
+def _assemble(
+    validation: Validation,
+    raw: Map,
+    sources: Sources,
+    seal: Mapping[str, str],
+    used: Mapping[str, str],
+) -> Config:
+    validation.keys(_KEYS)
+    validation.keys(("include",), "environment_vars")
+    for key, why in _NO_EFFECT.items():
+        if validation.at(key) is not None:
+            validation.warn(why, key)
+    service = _service(validation, sources.directory)
+    _verify(validation, sources, seal, service.admission)
+    _check_links(validation, sources, service.allow_symlinks)
+    access = Access(validation, raw, sources.directory, seal)
+    tokens = access.tokens()
+    files = {source.path: source.hash for source in sources.files} | access.files
+    return Config(
+        directory=sources.directory,
+        files=Frozen(files),
+        service=service,
+        plugin_roots=_plugin_roots(validation, sources.directory),
+        plugins=Frozen(plugin_settings(validation, service.max_workers)),
+        routes=routes(validation),
+        pipelines=pipelines(validation),
+        webhooks=access.webhooks(),
+        api=access.api(service.admission.require_api_auth),
+        tokens=tokens,
+        variables=Frozen({name: Secret(value) for name, value in used.items()}),
+        warnings=tuple(sorted(set(validation.warnings))),
+        hash=hash_of("".join(files.values()).encode()),
+    )
+
+
+def _service(validation: Validation, directory: Path) -> ServiceConfig:
+    state = validation.shaped(StateShape, "state") or StateShape()
+    path = directory / Path(state.path).expanduser()
+    shape = validation.shaped(ServiceShape, "service") or ServiceShape()
+    if shape.strict_mode:
+        validation.warn("write service.admission, whose gates it opens", "service", "strict_mode")
+    admission = {name: each or shape.strict_mode for name, each in shape.admission}
+    return ServiceConfig(
+        name=shape.name,
+        tick_interval_s=shape.tick_interval,
+        log_level=shape.log_level,
+        log_format=shape.log_format,
+        dedupe_ttl_s=shape.dedupe_ttl,
+        job_log_retention_s=shape.job_log_retention,
+        job_queue_retention_s=shape.job_queue_retention,
+        max_workers=shape.max_workers or max(1, (os.cpu_count() or 1) - 1),
+        allow_symlinks=shape.allow_symlinks,
+        admission=AdmissionConfig(**admission),
+        plugin_env_passthrough=tuple(shape.plugin_env_passthrough),
+        state_path=path,
+        on_failure=shape.on_failure,
+    )
+
+
+def _verify(
+    validation: Validation, sources: Sources, seal: Mapping[str, str], admission: AdmissionConfig
+) -> None:
+    """Compare each file with the seal: a secure one is refused, another one is warned of."""
+    is_strict = admission.fail_on_drift or admission.verify_integrity_on_boot
+    for number, source in enumerate(sources.files):
+        fault = compare(source.name, source.path, source.hash, seal)
+        if fault is None:
+            continue
+        secure = is_secure(source, is_root=number == 0)
+        (validation.faults if secure or is_strict else validation.warnings).append(fault)
+
+
+def _check_links(validation: Validation, sources: Sources, allowed: bool) -> None:
+    for link, spot in sources.links:
+        if allowed:
+            validation.warnings.append(Fault(*spot, "", f"{link} is a symlink"))
+        else:
+            told = "name the file itself, or set service.allow_symlinks: true"
+            validation.faults.append(Fault(*spot, "", f"{link} is a symlink; {told}"))
+
+
+def _plugin_roots(validation: Validation, directory: Path) -> tuple[Path, ...]:
+    """Return the folders of plugins, each once, in their order."""
+    found: dict[str, Path] = {}
+    for number, entry in enumerate(validation.list("plugin_roots")):
+        if not isinstance(entry, str) or not entry:
+            validation.refuse("write the path of a folder", "plugin_roots", number)
+            continue
+        root = directory / Path(entry).expanduser()
+        if not root.is_dir():
+            validation.warn(f"there is no folder {root}", "plugin_roots", number)
+        found.setdefault(os.path.realpath(root), root)
+    return tuple(found.values())

@@ -1,0 +1,223 @@
+"""Tokens with their scopes, webhooks with their secrets, and the API, as records."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+
+import orjson
+
+from ..faults import near
+from ..files.checksums import compare
+from ..files.sources import hash_of, read_bytes
+from ..files.variables import has_variable
+from ..records import Secret
+from ..snapshot import ApiConfig, TokenConfig, WebhookEndpoint, WebhooksConfig
+from .shapes import ApiShape, ApiTokenShape, EndpointShape, TokenShape
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..files.yaml_tree import Map
+    from .validation import Validation
+
+#: The scopes that a token may have.
+SCOPES = ("plugin:ro", "plugin:rw", "jobs:ro", "jobs:rw", "events:ro", "events:rw", "*")
+
+_HASH = "blake3:"
+#: The path that a listener of webhooks answers itself.
+_HEALTH = "/healthz"
+
+
+class Access:
+    """Reads who may come in: tokens first, then what refers to them.
+
+    Args:
+        validation: a run over the configuration.
+        raw: the configuration with its variables not filled.
+        directory: its folder.
+        seal: the sealed hashes.
+    """
+
+    def __init__(
+        self, validation: Validation, raw: Map, directory: Path, seal: Mapping[str, str]
+    ) -> None:
+        self._validation = validation
+        self._raw = raw
+        self._directory = directory
+        self._seal = seal
+        self._named: dict[str, TokenConfig] = {}
+        self._of_api: list[TokenConfig] = []
+        #: The hashes of the files of scopes, by absolute path.
+        self.files: dict[str, str] = {}
+
+    def tokens(self) -> tuple[TokenConfig, ...]:
+        """Return the tokens of `tokens` and of `api.auth.tokens`."""
+        for number in range(len(self._validation.list("tokens"))):
+            self._token(number)
+        self._validation.keys(("tokens",), "api", "auth")
+        for number in range(len(self._validation.list("api", "auth", "tokens"))):
+            self._api_token(number)
+        return (*self._named.values(), *self._of_api)
+
+    def api(self, must_have_tokens: bool) -> ApiConfig | None:
+        """Return the settings of the API, None where there are none."""
+        if self._validation.at("api") is None:
+            return None
+        tree = self._validation.map("api")
+        auth = tree.pop("auth", None)
+        shape = self._validation.shaped(ApiShape, "api")
+        if auth is not None:
+            tree["auth"] = auth
+        if shape is None:
+            return None
+        host = self._listen(shape.listen, "api", "listen")
+        has_tokens = any(token.scopes for token in (*self._named.values(), *self._of_api))
+        if shape.enabled and not has_tokens and (must_have_tokens or not _is_local(host)):
+            why = "service.admission" if must_have_tokens else f"an API that listens on {host}"
+            self._validation.refuse(f"{why} asks for a token with scopes", "api")
+        return ApiConfig(
+            enabled=shape.enabled,
+            listen=shape.listen,
+            max_concurrent_sync=shape.max_concurrent_sync,
+            max_sync_timeout_s=shape.max_sync_timeout,
+        )
+
+    def webhooks(self) -> WebhooksConfig | None:
+        """Return the listener of webhooks, None where there is none; `tokens` was called before."""
+        if self._validation.at("webhooks") is None:
+            return None
+        self._validation.keys(("listen", "endpoints"), "webhooks")
+        listen = self._validation.at("webhooks", "listen") or WebhooksConfig().listen
+        self._listen(str(listen), "webhooks", "listen")
+        endpoints: dict[str, WebhookEndpoint] = {}
+        for number in range(len(self._validation.list("webhooks", "endpoints"))):
+            found = self._endpoint(number, endpoints)
+            if found is not None:
+                endpoints.setdefault(found.path, found)
+        return WebhooksConfig(listen=str(listen), endpoints=tuple(endpoints.values()))
+
+    def _endpoint(
+        self, number: int, others: Mapping[str, WebhookEndpoint]
+    ) -> WebhookEndpoint | None:
+        path = ("webhooks", "endpoints", number)
+        shape = self._validation.shaped(EndpointShape, *path)
+        if shape is None:
+            return None
+        if shape.path in others or shape.path == _HEALTH:
+            self._validation.refuse(f"the path {shape.path} is taken", *path, "path")
+        token = self._secret_of(shape.secret_ref, *path, "secret_ref")
+        return WebhookEndpoint(
+            name=shape.name or shape.path.strip("/"),
+            path=shape.path,
+            plugin=shape.plugin,
+            command=shape.command,
+            secret_ref=shape.secret_ref,
+            secret=token,
+            signature_header=shape.signature_header,
+            max_body_bytes=shape.max_body_size,
+            place=self._validation.place(*path),
+        )
+
+    def _secret_of(self, name: str, *path: str | int) -> Secret:
+        token = self._named.get(name)
+        if token is None:
+            told = f"there is no token {name!r}{near(name, self._named)}; define it in tokens"
+            self._validation.refuse(told, *path)
+        return token.key if token else Secret("")
+
+    def _token(self, number: int) -> None:
+        path = ("tokens", number)
+        shape = self._validation.shaped(TokenShape, *path)
+        if shape is None:
+            return
+        if shape.name in self._named:
+            self._validation.refuse(f"the name {shape.name!r} is taken", *path, "name")
+        if not self._is_variable(*path, "key"):
+            told = "a key is never written here; write key: ${NAME}, and define that variable"
+            self._validation.refuse(told, *path, "key")
+        file = self._directory / shape.scopes_file if shape.scopes_file else None
+        scopes = self._scopes(file, shape.scopes_hash, number) if file else ()
+        self._named[shape.name] = TokenConfig(
+            name=shape.name,
+            key=Secret(shape.key),
+            scopes=scopes,
+            scopes_file=file,
+            description=shape.description,
+            place=self._validation.place(*path),
+        )
+
+    def _api_token(self, number: int) -> None:
+        path = ("api", "auth", "tokens", number)
+        shape = self._validation.shaped(ApiTokenShape, *path)
+        if shape is None:
+            return
+        if (shape.token is None) == (shape.secret_ref is None):
+            self._validation.refuse("write token: ${NAME}, or secret_ref: NAME", *path)
+        if shape.token is not None and not self._is_variable(*path, "token"):
+            told = "a token stands here for all to read; write token: ${NAME}"
+            self._validation.warn(told, *path, "token")
+        key = Secret(shape.token or "")
+        if shape.secret_ref is not None:
+            key = self._secret_of(shape.secret_ref, *path, "secret_ref")
+        name = shape.name or f"api.auth.tokens[{number}]"
+        scopes = self._known(shape.scopes, *path, "scopes")
+        place = self._validation.place(*path)
+        self._of_api.append(TokenConfig(name=name, key=key, scopes=scopes, place=place))
+
+    def _is_variable(self, *path: str | int) -> bool:
+        tree: object = self._raw
+        for part in path:
+            tree = tree[part]  # type: ignore[index]
+        return isinstance(tree, str) and has_variable(tree)
+
+    def _scopes(self, file: Path, hash: str | None, number: int) -> tuple[str, ...]:
+        path = ("tokens", number, "scopes_file")
+        if has_variable(str(file)):
+            self._validation.refuse("a path of a file has no variables; write it out", *path)
+            return ()
+        try:
+            data = read_bytes(file)
+            held = orjson.loads(data)
+        except OSError as error:
+            self._validation.refuse(f"can't read {file}: {error.strerror or error}", *path)
+            return ()
+        except orjson.JSONDecodeError as error:
+            self._validation.refuse(f"{file} is no JSON: {error}", *path)
+            return ()
+        found = self.files[os.path.abspath(file)] = hash_of(data)
+        if hash is not None and hash != _HASH + found:
+            told = f"{file} is not the one that this hash is of; it has {_HASH}{found}"
+            self._validation.refuse(told, "tokens", number, "scopes_hash")
+        if fault := compare(str(file), os.path.abspath(file), found, self._seal):
+            self._validation.faults.append(fault)
+        scopes = held.get("scopes") if isinstance(held, dict) else held
+        if not isinstance(scopes, list) or not scopes:
+            self._validation.refuse(f'{file} has no scopes; write {{"scopes": ["…"]}}', *path)
+            return ()
+        return self._known([str(scope) for scope in scopes], *path)
+
+    def _known(self, scopes: list[str], *path: str | int) -> tuple[str, ...]:
+        for scope in scopes:
+            if scope not in SCOPES:
+                told = f"the scope {scope!r} is not known; write {', '.join(SCOPES)}"
+                self._validation.refuse(told, *path)
+        return tuple(dict.fromkeys(scopes))
+
+    def _listen(self, listen: str, *path: str | int) -> str:
+        """Return the host of HOST:PORT; another form is refused."""
+        host, colon, port = listen.rpartition(":")
+        if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+            self._validation.refuse(f"{listen!r} is no address; write HOST:PORT", *path)
+        return host.strip("[]")
+
+
+def _is_local(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,205 @@
+"""Routes and pipelines, as records."""
+
+from __future__ import annotations
+
+import re
+
+from ..faults import near
+from ..flows import AllOf, AnyOf, Not, Pipeline, Predicate, Route, Step
+from ..records import Frozen
+from .plugin_settings import frozen
+from .shapes import PipelineShape, RouteShape
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..flows import Condition
+    from .shapes import ConditionShape, StepShape
+    from .validation import Path, Validation
+
+_NUMERIC = ("gt", "gte", "lt", "lte")
+_TEXTUAL = ("contains", "startswith", "endswith", "regex")
+#: The comparisons that a condition has.
+OPERATORS = ("exists", "eq", "neq", "in", *_NUMERIC, *_TEXTUAL)
+
+#: How deeply conditions, and steps, may be nested.
+MAX_DEPTH = 10
+
+#: The source of a claim of baggage.
+_SOURCE = re.compile(r"(payload|context)(\.[^.\s{}]+)*")
+_DURABLE = re.compile(r"[^.\s{}]+(\.[^.\s{}]+)*")
+
+
+def routes(validation: Validation) -> tuple[Route, ...]:
+    """Return the routes that have no fault, in their order."""
+    found: dict[tuple[str, str, str, str], Route] = {}
+    for number in range(len(validation.list("routes"))):
+        path = ("routes", number)
+        if (shape := validation.shaped(RouteShape, *path)) is None:
+            continue
+        plugin, _, named = shape.to.partition(".")
+        if named and shape.command:
+            validation.refuse(f"{shape.to!r} names a command already", *path, "command")
+        route = Route(
+            source=shape.from_,
+            event_type=shape.event_type,
+            to=plugin,
+            command=named or shape.command or "handle",
+            broadcast=shape.broadcast,
+            place=validation.place(*path),
+        )
+        key = (route.source, route.event_type, route.to, route.command)
+        if first := found.get(key):
+            at = f"{first.place.file}:{first.place.line}"
+            validation.warn(f"this route stands already, at {at}, and has no effect", *path)
+        else:
+            found[key] = route
+    return tuple(found.values())
+
+
+def pipelines(validation: Validation) -> tuple[Pipeline, ...]:
+    """Return the pipelines that have no fault, in their order."""
+    found: dict[str, Pipeline] = {}
+    for number in range(len(validation.list("pipelines"))):
+        path = ("pipelines", number)
+        if (shape := validation.shaped(PipelineShape, *path)) is None:
+            continue
+        if first := found.get(shape.name):
+            at = f"{first.place.file}:{first.place.line}"
+            validation.refuse(f"the name {shape.name!r} is taken, at {at}", *path, "name")
+        if (shape.on is None) == (shape.on_hook is None):
+            validation.refuse("write on: EVENT, or on-hook: job.completed", *path)
+        reader = _Steps(validation)
+        found[shape.name] = Pipeline(
+            name=shape.name,
+            on=shape.on,
+            on_hook=shape.on_hook,
+            from_plugin=shape.from_plugin,
+            condition=_condition(validation, shape.if_, ("payload", "context"), (*path, "if")),
+            max_depth=shape.max_depth,
+            execution_mode=shape.execution_mode,
+            timeout_s=shape.timeout,
+            steps=reader.steps(shape.steps, (*path, "steps")),
+            place=validation.place(*path),
+        )
+    return tuple(found.values())
+
+
+class _Steps:
+    """Reads the steps of one pipeline, whose ids differ."""
+
+    def __init__(self, validation: Validation) -> None:
+        self._validation = validation
+        self._ids: set[str] = set()
+
+    def steps(self, shapes: list[StepShape] | None, path: Path) -> tuple[Step, ...]:
+        numbered = enumerate(shapes or ())
+        return tuple(self._step(shape, (*path, number)) for number, shape in numbered)
+
+    def _step(self, shape: StepShape, path: Path) -> Step:
+        refuse = self._validation.refuse
+        kinds = [kind for kind in ("uses", "call", "steps", "split") if getattr(shape, kind)]
+        if len(kinds) != 1:
+            has = " and ".join(kinds) or "nothing to do"
+            refuse(f"it has {has}; write one of uses, call, steps and split", *path)
+        if shape.id is not None:
+            if shape.id in self._ids:
+                refuse(f"the id {shape.id!r} is taken in this pipeline", *path, "id")
+            self._ids.add(shape.id)
+        for key, given in (("with", shape.with_), ("baggage", shape.baggage)):
+            if given and shape.uses is None:
+                refuse(f"{key!r} belongs to a step that uses a plugin", *path, key)
+        if len(path) > 2 * MAX_DEPTH:
+            refuse(f"steps are nested more than {MAX_DEPTH} deep", *path)
+        claims, source, namespace = self._baggage(shape.baggage, (*path, "baggage"))
+        return Step(
+            id=shape.id,
+            uses=shape.uses,
+            call=shape.call,
+            steps=self.steps(shape.steps, (*path, "steps")),
+            split=self.steps(shape.split, (*path, "split")),
+            with_=Frozen(shape.with_),
+            baggage=Frozen(claims),
+            baggage_from=source,
+            namespace=namespace,
+            condition=_condition(self._validation, shape.if_, _ALL_ROOTS, (*path, "if")),
+            place=self._validation.place(*path),
+        )
+
+    def _baggage(
+        self, given: dict[str, str], path: Path
+    ) -> tuple[dict[str, str], str | None, str | None]:
+        """Return the claims of a step, and the object that it claims whole, with its namespace."""
+        claims = dict(given)
+        source, namespace = claims.pop("from", None), claims.pop("namespace", None)
+        if (source is None) != (namespace is None):
+            told = "claim an object by both: from: payload.PATH and namespace: NAME"
+            self._validation.refuse(told, *path)
+        for key, value in [*claims.items(), *([("from", source)] if source else [])]:
+            if not _DURABLE.fullmatch(key):
+                self._validation.refuse("write a dotted path, such as web.url", *path, key)
+            if not _SOURCE.fullmatch(value):
+                told = f"{value!r} is no source; write payload.PATH or context.PATH"
+                self._validation.refuse(told, *path, key)
+        return claims, source, namespace
+
+
+_ALL_ROOTS = ("payload", "context", "config")
+
+
+def _condition(
+    validation: Validation,
+    shape: ConditionShape | None,
+    roots: tuple[str, ...],
+    path: Path,
+    depth: int = 0,
+) -> Condition | None:
+    if shape is None:
+        return None
+    forms = [key for key in ("path", "all", "any", "not_") if getattr(shape, key) is not None]
+    if len(forms) != 1 or (forms != ["path"] and shape.op is not None):
+        told = "write one of: path with op and value, all: [...], any: [...], not: {...}"
+        validation.refuse(told, *path)
+        return None
+    if depth > MAX_DEPTH:
+        validation.refuse(f"conditions are nested more than {MAX_DEPTH} deep", *path)
+        return None
+    if shape.path is not None:
+        return _predicate(validation, shape, roots, path)
+    inner = shape.all or shape.any or ([shape.not_] if shape.not_ else [])
+    key = forms[0].rstrip("_")
+    parts = []
+    for number, each in enumerate(inner):
+        below = (*path, key) if key == "not" else (*path, key, number)
+        parts.append(_condition(validation, each, roots, below, depth + 1))
+    found = tuple(part for part in parts if part is not None)
+    if not inner:
+        validation.refuse("write at least one condition", *path, key)
+    if key == "not":
+        return Not(found[0]) if found else None
+    return AllOf(found) if key == "all" else AnyOf(found)
+
+
+def _predicate(
+    validation: Validation, shape: ConditionShape, roots: tuple[str, ...], path: Path
+) -> Predicate:
+    assert shape.path is not None
+    op, value = shape.op or "", shape.value
+    if shape.path.split(".")[0] not in roots:
+        told = f"{shape.path!r} begins nowhere; write a path of {', '.join(roots)}"
+        validation.refuse(told, *path, "path")
+    if op not in OPERATORS:
+        told = f"{op!r} is no comparison{near(op, OPERATORS)}; write {', '.join(OPERATORS)}"
+        validation.refuse(told, *path, "op")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if op in _NUMERIC and not is_number:
+        validation.refuse(f"{op!r} compares numbers; write one", *path, "value")
+    elif op in _TEXTUAL and not isinstance(value, str):
+        validation.refuse(f"{op!r} compares text; write it in quotes", *path, "value")
+    elif op == "in" and not isinstance(value, list):
+        validation.refuse("'in' looks in a list; write value: [...]", *path, "value")
+    elif op == "regex":
+        try:
+            re.compile(str(value))
+        except re.error as error:
+            validation.refuse(f"this is no regular expression: {error}", *path, "value")
+    return Predicate(shape.path, op, frozen(value))

@@ -1,0 +1,29 @@
+"""Names of time zones."""
+
+from __future__ import annotations
+
+from functools import cache
+from zoneinfo import ZoneInfo, available_timezones
+
+from ..faults import near
+
+
+@cache
+def check_timezone(name: str) -> str:
+    """Return the name of a time zone of the IANA database.
+
+    Raises:
+        ValueError: there is no such zone.
+    """
+    try:
+        ZoneInfo(name)
+    except (
+        KeyError,
+        OSError,
+        ValueError,
+    ):  # what is no zone may name a folder, or leave the database
+        raise ValueError(
+            f"{name!r} is no time zone{near(name, available_timezones())}; write one such as"
+            " Australia/Sydney"
+        ) from None
+    return name
