@@ -59,5 +59,5 @@ def near(given: str, known: Iterable[str]) -> str:
         given: a name that is not known.
         known: those that are.
     """
-    matches = get_close_matches(given, list(known), n=2, cutoff=0.6)
+    matches = get_close_matches(given, list(known), n=2, cutoff=0.7)
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""

@@ -49,6 +49,7 @@ _WORDS = {
     "dict_type": "write a map",
     "model_type": "write a map",
     "list_type": "write a list",
+    "tuple_type": "write a list",
     "string_too_short": "write a word",
     "string_type": "write a word",
     "too_short": "write at least one",

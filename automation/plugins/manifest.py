@@ -1,0 +1,205 @@
+"""Manifests of plugins: what a plugin is, the commands that it has, and what it must be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from ..config.files.sources import read_bytes
+from ..config.files.yaml_tree import Items, Map, parse
+from ..config.records import Frozen
+from ..config.settings.plugin_settings import frozen
+from ..config.settings.shapes import Free, Id, Name, Object, Shape, Template, Text
+from ..config.settings.validation import Validation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ..config.faults import Fault
+
+#: The one protocol that is spoken.
+PROTOCOL = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command of a plugin.
+
+    Attributes:
+        type: `read` changes nothing outside of the plugin, `write` may.
+        idempotent, retry_safe: what its author says of repetitions; None is nothing.
+        input_schema, output_schema, values: what it takes and gives, for readers.
+    """
+
+    name: str
+    type: Literal["read", "write"] = "write"
+    description: str = ""
+    idempotent: bool | None = None
+    retry_safe: bool | None = None
+    input_schema: object = None
+    output_schema: object = None
+    values: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class FactOutput:
+    """The state updates of a command are a fact of this type, and the plugin's state is the newest.
+
+    Attributes:
+        command: whose they are.
+        fact_type: the type of the fact.
+        compatibility_view: how the state is made of it: `mirror_object` takes it whole.
+    """
+
+    command: str
+    fact_type: str
+    compatibility_view: str = "mirror_object"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a plugin says of itself.
+
+    Attributes:
+        entrypoint: its program, as a path from its folder on.
+        concurrency_safe: whether several of its jobs may run at a time.
+        required, optional: the keys of its `config`.
+    """
+
+    name: str
+    version: str
+    entrypoint: str
+    description: str = ""
+    protocol: int = PROTOCOL
+    concurrency_safe: bool = True
+    commands: Mapping[str, Command] = field(default_factory=Frozen)
+    fact_outputs: tuple[FactOutput, ...] = ()
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+
+class _CommandShape(Shape):
+    name: Id
+    type: Literal["read", "write"] = "write"
+    description: Template = ""
+    idempotent: bool | None = None
+    retry_safe: bool | None = None
+    input_schema: Free = None
+    output_schema: Free = None
+    values: Object | None = None
+
+
+class _WhenShape(Shape):
+    command: Id
+
+
+class _FactShape(Shape):
+    when: _WhenShape
+    from_: Annotated[Literal["state_updates"], Field(alias="from")]
+    fact_type: Text
+    compatibility_view: Literal["mirror_object"] = "mirror_object"
+
+
+class _KeysShape(Shape):
+    required: tuple[Text, ...] = ()
+    optional: tuple[Text, ...] = ()
+
+
+def _number(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+class _ManifestShape(Shape):
+    manifest_spec: Literal["ductile.plugin"]
+    manifest_version: Annotated[Literal[1], BeforeValidator(_number)]
+    name: Name
+    version: Text
+    protocol: Annotated[Literal[2], BeforeValidator(_number)]
+    entrypoint: Text
+    description: Template = ""
+    concurrency_safe: bool = True
+    commands: Any
+    fact_outputs: tuple[_FactShape, ...] = ()
+    config_keys: _KeysShape = _KeysShape()
+
+
+def read_manifest(path: Path) -> tuple[Manifest | None, list[Fault]]:
+    """Return the manifest of a file and its faults; it is None where there are any."""
+    try:
+        tree, faults = parse(read_bytes(path).decode("utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        validation = Validation(Map(), str(path))
+        validation.refuse(f"can't read it: {error}")
+        return None, validation.faults
+    validation = Validation(tree, str(path))
+    validation.faults += faults
+    commands = _commands(validation)
+    shape = validation.shaped(_ManifestShape)
+    if validation.at("protocol") == "1":
+        told = "plugins of protocol 1 are not run; write protocol: 2, and commands as a map"
+        validation.refuse(f"{told}: poll: {{type: read}}", "protocol")
+    facts = _fact_outputs(validation, shape.fact_outputs if shape else (), commands)
+    if shape is None or validation.faults:
+        return None, validation.faults
+    manifest = Manifest(
+        name=shape.name,
+        version=shape.version,
+        entrypoint=shape.entrypoint,
+        description=shape.description,
+        concurrency_safe=shape.concurrency_safe,
+        commands=Frozen(commands),
+        fact_outputs=facts,
+        required=shape.config_keys.required,
+        optional=shape.config_keys.optional,
+    )
+    return manifest, []
+
+
+def _commands(validation: Validation) -> dict[str, Command]:
+    """Return the commands: a map of them by name, or a list of maps that have their names."""
+    tree = validation.at("commands")
+    found: dict[str, Command] = {}
+    if isinstance(tree, Items):
+        for number, entry in enumerate(tree):
+            path = ("commands", number)
+            if not isinstance(entry, Map):
+                told = f"write commands as a map: {entry}: {{type: read}}, or {{type: write}}"
+                validation.refuse(told, *path)
+            elif (shape := validation.shaped(_CommandShape, *path)) is not None:
+                if shape.name in found:
+                    validation.refuse(f"{shape.name!r} stands twice", *path)
+                found[shape.name] = _command(shape)
+    elif isinstance(tree, Map):
+        for name, entry in tree.items():
+            if isinstance(entry, Map) and "name" not in entry:
+                entry["name"], entry.at["name"] = name, tree.at[name]
+            elif not isinstance(entry, Map):
+                tree[name] = entry = Map({"name": name})
+                entry.at["name"] = tree.at[name]
+            if (shape := validation.shaped(_CommandShape, "commands", name)) is not None:
+                found[name] = _command(shape)
+    if tree is not None and not found and not validation.faults:
+        validation.refuse("write at least one: commands: {poll: {type: read}}", "commands")
+    return found
+
+
+def _command(shape: _CommandShape) -> Command:
+    return Command(**{name: frozen(value) for name, value in shape})
+
+
+def _fact_outputs(
+    validation: Validation, shapes: tuple[_FactShape, ...], commands: Mapping[str, Command]
+) -> tuple[FactOutput, ...]:
+    found: dict[str, FactOutput] = {}
+    for number, shape in enumerate(shapes):
+        command, path = shape.when.command, ("fact_outputs", number, "when", "command")
+        if command not in commands:
+            validation.refuse(f"{command!r} is none of its commands", *path)
+        if command in found:
+            validation.refuse(f"{command!r} has a rule already", *path)
+        found[command] = FactOutput(command, shape.fact_type, shape.compatibility_view)
+    return tuple(found.values())

@@ -1,0 +1,98 @@
+"""Trust: which folders hold plugins that may run.
+
+A plugin lies under one of the roots that the operator named, whatever links lead there, and nobody
+else can write into it. Its program is a file of it that the service's user may execute.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path, PurePosixPath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+#: The file of a plugin that names its program.
+MANIFEST = "manifest.yaml"
+
+_OTHERS_WRITE = stat.S_IWOTH
+
+
+def faults_of_folder(folder: Path, roots: Sequence[Path]) -> Iterator[str]:
+    """Yield why no plugin of a folder may run, nothing where one may.
+
+    Args:
+        folder: the folder of a plugin.
+        roots: the roots that the operator named.
+    """
+    real = Path(os.path.realpath(folder))
+    root = _root_of(real, roots)
+    if root is None:
+        yield f"{folder} leads to {real}, outside of plugin_roots"
+        return
+    for each in (real, *(parent for parent in real.parents if _is_below(parent, root))):
+        mode = os.stat(each).st_mode
+        if mode & _OTHERS_WRITE and not mode & stat.S_ISVTX:
+            yield f"everybody can write into {each}; chmod o-w it"
+    if os.stat(folder / MANIFEST).st_mode & _OTHERS_WRITE:
+        yield f"everybody can write to {folder / MANIFEST}; chmod o-w it"
+
+
+def faults_of_program(folder: Path, entrypoint: str, roots: Sequence[Path]) -> Iterator[str]:
+    """Yield why the program of a plugin may not run, nothing where it may.
+
+    Args:
+        folder: the folder of the plugin.
+        entrypoint: its program, as its manifest names it.
+        roots: the roots that the operator named.
+    """
+    parts = PurePosixPath(entrypoint)
+    if ".." in parts.parts:
+        yield "'..' leads out of the plugin's folder; name a file in it"
+        return
+    if parts.is_absolute():
+        yield f"{entrypoint!r} is absolute; name a file of the plugin's folder"
+        return
+    program = folder / parts
+    real = Path(os.path.realpath(program))
+    if _root_of(real, roots) is None:
+        yield f"{program} leads to {real}, outside of plugin_roots"
+    elif not real.is_file():
+        yield f"there is no file {program}"
+    else:
+        yield from _faults_of_file(real, program)
+
+
+def links_of(folder: Path, entrypoint: str | None = None) -> list[str]:
+    """Return the symlinks on the way to a plugin, or to its program: each is a warning at least."""
+    paths = [folder]
+    if entrypoint is not None:
+        parts = PurePosixPath(entrypoint)
+        paths = [folder / each for each in (parts, *parts.parents) if str(each) != "."]
+    return [str(path) for path in paths if path.is_symlink()]
+
+
+def _faults_of_file(real: Path, program: Path) -> Iterator[str]:
+    mode = os.stat(real).st_mode
+    if not mode & 0o111 or not os.access(real, os.X_OK):
+        yield f"{program} is not executable; chmod +x it"
+    if mode & _OTHERS_WRITE:
+        yield f"everybody can write to {program}; chmod o-w it"
+    mode = os.stat(real.parent).st_mode
+    if mode & _OTHERS_WRITE and not mode & stat.S_ISVTX:
+        yield f"everybody can write into {real.parent}; chmod o-w it"
+
+
+def _root_of(real: Path, roots: Sequence[Path]) -> Path | None:
+    """Return the root that a real path lies under, or None."""
+    for root in roots:
+        resolved = Path(os.path.realpath(root))
+        if resolved in real.parents:
+            return resolved
+    return None
+
+
+def _is_below(path: Path, root: Path) -> bool:
+    return path == root or root in path.parents
