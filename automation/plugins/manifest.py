@@ -62,7 +62,7 @@ class FactOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a plugin says of itself.
+    """The facts that a plugin tells of itself.
 
     Attributes:
         entrypoint: its program, as a path from its folder on.
