@@ -1,0 +1,106 @@
+"""Cron expressions of five fields, by the rules of Debian's cron.
+
+A time at fixed hours that the clock skips comes once, right after the gap, and one that it repeats
+comes once. A rule whose minutes or hours begin with `*` follows real time. Where the day of the
+month or of the week begins with `*`, both must fit; else one of them is enough.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from cronsim import CronSim, CronSimError
+
+from ...schema.errors import InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+#: The fields in their order, with what each may be.
+_FIELDS = {
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day-of-month": "1 to 31",
+    "month": "1 to 12, or jan to dec",
+    "day-of-week": "0 to 7, or sun to sat; 0 and 7 are Sunday",
+}
+
+#: What a field may be made of: the library takes more (`L`, `#`), which no document of cron has.
+_PLAIN = re.compile(r"[0-9a-zA-Z*,/-]+")
+_EXTENSION = re.compile(r"(?i)\b(?:l|lw|\d+l)\b")
+
+#: The last year whose times can be followed by others that a bus can store.
+_LAST_YEAR = 9950
+
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
+
+
+class CronRule:
+    """A cron expression that is right.
+
+    Raises:
+        InvalidInput: it is wrong; the error names the field and its value.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        fields = text.split()
+        if len(fields) != len(_FIELDS):
+            raise InvalidInput(
+                f"cron {text!a} has {len(fields)} fields, and not five: minute, hour, day of month,"
+                " month, day of week"
+            )
+        for (name, may_be), value in zip(_FIELDS.items(), fields, strict=True):
+            if not _PLAIN.fullmatch(value) or _EXTENSION.search(value):
+                raise InvalidInput(f"cron {text!a}: {name} {value!a} is not {may_be}")
+        self.text = " ".join(fields)
+        try:
+            CronSim(self.text, datetime(2026, 1, 1, tzinfo=UTC))
+        except CronSimError as error:
+            raise InvalidInput(_explained(text, fields, str(error))) from error
+
+    def next_after(self, at_ms: int, zone: tzinfo) -> int | None:
+        """Return the next time after another, in epoch milliseconds; None when there is none."""
+        begin = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
+        if begin.year > _LAST_YEAR:
+            return None
+        times = CronSim(self.text, begin)
+        # A fixed hour that the clock repeats comes in its first form, which may lie before.
+        for found in times:
+            found_ms = round(found.timestamp() * 1000)
+            if found_ms > at_ms:
+                return found_ms if times.fixup_tz else _first_of_hour(times, found_ms, at_ms, zone)
+        return None
+
+
+def _first_of_hour(times: CronSim, found_ms: int, at_ms: int, zone: tzinfo) -> int:
+    """Return the first time of a rule in the hour before one that was found, or that one.
+
+    The library looks at hours from their first minute on. Where a clock is set by half an hour, as
+    on Lord Howe Island, an hour has no such minute once.
+    """
+    first_ms = max(found_ms - _HOUR_MS, at_ms - at_ms % _MINUTE_MS + _MINUTE_MS)
+    if _offset(found_ms - 25 * _HOUR_MS, zone) == _offset(found_ms, zone):  # no clock was set
+        return found_ms
+    for each_ms in range(first_ms, found_ms, _MINUTE_MS):
+        moment = datetime.fromtimestamp(each_ms / 1000, UTC).astimezone(zone)
+        is_time = moment.minute in times.minutes and moment.hour in times.hours
+        if is_time and moment.month in times.months and times.match_day(moment.date()):
+            return each_ms
+    return found_ms
+
+
+def _offset(at_ms: int, zone: tzinfo) -> timedelta | None:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone).utcoffset()
+
+
+def _explained(text: str, fields: list[str], error: str) -> str:
+    """Return an error of the library with the value that it is about."""
+    name = error.removeprefix("Bad ")
+    value = dict(zip(_FIELDS, fields, strict=True)).get(name)
+    if value is None:
+        return f"cron {text!a}: {error}"
+    return f"cron {text!a}: {name} {value!a} is not {_FIELDS[name]}"

@@ -1,0 +1,61 @@
+"""The nominal times of a schedule, and when each is due."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ...schema.message.times import MAX_TS_MS
+from .cron import CronRule
+from .windows import moved_into
+from .zones import zone_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..config.snapshot import ScheduleEntry
+
+
+def first_nominal(entry: ScheduleEntry, begun_at_ms: int) -> int | None:
+    """Return the first nominal time of a schedule that is seen for the first time.
+
+    An interval begins at once; a single time is the one that it names, also in the past.
+
+    Args:
+        entry: the schedule.
+        begun_at_ms: when the service began to know it, in epoch milliseconds.
+    """
+    if entry.at_ms is not None:
+        return entry.at_ms
+    if entry.after_s is not None:
+        return begun_at_ms + round(entry.after_s * 1000)
+    return begun_at_ms if entry.every_s is not None else next_nominal(entry, begun_at_ms)
+
+
+def next_nominal(entry: ScheduleEntry, after_ms: int) -> int | None:
+    """Return the nominal time after another; None for a schedule that runs once, or never again."""
+    if entry.every_s is not None:
+        next_ms = after_ms + max(1, round(entry.every_s * 1000))
+        return next_ms if next_ms <= MAX_TS_MS else None
+    if entry.cron is None:
+        return None
+    found = _rule(entry.cron).next_after(after_ms, zone_of(entry.timezone))
+    assert found is None or found > after_ms  # else a tick would never end
+    return found
+
+
+def due_time(entry: ScheduleEntry, nominal_ms: int, chance: float) -> int:
+    """Return when a nominal time is due: with its jitter, moved into its preferred window.
+
+    Args:
+        entry: the schedule.
+        nominal_ms: the nominal time.
+        chance: a random number, 0 to 1, drawn once for this time.
+    """
+    width_ms = round(entry.jitter_s * 1000) if entry.every_s is not None else 0
+    due_ms = max(0, nominal_ms + round((chance - 0.5) * width_ms))
+    window = entry.preferred_window
+    return due_ms if window is None else moved_into(window, due_ms, zone_of(entry.timezone))
+
+
+@lru_cache(maxsize=4096)
+def _rule(text: str) -> CronRule:
+    return CronRule(text)

@@ -1,0 +1,59 @@
+"""Parts of days in which a schedule may run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from ..config.snapshot import ScheduleEntry, Window
+
+_WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+
+
+def local_time(at_ms: int, zone: tzinfo) -> datetime:
+    """Return a time as clocks in a zone show it."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
+
+
+def is_within(window: Window, moment: datetime) -> bool:
+    """Whether a local time is in a window; its end is not."""
+    minute = moment.hour * 60 + moment.minute
+    if window.start_minute < window.end_minute:
+        return window.start_minute <= minute < window.end_minute
+    return minute >= window.start_minute or minute < window.end_minute
+
+
+def moved_into(window: Window, at_ms: int, zone: tzinfo) -> int:
+    """Return a time, or the next start of the window where the time is outside.
+
+    A start that the clock skips is the first minute after the gap.
+    """
+    moment = local_time(at_ms, zone)
+    if is_within(window, moment):
+        return at_ms
+    start = divmod(window.start_minute, 60)
+    day = moment.replace(hour=start[0], minute=start[1], second=0, microsecond=0, fold=0)
+    while True:
+        begin_ms = round(day.timestamp() * 1000)
+        if begin_ms > at_ms:
+            return begin_ms
+        day += timedelta(days=1)
+
+
+def why_not(entry: ScheduleEntry, at_ms: int, zone: tzinfo) -> str | None:
+    """Return why a schedule does not run at a time, by its days and its window; None if it may."""
+    moment = local_time(at_ms, zone)
+    weekday = moment.isoweekday() % 7
+    if weekday in entry.not_on:
+        return f"not on {_WEEKDAYS[weekday]}"
+    window = entry.only_between
+    if window is not None and not is_within(window, moment):
+        return f"only between {_clock(window.start_minute)} and {_clock(window.end_minute)}"
+    return None
+
+
+def _clock(minute: int) -> str:
+    return f"{minute // 60:02}:{minute % 60:02}"
