@@ -27,7 +27,7 @@ _FIELDS = {
     "day-of-week": "0 to 7, or sun to sat; 0 and 7 are Sunday",
 }
 
-#: What a field may be made of: the library takes more (`L`, `#`), which no document of cron has.
+#: The characters of a field; the library takes more forms (`L`, `#`), which no document of cron has.
 _PLAIN = re.compile(r"[0-9a-zA-Z*,/-]+")
 _EXTENSION = re.compile(r"(?i)\b(?:l|lw|\d+l)\b")
 
