@@ -45,6 +45,7 @@ class Layout:
         "archive",
         "archive_folder",
         "archive_lock",
+        "automation_lock",
         "blob_folder",
         "blobs",
         "database",
@@ -76,6 +77,7 @@ class Layout:
         self.upgrade_lock = os.path.join(self.directory, "upgrade.lock")
         self.write_lock = os.path.join(self.directory, "write.lock")
         self.export_lock = os.path.join(self.directory, "export.lock")
+        self.automation_lock = os.path.join(self.directory, "automation.lock")
 
 
 def sync_directory(path: str) -> None:

@@ -282,6 +282,11 @@ class Jobs(Table):
         key = (info.id, self._engine.now_ms(), limit)
         return AtHand(*self._engine.rows(SQL["work_at_hand"], key)[0])
 
+    def count_live(self, info: QueueInfo, type: str, from_agent: str | None) -> int:
+        """Return how many jobs of messages of one type, and of one sender or any, are not over."""
+        count: int = self._engine.value(SQL["count_live"], (info.id, type, from_agent))
+        return count
+
     def at_hand_of(self, ids: Sequence[int]) -> list[QueueAtHand]:
         """Return the work at hand in several queues, by their ids: one look, which fills none."""
         return [

@@ -246,6 +246,16 @@ SELECT (SELECT count(*) FROM (
        ordering = 'fifo'
   FROM queues WHERE id = ?1;
 
+-- name: count_live
+-- Of one type, and of one sender unless ?3 is NULL; a walk over what waits and what runs.
+SELECT count(*) FROM messages
+ WHERE seq IN (
+       SELECT seq FROM ({queued seqs})
+       UNION ALL
+       SELECT seq FROM claims INDEXED BY idx_claims_one_active
+        WHERE queue_id = ?1 AND status = 'active')
+   AND type = ?2 AND (?3 IS NULL OR from_agent = ?3);
+
 -- name: work_of_queues
 -- The same of several queues, a JSON array of ids, see `QueueAtHand`.
 SELECT id,

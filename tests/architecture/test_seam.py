@@ -96,6 +96,7 @@ def test_every_exception_is_there() -> None:
 
 #: Whose statements those of each file of SQL are; a repair mends the tables of others (`mending`).
 ROOM_OF = {"inboxes": "subscribers", "work": "subscribers", "views": "subscribers"}
+ROOM_OF |= {"records": "automation"}
 STATEMENTS = [
     (ROOM_OF.get(file, file), name, sql)
     for (file, _, name), sql in ((key.partition("."), sql) for key, sql in NAMED.items())

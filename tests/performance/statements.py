@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 
+from ackbus.automation.records.statements import SQL as RECORDS
 from ackbus.bus.search import index as search_index
 from ackbus.bus.statements import SQL as BUS
 from ackbus.doctor.work_statements import MENDING
@@ -28,6 +29,7 @@ NAMED = {
         "mending": MENDING,
         "export": export_position._SQL,
         "workers": saved_state.SQL,
+        "records": RECORDS,
     }.items()
     for name, sql in statements.items()
 }

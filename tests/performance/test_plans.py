@@ -133,6 +133,12 @@ INDEXES = {
     "idx_claims_of_job": ("work.claims_of_job", "queue_id=? AND seq=?"),
     "idx_claims_one_active": ("work.active_claim", "queue_id=? AND seq=?"),
     "idx_work_acts_queue_seq": ("views.acts_of_job", "queue_id=? AND seq=?"),
+    "idx_plugin_facts_of_plugin": ("records.facts_of_plugin", "plugin_name=? AND seq<?"),
+    "idx_plugin_facts_created": ("records.prune_facts", "created_at<?"),
+    "idx_job_log_completed": ("records.newest_log", "completed_at<?"),
+    "idx_job_log_of_plugin": ("records.newest_log_of_plugin", "plugin=? AND completed_at<?"),
+    "idx_breaker_transitions_of_plugin": ("records.transitions_of_plugin", "plugin=?"),
+    "idx_breaker_transitions_created": ("records.prune_transitions", "created_at<?"),
     "idx_claims_lease": ("work.expired_claims", "queue_id=? AND lease_until_ms<?"),
 }
 

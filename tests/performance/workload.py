@@ -14,6 +14,7 @@ from ackbus import (
     Inbox,
     JobControl,
     LimitReached,
+    Message,
     Queue,
     QueueStats,
     Request,
@@ -23,6 +24,13 @@ from ackbus import (
     import_jsonl,
     work_headers,
 )
+from ackbus.automation.jobs.job_request import JobRequest
+from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.records.breakers import Breakers
+from ackbus.automation.records.facts import Facts
+from ackbus.automation.records.fence import Fence
+from ackbus.automation.records.inits import Inits
+from ackbus.automation.records.job_log import AttemptEnd, JobLog
 from ackbus.bus.errors import SegmentMissing
 from ackbus.bus.log.archive_records import Segment
 from ackbus.bus.log.catalog import Catalog
@@ -36,7 +44,8 @@ from ackbus.doctor.repair.work import mend_work
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.schema.findings import examine
-from ackbus.schema.queries import file_of
+from ackbus.schema.message.times import format_ts
+from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.inboxes.cursors import Cursors
 from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
 from ackbus.subscribers.jobs.claims import Claims, Outcome
@@ -336,6 +345,67 @@ def use_repair(bus: Bus) -> None:
     list(mend_work(bus, {"jobs"}))
 
 
+def _attempt(message: Message, attempt: int) -> AttemptEnd:
+    return AttemptEnd(
+        message=message,
+        plugin="a",
+        command="poll",
+        status="failed",
+        attempt=attempt,
+        stdout="x",
+        stderr="",
+        error="no",
+    )
+
+
+def use_records(bus: Bus, clock: Clock) -> None:
+    """Keeps records of plugins and their jobs, looks at them, and deletes old ones."""
+    engine, at = engine_of(bus), format_ts(clock())
+    fence, facts, log = Fence(engine), Facts(engine), JobLog(engine)
+    token = fence.begin(Path("config"), "h")
+    fence.check(token)
+    fence.ready(token, "h")
+    fence.beat(token)
+    fence.end(token)
+    fence.row()
+    inits = Inits(engine)
+    inits.note("a", "f", None)
+    inits.all()
+    inits.forget("a")
+    for number in range(300):
+        facts.record("a", "a.snapshot", {"x": number}, "j", "poll")
+    facts.merge("b", {"x": 1})
+    facts.newest("a", 3)
+    facts.states()
+    message = next(bus.read(type="plugin.a.poll"))
+    log.add_output([(message.seq, 1, "stdout", "x")])
+    log.output(message.seq, 1)
+    for attempt in range(1, 301):
+        log.add(_attempt(message, attempt))
+    log.of_job(message.id)
+    log.newest(3)
+    log.newest(3, plugin="a")
+    submission = Submission(bus)
+    breakers = Breakers(bus, submission)
+    for _ in range(100):
+        for _ in range(3):
+            breakers.note("a", "poll", False, "j", "scheduler")
+        breakers.reset("a")
+    for _ in range(3):
+        breakers.note("a", "poll", False, "j", "scheduler")
+    clock.advance(1800)
+    breakers.may_poll("a", "poll")
+    breakers.history("a")
+    breakers.reset("a")
+    request = JobRequest(
+        plugin="a", command="poll", submitted_by="cli", dedupe_key="k", dedupe_ttl_s=60
+    )
+    submission.submit(request)
+    submission.submit(request)
+    for records in (facts, log, breakers):
+        records.prune(at, 500)
+
+
 def use_all(directory: Path, folder: Path) -> None:
     """Does everything that the product can do with a bus that is in `directory`."""
     clock = Clock()
@@ -349,6 +419,7 @@ def use_all(directory: Path, folder: Path) -> None:
         use_limits(bus)
         use_queues(bus, clock)
         use_several_queues(bus)
+        use_records(bus, clock)
         use_conversations(bus)
         use_search(bus)
         use_files(bus, folder)

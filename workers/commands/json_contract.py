@@ -24,7 +24,7 @@ from .saved_state import WorkerStates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from ...bus.bus import Bus
@@ -49,6 +49,9 @@ _FIELDS: dict[str, type] = {
     "state_updates": dict,
     "logs": list,
 }
+
+#: The fields that are empty where they are null.
+_EMPTY = ("events", "state_updates", "logs")
 
 #: The meaning of an exit status without a response.
 _MEANINGS = {
@@ -158,8 +161,14 @@ class JsonCommand(Command):
         )
 
 
-def parse_response(printed: bytes) -> dict[str, Any]:
-    """Return the response that a command printed.
+def parse_response(
+    printed: bytes, *, check_event_type: Callable[[object], object] = check_type
+) -> dict[str, Any]:
+    """Return the response that a command printed. What is empty may be null, or be left out.
+
+    Args:
+        printed: its stdout.
+        check_event_type: refuses what is no type of an event.
 
     Raises:
         InvalidInput: it is not one JSON object, or a field is wrong.
@@ -167,6 +176,9 @@ def parse_response(printed: bytes) -> dict[str, Any]:
     response = decode(printed, "the response")
     if not isinstance(response, dict):
         raise InvalidInput("the response is not a JSON object")
+    for name in _EMPTY:
+        if name in response and response[name] is None:
+            del response[name]
     for name, kind in _FIELDS.items():
         if name in response and not isinstance(response[name], kind):
             raise InvalidInput(f"{name} in the response is not of type {kind.__name__}")
@@ -179,16 +191,16 @@ def parse_response(printed: bytes) -> dict[str, Any]:
             f"the response is of protocol {shown(response['protocol'])}, not {PROTOCOL}"
         )
     for event in response.get("events", []):
-        _check_event(event)
+        _check_event(event, check_event_type)
     for log in response.get("logs", []):
         _check_log(log)
     return response
 
 
-def _check_event(event: object) -> None:
+def _check_event(event: object, check_event_type: Callable[[object], object]) -> None:
     if not isinstance(event, dict):
         raise InvalidInput("an event in the response is not an object")
-    check_type(event.get("type"))
+    check_event_type(event.get("type"))
     key = event.get("dedupe_key")
     if isinstance(key, str):
         work_headers(dedupe_key=key)

@@ -47,6 +47,9 @@ CREATE TABLE plugin_facts (
   created_at  TEXT NOT NULL CHECK (strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '+0 days') IS created_at)
 ) STRICT;
 
+CREATE INDEX idx_plugin_facts_of_plugin ON plugin_facts (plugin_name, seq);
+CREATE INDEX idx_plugin_facts_created ON plugin_facts (created_at);
+
 CREATE TRIGGER plugin_facts_are_only_appended BEFORE INSERT ON plugin_facts
 WHEN EXISTS (SELECT 1 FROM plugin_facts WHERE id = NEW.id OR seq >= NEW.seq)
 BEGIN
@@ -85,6 +88,9 @@ CREATE TABLE job_log (
   source_event_id TEXT
 ) STRICT;
 
+CREATE INDEX idx_job_log_completed ON job_log (completed_at);
+CREATE INDEX idx_job_log_of_plugin ON job_log (plugin, completed_at);
+
 CREATE TABLE job_output (
   seq     INTEGER NOT NULL,
   attempt INTEGER NOT NULL,
@@ -119,6 +125,9 @@ CREATE TABLE circuit_breaker_transitions (
   job_id        TEXT,
   created_at    TEXT NOT NULL CHECK (strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '+0 days') IS created_at)
 ) STRICT;
+
+CREATE INDEX idx_breaker_transitions_of_plugin ON circuit_breaker_transitions (plugin, created_at);
+CREATE INDEX idx_breaker_transitions_created ON circuit_breaker_transitions (created_at);
 
 CREATE TRIGGER breaker_transitions_are_only_appended BEFORE INSERT ON circuit_breaker_transitions
 WHEN EXISTS (SELECT 1 FROM circuit_breaker_transitions WHERE id = NEW.id)

@@ -1,0 +1,246 @@
+"""The dispatcher: claims the jobs of all plugins in one order, and runs them side by side.
+
+One thread claims and stores ends; each running job has a thread that waits for its program.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from ...schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, NotFound, Refused
+from ...schema.processes import start_thread
+from ...schema.queries import engine_of
+from ...subscribers.jobs import jobs as states
+from ...subscribers.jobs.claims import ACTIVE, Outcome
+from ...subscribers.jobs.policy import AUTOMATION
+from ...subscribers.queues.queue import Queue
+from ...subscribers.queues.queue_set import QueueSet
+from ...workers.processes.stop_switch import StopSwitch
+from ..records.facts import Facts
+from ..records.fence import ServiceFenced
+from .plugin_queues import queue_of
+from .plugin_run import PluginJob, RunEnd, run_plugin
+from .submission import PREFIX
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from ...bus.bus import Bus
+    from ...subscribers.jobs.claims import Claim
+    from ...workers.processes.supervisors import Supervisors
+    from ..config.snapshot import ServiceConfig
+    from ..plugins.discovery import Plugin
+    from .endings import Endings, JobEnd
+    from .live_output import LiveOutput
+
+_log = logging.getLogger("ackbus.automation.jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of a dispatcher, taken as a whole.
+
+    Attributes:
+        plugins: those that run, by name.
+        service: how many jobs may run at once, and which variables plugins get.
+        context_of: returns the baggage of a context, by its id.
+    """
+
+    plugins: Mapping[str, Plugin]
+    service: ServiceConfig
+    context_of: Callable[[str], Mapping[str, Any]]
+
+
+class Dispatcher:
+    """Runs the jobs of a service.
+
+    Args:
+        bus: the bus.
+        instance: the name of the service, for people who look at claims.
+        endings: stores what came of the jobs.
+        output: stores what they print.
+        supervisors: run the programs, and end all that they start.
+        wake: is called, from another thread, when a job has ended.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        instance: str,
+        endings: Endings,
+        output: LiveOutput,
+        supervisors: Supervisors,
+        wake: Callable[[], None],
+    ) -> None:
+        self._bus = bus
+        self._instance = instance
+        self._endings = endings
+        self._output = output
+        self._supervisors = supervisors
+        self._wake = wake
+        self._facts = Facts(engine_of(bus))
+        self._rules: Rules | None = None
+        self._queues = QueueSet(bus, [])
+        self._running: dict[int, PluginJob] = {}  # by the tokens of the claims
+        self._ended: list[tuple[PluginJob, RunEnd]] = []  # appending and popping are single steps
+        self._unwritten: list[tuple[PluginJob, RunEnd]] = []
+        self._told_of_delay = False
+
+    def take(self, rules: Rules) -> None:
+        """Go by these rules from the next claim on; what runs goes on as it began."""
+        self._queues = QueueSet(self._bus, map(queue_of, rules.plugins))
+        self._rules = rules
+
+    @property
+    def running(self) -> list[PluginJob]:
+        """The jobs that run, and those whose ends are not stored yet."""
+        return list(self._running.values())
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether ends could not be stored, and are to be tried again."""
+        return bool(self._unwritten)
+
+    def step(self, *, may_begin: bool = True) -> int:
+        """Store what has ended, end what was cancelled, and begin what may begin.
+
+        Returns:
+            How many jobs have begun.
+
+        Raises:
+            ServiceFenced: another service has begun.
+        """
+        self._store_ends()
+        self._end_cancelled()
+        if not may_begin or self._rules is None:
+            return 0
+        room = self._rules.service.max_workers - len(self._running)
+        if room <= 0:
+            return 0
+        try:
+            claims = self._queues.claim(self._instance, group=AUTOMATION, limit=room)
+        except (BusBusy, LimitReached) as error:
+            _log.warning("nothing can be claimed: %s", error)
+            return 0
+        for claim in claims:
+            self._begin(self._rules, claim)
+        return len(claims)
+
+    def next_due_ms(self) -> int | None:
+        """Return when a job that waits for its time is due, in epoch milliseconds, or None."""
+        return self._queues.next_due_ms()
+
+    def end_all(self, grace_s: float) -> None:
+        """End the programs that run; their jobs are handed back."""
+        for job in self.running:
+            job.stop.stop(grace_s)
+
+    # Beginning ---------------------------------------------------------------------------------
+
+    def _begin(self, rules: Rules, claim: Claim) -> None:
+        try:
+            job = self._job(rules, claim)
+            self._running[claim.token] = job
+            start_thread(lambda: self._run(job), f"job {claim.message.seq}")
+        except (OSError, RuntimeError) as error:  # no descriptors, no threads
+            self._running.pop(claim.token, None)
+            _log.warning("message %s can't begin yet: %s", claim.message.seq, error)
+            Queue.open(self._bus, claim.queue).release(claim, f"it can't begin: {error}")
+
+    def _job(self, rules: Rules, claim: Claim) -> PluginJob:
+        plugin = rules.plugins[claim.queue.removeprefix(PREFIX)]
+        told = claim.message.headers.get("job")
+        context_id = told.get("context_id") if isinstance(told, dict) else None
+        return PluginJob(
+            claim=claim,
+            plugin=plugin,
+            command=claim.message.type.removeprefix(claim.queue + "."),
+            state=self._facts.state(plugin.name),
+            context=rules.context_of(context_id) if isinstance(context_id, str) else {},
+            started_at_ms=claim.claimed_at_ms,
+            bus_dir=self._bus.layout.directory,
+            passed_through=rules.service.plugin_env_passthrough,
+            stop=StopSwitch(),
+        )
+
+    def _run(self, job: PluginJob) -> None:
+        """Run a job, in a thread of its own."""
+        seq, attempt = job.message.seq, job.claim.attempt
+        try:
+            output = self._output.begin(seq, attempt)
+            end = run_plugin(job, supervisors=self._supervisors, output=output)
+        except BaseException as error:  # whatever it is, the job must not stay without an end
+            _log.exception("message %s can't run", seq, extra=_about(job))
+            end = RunEnd(outcome=Outcome(status=states.FAILED, error=f"it can't run: {error}"))
+        self._ended.append((job, end))
+        self._wake()
+
+    # Ends --------------------------------------------------------------------------------------
+
+    def _store_ends(self) -> None:
+        ends, self._unwritten = self._unwritten, []
+        while self._ended:
+            ends.append(self._ended.pop(0))
+        for job, end in ends:
+            self._output.end(job.message.seq, job.claim.attempt)
+            try:
+                self._store(job, end)
+            except ServiceFenced:
+                raise
+            except AckbusError as error:  # the disk is full, a queue is, others are writing
+                self._delay(job, end, error)
+            else:
+                self._told_of_delay = False
+                del self._running[job.claim.token]
+
+    def _store(self, job: PluginJob, end: RunEnd) -> None:
+        try:
+            ended = self._endings.store(job, end)
+        except (LimitReached, ServiceFenced):
+            raise
+        except (InvalidInput, Refused, NotFound) as error:
+            # Something that follows from the job can't be stored: that is how the attempt ended.
+            ended = self._endings.store(job, _not_storable(end, error))
+        self._tell(job, end, ended)
+
+    def _delay(self, job: PluginJob, end: RunEnd, error: AckbusError) -> None:
+        level = logging.DEBUG if self._told_of_delay else logging.ERROR
+        _log.log(level, "the end of a job can't be stored yet: %s", error, extra=_about(job))
+        self._told_of_delay = True
+        self._unwritten.append((job, end))
+
+    def _tell(self, job: PluginJob, end: RunEnd, ended: JobEnd | None) -> None:
+        about = _about(job)
+        for line in end.stderr.splitlines():
+            _log.warning("stderr: %s", line, extra=about)
+        if ended is None:
+            _log.info("%s was handed back: the service ends", job.command, extra=about)
+        elif ended.state == states.SUCCEEDED:
+            _log.info("%s succeeded in %.3f s", job.command, end.run_s, extra=about)
+        else:
+            follows = "another follows" if ended.state == states.QUEUED else f"it is {ended.state}"
+            _log.warning(
+                "%s failed, attempt %s of %s: %s (%s)",
+                *(job.command, job.claim.attempt, job.claim.max_attempts, ended.error, follows),
+                extra=about,
+            )
+
+    def _end_cancelled(self) -> None:
+        """End the programs whose jobs somebody has cancelled meanwhile."""
+        for token, job in list(self._running.items()):
+            if Queue.open(self._bus, job.claim.queue).status(job.claim) != ACTIVE:
+                _log.info("%s was cancelled", job.command, extra=_about(job))
+                self._running[token].stop.stop()
+
+
+def _not_storable(end: RunEnd, error: AckbusError) -> RunEnd:
+    assert end.outcome is not None  # else there is nothing that could not be stored
+    outcome = replace(end.outcome, status=states.FAILED, error=str(error), result=None)
+    return replace(end, outcome=outcome, events=(), state_updates=None)
+
+
+def _about(job: PluginJob) -> dict[str, str]:
+    return {"plugin": job.plugin.name, "job_id": job.message.id}

@@ -1,0 +1,235 @@
+"""The end of a job: all that follows from it is stored in one transaction, or nothing is.
+
+So no crash leaves a job that has ended without its events, their jobs, its state, its log and its
+breaker; and no service that was replaced stores any of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from ...schema.queries import engine_of
+from ...subscribers.jobs import jobs as states
+from ...subscribers.jobs.claims import Outcome
+from ...subscribers.jobs.errors import ClaimLost
+from ...subscribers.jobs.outcomes import is_tried_again
+from ...subscribers.queues.queue import Queue
+from ..records.breakers import Breakers
+from ..records.facts import Facts
+from ..records.fence import Fence
+from ..records.inits import Inits
+from ..records.job_log import AttemptEnd, JobLog, submitted_by
+from .alarms import BREAKER_OPENED, JOB_DEAD, Alarms
+from .events import event_draft, event_out
+from .plugin_run import RunEnd, is_success
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Protocol
+
+    from ...bus.bus import Bus
+    from ...schema.message.message import Message
+    from ..config.snapshot import Config
+    from .events import EventOut
+    from .job_request import JobRequest
+    from .plugin_run import PluginJob
+    from .submission import Submission
+
+    class Router(Protocol):
+        """The maker of the jobs that follow from the end of a job."""
+
+        def successors(
+            self,
+            job: Message,
+            claim_plugin: str,
+            command: str,
+            ok: bool,
+            events: Sequence[EventOut],
+            result: Any,
+        ) -> Sequence[JobRequest]:
+            """Return them; called inside the transaction that ends the job."""
+
+
+_log = logging.getLogger("ackbus.automation.jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """A job that is over, or goes on with another attempt.
+
+    Attributes:
+        message: of the job.
+        plugin, command: what it was.
+        state: of the job now.
+        attempt: the one that has ended.
+        error: why it failed, or None.
+    """
+
+    message: Message
+    plugin: str
+    command: str
+    state: str
+    attempt: int
+    error: str | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no other attempt follows."""
+        return self.state != states.QUEUED
+
+
+class Endings:
+    """Stores the ends of jobs for one service; one thread may use it.
+
+    Args:
+        bus: the bus.
+        token: the fence of the service.
+        submission: takes in the jobs that follow.
+        breakers: count the ends of scheduled jobs.
+        alarms: tell of what went wrong.
+    """
+
+    def __init__(
+        self, bus: Bus, token: int, submission: Submission, breakers: Breakers, alarms: Alarms
+    ) -> None:
+        self._bus = bus
+        self._token = token
+        self._submission = submission
+        self._breakers = breakers
+        self._alarms = alarms
+        engine = engine_of(bus)
+        self._fence, self._facts, self._inits = Fence(engine), Facts(engine), Inits(engine)
+        self._job_log = JobLog(engine)
+        self._router: Router | None = None
+        self._broadcast: frozenset[tuple[str, str]] = frozenset()
+
+    def take(self, config: Config, router: Router | None) -> None:
+        """Go by this configuration, and its router, from now on."""
+        self._router = router
+        self._broadcast = frozenset(
+            (route.source, route.event_type) for route in config.routes if route.broadcast
+        )
+
+    def store(self, job: PluginJob, end: RunEnd) -> JobEnd | None:
+        """Store the end of an attempt, with all that follows.
+
+        Returns:
+            What became of the job; None where the attempt was handed back.
+
+        Raises:
+            ServiceFenced: another service has begun; nothing was stored.
+            InvalidInput, Refused, NotFound: something that follows can't be stored; nothing was.
+            LimitReached: a queue has no room for it; nothing was stored.
+            BusBusy: other writers kept the bus for too long; nothing was stored.
+        """
+        with self._bus.transaction():
+            self._fence.check(self._token)
+            if end.outcome is None:
+                return self._broken_off(job, end)
+            return self._ended(job, end, end.outcome)
+
+    def follow_up(self, end: JobEnd, events: Sequence[EventOut], result: Any) -> None:
+        """Do what follows from a job that is over; in the transaction that ends it."""
+        ok = end.state == states.SUCCEEDED
+        if self._router is not None:
+            what = (end.message, end.plugin, end.command, ok, events, result)
+            for request in self._router.successors(*what):
+                self._submission.submit(request)
+        asked_by = submitted_by(end.message)
+        told = {"job_id": end.message.id, "command": end.command, "error": end.error}
+        if self._breakers.note(end.plugin, end.command, ok, end.message.id, asked_by):
+            self._alarms.tell(BREAKER_OPENED, end.plugin, told, parent=end.message)
+        if end.state in states.ENDED_BADLY:
+            self._alarms.tell(
+                JOB_DEAD, end.plugin, {**told, "attempts": end.attempt}, parent=end.message
+            )
+
+    def log_attempt(self, end: JobEnd, status: str, stdout: str | None, stderr: str | None) -> None:
+        """Log an attempt that has ended."""
+        self._job_log.add(
+            AttemptEnd(
+                message=end.message,
+                plugin=end.plugin,
+                command=end.command,
+                status=status,
+                attempt=end.attempt,
+                stdout=stdout,
+                stderr=stderr,
+                error=end.error,
+            )
+        )
+
+    def _ended(self, job: PluginJob, end: RunEnd, outcome: Outcome) -> JobEnd:
+        queue = Queue.open(self._bus, job.claim.queue)
+        drafts = [self._event(job, event) for event in end.events]
+        ((receipts, error),) = queue.end_many([(job.claim, outcome, drafts)])
+        if isinstance(error, ClaimLost):
+            return self._cancelled(job, end)
+        if error is not None:
+            outcome = replace(outcome, status=states.FAILED, error=str(error), retry=False)
+        ok = error is None and is_success(end)
+        ended = self._job_end(job, self._state(queue, job, outcome, ok), outcome.error)
+        events = [event_out(self._bus.log.at(each.seq)) for each in receipts]  # type: ignore[arg-type]  # just stored
+        if ok and end.state_updates:
+            self._keep(job, end.state_updates)
+        if job.command == "init":
+            self._inits.note(job.plugin.name, job.plugin.fingerprint, outcome.error)
+        status = states.SUCCEEDED if ok else outcome.status
+        self.log_attempt(ended, status, end.stdout, end.stderr)
+        if ended.is_over:
+            self.follow_up(ended, events, outcome.result if ok else outcome.error)
+        return ended
+
+    def _state(self, queue: Queue, job: PluginJob, outcome: Outcome, ok: bool) -> str:
+        if ok:
+            return states.SUCCEEDED
+        is_queued = is_tried_again(queue.info.policy, job.claim, outcome)
+        return states.QUEUED if is_queued else states.DEAD
+
+    def _event(self, job: PluginJob, event: Any) -> Any:
+        is_broadcast = (job.plugin.name, event["type"]) in self._broadcast
+        return event_draft(job.plugin.name, job.message, event, broadcast=is_broadcast)
+
+    def _keep(self, job: PluginJob, updates: Any) -> None:
+        """Record the state that a plugin reported, as its manifest says."""
+        name, rules = job.plugin.name, job.plugin.manifest.fact_outputs
+        if not rules:
+            self._facts.merge(name, updates)
+            return
+        for rule in rules:
+            if rule.command == job.command:
+                self._facts.record(name, rule.fact_type, updates, job.message.id, job.command)
+                return
+        _log.warning(
+            "state updates of %s were left out: no rule of fact_outputs is for it",
+            job.command,
+            extra=_about(job),
+        )
+
+    def _broken_off(self, job: PluginJob, end: RunEnd) -> JobEnd | None:
+        """Hand a job back that the service has broken off; a cancelled one is over."""
+        queue = Queue.open(self._bus, job.claim.queue)
+        try:
+            queue.release(job.claim, "the service ended")
+        except ClaimLost:
+            return self._cancelled(job, end)
+        self._job_log.drop_output(job.message.seq, job.claim.attempt)
+        return None
+
+    def _cancelled(self, job: PluginJob, end: RunEnd) -> JobEnd:
+        """Log an attempt whose job was ended by somebody else meanwhile."""
+        queue = Queue.open(self._bus, job.claim.queue)
+        found = queue.jobs.get(job.message.seq)
+        ended = self._job_end(job, found.state, found.error)
+        self.log_attempt(ended, states.DEAD, end.stdout, end.stderr)
+        return ended
+
+    def _job_end(self, job: PluginJob, state: str, error: str | None) -> JobEnd:
+        name, attempt = job.plugin.name, job.claim.attempt
+        return JobEnd(job.message, name, job.command, state, attempt, error)
+
+
+def _about(job: PluginJob) -> dict[str, str]:
+    return {"plugin": job.plugin.name, "job_id": job.message.id}

@@ -1,0 +1,286 @@
+"""One attempt at a job: the plugin's program runs, and what it says is read as protocol 2.
+
+Nothing here touches the bus, so that it runs in a thread of its own: what the request needs was
+read when the job was claimed, and what follows is stored by the one thread that ends jobs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+from dataclasses import dataclass, field
+
+import orjson
+
+from ...bus import tracing
+from ...schema.errors import InvalidInput, shown
+from ...schema.message.draft import TRACE_PARENT
+from ...schema.message.limits import MAX_TYPE_CHARS
+from ...schema.message.times import format_ts
+from ...subscribers.jobs.claims import COMPLETED, Outcome
+from ...subscribers.jobs.jobs import FAILED, TIMED_OUT
+from ...workers.commands.json_contract import PROTOCOL, parse_response
+from ...workers.commands.raw_contract import EX_CONFIG, EX_TEMPFAIL, how_it_exited, with_its_words
+from ...workers.processes.run_process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, run_process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from ...schema.message.message import Message
+    from ...subscribers.jobs.claims import Claim
+    from ...workers.processes.run_process import ProcessEnd
+    from ...workers.processes.stop_switch import StopSwitch
+    from ...workers.processes.supervisors import Supervisors
+    from ..plugins.discovery import Plugin
+
+#: The command that handles an event; it alone is told one.
+HANDLE = "handle"
+
+#: The commands that look at a plugin or set it up: a failure is an answer, and is not tried again.
+DIAGNOSTIC = ("health", "init")
+
+#: The variables of the service that every plugin gets.
+_USUAL_VARIABLES = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+    *("http_proxy", "https_proxy", "no_proxy", "PYTHONPATH", "VIRTUAL_ENV"),
+)
+_USUAL_BEGINNINGS = ("LC_", "XDG_")
+
+_MEANINGS = {EX_TEMPFAIL: "asks for another attempt", EX_CONFIG: "forbids another attempt"}
+
+_log = logging.getLogger("ackbus.automation.plugin")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginJob:
+    """A job that was claimed, with all that its plugin is to be told.
+
+    Attributes:
+        claim: the right to it.
+        plugin: as it was when the job was claimed.
+        command: what it is to do.
+        state: of the plugin.
+        context: the baggage of the pipeline.
+        started_at_ms: when it was claimed, in epoch milliseconds.
+        bus_dir: where the bus is.
+        passed_through: the names of further variables of the service that plugins get.
+        stop: ends it early.
+    """
+
+    claim: Claim
+    plugin: Plugin
+    command: str
+    state: Mapping[str, Any]
+    context: Mapping[str, Any]
+    started_at_ms: int
+    bus_dir: str
+    passed_through: Sequence[str]
+    stop: StopSwitch
+
+    @property
+    def message(self) -> Message:
+        """Return the message of the job."""
+        return self.claim.message
+
+    @property
+    def timeout_s(self) -> float:
+        """Return the seconds that it may take."""
+        return self.plugin.timeout_s(self.command)
+
+    def request(self) -> dict[str, object]:
+        """Return what the plugin reads from stdin."""
+        message = self.message
+        deadline_ms = self.started_at_ms + round(self.timeout_s * 1000)
+        request: dict[str, object] = {
+            "protocol": PROTOCOL,
+            "job_id": message.id,
+            "command": self.command,
+            "config": self.plugin.settings.config,
+            "state": self.state,
+            "context": self.context,
+            "deadline_at": format_ts(deadline_ms),
+        }
+        if self.command == HANDLE:
+            request["event"] = _event(message)
+        elif message.has_payload and message.payload not in (None, {}):
+            request["payload"] = message.payload
+        return request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnd:
+    """The end of an attempt.
+
+    Attributes:
+        outcome: for the claim; None: it was broken off by the service, and counts as not begun.
+        events: what the plugin published.
+        state_updates: what it wants to be told next time; None for nothing.
+        stdout, stderr: all that it printed, as far as it is kept.
+        run_s: how long it took, in seconds.
+    """
+
+    outcome: Outcome | None
+    events: Sequence[Mapping[str, Any]] = ()
+    state_updates: Mapping[str, Any] | None = None
+    stdout: str = ""
+    stderr: str = ""
+    run_s: float = field(default=0.0, compare=False)
+
+
+def run_plugin(
+    job: PluginJob,
+    *,
+    supervisors: Supervisors | None,
+    output: Callable[[str, bytes], None] | None,
+) -> RunEnd:
+    """Run the program of a plugin for a job; blocks until nothing of it is left."""
+    message = job.message
+    if message.payload_error is not None:
+        error = f"the payload of message {message.seq} can't be had: {message.payload_error}"
+        return RunEnd(outcome=Outcome(status=FAILED, error=error))
+    end = run_process(
+        [os.fspath(job.plugin.entrypoint)],
+        orjson.dumps(job.request()),
+        env=environment(job, os.environ),
+        cwd=job.plugin.folder,
+        timeout_s=job.timeout_s,
+        stop=job.stop,
+        supervisors=supervisors,
+        limits=_limits(job.plugin),
+        output=output,
+    )
+    if end.stderr_cut:
+        told = {"plugin": job.plugin.name, "job_id": message.id}
+        _log.warning("stderr was cut to %s bytes", MAX_STDERR_BYTES, extra=told)
+    return read_end(job, end)
+
+
+def read_end(job: PluginJob, end: ProcessEnd) -> RunEnd:
+    """Return what the end of a program means."""
+    if end.stopped:
+        return RunEnd(outcome=None, stdout=_text(end.stdout), stderr=_text(end.stderr))
+    if end.timed_out:
+        return _failed(job, end, f"timed out after {job.timeout_s:g} seconds", status=TIMED_OUT)
+    if end.start_error is not None:
+        return _failed(job, end, end.start_error, retry=True if end.may_start_later else None)
+    if end.stdout_too_long:
+        return _failed(job, end, f"protocol error: more than {MAX_STDOUT_BYTES} bytes of stdout")
+    try:
+        response = parse_response(end.stdout, check_event_type=check_event_type)
+    except InvalidInput as error:
+        return _failed(job, end, _without_response(end, error))
+    if end.exit_code or response["status"] == "error":
+        said = response.get("error") or how_it_exited(end)
+        retry = None if response.get("retry", True) else False
+        return _failed(job, end, said, retry=retry, logs=response.get("logs"))
+    result = response["result"]
+    outcome = Outcome(
+        exit_code=0, result=result, stderr=_text(end.stderr), logs=response.get("logs")
+    )
+    return RunEnd(
+        outcome=outcome,
+        events=tuple(response.get("events", ())),
+        state_updates=response.get("state_updates"),
+        stdout=_text(end.stdout),
+        stderr=_text(end.stderr),
+        run_s=end.run_s,
+    )
+
+
+def _failed(
+    job: PluginJob,
+    end: ProcessEnd,
+    error: str,
+    *,
+    status: str = FAILED,
+    retry: bool | None = None,
+    logs: list[Any] | None = None,
+) -> RunEnd:
+    if end.exit_code == EX_CONFIG or job.command in DIAGNOSTIC:
+        retry = False
+    elif end.exit_code == EX_TEMPFAIL:
+        retry = True
+    outcome = Outcome(
+        status=status,
+        error=error,
+        exit_code=end.exit_code,
+        stderr=_text(end.stderr),
+        result=_text(end.stdout),
+        logs=logs,
+        retry=retry,
+    )
+    return RunEnd(
+        outcome=outcome, stdout=_text(end.stdout), stderr=_text(end.stderr), run_s=end.run_s
+    )
+
+
+def _without_response(end: ProcessEnd, error: InvalidInput) -> str:
+    """Return the failure of a program whose stdout is no response."""
+    if end.exit_code in _MEANINGS:  # that says it all
+        return with_its_words(f"{how_it_exited(end)}, which {_MEANINGS[end.exit_code]}", end)
+    if end.exit_code:
+        return f"{with_its_words(how_it_exited(end), end)}; {error}"
+    return f"protocol error: {error}"
+
+
+def check_event_type(type: object) -> None:
+    """Refuse what is no type of an event: any text that can be shown, as long as a message's."""
+    if not isinstance(type, str) or not 0 < len(type) <= MAX_TYPE_CHARS or not type.isprintable():
+        raise InvalidInput(
+            f"the type of an event is 1 to {MAX_TYPE_CHARS} printable characters, not {shown(type)}"
+        )
+
+
+def _event(message: Message) -> dict[str, object]:
+    """Return the event that a `handle` is told; without one it is the request for the job."""
+    told = message.headers.get("event")
+    event = dict(told) if isinstance(told, dict) else {}
+    event.setdefault("type", f"{message.from_agent}.{HANDLE}")
+    event["payload"] = message.payload if message.has_payload else None
+    event.setdefault("source", message.from_agent)
+    event.setdefault("timestamp", format_ts(message.ts_ms))
+    event.setdefault("event_id", message.id)
+    return event
+
+
+def environment(job: PluginJob, service: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a plugin: the usual variables, those passed through, and ours."""
+    wanted = {*_USUAL_VARIABLES, *job.passed_through}
+    inherited = {
+        name: value
+        for name, value in service.items()
+        if name in wanted or name.startswith(_USUAL_BEGINNINGS)
+    }
+    told = {"BUS_DIR": job.bus_dir, "BUS_AGENT": job.plugin.name, "BUS_JOB_ID": job.message.id}
+    trace = tracing.child_trace(job.message.headers)
+    if trace:
+        told[TRACE_PARENT.upper()] = trace[TRACE_PARENT]
+    return inherited | told
+
+
+def _limits(plugin: Plugin) -> list[tuple[int, int]]:
+    limits = plugin.settings.limits
+    wanted: dict[str, int | None] = {
+        "RLIMIT_AS": limits.memory_bytes,
+        "RLIMIT_CPU": None if limits.cpu_s is None else max(1, round(limits.cpu_s)),
+        "RLIMIT_NPROC": limits.processes,
+        "RLIMIT_NOFILE": limits.open_files,
+    }
+    return [
+        (getattr(resource, name), value)
+        for name, value in wanted.items()
+        if value is not None and hasattr(resource, name)
+    ]
+
+
+def _text(printed: bytes) -> str:
+    return printed.decode(errors="replace")
+
+
+def is_success(end: RunEnd) -> bool:
+    """Whether an attempt has done what it was to do."""
+    return end.outcome is not None and end.outcome.status == COMPLETED

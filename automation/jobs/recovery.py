@@ -1,0 +1,83 @@
+"""Recovery: the jobs that a service left running when it died count an attempt, and go on.
+
+The lock of the service shows that its predecessor is gone, so nobody waits for leases.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ...schema.queries import engine_of
+from ...subscribers.jobs import jobs as states
+from ...subscribers.jobs.policy import AUTOMATION
+from ...subscribers.queues.queue import Queue
+from ...subscribers.queues.queues import Queues
+from ..records.job_log import JobLog
+from .endings import JobEnd
+from .submission import PREFIX
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...bus.bus import Bus
+    from ...subscribers.jobs.jobs import Job
+    from .endings import Endings
+
+#: The error of an attempt that nobody has seen the end of.
+WHY = "the service ended while it ran"
+
+_log = logging.getLogger("ackbus.automation.recovery")
+
+
+def recover(bus: Bus, endings: Endings) -> int:
+    """End the attempts that a predecessor left running; return how many there were.
+
+    Each counts: the job is queued again, or dead after its last. One transaction for each queue.
+    """
+    count = 0
+    for info in Queues(bus).list():
+        if info.name.startswith(PREFIX) and info.policy.addressed == AUTOMATION:
+            with bus.transaction():
+                lost = Queue(bus, info).jobs.lose_running(WHY)
+                for job in lost:
+                    _follow_up(bus, endings, job)
+            count += len(lost)
+            for job in lost:
+                _warn(bus, job)
+    return count
+
+
+def _follow_up(bus: Bus, endings: Endings, job: Job) -> None:
+    end = _end(bus, job)
+    if end is None:
+        return
+    output = JobLog(engine_of(bus)).output(job.seq, end.attempt)
+    stdout, stderr = (
+        "".join(text for _, name, text in output if name == stream)
+        for stream in ("stdout", "stderr")
+    )
+    endings.log_attempt(end, states.DEAD if end.is_over else states.FAILED, stdout, stderr)
+    if end.is_over:
+        endings.follow_up(end, (), WHY)
+
+
+def _end(bus: Bus, job: Job) -> JobEnd | None:
+    """Return what became of a job that was lost; None where its message can't be read."""
+    message = bus.log.readable(job.seq)
+    if message is None:
+        return None
+    command = message.type.removeprefix(job.queue + ".")
+    attempt = job.attempt - 1 if job.state == states.QUEUED else job.attempt
+    return JobEnd(message, job.queue.removeprefix(PREFIX), command, job.state, attempt, WHY)
+
+
+def _warn(bus: Bus, job: Job) -> None:
+    message = bus.log.readable(job.seq)
+    told = {"plugin": job.queue.removeprefix(PREFIX), "job_id": message.id if message else ""}
+    if job.state == states.QUEUED:
+        _log.warning(
+            "%s: it is queued again, for attempt %s of %s",
+            *(WHY, job.attempt, job.max_attempts),
+            extra=told,
+        )
+    else:
+        _log.warning("%s: it is dead after attempt %s", WHY, job.attempt, extra=told)

@@ -1,0 +1,84 @@
+"""The fence of the service: what an earlier service still writes is refused."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+
+from ...schema.errors import Refused
+from ...schema.processes import boot_id
+from ...schema.queries import Table
+from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class ServiceFenced(Refused):
+    """Another service of this bus has begun since: this one writes nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRow:
+    """The service as it is stored.
+
+    Attributes:
+        token: its fence.
+        pid: its process; None where it ended by itself.
+        host, boot_id: where that runs.
+        directory, config_hash: of its configuration.
+        started_at_ms, ready_at_ms, beat_at_ms: when it began, was ready, and was last seen.
+    """
+
+    token: int
+    pid: int | None
+    host: str | None
+    boot_id: str | None
+    directory: str | None
+    config_hash: str | None
+    started_at_ms: int | None
+    ready_at_ms: int | None
+    beat_at_ms: int | None
+
+
+class Fence(Table):
+    """The table `automation_service`: one row, whose token is that of the one service."""
+
+    def begin(self, directory: Path, config_hash: str) -> int:
+        """Draw the token of a service that begins in this process."""
+        now_ms = self._engine.now_ms()
+        where = (os.getpid(), socket.gethostname(), boot_id(), str(directory), config_hash)
+        ((token,),) = self._engine.change(SQL["begin_service"], (*where, now_ms, now_ms))
+        return int(token)
+
+    def check(self, token: int) -> None:
+        """Refuse what is not of the newest service; in the transaction that it is to guard.
+
+        Raises:
+            ServiceFenced: another one has begun since.
+        """
+        newest = self._engine.value(SQL["service_token"])
+        if newest != token:
+            raise ServiceFenced(
+                f"another service of this bus has begun (its token is {newest}, this one's"
+                f" {token}): nothing more is written"
+            )
+
+    def ready(self, token: int, config_hash: str) -> None:
+        """Note that the service is ready, by a configuration."""
+        self._engine.change(SQL["note_ready"], (self._engine.now_ms(), config_hash, token))
+
+    def beat(self, token: int) -> None:
+        """Note that the service is there."""
+        self._engine.change(SQL["note_beat"], (self._engine.now_ms(), token))
+
+    def end(self, token: int) -> None:
+        """Note that the service has ended by itself."""
+        self._engine.change(SQL["end_service"], (token,))
+
+    def row(self) -> ServiceRow:
+        """Return the service that was there last."""
+        row = self._engine.row(SQL["service"])
+        return ServiceRow(*row) if row is not None else ServiceRow(0, *[None] * 8)

@@ -1,0 +1,130 @@
+"""The log of jobs: each ended attempt with all that its plugin printed, and live output before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...schema.message.times import format_ts
+from ...schema.queries import Table
+from ...subscribers.jobs.output_limits import kept_error
+from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...schema.message.message import Message
+
+#: The last time that text can say: newer than all that is stored.
+_END_OF_TIME = "9999-12-31T23:59:59.999Z"
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """An ended attempt.
+
+    Attributes:
+        id: of the job, a dash, the number of the attempt.
+        plugin, command: what ran.
+        status: `succeeded`, `failed`, `timed_out`, or `dead` where it did not end by itself.
+        result: all that it printed to stdout.
+        attempt: which one, from 1.
+        submitted_by: who asked for the job.
+        created_at, completed_at: when the job was made, and the attempt ended, as RFC 3339.
+        last_error: why it failed, or None.
+        stderr: what it printed there, up to 64 KiB.
+        parent_job_id, source_event_id: where the job comes from.
+    """
+
+    id: str
+    plugin: str
+    command: str
+    status: str
+    result: str | None
+    attempt: int
+    submitted_by: str
+    created_at: str
+    completed_at: str
+    last_error: str | None
+    stderr: str | None
+    parent_job_id: str | None
+    source_event_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEnd:
+    """The end of an attempt at the job of a message, for the log."""
+
+    message: Message
+    plugin: str
+    command: str
+    status: str
+    attempt: int
+    stdout: str | None
+    stderr: str | None
+    error: str | None
+
+
+class JobLog(Table):
+    """The tables `job_log` and `job_output`."""
+
+    def add(self, end: AttemptEnd) -> None:
+        """Log the end of an attempt; its live output goes."""
+        message, headers = end.message, end.message.headers
+        job = headers.get("job")
+        origin = job if isinstance(job, dict) else {}
+        row = (
+            *(f"{message.id}-{end.attempt}", end.plugin, end.command, end.status),
+            *(_storable(end.stdout), end.attempt, submitted_by(message)),
+            *(format_ts(max(0, message.ts_ms)), format_ts(self._engine.now_ms())),
+            *(kept_error(end.error), _storable(end.stderr)),
+            *(_text(origin.get("parent_job_id")), _text(origin.get("source_event_id"))),
+        )
+        with self._engine.write():
+            self._engine.change(SQL["add_log"], row)
+            self.drop_output(message.seq, end.attempt)
+
+    def of_job(self, job_id: str) -> list[LogEntry]:
+        """Return the ended attempts at a job, in order."""
+        entries = [LogEntry(*row) for row in self._engine.rows(SQL["log_of_job"], (job_id,))]
+        return sorted(entries, key=lambda entry: entry.attempt)
+
+    def newest(self, limit: int, *, plugin: str | None = None) -> list[LogEntry]:
+        """Return the attempts that ended last, of one plugin or of all, the newest first."""
+        if plugin is None:
+            rows = self._engine.rows(SQL["newest_log"], (_END_OF_TIME, limit))
+        else:
+            rows = self._engine.rows(SQL["newest_log_of_plugin"], (plugin, _END_OF_TIME, limit))
+        return [LogEntry(*row) for row in rows]
+
+    def prune(self, before: str, limit: int) -> int:
+        """Delete attempts that ended before a time, at most so many; return how many went."""
+        return self._engine.count_changes(SQL["prune_log"], (before, limit))
+
+    def drop_output(self, seq: int, attempt: int) -> None:
+        """Delete the live output of an attempt, and of those before it."""
+        self._engine.change(SQL["drop_output"], (seq, attempt))
+
+    def add_output(self, chunks: Iterable[tuple[int, int, str, str]]) -> None:
+        """Store live output: seq and attempt, stream and text of each chunk."""
+        with self._engine.write():
+            for chunk in chunks:
+                self._engine.change(SQL["add_output"], chunk)
+
+    def output(self, seq: int, attempt: int, *, from_chunk: int = 0) -> list[tuple[int, str, str]]:
+        """Return the live output of an attempt: number, stream and text of each chunk."""
+        return self._engine.rows(SQL["output_of_attempt"], (seq, attempt, from_chunk))
+
+
+def submitted_by(message: Message) -> str:
+    """Return who asked for the job of a message; a program that does not say so counts as `cli`."""
+    told = message.headers.get("submitted_by")
+    return told if isinstance(told, str) and told else "cli"
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _storable(text: str | None) -> str | None:
+    return None if text is None else text.encode(errors="replace").decode()

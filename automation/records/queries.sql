@@ -1,0 +1,126 @@
+-- The statements of the records of automation, by table.
+
+-- automation_service --------------------------------------------------------------------------
+
+-- name: begin_service
+UPDATE automation_service
+   SET token = token + 1, pid = ?, host = ?, boot_id = ?, directory = ?, config_hash = ?,
+       started_at_ms = ?, ready_at_ms = NULL, beat_at_ms = ?
+RETURNING token;
+
+-- name: service_token
+SELECT token FROM automation_service;
+
+-- name: note_ready
+UPDATE automation_service SET ready_at_ms = ?, config_hash = ? WHERE token = ?;
+
+-- name: note_beat
+UPDATE automation_service SET beat_at_ms = ? WHERE token = ?;
+
+-- name: end_service
+UPDATE automation_service SET pid = NULL, ready_at_ms = NULL WHERE token = ?;
+
+-- name: service
+SELECT token, pid, host, boot_id, directory, config_hash, started_at_ms, ready_at_ms, beat_at_ms
+  FROM automation_service;
+
+-- plugin_inits --------------------------------------------------------------------------------
+
+-- name: inits
+SELECT plugin, fingerprint, state, error, at_ms FROM plugin_inits;
+
+-- name: set_init
+INSERT INTO plugin_inits (plugin, fingerprint, state, error, at_ms) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET fingerprint = excluded.fingerprint, state = excluded.state,
+                          error = excluded.error, at_ms = excluded.at_ms;
+
+-- name: forget_init
+DELETE FROM plugin_inits WHERE plugin = ?;
+
+-- plugin_facts, plugin_state ------------------------------------------------------------------
+
+-- name: add_fact
+INSERT INTO plugin_facts (seq, plugin_name, fact_type, job_id, command, fact_json, created_at)
+VALUES ((SELECT ifnull(max(seq), 0) + 1 FROM plugin_facts), ?, ?, ?, ?, ?, ?);
+
+-- name: facts_of_plugin
+SELECT id, seq, plugin_name, fact_type, job_id, command, fact_json, created_at
+  FROM plugin_facts WHERE plugin_name = ? AND seq < ? ORDER BY seq DESC LIMIT ?;
+
+-- name: prune_facts
+-- The newest of each plugin stays.
+DELETE FROM plugin_facts WHERE id IN (
+  SELECT id FROM plugin_facts old
+   WHERE created_at < ?1
+     AND seq < (SELECT max(seq) FROM plugin_facts WHERE plugin_name = old.plugin_name)
+   LIMIT ?2);
+
+-- name: plugin_state
+SELECT state FROM plugin_state WHERE plugin_name = ?;
+
+-- name: plugin_states
+SELECT plugin_name, state, updated_at FROM plugin_state ORDER BY plugin_name;
+
+-- name: set_plugin_state
+INSERT INTO plugin_state (plugin_name, state, updated_at) VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET state = excluded.state, updated_at = excluded.updated_at;
+
+-- job_log, job_output -------------------------------------------------------------------------
+
+-- name: add_log
+INSERT INTO job_log (id, plugin, command, status, result, attempt, submitted_by, created_at,
+                     completed_at, last_error, stderr, parent_job_id, source_event_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
+
+-- name: log_of_job
+-- The attempts of a job: its id, a dash, a number.
+SELECT {log} FROM job_log WHERE id > ?1 || '-' AND id < ?1 || '.';
+
+-- name: newest_log
+SELECT {log} FROM job_log WHERE completed_at <= ? ORDER BY completed_at DESC LIMIT ?;
+
+-- name: newest_log_of_plugin
+SELECT {log} FROM job_log WHERE plugin = ? AND completed_at <= ?
+ ORDER BY completed_at DESC LIMIT ?;
+
+-- name: prune_log
+DELETE FROM job_log WHERE id IN (SELECT id FROM job_log WHERE completed_at < ? LIMIT ?);
+
+-- name: add_output
+INSERT INTO job_output (seq, attempt, chunk, stream, text)
+SELECT ?1, ?2, ifnull(max(chunk) + 1, 0), ?3, ?4 FROM job_output WHERE seq = ?1 AND attempt = ?2;
+
+-- name: output_of_attempt
+SELECT chunk, stream, text FROM job_output
+ WHERE seq = ? AND attempt = ? AND chunk >= ? ORDER BY chunk;
+
+-- name: drop_output
+DELETE FROM job_output WHERE seq = ? AND attempt <= ?;
+
+-- circuit_breakers, circuit_breaker_transitions -----------------------------------------------
+
+-- name: breaker
+SELECT {breaker} FROM circuit_breakers WHERE plugin = ? AND command = ?;
+
+-- name: breakers
+SELECT {breaker} FROM circuit_breakers ORDER BY plugin, command;
+
+-- name: set_breaker
+INSERT INTO circuit_breakers ({breaker}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET state = excluded.state, failure_count = excluded.failure_count,
+  opened_at = excluded.opened_at, last_failure_at = excluded.last_failure_at,
+  last_job_id = excluded.last_job_id, updated_at = excluded.updated_at;
+
+-- name: add_transition
+INSERT INTO circuit_breaker_transitions
+  (id, plugin, command, from_state, to_state, failure_count, reason, job_id, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: transitions_of_plugin
+SELECT id, plugin, command, from_state, to_state, failure_count, reason, job_id, created_at
+  FROM circuit_breaker_transitions WHERE plugin = ? ORDER BY created_at, rowid LIMIT ?;
+
+-- name: prune_transitions
+DELETE FROM circuit_breaker_transitions WHERE id IN (
+  SELECT id FROM circuit_breaker_transitions WHERE created_at < ? LIMIT ?);

@@ -1,0 +1,118 @@
+"""The state of the service and its jobs, as anybody who opens the bus can see it."""
+
+from __future__ import annotations
+
+from ..schema.message.times import format_ts
+from ..schema.queries import engine_of
+from ..subscribers.jobs import jobs as states
+from ..subscribers.jobs.policy import AUTOMATION
+from ..subscribers.queues.queue import Queue
+from ..subscribers.queues.queues import Queues
+from ..subscribers.queues.statistics import SATURATED_AFTER_S, QueueStats
+from .jobs.submission import PREFIX, Submission
+from .records.breakers import CLOSED, Breakers
+from .records.facts import Facts
+from .records.fence import Fence
+from .records.inits import Inits
+from .records.job_log import JobLog
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..bus.bus import Bus
+    from ..subscribers.queues.queues import QueueInfo
+
+#: How many of the last attempts are told.
+LAST_RUNS = 10
+
+
+def status_of(bus: Bus) -> dict[str, Any]:
+    """Return the state of the service and its jobs, as JSON.
+
+    `is_saturated` is set when jobs have waited for over a minute while others ran.
+    """
+    engine = engine_of(bus)
+    queues = [_queue(bus, info.name) for info in Queues(bus).list() if _is_ours(info)]
+    breakers = Breakers(bus, Submission(bus)).states()
+    inits = Inits(engine).all()
+    waits_s = max((each["oldest_wait_s"] or 0.0 for each in queues), default=0.0)
+    running = sum(each["running"] for each in queues)
+    return {
+        "service": _service(bus),
+        "queue_depth": sum(each["queued"] for each in queues) + running,
+        "running": running,
+        "oldest_wait_s": waits_s,
+        "is_saturated": waits_s > SATURATED_AFTER_S and running > 0,
+        "dead": sum(each["dead"] for each in queues),
+        "plugins": {
+            each["plugin"]: each
+            | {
+                "init": inits[each["plugin"]].state if each["plugin"] in inits else None,
+                "init_error": inits[each["plugin"]].error if each["plugin"] in inits else None,
+            }
+            for each in queues
+        },
+        "breakers": [
+            {
+                "plugin": breaker.plugin,
+                "command": breaker.command,
+                "state": breaker.state,
+                "failure_count": breaker.failure_count,
+                "opened_at": breaker.opened_at,
+            }
+            for breaker in breakers
+        ],
+        "plugins_circuit_open": len({b.plugin for b in breakers if b.state != CLOSED}),
+        "states": [
+            {"plugin": plugin, "keys": sorted(state), "updated_at": at}
+            for plugin, state, at in Facts(engine).states()
+        ],
+        "last_runs": [
+            {
+                "job_id": run.id.rpartition("-")[0],
+                "plugin": run.plugin,
+                "command": run.command,
+                "status": run.status,
+                "attempt": run.attempt,
+                "completed_at": run.completed_at,
+                "error": run.last_error,
+            }
+            for run in JobLog(engine).newest(LAST_RUNS)
+        ],
+    }
+
+
+def _is_ours(info: QueueInfo) -> bool:
+    return info.name.startswith(PREFIX) and info.policy.addressed == AUTOMATION
+
+
+def _queue(bus: Bus, name: str) -> dict[str, Any]:
+    stats = QueueStats.of(Queue.open(bus, name))
+    wait_ms = stats.oldest_wait_ms
+    return {
+        "plugin": name.removeprefix(PREFIX),
+        "queued": stats.waiting + stats.delayed + stats.held,
+        "running": stats.running,
+        states.DEAD: stats.dead,
+        "parallelism": stats.info.policy.max_running,
+        "oldest_wait_s": None if wait_ms is None else wait_ms / 1000,
+        "median_wait_s": None if stats.wait.p50_ms is None else stats.wait.p50_ms / 1000,
+        "jobs_a_day": stats.ended,
+    }
+
+
+def _service(bus: Bus) -> dict[str, Any]:
+    row = Fence(engine_of(bus)).row()
+    times = {
+        "started_at": row.started_at_ms,
+        "ready_at": row.ready_at_ms,
+        "beat_at": row.beat_at_ms,
+    }
+    return {
+        "pid": row.pid,
+        "host": row.host,
+        "directory": row.directory,
+        "config_hash": row.config_hash,
+        **{name: None if ms is None else format_ts(ms) for name, ms in times.items()},
+    }

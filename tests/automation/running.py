@@ -1,0 +1,105 @@
+"""A service that runs in a thread of the test, over a folder of configuration."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ackbus import Bus
+from ackbus.automation.jobs.job_request import JobRequest, Submitted
+from ackbus.automation.records.job_log import JobLog, LogEntry
+from ackbus.automation.service import Service
+from ackbus.automation.snapshots import Snapshot, read_snapshot
+from ackbus.schema.queries import engine_of
+from ackbus.subscribers.jobs.jobs import Job, Jobs
+
+from ..conftest import wait_until
+
+#: Prints a response that says ok, and does nothing.
+OK = """#!/bin/sh
+cat > /dev/null
+echo '{"status": "ok", "result": "done"}'
+"""
+
+
+def response(**fields: object) -> str:
+    """The program of a plugin that prints these fields as its response."""
+    import json
+
+    text = json.dumps({"status": "ok", "result": "done"} | fields)
+    return f"#!/bin/sh\ncat > /dev/null\ncat <<'END'\n{text}\nEND\n"
+
+
+class Running:
+    """A service that runs, and what can be seen of its jobs."""
+
+    def __init__(self, bus: Bus, service: Service) -> None:
+        self.bus = bus
+        self.service = service
+
+    def submit(self, plugin: str, command: str = "poll", **fields: Any) -> str:
+        """Submits a job, and returns its id."""
+        given: dict[str, Any] = {"submitted_by": "cli", **fields}
+        done = self.service_submission().submit(JobRequest(plugin=plugin, command=command, **given))
+        assert isinstance(done, Submitted), done
+        return done.job_id
+
+    def service_submission(self) -> Any:
+        from ackbus.automation.jobs.submission import Submission
+
+        return Submission(self.bus)
+
+    def job(self, job_id: str) -> Job:
+        message = self.bus.get(job_id)
+        assert message is not None
+        (job,) = Jobs.of(self.bus).of_message(message.seq)
+        return job
+
+    def ended(self, job_id: str) -> Job:
+        """Waits until a job is over, and returns it."""
+        wait_until(lambda: self.job(job_id).ended_at_ms is not None)
+        return self.job(job_id)
+
+    def log(self, job_id: str) -> list[LogEntry]:
+        return JobLog(engine_of(self.bus)).of_job(job_id)
+
+
+@contextmanager
+def running(
+    bus: Bus, directory: Path, *, environ: dict[str, str] | None = None
+) -> Iterator[Running]:
+    """Runs the service of a folder until the block ends."""
+    with Bus.open(bus.layout.directory) as own:
+        service = Service(own, lambda: read_snapshot(directory, environ or {}))
+        yield from _run(bus, service)
+
+
+def _run(bus: Bus, service: Service) -> Iterator[Running]:
+    failed: list[BaseException] = []
+    ready = threading.Event()
+
+    def run() -> None:
+        try:
+            service.run(ready.set)
+        except BaseException as error:
+            failed.append(error)
+            ready.set()
+        finally:
+            engine_of(service.bus).close_thread()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert ready.wait(30)
+        if not failed:
+            yield Running(bus, service)
+    finally:
+        service.stop()
+        service.stop()
+        thread.join(60)
+    if failed:
+        raise failed[0]
+
+
+Loader = Callable[[], Snapshot]
