@@ -59,11 +59,13 @@ def load(
     filled, used, undefined = fill(raw, _environment(sources, environ))
     root = str(sources.directory / ROOT) if not sources.files else sources.files[0].name
     validation = Validation(filled, root)
-    validation.faults += sources.faults + undefined
     validation.warnings += sources.warnings
     config = _assemble(validation, raw, sources, seal, used)
-    if validation.faults:
-        raise ConfigFaults(validation.faults)
+    paths = {fault.path for fault in undefined}  # what is not defined has no other fault
+    faults = [fault for fault in validation.faults if fault.path not in paths or not fault.path]
+    faults += sources.faults + undefined
+    if faults:
+        raise ConfigFaults(faults)
     return config
 
 

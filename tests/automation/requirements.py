@@ -66,7 +66,8 @@ def _named_by(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> se
 def main() -> None:
     tests = shown()
     if "--write" in sys.argv:
-        left = [number for number in not_yet() if number not in tests]
+        listed = not_yet()  # also where git left both sides of a conflict in the file
+        left = [number for number in in_scope() if number in listed and number not in tests]
         NOT_YET.write_text("".join(f"{number}\n" for number in left), "utf-8")
         return
     for number in in_scope():

@@ -103,5 +103,5 @@ class _Filler:
         if name not in self._environ:
             message = f"the variable {name} is not defined; set it, or name a file that does in"
             self.faults.append(Fault(*spot, path, f"{message} environment_vars.include"))
-            return ""
+            return f"${{{name}}}"
         return self.used.setdefault(name, self._environ[name])

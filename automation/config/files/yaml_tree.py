@@ -45,6 +45,10 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 #: The length from which a number is text: no JSON would hold all of its digits.
 _LONG = 19
 
+#: A variable, and its form while its file is parsed: in braces it would be a map.
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SHIELDED = re.compile("\ue000([A-Za-z_][A-Za-z0-9_]*)\ue001")
+
 #: A file and a line.
 Spot = tuple[str, int]
 
@@ -106,6 +110,10 @@ def place_of(tree: Tree, path: tuple[str | int, ...], default: Spot) -> Spot:
     return default
 
 
+def _unshielded(text: str) -> str:
+    return _SHIELDED.sub(r"${\1}", text) if "\ue000" in text else text
+
+
 def _scalar(text: str) -> object:
     if _NULL.fullmatch(text):
         return None
@@ -126,7 +134,8 @@ def parse(text: str, file: str) -> tuple[Map, list[Fault]]:
     """
     reader = _Reader(file)
     try:
-        tree = reader.document(YAML(typ="safe", pure=True).parse(text))
+        shielded = _VARIABLE.sub("\ue000\\1\ue001", text)
+        tree = reader.document(YAML(typ="safe", pure=True).parse(shielded))
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         tree = reader.refuse(line, f"this is no YAML: {error.problem or error.context}")
@@ -179,7 +188,8 @@ class _Reader:
 
     def _fresh(self, event: Any, events: Iterator[Any], path: str, depth: int) -> Tree:
         if isinstance(event, ScalarEvent):
-            return Plain(event.value) if event.style is None else str(event.value)
+            text = _unshielded(event.value)
+            return Plain(text) if event.style is None else text
         if event.anchor:
             self.anchors[event.anchor] = None  # until it ends, an alias of it would hold itself
         make = self._list if isinstance(event, SequenceStartEvent) else self._map
@@ -223,7 +233,7 @@ class _Reader:
     def _key(self, event: Any, events: Iterator[Any], path: str, depth: int) -> str:
         if isinstance(event, ScalarEvent):
             self.count += 1
-            return str(event.value)
+            return _unshielded(event.value)
         line = event.start_mark.line + 1
         self._value(event, events, path, depth)
         self.refuse(line, "a key must be a word", path)

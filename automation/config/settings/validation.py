@@ -121,8 +121,9 @@ class Validation:
 
     def shaped(self, shape: type[Shaped], *path: str | int) -> Shaped | None:
         """Return the value of a path in its shape, or None where it has faults, which are noted."""
+        found = self.at(*path)
         try:
-            return shape.model_validate(self.at(*path) or Map())
+            return shape.model_validate(Map() if found is None else found)
         except ValidationError as error:
             for each in error.errors(include_url=False, include_input=False):
                 inner = tuple(part for part in each["loc"] if part != "[key]")
@@ -137,6 +138,8 @@ class Validation:
             return f"{path[-1]!r} is missing"
         if kind == "value_error":
             return str(facts["error"])
+        if kind == "too_short" and isinstance(self.at(*path), str):
+            return "write a word"
         if kind == "literal_error" and isinstance(given := self.at(*path), str):
             return f"{given!r} is not known; write {facts['expected']}"
         return _WORDS.get(kind, str(error["msg"]).lower()).format(**facts)

@@ -1,0 +1,121 @@
+"""The seal: tokens, webhooks and scopes as they were sealed, or no start."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from ackbus.automation.config.faults import EX_CONFIG, ConfigFaults
+
+from ..conftest import Folder
+
+ASK = "in .checksums; look at what changed, then seal it by 'bus config lock'"
+
+
+@pytest.fixture
+def sealed(folder: Folder) -> Folder:
+    """A folder with tokens, webhooks and scopes, sealed."""
+    folder.write(
+        config="include: [tokens.yaml, webhooks.yaml, routes.yaml]\n",
+        tokens="""
+            tokens:
+              - {name: hook, key: "${HOOK}"}
+              - {name: admin, key: "${ADMIN}", scopes_file: scopes/admin.json}
+        """,
+        webhooks="""
+            webhooks:
+              endpoints:
+                - {path: /hook, plugin: echo, secret_ref: hook, signature_header: X-Signature}
+        """,
+        routes="routes: []\n",
+    )
+    folder.write_as("scopes/admin.json", '{"scopes": ["*"]}')
+    folder.lock()
+    return folder
+
+
+ENVIRON = {"HOOK": "hook-secret", "ADMIN": "admin-secret"}
+
+
+def test_a_sealed_folder_is_taken_without_a_warning(sealed: Folder) -> None:
+    config = sealed.load(ENVIRON)
+    assert config.warnings == ()
+    assert [token.scopes for token in config.tokens] == [(), ("*",)]
+
+
+@pytest.mark.parametrize("name", ["tokens.yaml", "webhooks.yaml", "scopes/admin.json"])
+def test_d_151_tampered_tokens_refuse_the_start(sealed: Folder, name: str) -> None:
+    path = sealed.path / name
+    path.write_text(path.read_text() + "\n")
+    assert sealed.told(**ENVIRON) == [f"{name}: this file is not as it was sealed {ASK}"]
+    with pytest.raises(ConfigFaults) as refused:
+        sealed.load(ENVIRON)
+    assert refused.value.exit_code == EX_CONFIG == 78
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "routes.yaml"])
+def test_d_151_tampered_routes_are_warned_of(sealed: Folder, name: str) -> None:
+    path = sealed.path / name
+    path.write_text(path.read_text() + "# changed\n")
+    (warning,) = sealed.load(ENVIRON).warnings
+    assert str(warning) == f"{path}: this file is not as it was sealed {ASK}"
+
+
+@pytest.mark.requirement("D-151")
+@pytest.mark.parametrize("service", ["strict_mode: true", "admission: {fail_on_drift: true}"])
+def test_tampered_routes_refuse_the_start_where_the_configuration_asks_for_it(
+    sealed: Folder, service: str
+) -> None:
+    path = sealed.path / "config.yaml"
+    path.write_text(path.read_text() + f"service: {{{service}}}\n")
+    sealed.lock()
+    sealed.load(ENVIRON)
+    sealed.write(routes="routes:\n")
+    assert sealed.told(**ENVIRON) == [f"routes.yaml: this file is not as it was sealed {ASK}"]
+
+
+@pytest.mark.requirement("D-151")
+def test_a_folder_without_a_seal_is_taken_where_it_has_no_tokens(sealed: Folder) -> None:
+    (sealed.path / ".checksums").unlink()
+    names = ["scopes/admin.json", "tokens.yaml", "webhooks.yaml"]
+    assert sealed.told(**ENVIRON) == [f"{name}: this file is not sealed {ASK}" for name in names]
+    sealed.write(config="include: [routes.yaml]\n")
+    assert len(sealed.load().warnings) == 2
+
+
+@pytest.mark.requirement("D-151")
+def test_tokens_under_another_name_are_sealed_too(folder: Folder) -> None:
+    folder.write(config="include: [keys.yaml]\n", keys="tokens: [{name: a, key: '${A}'}]\n")
+    assert folder.told(A="x") == [f"keys.yaml: this file is not sealed {ASK}"]
+
+
+@pytest.mark.requirement("D-151")
+def test_a_seal_of_ductile_is_read(sealed: Folder) -> None:
+    """Its form: version 2, hashes in hex by absolute path."""
+    names = ["config.yaml", "tokens.yaml", "webhooks.yaml", "routes.yaml", "scopes/admin.json"]
+    paths = [sealed.path / name for name in names]
+    hashes = [f"  {path}: {blake3(path.read_bytes()).hexdigest()}\n" for path in paths]
+    head = 'version: 2\ngenerated_at: "2026-02-25T10:00:00Z"\nhashes:\n'
+    (sealed.path / ".checksums").write_text(head + "".join(hashes))
+    assert sealed.load(ENVIRON).warnings == ()
+
+
+@pytest.mark.requirement("D-151")
+def test_a_moved_folder_is_not_sealed(sealed: Folder, tmp_path: Path) -> None:
+    moved = Folder(sealed.path.rename(tmp_path / "moved"))
+    assert f"tokens.yaml: this file is not sealed {ASK}" in moved.told(**ENVIRON)
+
+
+@pytest.mark.parametrize("text", ["version: 1\nhashes: {}\n", "version: 2\nhashes: []\n", "a: [\n"])
+def test_a_broken_seal_is_refused(folder: Folder, text: str) -> None:
+    folder.write(config="service: {}\n")
+    (folder.path / ".checksums").write_text(text)
+    assert folder.told()[0].startswith(".checksums")
+
+
+@pytest.mark.requirement("D-153")
+def test_the_seal_is_its_owners_alone(sealed: Folder) -> None:
+    assert stat.S_IMODE(os.stat(sealed.path / ".checksums").st_mode) == 0o600
+    assert [each.name for each in sealed.path.glob(".checksums*")] == [".checksums"]

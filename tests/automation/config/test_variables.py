@@ -1,0 +1,95 @@
+"""Variables are filled after files are verified, and whatever they hold is one value."""
+
+import pytest
+
+from ackbus.automation.config.files.variables import environment_of
+
+from ..conftest import Folder
+
+
+def config_of(folder: Folder, text: str, **environ: str) -> object:
+    folder.write(config=f"plugins:\n  echo:\n    config: {text}\n")
+    return folder.load(environ).plugins["echo"].config
+
+
+@pytest.mark.requirement("D-80", "D-152")
+def test_variables_are_filled_with_the_types_that_they_would_have_written_out(
+    folder: Folder,
+) -> None:
+    text = "{a: '${A}', b: ${A}, c: x${A}y, d: ${FLAG}, e: ${A}${B}}"
+    config = config_of(folder, text, A="5", B="x", FLAG="true")
+    assert config == {"a": "5", "b": 5, "c": "x5y", "d": True, "e": "5x"}
+
+
+@pytest.mark.parametrize("secret", ["a: b # c", '"', "x\ny: 1", "[", "- a", "{a", "*x", "!t", "%"])
+@pytest.mark.requirement("D-152")
+def test_a_secret_stays_whole_whatever_it_holds(folder: Folder, secret: str) -> None:
+    assert config_of(folder, "{a: ${S}}", S=secret) == {"a": secret}
+
+
+def test_a_filled_value_is_not_filled_again(folder: Folder) -> None:
+    assert config_of(folder, "{a: ${A}}", A="${B}", B="no") == {"a": "${B}"}
+
+
+def test_other_forms_stay_as_they_are(folder: Folder) -> None:
+    text = "{a: '$HOME ${X:-y} ${1} $(id)'}"
+    assert config_of(folder, text, HOME="/h", X="x") == {"a": "$HOME ${X:-y} ${1} $(id)"}
+
+
+@pytest.mark.requirement("D-152")
+def test_every_undefined_variable_in_use_is_an_error_at_its_line(folder: Folder) -> None:
+    folder.write(
+        config="""
+            # ${COMMENTED}
+            x-unused: ${UNUSED}
+            service: {name: "${NAME}"}
+            plugins:
+              off: {enabled: false, config: {a: "${OFF}"}}
+              echo:
+                config:
+                  url: https://${HOST}/${HOST}
+        """
+    )
+    assert folder.told() == [
+        "config.yaml:3: service.name: the variable NAME is not defined; set it, or name a file"
+        " that does in environment_vars.include",
+        "config.yaml:8: plugins.echo.config.url: the variable HOST is not defined; set it, or name"
+        " a file that does in environment_vars.include",
+    ]
+    assert folder.load({"NAME": "n", "HOST": "h"}).plugins["echo"].config == {"url": "https://h/h"}
+
+
+@pytest.mark.requirement("D-152")
+def test_the_seal_and_the_hash_do_not_depend_on_variables(folder: Folder) -> None:
+    folder.write(config="service: {name: ${N}}\n")
+    folder.lock()
+    first, second = folder.load({"N": "a"}), folder.load({"N": "b"})
+    assert (first.service.name, second.service.name) == ("a", "b")
+    assert (first.hash, first.warnings) == (second.hash, ()) == (second.hash, second.warnings)
+
+
+def test_files_of_variables_are_read_and_the_environment_wins(folder: Folder) -> None:
+    folder.write(
+        config="""
+            environment_vars: {include: [.env, sub/more.env]}
+            plugins: {echo: {config: {a: "${A}", b: "${B}", c: "${C}"}}}
+        """
+    )
+    folder.write_as(".env", "A=file\nB=file\n")
+    folder.write_as("sub/more.env", "B=later\nexport C='a # b'\n")
+    config = folder.load({"A": "environment"})
+    expected = {"a": "environment", "b": "later", "c": "a # b"}
+    assert config.plugins["echo"].config == expected
+
+
+def test_lines_of_variables_have_quotes_and_comments() -> None:
+    text = '# x\n\nA=1\nexport B = two words # x\nC="q # q"\nD=\nE=\'x\nwrong line\n'
+    found, faults = environment_of(text, ".env")
+    assert found == {"A": "1", "B": "two words", "C": "q # q", "D": "", "E": "'x"}
+    assert [str(fault) for fault in faults] == [".env:8: write a variable as NAME=value"]
+
+
+def test_a_missing_file_of_variables_is_refused(folder: Folder) -> None:
+    folder.write(config="environment_vars: {include: [.env]}\n")
+    (told,) = folder.told()
+    assert told.startswith("config.yaml:1: environment_vars.include[0]: can't read .env: No such")
