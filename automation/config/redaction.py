@@ -1,4 +1,4 @@
-"""Redaction: what of a configuration may be shown."""
+"""Redaction: the part of a configuration that may be shown."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def _entry(
 ) -> ScheduleEntry:
     times: dict[str, Any] = {
         "every_s": shape.every,
-        "cron": " ".join(shape.cron.split()) if shape.cron else None,
+        "cron": shape.cron,
         "at_ms": shape.at,
         "after_s": shape.after,
         "jitter_s": shape.jitter,

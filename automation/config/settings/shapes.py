@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from ..cron_form import check_cron
 from ..durations import (
     duration_or_zero_s,
     duration_s,
@@ -143,7 +144,7 @@ class ScheduleShape(Shape):
     command: Id = "poll"
     payload: Object = {}
     every: Annotated[float, _parsed(interval_s)] | None = None
-    cron: Text | None = None
+    cron: Annotated[str, _parsed(check_cron)] | None = None
     at: Annotated[int, _parsed(point_ms)] | None = None
     after: Pause | None = None
     jitter: Pause = 0.0

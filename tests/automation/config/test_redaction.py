@@ -1,4 +1,4 @@
-"""What of a configuration is shown: no secret, whatever setting it came through."""
+"""The shown form of a configuration: no secret, whatever setting it came through."""
 
 import json
 
