@@ -1,4 +1,4 @@
-"""The form of a cron expression: five fields, as in Debian's crontab."""
+"""The form of a cron expression: five fields, as Debian's crontab has them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from datetime import UTC, datetime
 
 from cronsim import CronSim, CronSimError
 
-#: The fields in their order.
-FIELDS = ("minute", "hour", "day-of-month", "month", "day-of-week")
+from ...schema.errors import InvalidInput
 
-#: Nothing else is in a field: not `L`, `W`, `#` or `?`, which other programs have.
-_FIELD = re.compile(r"[0-9A-Z*,/-]+")
-_LAST = re.compile(r"\d*LW?|\d+W")
+#: The fields in their order, with what each may be.
+_FIELDS = {
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day-of-month": "1 to 31",
+    "month": "1 to 12, or jan to dec",
+    "day-of-week": "0 to 7, or sun to sat; 0 and 7 are Sunday",
+}
 
-#: Macros that crontab has for lines of its own.
-_MACROS = {
-    "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@weekly": "0 0 * * 0",
-    "@monthly": "0 0 1 * *",
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
+#: The characters of a field; the library takes more forms (`L`, `#`), which no document of cron has.
+_PLAIN = re.compile(r"[0-9a-zA-Z*,/-]+")
+_EXTENSION = re.compile(r"(?i)\b(?:l|lw|\d+l)\b")
+
+#: The names that crontab has for lines, and their fields.
+_NAMES = {
+    "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *",
 }
 
 
@@ -30,31 +33,29 @@ def check_cron(text: str) -> str:
     """Return a cron expression with one space between its fields.
 
     Raises:
-        ValueError: it is none; the message has the field and the value that is wrong.
+        InvalidInput: it is wrong; the error names the field and its value.
     """
-    parts = text.split()
-    if text.strip() in _MACROS:
-        raise ValueError(f"{text!r} has no fields; write {_MACROS[text.strip()]!r}")
-    if len(parts) != len(FIELDS):
-        told = f"{text!r} has {len(parts)} fields; write five: {' '.join(FIELDS)}"
-        raise ValueError(told)
-    for name, part in zip(FIELDS, parts, strict=True):
-        _check_field(name, part)
+    fields = text.split()
+    if len(fields) != len(_FIELDS):
+        instead = _NAMES.get(text.strip().lower())
+        raise InvalidInput(
+            f"cron {text!a} has {len(fields)} fields, and not five: minute, hour, day of month,"
+            f" month, day of week{f'; write {instead}' if instead else ''}"
+        )
+    for (name, may_be), value in zip(_FIELDS.items(), fields, strict=True):
+        if not _PLAIN.fullmatch(value) or _EXTENSION.search(value):
+            raise InvalidInput(f"cron {text!a}: {name} {value!a} is not {may_be}")
     try:
-        CronSim(text, datetime(2000, 1, 1, tzinfo=UTC))
-    except CronSimError:  # each field is right alone
-        raise ValueError(f"{text!r} has no day that exists; its month is too short") from None
-    return " ".join(parts)
+        CronSim(" ".join(fields), datetime(2026, 1, 1, tzinfo=UTC))
+    except CronSimError as error:
+        raise InvalidInput(_explained(text, fields, str(error))) from error
+    return " ".join(fields)
 
 
-def _check_field(name: str, part: str) -> None:
-    fields = ["*"] * len(FIELDS)
-    fields[FIELDS.index(name)] = part
-    terms = part.upper().split(",")
-    is_known = _FIELD.fullmatch(part.upper()) and not any(map(_LAST.fullmatch, terms))
-    try:
-        if not is_known:
-            raise CronSimError
-        CronSim(" ".join(fields), datetime(2000, 1, 1, tzinfo=UTC))
-    except CronSimError:
-        raise ValueError(f"{part!r} is no {name} of a cron expression") from None
+def _explained(text: str, fields: list[str], error: str) -> str:
+    """Return an error of the library with the value that it is about."""
+    name = error.removeprefix("Bad ")
+    value = dict(zip(_FIELDS, fields, strict=True)).get(name)
+    if value is None:
+        return f"cron {text!a}: {error}"
+    return f"cron {text!a}: {name} {value!a} is not {_FIELDS[name]}"

@@ -7,29 +7,15 @@ month or of the week begins with `*`, both must fit; else one of them is enough.
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 
-from cronsim import CronSim, CronSimError
+from cronsim import CronSim
 
-from ...schema.errors import InvalidInput
+from ..config.cron_form import check_cron
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import tzinfo
-
-#: The fields in their order, with what each may be.
-_FIELDS = {
-    "minute": "0 to 59",
-    "hour": "0 to 23",
-    "day-of-month": "1 to 31",
-    "month": "1 to 12, or jan to dec",
-    "day-of-week": "0 to 7, or sun to sat; 0 and 7 are Sunday",
-}
-
-#: The characters of a field; the library takes more forms (`L`, `#`), which no document of cron has.
-_PLAIN = re.compile(r"[0-9a-zA-Z*,/-]+")
-_EXTENSION = re.compile(r"(?i)\b(?:l|lw|\d+l)\b")
 
 #: The last year whose times can be followed by others that a bus can store.
 _LAST_YEAR = 9950
@@ -47,20 +33,7 @@ class CronRule:
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        fields = text.split()
-        if len(fields) != len(_FIELDS):
-            raise InvalidInput(
-                f"cron {text!a} has {len(fields)} fields, and not five: minute, hour, day of month,"
-                " month, day of week"
-            )
-        for (name, may_be), value in zip(_FIELDS.items(), fields, strict=True):
-            if not _PLAIN.fullmatch(value) or _EXTENSION.search(value):
-                raise InvalidInput(f"cron {text!a}: {name} {value!a} is not {may_be}")
-        self.text = " ".join(fields)
-        try:
-            CronSim(self.text, datetime(2026, 1, 1, tzinfo=UTC))
-        except CronSimError as error:
-            raise InvalidInput(_explained(text, fields, str(error))) from error
+        self.text = check_cron(text)
 
     def next_after(self, at_ms: int, zone: tzinfo) -> int | None:
         """Return the next time after another, in epoch milliseconds; None when there is none."""
@@ -95,12 +68,3 @@ def _first_of_hour(times: CronSim, found_ms: int, at_ms: int, zone: tzinfo) -> i
 
 def _offset(at_ms: int, zone: tzinfo) -> timedelta | None:
     return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone).utcoffset()
-
-
-def _explained(text: str, fields: list[str], error: str) -> str:
-    """Return an error of the library with the value that it is about."""
-    name = error.removeprefix("Bad ")
-    value = dict(zip(_FIELDS, fields, strict=True)).get(name)
-    if value is None:
-        return f"cron {text!a}: {error}"
-    return f"cron {text!a}: {name} {value!a} is not {_FIELDS[name]}"
