@@ -18,14 +18,18 @@ _FIELDS = {
     "day-of-week": "0 to 7, or sun to sat; 0 and 7 are Sunday",
 }
 
-#: The characters of a field; the library takes more forms (`L`, `#`), which no document of cron has.
+#: The characters of a field. The library has more forms (`L`, `#`), which cron has not.
 _PLAIN = re.compile(r"[0-9a-zA-Z*,/-]+")
 _EXTENSION = re.compile(r"(?i)\b(?:l|lw|\d+l)\b")
 
 #: The names that crontab has for lines, and their fields.
 _NAMES = {
-    "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *",
-    "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *",
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
 }
 
 
