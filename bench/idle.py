@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import redis
 from listening import Listening
 from measure import Options, at_most, options, record, summary, tell
-from peers import redis_server
+from peers import redis_client, redis_server
 
 from ackbus import Bus
 
@@ -41,7 +40,7 @@ print([1])
 CONSUMER = """
 import sys
 import redis
-client = redis.Redis(port=int(sys.argv[1]), socket_timeout=None)
+client = redis.Redis(unix_socket_path=sys.argv[1], socket_timeout=None)
 client.ping()
 print("ready", flush=True)
 client.xread({"bench": "$"}, block=0)
@@ -106,7 +105,7 @@ def measure(folder: Path, settings: Options) -> None:
     with ExitStack() as stack:
         bus = stack.enter_context(Bus.init(folder / "bus"))
         directory = bus.layout.directory
-        port = stack.enter_context(redis_server(folder))
+        address = stack.enter_context(redis_server(folder))
 
         def listening(program: str, *arguments: str) -> Listening:
             listener = Listening(program, *arguments)
@@ -115,12 +114,12 @@ def measure(folder: Path, settings: Options) -> None:
 
         inboxes = Idle([listening(INBOX, directory, f"reader-{n}") for n in range(count)])
         groups = {"ackbus": inboxes}
-        if port is not None:
-            groups["redis"] = Idle([listening(CONSUMER, str(port)) for _ in range(count)])
+        if address is not None:
+            groups["redis"] = Idle([listening(CONSUMER, address) for _ in range(count)])
         watch(groups, settings.rounds, seconds)
         inboxes.wake(lambda: bus.publish("bench.end", from_agent="bench"))
-        if port is not None:
-            client = redis.Redis(port=port)
+        if address is not None:
+            client = redis_client(address)
             groups["redis"].wake(lambda: client.xadd("bench", {"end": "1"}))
     used = {name: summary(idle.percents) for name, idle in groups.items()}
     record(

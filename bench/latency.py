@@ -15,11 +15,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-import redis
 from listening import Listening
 from measure import Options, at_most, options, percentiles, record, summary
 from payloads import USUAL, Payload, payloads
-from peers import redis_server
+from peers import redis_client, redis_server
 
 from ackbus import Bus
 
@@ -63,7 +62,7 @@ print(json.dumps(waits))
 CONSUMER = """
 import json, sys, time
 import redis
-client = redis.Redis(port=int(sys.argv[1]), socket_timeout=None)
+client = redis.Redis(unix_socket_path=sys.argv[1], socket_timeout=None)
 waits, last = [], "0"
 client.ping()
 print("ready", flush=True)
@@ -106,11 +105,11 @@ def ours(folder: Path, program: str, payload: Payload, count: int) -> list[float
         return listener.end(WARM_UP)
 
 
-def with_redis(port: int, payload: Payload, count: int) -> list[float]:
+def with_redis(address: str, payload: Payload, count: int) -> list[float]:
     """Add to a stream."""
-    client = redis.Redis(port=port)
+    client = redis_client(address)
     client.delete("tick")
-    listener = Listening(CONSUMER, str(port))
+    listener = Listening(CONSUMER, address)
     send(
         listener,
         lambda text: client.xadd("tick", {"body": text, "at": time.monotonic_ns()}),
@@ -134,13 +133,13 @@ def measure(folder: Path, settings: Options) -> None:
     payload = payloads()[USUAL]
     count = settings.scaled(400, least=5)
     with ExitStack() as stack:
-        port = stack.enter_context(redis_server(folder))
+        address = stack.enter_context(redis_server(folder))
         contenders: dict[str, Callable[[int], list[float]]] = {
             "ackbus inbox": lambda n: ours(folder / f"inbox{n}", INBOX, payload, count),
             "ackbus follow": lambda n: ours(folder / f"follow{n}", FOLLOWER, payload, count),
         }
-        if port is not None:
-            contenders["redis"] = lambda n: with_redis(port, payload, count)
+        if address is not None:
+            contenders["redis"] = lambda n: with_redis(address, payload, count)
         waits: dict[str, list[list[float]]] = {name: [] for name in contenders}
         for number in range(settings.rounds):
             for name, run in contenders.items():

@@ -13,12 +13,11 @@ from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
-import redis
 from latency import CONSUMER, PAUSES_S, WARM_UP, send
 from listening import Listening
 from measure import Options, options, percentiles, record
 from payloads import USUAL, Payload, payloads
-from peers import redis_server
+from peers import redis_client, redis_server
 
 from ackbus import Bus, Inbox
 
@@ -95,10 +94,10 @@ def ours(folder: Path, payload: Payload, count: int) -> Steps:
     return steps | {step: noted[place :: len(NOTED)] for place, step in enumerate(NOTED)}
 
 
-def with_redis(port: int, payload: Payload, count: int) -> Steps:
+def with_redis(address: str, payload: Payload, count: int) -> Steps:
     """Add to a stream for a reader in another process, at random times."""
     added: list[float] = []
-    with redis.Redis(port=port) as client:
+    with redis_client(address) as client:
         client.delete("tick")
 
         def add(text: str) -> None:
@@ -106,7 +105,7 @@ def with_redis(port: int, payload: Payload, count: int) -> Steps:
             client.xadd("tick", {"body": text, "at": at})
             added.append((time.monotonic_ns() - at) / 1e9)
 
-        listener = Listening(CONSUMER, str(port))
+        listener = Listening(CONSUMER, address)
         send(listener, add, payload, count)
         client.xadd("tick", {"end": "1"})
         read = listener.end(WARM_UP)
@@ -118,15 +117,15 @@ def measure(folder: Path, settings: Options) -> None:
     payload = payloads()[USUAL]
     count = settings.scaled(400, least=5)
     with ExitStack() as stack:
-        port = stack.enter_context(redis_server(folder))
+        address = stack.enter_context(redis_server(folder))
         ways: dict[str, Callable[[int], Steps]] = {
             "ackbus, after a pause": lambda n: ours(folder / f"cold{n}", payload, count),
             "ackbus, without a pause, each by itself": lambda n: hot(
                 folder / f"hot{n}", payload, count
             ),
         }
-        if port is not None:
-            ways["redis, after a pause"] = lambda n: with_redis(port, payload, count)
+        if address is not None:
+            ways["redis, after a pause"] = lambda n: with_redis(address, payload, count)
         rounds: dict[str, list[Steps]] = {name: [] for name in ways}
         for number in range(settings.rounds):
             for name, way in ways.items():

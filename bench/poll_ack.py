@@ -13,10 +13,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import orjson
-import redis
 from measure import Contender, Options, at_least, compare, options, ratio, record, spreads
 from payloads import Payload, as_stored, payloads
-from peers import redis_server
+from peers import redis_client, redis_server
 
 from ackbus import Bus, Draft, Inbox
 
@@ -52,9 +51,9 @@ def ours(bus: Bus, payload: Payload, count: int) -> Contender:
     return run
 
 
-def with_redis(port: int, payload: Payload, count: int) -> Contender:
+def with_redis(address: str, payload: Payload, count: int) -> Contender:
     """Read a stream that nobody has read before, through a group."""
-    client = redis.Redis(port=port)
+    client = redis_client(address)
     streams = itertools.count()
 
     def run() -> float:
@@ -86,12 +85,12 @@ def measure(folder: Path, settings: Options) -> None:
     targets = []
     with ExitStack() as stack:
         bus = stack.enter_context(Bus.init(folder / "bus"))
-        port = stack.enter_context(redis_server(folder))
+        address = stack.enter_context(redis_server(folder))
         for size, batches in BATCHES.items():
             count = settings.scaled(batches * BATCH)
             contenders = {"ackbus": ours(bus, sizes[size], count)}
-            if port is not None:
-                contenders["redis"] = with_redis(port, sizes[size], count)
+            if address is not None:
+                contenders["redis"] = with_redis(address, sizes[size], count)
             times = compare(contenders, settings.rounds)
             results[size] = spreads(times)
             targets.append(at_least(f"{size}: of redis", 2.5, ratio(times, "ackbus", "redis")))

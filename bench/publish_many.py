@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import redis
 from floors import BareTable, rows_of
 from measure import (
     Contender,
@@ -25,7 +24,7 @@ from measure import (
     timed,
 )
 from payloads import Payload, payloads
-from peers import DURABILITY, Publish, redis_server
+from peers import DURABILITY, Publish, redis_client, redis_server
 
 from ackbus import Bus, Draft
 
@@ -61,9 +60,9 @@ def ours(bus: Bus) -> Publish:
     return publish
 
 
-def pipelined(port: int) -> Publish:
+def pipelined(address: str) -> Publish:
     """Add to a stream, all in one round trip."""
-    client = redis.Redis(port=port)
+    client = redis_client(address)
 
     def publish(texts: Sequence[str]) -> None:
         pipeline = client.pipeline(transaction=False)
@@ -94,9 +93,9 @@ def measure(folder: Path, settings: Options) -> None:
     targets = []
     with ExitStack() as stack:
         publishers = {"ackbus": ours(stack.enter_context(Bus.init(folder / "bus")))}
-        port = stack.enter_context(redis_server(folder))
-        if port is not None:
-            publishers["redis pipeline"] = pipelined(port)
+        address = stack.enter_context(redis_server(folder))
+        if address is not None:
+            publishers["redis pipeline"] = pipelined(address)
         floor = BareTable(folder / "bare.db")
         for size, batches in BATCHES.items():
             count = settings.scaled(batches * BATCH)

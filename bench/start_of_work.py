@@ -18,10 +18,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import apsw
-import redis
 from listening import Listening
 from measure import Options, options, percentiles, record
-from peers import redis_server
+from peers import redis_client, redis_server
 
 from ackbus import Bus, Draft
 from ackbus.schema.queries import file_of
@@ -49,7 +48,7 @@ print(json.dumps(waits))
 CONSUMER = """
 import json, sys, threading, time
 import redis
-client = redis.Redis(port=int(sys.argv[1]))
+client = redis.Redis(unix_socket_path=sys.argv[1], socket_timeout=None)
 waits, ended = [], threading.Event()
 threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
 while not ended.is_set():
@@ -89,12 +88,12 @@ def ours(folder: Path, count: int, pause_s: float, step_s: float) -> list[float]
         return worker.end(3)
 
 
-def with_redis(port: int, count: int, pause_s: float, step_s: float) -> list[float]:
+def with_redis(address: str, count: int, pause_s: float, step_s: float) -> list[float]:
     """Add to a stream."""
-    client = redis.Redis(port=port)
+    client = redis_client(address)
     client.delete("tick")
     client.xgroup_create("tick", "group", id="0", mkstream=True)
-    consumer = Listening(CONSUMER, str(port))
+    consumer = Listening(CONSUMER, address)
 
     def send() -> None:
         client.xadd("tick", {"at": time.monotonic_ns()})
@@ -148,16 +147,16 @@ def measure(settings: Options) -> dict[str, object]:
     results: dict[str, object] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ackbus-bench-")))
-        port = stack.enter_context(redis_server(folder))
+        address = stack.enter_context(redis_server(folder))
         for idle, (pause_s, step_s) in IDLE.items():
             here: list[float] = []
             there: list[float] = []
             for _ in range(settings.rounds):
                 here += ours(folder, count, pause_s, step_s)
-                if port is not None:
-                    there += with_redis(port, count, pause_s, step_s)
+                if address is not None:
+                    there += with_redis(address, count, pause_s, step_s)
             results[f"ackbus, idle for {idle}"] = percentiles(here)
-            if port is not None:
+            if address is not None:
                 results[f"redis streams, idle for {idle}"] = percentiles(there)
         silent = without_the_bell(folder, settings.scaled(60, least=3))
         results["ackbus, without the doorbell"] = percentiles(silent)

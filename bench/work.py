@@ -1,7 +1,8 @@
 """How long does a job take: claim it, run a handler that does nothing, complete it?
 
-One worker. Against litequeue's pop and done, and XREADGROUP of one entry and XACK through redis-py
-on a server that keeps nothing on disk (left out where there is no redis-server).
+One worker. Against litequeue's pop and done, and XREADGROUP and XACK through redis-py, of one entry
+and of as many as the worker claims at most, on a server that keeps nothing on disk (left out where
+there is no redis-server).
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import litequeue
-import redis
 from measure import Contender, compare, options, ratio, record, spread
-from peers import redis_server
+from peers import redis_client, redis_server
 
 from ackbus import Bus, Draft, Worker
 
@@ -75,22 +75,22 @@ def with_litequeue(folder: Path, count: int) -> Contender:
     return run
 
 
-def with_redis(port: int, count: int) -> Contender:
-    """A Redis stream with a consumer group."""
-    client = redis.Redis(port=port)
+def with_redis(address: str, count: int, batch: int) -> Contender:
+    """A Redis stream with a consumer group, so many entries at a time."""
+    client = redis_client(address)
     rounds = iter(range(1_000_000))
 
     def run() -> float:
-        stream = f"round{next(rounds)}"
+        stream = f"round{next(rounds)}of{batch}"
         client.xgroup_create(stream, "group", id="0", mkstream=True)
         pipeline = client.pipeline()
         for _ in range(count):
             pipeline.xadd(stream, {"body": BODY})
         pipeline.execute()
         started = time.perf_counter()
-        for _ in range(count):
-            ((_, ((id, _),)),) = client.xreadgroup("group", "one", {stream: ">"}, count=1)
-            client.xack(stream, "group", id)
+        while found := client.xreadgroup("group", "one", {stream: ">"}, count=batch):
+            ((_, entries),) = found
+            client.xack(stream, "group", *(id for id, _ in entries))
         return (time.perf_counter() - started) / count
 
     return run
@@ -107,9 +107,10 @@ def main() -> None:
             "ackbus, job by job": one_by_one(folder, count),
             "litequeue": with_litequeue(folder, count),
         }
-        port = stack.enter_context(redis_server(folder))
-        if port is not None:
-            contenders["redis streams"] = with_redis(port, count)
+        address = stack.enter_context(redis_server(folder))
+        if address is not None:
+            contenders["redis streams"] = with_redis(address, count, 1)
+            contenders["redis streams, 32 at a time"] = with_redis(address, count, 32)
         times = compare(contenders, settings.rounds)
     results: dict[str, object] = {name: spread(seconds) for name, seconds in times.items()}
     for peer in set(times) - {"ackbus worker"}:
