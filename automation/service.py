@@ -32,6 +32,8 @@ from .records.facts import Facts
 from .records.fence import Fence
 from .records.inits import Inits
 from .records.job_log import JobLog
+from .routes.contexts import Contexts
+from .routes.router import Router
 from .status import status_of
 
 TYPE_CHECKING = False
@@ -101,7 +103,8 @@ class Service:
         self.alarms = Alarms(bus, self.submission)
         engine = engine_of(bus)
         self._fence, self._inits = Fence(engine), Inits(engine)
-        self._records = (JobLog(engine), Facts(engine), self.breakers)
+        self._contexts = Contexts(engine)
+        self._records = (JobLog(engine), Facts(engine), self.breakers, self._contexts)
         self._make_scheduler = make_scheduler
         self._snapshot: Snapshot | None = None
         self._token = 0
@@ -175,8 +178,8 @@ class Service:
         plugin_queues.bury_removed(self.bus, in_use | set(snapshot.plugins))
         self.breakers.take({n: each.circuit_breaker for n, each in config.plugins.items()})
         self.alarms.take(config)
-        self._endings.take(config, snapshot.router)
-        self._dispatcher.take(Rules(snapshot.plugins, config.service, snapshot.context_of))
+        self._endings.take(config, Router(self.bus, config, snapshot.plugins))
+        self._dispatcher.take(Rules(snapshot.plugins, config.service, self._contexts.values))
         if self._scheduler is not None:
             self._scheduler.take(config, snapshot.registry)
         self._snapshot = snapshot

@@ -1,28 +1,24 @@
-"""Snapshots: a configuration that was taken whole, with the plugins and the router made of it."""
+"""Snapshots: a configuration that was taken whole, with its plugins."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
 
+from .config.faults import ConfigFaults
 from .config.load import load
 from .plugins.discovery import discover
+from .routes.checks import faults_of_pipelines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
-    from typing import Any
 
     from .config.snapshot import Config
-    from .jobs.endings import Router
     from .plugins.discovery import Plugin, Registry
 
 _log = logging.getLogger("ackbus.automation.plugins")
-
-
-def _nothing(_: str) -> Mapping[str, Any]:
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +28,10 @@ class Snapshot:
     Attributes:
         config: the configuration.
         registry: its plugins.
-        router: makes the jobs that follow others; None: there are none.
-        context_of: returns the baggage of a context, by its id.
     """
 
     config: Config
     registry: Registry
-    router: Router | None = None
-    context_of: Callable[[str], Mapping[str, Any]] = _nothing
 
     @property
     def plugins(self) -> Mapping[str, Plugin]:
@@ -54,6 +46,8 @@ def read_snapshot(directory: Path, environ: Mapping[str, str]) -> Snapshot:
         ConfigFaults: the configuration is refused.
     """
     config = load(directory, environ=environ)
+    if faults := list(faults_of_pipelines(config)):
+        raise ConfigFaults(faults)
     registry = discover(config)
     for fault in registry.faults:
         _log.error("a plugin is not loaded: %s", fault)

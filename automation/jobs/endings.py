@@ -41,13 +41,7 @@ if TYPE_CHECKING:
         """The maker of the jobs that follow from the end of a job."""
 
         def successors(
-            self,
-            job: Message,
-            claim_plugin: str,
-            command: str,
-            ok: bool,
-            events: Sequence[EventOut],
-            result: Any,
+            self, ended: JobEnd, events: Sequence[EventOut], result: Any
         ) -> Sequence[JobRequest]:
             """Return them; called inside the transaction that ends the job."""
 
@@ -65,6 +59,7 @@ class JobEnd:
         state: of the job now.
         attempt: the one that has ended.
         error: why it failed, or None.
+        status: how this attempt has ended; "" is as the state says.
     """
 
     message: Message
@@ -73,6 +68,7 @@ class JobEnd:
     state: str
     attempt: int
     error: str | None
+    status: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -134,8 +130,7 @@ class Endings:
         """Do what follows from a job that is over; in the transaction that ends it."""
         ok = end.state == states.SUCCEEDED
         if self._router is not None:
-            what = (end.message, end.plugin, end.command, ok, events, result)
-            for request in self._router.successors(*what):
+            for request in self._router.successors(end, events, result):
                 self._submission.submit(request)
         asked_by = submitted_by(end.message)
         told = {"job_id": end.message.id, "command": end.command, "error": end.error}
@@ -170,13 +165,13 @@ class Endings:
         if error is not None:
             outcome = replace(outcome, status=states.FAILED, error=str(error), retry=False)
         ok = error is None and is_success(end)
-        ended = self._job_end(job, self._state(queue, job, outcome, ok), outcome.error)
+        status = states.SUCCEEDED if ok else outcome.status
+        ended = self._job_end(job, self._state(queue, job, outcome, ok), outcome.error, status)
         events = [event_out(self._bus.log.at(each.seq)) for each in receipts]  # type: ignore[arg-type]  # just stored
         if ok and end.state_updates:
             self._keep(job, end.state_updates)
         if job.command == "init":
             self._inits.note(job.plugin.name, job.plugin.fingerprint, outcome.error)
-        status = states.SUCCEEDED if ok else outcome.status
         self.log_attempt(ended, status, end.stdout, end.stderr)
         if ended.is_over:
             self.follow_up(ended, events, outcome.result if ok else outcome.error)
@@ -226,9 +221,9 @@ class Endings:
         self.log_attempt(ended, states.DEAD, end.stdout, end.stderr)
         return ended
 
-    def _job_end(self, job: PluginJob, state: str, error: str | None) -> JobEnd:
+    def _job_end(self, job: PluginJob, state: str, error: str | None, status: str = "") -> JobEnd:
         name, attempt = job.plugin.name, job.claim.attempt
-        return JobEnd(job.message, name, job.command, state, attempt, error)
+        return JobEnd(job.message, name, job.command, state, attempt, error, status)
 
 
 def _about(job: PluginJob) -> dict[str, str]:

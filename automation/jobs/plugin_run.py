@@ -42,6 +42,9 @@ HANDLE = "handle"
 #: The commands that look at a plugin or set it up: a failure is an answer, and is not tried again.
 DIAGNOSTIC = ("health", "init")
 
+#: The entry of a job's origin that says why it must fail before it begins.
+FAULT = "fault"
+
 #: The variables of the service that every plugin gets.
 _USUAL_VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
@@ -91,6 +94,13 @@ class PluginJob:
         """Return the seconds that it may take."""
         return self.plugin.timeout_s(self.command)
 
+    @property
+    def fault(self) -> str | None:
+        """Why it must fail before it begins: its pipeline can't give it what it says."""
+        told = self.message.headers.get("job")
+        fault = told.get(FAULT) if isinstance(told, dict) else None
+        return fault if isinstance(fault, str) else None
+
     def request(self) -> dict[str, object]:
         """Return what the plugin reads from stdin."""
         message = self.message
@@ -139,6 +149,8 @@ def run_plugin(
 ) -> RunEnd:
     """Run the program of a plugin for a job; blocks until nothing of it is left."""
     message = job.message
+    if job.fault is not None:
+        return RunEnd(outcome=Outcome(status=FAILED, error=job.fault, retry=False))
     if message.payload_error is not None:
         error = f"the payload of message {message.seq} can't be had: {message.payload_error}"
         return RunEnd(outcome=Outcome(status=FAILED, error=error))

@@ -1,0 +1,262 @@
+"""The router: which jobs follow when a job ends, an event comes, or a pipeline is to run.
+
+It works by one configuration, and reads nothing but contexts. What it returns is submitted in the
+transaction in which it is asked, so nothing needs to be routed after a crash.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from ...schema.errors import InvalidInput, NotFound
+from ...schema.message.draft import Draft
+from ...subscribers.jobs.jobs import SUCCEEDED
+from ...subscribers.jobs.policy import AUTOMATION
+from ..config.faults import near
+from ..jobs.events import EVENT, EVENT_TYPE
+from ..jobs.job_request import AGENTS
+from ..jobs.plugin_run import FAULT
+from .conditions import holds
+from .contexts import Contexts
+from .index import Index
+from .sources import (
+    STARTED,
+    hooked,
+    is_root,
+    is_routed,
+    of_event,
+    origin_of,
+    outside,
+    silent,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from ...bus.bus import Bus
+    from ...schema.message.message import Message
+    from ..config.snapshot import Config
+    from ..jobs.endings import JobEnd
+    from ..jobs.events import EventOut
+    from ..jobs.job_request import JobRequest, SubmittedBy
+    from .compiled import CompiledPipeline, Job
+    from .contexts import Context
+    from .flow import Flow, Planned
+
+#: The signals for pipelines with `on-hook`, by the status of a job that is over.
+SIGNALS = {
+    "succeeded": ("job.completed",),
+    "failed": ("job.completed", "job.failed"),
+    "dead": ("job.completed", "job.failed"),
+    "timed_out": ("job.completed", "job.timed_out"),
+}
+
+_log = logging.getLogger("ackbus.automation.routes")
+
+
+class Router:
+    """Follows events by a configuration that was checked.
+
+    Args:
+        bus: an open bus.
+        config: the configuration.
+        plugins: the names of those that run; what leads to others is left out.
+    """
+
+    def __init__(self, bus: Bus, config: Config, plugins: Collection[str]) -> None:
+        self._bus = bus
+        self._config = config
+        self._plugins = plugins
+        self._contexts = Contexts.of(bus)
+        self._index = Index(config)
+
+    # Asked in a transaction --------------------------------------------------------------------
+
+    def successors(
+        self, ended: JobEnd, events: Sequence[EventOut], result: object
+    ) -> tuple[JobRequest, ...]:
+        """Return the jobs that follow one that is over, and store their contexts.
+
+        They are to be submitted in the transaction that ends it.
+
+        Args:
+            ended: the job.
+            events: what it has published.
+            result: what its plugin says of it, in short.
+        """
+        return self._keep(self.plan(ended, events, result))
+
+    def triggered_by(
+        self, event: Message, event_type: str, *, submitted_by: SubmittedBy
+    ) -> tuple[JobRequest, ...]:
+        """Return the jobs that begin with an event from outside, which no plugin has published."""
+        flow = outside(event, event_type, submitted_by)
+        return self._keep(list(self._pipelines_on(flow, None, event_type)))
+
+    def begin(
+        self,
+        name: str,
+        payload: object,
+        *,
+        submitted_by: SubmittedBy,
+        parent: Message | None = None,
+    ) -> tuple[JobRequest, ...]:
+        """Publish the event of a run, and return the jobs with which the pipeline begins.
+
+        Args:
+            name: of the pipeline.
+            payload: of its event.
+            submitted_by: who asks.
+            parent: a message that asks for it; None begins a conversation.
+
+        Raises:
+            NotFound: there is no such pipeline.
+            InvalidInput: a step can't be given what it says, or none is to run.
+        """
+        pipeline = self.pipeline(name)
+        event_type = pipeline.pipeline.on or STARTED
+        draft = Draft(
+            EVENT,
+            payload,
+            from_agent=AGENTS[submitted_by],
+            to_agent=AUTOMATION,
+            in_reply_to=None if parent is None else parent.id,
+            headers={EVENT_TYPE: event_type, "pipeline": name},
+        )
+        with self._bus.transaction():
+            (receipt,) = self._bus.log.append([draft])
+            event = self._bus.get(receipt.seq)
+            assert event is not None
+            planned = self._begun(pipeline, outside(event, event_type, submitted_by))
+            return self._keep(planned)
+
+    # Asked at any time -------------------------------------------------------------------------
+
+    def pipeline(self, name: str) -> CompiledPipeline:
+        """Return a pipeline.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        found = self._index.pipelines.get(name)
+        if found is None:
+            raise NotFound(f"there is no pipeline {name!r}{near(name, self._index.pipelines)}")
+        return found
+
+    def plan(self, ended: JobEnd, events: Sequence[EventOut], result: object) -> list[Planned]:
+        """Return the jobs that follow one that is over; stores nothing."""
+        found: list[Planned] = []
+        if ended.state == SUCCEEDED:
+            at = self._position(ended.message)
+            if at is not None or is_routed(ended.message):
+                for event in events:
+                    found += self._after(ended, event, at)
+            if at is not None and not events:
+                found += self._steps_after(silent(ended, result), at)
+        found += self._hooks(ended, result)
+        return found
+
+    def preview(self, name: str, event: Message) -> list[Planned]:
+        """Return the jobs with which a pipeline would begin; stores nothing."""
+        pipeline = self.pipeline(name)
+        return self._begun(pipeline, outside(event, pipeline.pipeline.on or STARTED, "cli"))
+
+    # -------------------------------------------------------------------------------------------
+
+    def _after(
+        self,
+        ended: JobEnd,
+        event: EventOut,
+        at: tuple[CompiledPipeline, Job, Context | None] | None,
+    ) -> Iterator[Planned]:
+        flow = of_event(ended, event)
+        if at is not None:
+            yield from self._steps_after(flow, at)
+        is_unrouted = at is None
+        for route in self._index.routes(ended.plugin, event.type):
+            is_unrouted = False
+            if self._runs(route.to):
+                yield flow.of_route(route)
+        context = None if at is None else at[2]
+        for planned in self._pipelines_on(flow, ended.plugin, event.type, context):
+            is_unrouted = False
+            yield planned
+        if is_unrouted:
+            _log.debug("event %r of %s has no route", event.type, ended.plugin)
+
+    def _steps_after(
+        self, flow: Flow, at: tuple[CompiledPipeline, Job, Context | None]
+    ) -> Iterator[Planned]:
+        pipeline, job, context = at
+        flow = replace(flow, context=context)
+        yield from self._running(flow.steps(pipeline, job.then, self._config, how="then"))
+
+    def _pipelines_on(
+        self, flow: Flow, plugin: str | None, event_type: str, context: Context | None = None
+    ) -> Iterator[Planned]:
+        """Yield the first jobs of the pipelines that an event begins.
+
+        Their conditions may ask about the context of the job that has published it; the run itself
+        has a context of its own.
+        """
+        values = dict(context.values) if context else {}
+        for pipeline in self._index.begun_by(plugin, event_type):
+            scope = {"payload": flow.payload, "context": values}
+            if holds(pipeline.pipeline.condition, scope):
+                yield from self._begin(pipeline, flow)
+
+    def _begin(self, pipeline: CompiledPipeline, flow: Flow) -> Iterator[Planned]:
+        yield from self._running(flow.steps(pipeline, pipeline.entries, self._config, how="begin"))
+
+    def _begun(self, pipeline: CompiledPipeline, flow: Flow) -> list[Planned]:
+        name = pipeline.pipeline.name
+        found = list(self._begin(pipeline, flow))
+        for planned in found:
+            if fault := planned.request.origin.get(FAULT):
+                step = planned.request.origin["step"]
+                raise InvalidInput(f"pipeline {name!r} can't begin: step {step}: {fault}")
+        if not found:
+            raise InvalidInput(f"pipeline {name!r} has nothing to run for this payload")
+        return found
+
+    def _hooks(self, ended: JobEnd, result: object) -> Iterator[Planned]:
+        settings = self._config.plugins.get(ended.plugin)
+        if settings is None or not settings.notify_on_complete or not is_root(ended.message):
+            return
+        for signal in SIGNALS.get(ended.status or ended.state, ()):
+            flow = hooked(ended, signal, result)
+            for pipeline in self._index.hooked_on(ended.plugin, signal):
+                if holds(pipeline.pipeline.condition, {"payload": flow.payload, "context": {}}):
+                    yield from self._begin(pipeline, flow)
+
+    def _position(self, job: Message) -> tuple[CompiledPipeline, Job, Context | None] | None:
+        """Return the place of a job in a run, or None."""
+        origin = origin_of(job)
+        name, step, context_id = (origin.get(each) for each in ("pipeline", "step", "context_id"))
+        pipeline = self._index.pipelines.get(name) if isinstance(name, str) else None
+        found = pipeline.jobs.get(step) if pipeline and isinstance(step, str) else None
+        if pipeline is None or found is None:
+            if name is not None:
+                _log.warning("pipeline %r has no step %r any more: its run ends", name, step)
+            return None
+        context = self._contexts.get(context_id) if isinstance(context_id, str) else None
+        return pipeline, found, context
+
+    def _running(self, planned: Iterable[Planned]) -> Iterator[Planned]:
+        for each in planned:
+            if self._runs(each.request.plugin):
+                yield each
+
+    def _runs(self, plugin: str) -> bool:
+        if plugin in self._plugins:
+            return True
+        _log.warning("plugin %r does not run: a job for it is left out", plugin)
+        return False
+
+    def _keep(self, planned: list[Planned]) -> tuple[JobRequest, ...]:
+        for each in planned:
+            if each.context is not None:
+                self._contexts.add(each.context)
+        return tuple(each.request for each in planned)

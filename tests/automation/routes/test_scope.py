@@ -1,0 +1,149 @@
+"""Paths, templates, conditions and claims, without a bus."""
+
+import pytest
+
+from ackbus.automation.config.flows import AllOf, AnyOf, Not, Predicate, Step
+from ackbus.automation.config.records import Frozen
+from ackbus.automation.routes.claims import MAX_CONTEXT_BYTES, context_of, payload_of
+from ackbus.automation.routes.conditions import holds
+from ackbus.automation.routes.scope import ABSENT, FlowFault, fault_of_template, filled, look_up
+
+SCOPE = {
+    "payload": {"status": "Error", "count": 3, "none": None, "list": [{"id": "a"}], "yes": True},
+    "context": {"web": {"url": "https://example.org"}},
+    "config": {"limit": 2},
+}
+
+
+def test_a_path_leads_through_objects_and_lists() -> None:
+    assert look_up(SCOPE, "payload.list.0.id") == "a"
+    assert look_up(SCOPE, "context.web.url") == "https://example.org"
+    assert look_up(SCOPE, "payload.none") is None
+    assert look_up(SCOPE, "payload.list.1") is ABSENT
+    assert look_up(SCOPE, "payload.status.x") is ABSENT
+
+
+def test_a_template_that_is_one_reference_keeps_the_type() -> None:
+    assert filled("{payload.count}", SCOPE) == 3
+    assert filled("{payload.list}", SCOPE) == [{"id": "a"}]
+    assert filled("{payload.none}", SCOPE) is None
+
+
+def test_a_template_with_more_is_text() -> None:
+    told = filled("{payload.count}x {payload.status} {payload.yes} {payload.list}", SCOPE)
+    assert told == '3x Error true [{"id":"a"}]'
+    assert filled("as it is", SCOPE) == "as it is"
+
+
+@pytest.mark.parametrize("template", ["{config.limit}", "{payload", "a}", "{}", "{payload. x}"])
+def test_a_template_of_no_proper_form_is_refused(template: str) -> None:
+    assert fault_of_template(template) is not None
+    with pytest.raises(FlowFault):
+        filled(template, SCOPE)
+
+
+def test_a_reference_to_nothing_is_refused_and_named() -> None:
+    with pytest.raises(FlowFault, match=r"payload\.missing is not there"):
+        filled("{payload.missing}", SCOPE)
+
+
+HOLDS = [
+    ("payload.none", "exists", None),
+    ("payload.count", "eq", 3),
+    ("payload.count", "eq", 3.0),
+    ("payload.missing", "eq", None),
+    ("payload.missing", "neq", 1),
+    ("payload.count", "in", [1, 3]),
+    ("payload.count", "gte", 3),
+    ("payload.count", "lt", 3.5),
+    ("payload.status", "contains", "RRO"),
+    ("payload.status", "startswith", "err"),
+    ("payload.status", "endswith", "OR"),
+    ("payload.status", "regex", "E.*r"),
+    ("config.limit", "gt", 1),
+]
+DO_NOT = [
+    ("payload.missing", "exists", None),
+    ("payload.yes", "eq", 1),
+    ("payload.count", "eq", "3"),
+    ("payload.yes", "gte", 0),
+    ("payload.status", "gt", 1),
+    ("payload.missing", "lt", 1),
+    ("payload.count", "contains", "3"),
+    ("payload.status", "regex", "rro"),
+    ("payload.status", "regex", "error"),
+    ("payload.status", "in", ["error"]),
+]
+
+
+@pytest.mark.parametrize(("path", "op", "value"), HOLDS)
+def test_this_comparison_holds(path: str, op: str, value: object) -> None:
+    assert holds(Predicate(path, op, value), SCOPE)
+
+
+@pytest.mark.parametrize(("path", "op", "value"), DO_NOT)
+def test_this_comparison_does_not_hold(path: str, op: str, value: object) -> None:
+    assert not holds(Predicate(path, op, value), SCOPE)
+
+
+def test_conditions_are_combined() -> None:
+    true, false = Predicate("payload.count", "eq", 3), Predicate("payload.count", "eq", 4)
+    assert holds(AllOf((true, Not(false))), SCOPE)
+    assert not holds(AllOf((true, false)), SCOPE)
+    assert holds(AnyOf((false, true)), SCOPE)
+    assert not holds(AnyOf((false, false)), SCOPE)
+    assert holds(None, SCOPE)
+
+
+def test_with_sets_keys_of_the_payload_from_the_scope_as_it_was() -> None:
+    step = Step(uses="a", with_=Frozen(count="{payload.status}", text="n={payload.count}"))
+    payload = payload_of(step, SCOPE)
+    assert isinstance(payload, dict)
+    assert (payload["count"], payload["text"]) == ("Error", "n=3")
+    assert payload["list"] == [{"id": "a"}]
+
+
+def test_with_needs_a_payload_with_keys() -> None:
+    step = Step(uses="a", with_=Frozen(x="y"))
+    assert payload_of(step, {"payload": None, "context": {}}) == {"x": "y"}
+    with pytest.raises(FlowFault, match="no object"):
+        payload_of(step, {"payload": [1], "context": {}})
+
+
+def test_a_claim_is_added_beside_what_is_inherited() -> None:
+    step = Step(uses="a", baggage=Frozen({"web.count": "payload.count"}))
+    expected = {"web": {"url": "https://example.org", "count": 3}}
+    assert context_of(step, SCOPE) == expected
+    assert SCOPE["context"] == {"web": {"url": "https://example.org"}}
+
+
+def test_d_07_an_inherited_value_may_be_repeated_but_not_changed() -> None:
+    same = Step(uses="a", baggage=Frozen({"web.url": "context.web.url"}))
+    assert context_of(same, SCOPE) == SCOPE["context"]
+    other = Step(uses="a", baggage=Frozen({"web.url": "payload.status"}))
+    with pytest.raises(FlowFault, match=r"baggage\.web\.url: .*never changes"):
+        context_of(other, SCOPE)
+    below = Step(uses="a", baggage=Frozen({"web.url.host": "payload.status"}))
+    with pytest.raises(FlowFault, match="never changes"):
+        context_of(below, SCOPE)
+
+
+def test_an_object_is_claimed_whole_under_its_namespace() -> None:
+    step = Step(uses="a", baggage_from="payload.list.0", namespace="first")
+    assert context_of(step, SCOPE)["first"] == {"id": "a"}
+    text = Step(uses="a", baggage_from="payload.status", namespace="first")
+    with pytest.raises(FlowFault, match="no object"):
+        context_of(text, SCOPE)
+
+
+def test_a_claim_of_nothing_is_refused() -> None:
+    step = Step(uses="a", baggage=Frozen({"x": "payload.missing"}))
+    with pytest.raises(FlowFault, match=r"baggage\.x: payload\.missing is not there"):
+        context_of(step, SCOPE)
+
+
+def test_a_context_does_not_grow_without_bound() -> None:
+    step = Step(uses="a", baggage=Frozen({"x": "payload"}))
+    scope = {"payload": "x" * MAX_CONTEXT_BYTES, "context": {}}
+    with pytest.raises(FlowFault, match="larger"):
+        context_of(step, scope)
