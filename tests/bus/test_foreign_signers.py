@@ -1,7 +1,7 @@
 """Other programs sign as the document says, and are believed, whatever they send."""
 
 import json
-import re
+import runpy
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -26,18 +26,12 @@ SECRET = bytes.fromhex(RECORD["secret"])
 VECTORS: list[dict[str, Any]] = RECORD["vectors"]
 
 
-def signer_of_the_document() -> SimpleNamespace:
-    """The functions that docs/protocol.md gives to other programs: not a line of them is ours."""
-    text = (ROOT / "docs/protocol.md").read_text("utf-8")
-    (block,) = (
-        found for found in re.findall(r"```python\n(.*?)```", text, re.S) if "def sign(" in found
-    )
-    names: dict[str, Any] = {}
-    exec(block.partition("\nmessage = {")[0], names)
-    return SimpleNamespace(**names)
+def signer_of_the_example() -> SimpleNamespace:
+    """The program that shows others how to sign by docs/protocol.md: not a line of it is ours."""
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "examples/plain-sql/sign.py")))
 
 
-THEIRS = signer_of_the_document()
+THEIRS = signer_of_the_example()
 
 
 def row_of(vector: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +102,7 @@ def test_signatures_of_older_releases_stay_right(
     if not in_headers:
         row["payload"] = '{"number":1e16,"text":"1e+16 \\\\\\" e+"}'
     written = THEIRS.written
-    older = signer_of_the_document()
+    older = signer_of_the_example()
     older.form.__globals__["canonical"] = lambda value: (
         written(value).replace("1e+16,", "1e16,").replace("1e+16}", "1e16}").encode()
     )

@@ -74,7 +74,7 @@ def test_every_message_of_an_agent_with_a_key_is_signed_as_documented(
 
 
 def test_example_of_the_protocol_is_what_is_signed(bus: Bus) -> None:
-    """The literal values that docs/protocol.md gives for other programs."""
+    """The literal values that examples/plain-sql/sign.py gives to other programs."""
     from ackbus.bus.trust.signing import sign  # the form itself is no public name
 
     key = Key("630dcd2966c43366", bytes(range(32)), 0)
@@ -93,7 +93,7 @@ def test_example_of_the_protocol_is_what_is_signed(bus: Bus) -> None:
 
     mac = "59bfd99ba16ee40e173468aa5e6be1781413fb560e8eda45c820fb7e5da8218f"
     assert sign(form_of(message), key) == f"v1.{key.id}.{mac}" == signature_by_stdlib(message, key)
-    assert mac in (Path(__file__).parents[2] / "docs/protocol.md").read_text("utf-8")
+    assert mac in (Path(__file__).parents[2] / "examples/plain-sql/sign.py").read_text("utf-8")
 
 
 def test_agent_without_a_key_is_not_signed_for(bus: Bus, alice: Key, keyring: Keyring) -> None:

@@ -38,7 +38,7 @@ definitions of the commands.
 | exit code | meaning |
 |---|---|
 | 0 | done |
-| 1 | error: also when there is no bus, or it can't be used |
+| 1 | error: also without a bus; of `bus request` and `bus check`, a failure reply |
 | 2 | usage: the command line or the input breaks a rule; nothing of that batch was stored |
 | 3 | refused or conflict: a lease that is held, an id that is taken, an ack past the end |
 | 4 | nothing there: an empty inbox, nothing found, no such message or blob |

@@ -9,7 +9,8 @@ from ackbus import Bus
 from ackbus.schema.message import limits
 from ackbus.schema.queries import file_of
 
-PROTOCOL = (Path(__file__).parents[2] / "docs/protocol.md").read_text("utf-8")
+ROOT = Path(__file__).parents[2]
+PROTOCOL = (ROOT / "docs/protocol.md").read_text("utf-8")
 
 
 def section(title: str) -> str:
@@ -35,53 +36,46 @@ def schema(bus: Bus, kind: str) -> list[str]:
 
 
 def columns(bus: Bus, table: str) -> dict[str, str]:
-    """Each column of a table, with its definition as the document writes it."""
+    """Each column of a table, with its definition as the document writes it: ? for NULL."""
     found = file_of(bus).rows(
         'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?)', (table,)
     )
     keys = sum(pk > 0 for *_, pk in found)
     return {
         name: type
-        + (" PRIMARY KEY" if pk and keys == 1 else " NOT NULL" * not_null)
+        + (" PRIMARY KEY" if pk and keys == 1 else "" if not_null else "?")
         + (f" DEFAULT {default}" if default else "")
         for name, type, not_null, default, pk in found
     }
 
 
-def sections_of_columns(bus: Bus) -> dict[str, str]:
-    """The section of each table with a list of its columns.
+def defined(text: str) -> dict[str, str]:
+    """Each column that begins a row of a table, with its definition."""
+    return dict(re.findall(r"^\| `(\w+)` ([A-Z][^|]*?) \|", text, re.MULTILINE))
 
-    The catalog's tables share one, and those that are the automation service's alone are named.
+
+def documented_columns(bus: Bus) -> dict[str, dict[str, str]]:
+    """The columns of each table but those that are the automation service's alone.
+
+    A table has a section of its own, or a row among the tables that other programs don't write.
     """
     automation = set(re.findall(r"`(\w+)`", section("Automation")))
-    tables = [
-        name
-        for name in schema(bus, "table")
-        if not name.startswith("catalog") and name not in automation
-    ]
-    assert "messages" in tables
-    return {table: section(table) for table in tables}
+    listed = {
+        table: dict(re.findall(r"`(\w+)` ([A-Z][A-Z 0-9?]*)", cell))
+        for table, cell in rows(section("Tables of ackbus alone")).items()
+    }
+    return {
+        table: listed[table] if table in listed else defined(section(table))
+        for table in schema(bus, "table")
+        if table not in automation
+    }
 
 
 def test_columns_are_those_of_the_file(bus: Bus) -> None:
     """M-14, M-17, M-18, M-19, M-20, M-21: exactly these columns, with these types."""
-    documented = {
-        table: {
-            name: re.sub(" (UNIQUE|AUTOINCREMENT)", "", definition)
-            for name, definition in rows(text).items()
-        }
-        for table, text in sections_of_columns(bus).items()
-    }
+    documented = documented_columns(bus)
+    assert {"messages", "catalog"} <= documented.keys()
     assert documented == {table: columns(bus, table) for table in documented}
-
-
-def test_columns_of_the_catalog_are_named(bus: Bus) -> None:
-    """The catalog's three tables share a section, which names their columns."""
-    text = section("catalog, catalog_blocks, catalog_state")
-    tables = [name for name in schema(bus, "table") if name.startswith("catalog")]
-    described = {table: re.findall(r"`(\w+)`", rows(text)[table]) for table in tables}
-    for table, names in described.items():
-        assert set(columns(bus, table)) <= set(names), table
 
 
 @pytest.mark.parametrize("kind", ["table", "view", "index", "trigger"])
@@ -118,7 +112,7 @@ def test_schema_version_is_documented(bus: Bus) -> None:
 
 
 def test_every_exit_code_of_an_error_is_documented() -> None:
-    """The table of exit codes has the codes of every error of the package."""
+    """The table of exit codes in the page of commands has those of every error of the package."""
     from ackbus.schema import errors
 
     codes = {
@@ -126,5 +120,7 @@ def test_every_exit_code_of_an_error_is_documented() -> None:
         for error in vars(errors).values()
         if isinstance(error, type) and issubclass(error, errors.AckbusError)
     }
-    table = re.findall(r"^\| (\d) \|", section("Exit codes"), re.MULTILINE)
-    assert set(table) == codes | {"0"}
+    commands = (ROOT / "docs/cli.md").read_text("utf-8")
+    table = re.findall(r"^\| (\d+) \|", commands, re.MULTILINE)
+    of_signals = ["130", "141"]
+    assert table == sorted(codes | {"0"}) + of_signals
