@@ -98,5 +98,21 @@ def test_decisions_are_numbered_without_gaps_and_have_their_parts() -> None:
     for file in files:
         text = file.read_text("utf-8")
         assert text.startswith(f"# {file.name[:4]} ")
+        if "\nSuperseded by " in text:
+            continue
         parts = ("**Context.**", "**Choice.**", "**Cost.**", "**Revisit when**")
         assert [part for part in parts if text.count(part) != 1] == [], file.name
+
+
+def test_superseded_decision_is_one_sentence_that_names_a_later_one_in_force() -> None:
+    texts = {file.name: file.read_text("utf-8") for file in (ROOT / "docs/adr").glob("*.md")}
+    superseded = {name: text for name, text in texts.items() if "\nSuperseded by " in text}
+    assert superseded
+    for name, text in superseded.items():
+        _title, _blank, sentence = text.rstrip("\n").split("\n")
+        found = re.match(
+            r"Superseded by \[\d{4}\]\((\d{4}-[a-z0-9-]+\.md)\), which .+\.$", sentence
+        )
+        assert found, name
+        assert found[1] > name
+        assert found[1] in texts.keys() - superseded.keys()
