@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from .bus.leases import Lease as Lease
     from .bus.leases import Leases as Leases
     from .bus.options import BusOptions as BusOptions
+    from .bus.options import LimitKind as LimitKind
     from .bus.options import ReadFilters as ReadFilters
+    from .bus.options import ReservationMode as ReservationMode
     from .bus.options import SearchFilters as SearchFilters
     from .bus.presence.heartbeat_thread import Heart as Heart
     from .bus.presence.heartbeats import Heartbeat as Heartbeat
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from .export.jsonl.importer import ImportReport as ImportReport
     from .export.jsonl.importer import import_jsonl as import_jsonl
     from .export.jsonl.replaced_file import NotImported as NotImported
+    from .schema.choices import Durability as Durability
     from .schema.errors import AckbusError as AckbusError
     from .schema.errors import AckPastEnd as AckPastEnd
     from .schema.errors import BlobAltered as BlobAltered
@@ -70,7 +73,6 @@ if TYPE_CHECKING:
     from .schema.message.fields import MessageFields as MessageFields
     from .schema.message.message import Message as Message
     from .schema.message.message import Receipt as Receipt
-    from .schema.message.patterns import TypePattern as TypePattern
     from .schema.message.priority import Priority as Priority
     from .schema.sqlite.settings import Settings as Settings
     from .subscribers.conversations.answers import Answer as Answer
@@ -97,8 +99,14 @@ if TYPE_CHECKING:
     from .subscribers.jobs.manual_acts import Act as Act
     from .subscribers.jobs.policy import Policy as Policy
     from .subscribers.jobs.work_headers import work_headers as work_headers
+    from .subscribers.options import AnswerState as AnswerState
+    from .subscribers.options import ClaimStatus as ClaimStatus
+    from .subscribers.options import EndStatus as EndStatus
     from .subscribers.options import InboxOptions as InboxOptions
+    from .subscribers.options import JobGate as JobGate
+    from .subscribers.options import JobState as JobState
     from .subscribers.options import PolicyRules as PolicyRules
+    from .subscribers.options import Start as Start
     from .subscribers.overview.trace import Step as Step
     from .subscribers.overview.trace import Trace as Trace
     from .subscribers.overview.trace import Work as Work
@@ -114,6 +122,7 @@ if TYPE_CHECKING:
     from .subscribers.requests import request as request
     from .subscribers.requests import request_async as request_async
     from .subscribers.requests import wait_all as wait_all
+    from .subscribers.requests import wait_all_async as wait_all_async
     from .workers.commands.json_contract import JsonCommand as JsonCommand
     from .workers.commands.raw_contract import RawCommand as RawCommand
     from .workers.worker import Worker as Worker
@@ -140,7 +149,7 @@ _NAMES = {
     },
     "Requests and their answers": {
         "subscribers.requests": (
-            "Request as_completed as_completed_async request request_async wait_all "
+            "Request as_completed as_completed_async request request_async wait_all wait_all_async "
         ),
         "subscribers.conversations.answers": "Answer check",
         "subscribers.conversations.reply_types": "ReplyTypes",
@@ -176,8 +185,12 @@ _NAMES = {
     "Types of arguments": {
         "bus.options": "BusOptions ReadFilters SearchFilters",
         "schema.message.fields": "MessageFields",
-        "schema.message.patterns": "TypePattern",
         "subscribers.options": "InboxOptions PolicyRules",
+    },
+    "Words of arguments and states": {
+        "schema.choices": "Durability",
+        "bus.options": "LimitKind ReservationMode",
+        "subscribers.options": "AnswerState ClaimStatus EndStatus JobGate JobState Start",
     },
     "What a handler raises": {
         "subscribers.jobs.errors": "NeverRetry RetryLater",

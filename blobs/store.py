@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import ExitStack
 
+from ..schema.arguments import with_checked_arguments
 from ..schema.directory.folder import inner_folder
 from ..schema.errors import BlobAltered, BlobMissing, BusUnusable, InvalidInput, shown
 from ..schema.system_errors import disk_full
@@ -34,6 +35,7 @@ _REF = re.compile(r"sha256-[0-9a-f]{64}", re.ASCII)
 _TEMPORARY = ".tmp-"
 
 
+@with_checked_arguments
 class BlobStore:
     """The blobs of one bus directory. Safe to use from any number of threads and processes.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 
 from ..blobs.store import BlobStore
+from ..schema.arguments import with_checked_arguments
 from ..schema.directory.discovery import find_bus
-from ..schema.errors import UnknownRecipientWarning
+from ..schema.errors import InvalidInput, UnknownRecipientWarning
 from ..schema.message.draft import ABSENT, Draft
 from ..schema.message.names import check_agent
 from ..schema.message.priority import Priority
@@ -50,6 +51,7 @@ COLLECT_AFTER_S = 86_400.0
 _COLLECT_BATCH = 100
 
 
+@with_checked_arguments
 class Bus:
     """An open bus. Share it between threads freely; after a fork, open it again in the child.
 
@@ -358,7 +360,12 @@ class Bus:
 
         Returns:
             How many were deleted, and how many bytes they had.
+
+        Raises:
+            InvalidInput: the age is negative.
         """
+        if older_than_s < 0:
+            raise InvalidInput(f"older_than_s must be 0 or more, not {older_than_s:g}")
         self.blobs.sweep(older_than_s)
         old = self.blobs.older_than(older_than_s)
         count = size = 0

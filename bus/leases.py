@@ -6,6 +6,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 
+from ..schema.arguments import with_checked_arguments
 from ..schema.errors import BusBusy, InvalidInput, LeaseLost
 from ..schema.message.names import check_agent, check_lease_name
 from ..schema.message.times import format_ts
@@ -55,6 +56,7 @@ class Lease:
         }
 
 
+@with_checked_arguments
 class Leases(Table):
     """The table `task_claims`. At any time a lease has one holder.
 

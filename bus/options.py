@@ -1,9 +1,17 @@
-"""The options of calls that pass them on, for type checkers."""
+"""The options of calls that pass them on, and the words of states, for type checkers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict
+
+from ..schema.choices import Durability
+
+#: Whether other agents may reserve the same file.
+ReservationMode = Literal["exclusive", "shared"]
+
+#: What a limit of waiting messages is for.
+LimitKind = Literal["queue", "inbox"]
 
 
 class BusOptions(TypedDict, total=False):
@@ -16,7 +24,7 @@ class BusOptions(TypedDict, total=False):
         clock: returns the present time in epoch milliseconds; by default that of the system.
     """
 
-    durability: Literal["normal", "full"] | None
+    durability: Durability | None
     write_timeout_s: float
     clock: Callable[[], int]
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from ..schema.errors import InvalidInput, LimitReached, NotFound
+from ..schema.arguments import with_checked_arguments
+from ..schema.errors import InvalidInput, LimitReached, NotFound, shown
 from ..schema.message.limits import MAX_COUNT
 from ..schema.message.names import check_agent
 from ..schema.message.patterns import TypePattern
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..schema.message.message import Receipt
+    from .options import LimitKind
 
 #: The kinds of places that may have a limit.
 QUEUE, INBOX = "queue", "inbox"
@@ -40,12 +42,13 @@ class WaitingLimit:
         waiting: how many do now.
     """
 
-    kind: str
+    kind: LimitKind
     name: str
     max_waiting: int
     waiting: int
 
 
+@with_checked_arguments
 class WaitingLimits(Table):
     """The table `waiting_limits`."""
 
@@ -76,12 +79,15 @@ class WaitingLimits(Table):
         """
         self._set(QUEUE, name, max_waiting, waiting, *TypePattern(pattern).as_glob())
 
-    def clear(self, kind: str, name: str) -> None:
+    def clear(self, kind: LimitKind, name: str) -> None:
         """Remove a limit.
 
         Raises:
+            InvalidInput: there are no limits of this kind.
             NotFound: there is none.
         """
+        if kind not in (QUEUE, INBOX):
+            raise InvalidInput(f"kind must be {QUEUE} or {INBOX}, not {shown(kind)}")
         if not self._engine.change(SQL["clear_limit"], (kind, name)):
             raise NotFound(f"{kind} {name!r} has no limit; see 'bus limit list'")
 

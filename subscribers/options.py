@@ -1,8 +1,24 @@
-"""The options that calls pass on to an inbox or to the policy of a queue, for type checkers."""
+"""The options of inboxes and queues, and the words of states, for type checkers."""
 
 from __future__ import annotations
 
 from typing import Literal, TypedDict
+
+#: The states of a conversation, as its request is answered.
+AnswerState = Literal["pending", "success", "failure", "timed_out"]
+
+#: The states of a job.
+JobState = Literal["queued", "running", "succeeded", "failed", "timed_out", "dead", "cancelled"]
+
+#: What a queued job waits for: a worker, its time, or others with its key.
+JobGate = Literal["open", "time", "key"]
+
+#: The statuses with which a worker ends a claim, and those of every claim.
+EndStatus = Literal["completed", "failed", "timed_out"]
+ClaimStatus = Literal["active", "lost", EndStatus]
+
+#: Where a new reader begins: with all that the log holds, with what comes, or with a seq.
+Start = Literal["beginning", "now"] | int
 
 
 class InboxOptions(TypedDict, total=False):

@@ -10,6 +10,7 @@ from functools import partial
 
 from ..bus.doorbell import listen
 from ..bus.in_thread import in_thread
+from ..schema.arguments import checked, with_checked_arguments
 from ..schema.errors import InvalidInput, TimedOut
 from ..schema.message.draft import ABSENT
 from .conversations.answers import PENDING, RECEIVE_WITHIN_S, Answer, answers_to, receive
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 WAIT_RECHECK_S = 0.25
 
 
+@with_checked_arguments
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request that has been published. Make one with `Request.send`.
@@ -89,6 +91,23 @@ class Request:
         if sent.unserved is not None:
             warnings.warn(UnservedRequestWarning(sent.unserved), stacklevel=2)
         return sent
+
+    @classmethod
+    async def send_async(
+        cls,
+        bus: Bus,
+        type: str,
+        payload: object = ABSENT,
+        *,
+        from_agent: str,
+        success_type: str | None = None,
+        failure_type: str | None = None,
+        **fields: Unpack[MessageFields],
+    ) -> Request:
+        """Publish a request as `send` does; a cancelled call may have published it."""
+        types = {"success_type": success_type, "failure_type": failure_type}
+        send = partial(cls.send, bus, type, payload, from_agent=from_agent, **types, **fields)
+        return await in_thread(send)
 
     @classmethod
     def published(cls, bus: Bus, seq: int, reply_types: ReplyTypes, *, is_new: bool) -> Request:
@@ -153,6 +172,7 @@ class Request:
         return answer
 
 
+@checked
 def request(
     bus: Bus,
     type: str,
@@ -188,6 +208,7 @@ def request(
     return sent.wait(timeout_s)
 
 
+@checked
 async def request_async(
     bus: Bus,
     type: str,
@@ -195,17 +216,27 @@ async def request_async(
     *,
     from_agent: str,
     timeout_s: float | None = None,
+    success_type: str | None = None,
+    failure_type: str | None = None,
     **fields: Unpack[MessageFields],
 ) -> Answer:
     """Publish a request and wait for its answer, as `request` does, without blocking the loop.
 
     A cancelled call may have published the request.
     """
-    send = partial(Request.send, bus, type, payload, from_agent=from_agent, **fields)
-    sent = await in_thread(send)
+    sent = await Request.send_async(
+        bus,
+        type,
+        payload,
+        from_agent=from_agent,
+        success_type=success_type,
+        failure_type=failure_type,
+        **fields,
+    )
     return await sent.wait_async(timeout_s)
 
 
+@checked
 def wait_all(requests: Iterable[Request], timeout_s: float | None = None) -> list[Answer]:
     """Block until every request has an answer, and return the answers in order.
 
@@ -222,6 +253,18 @@ def wait_all(requests: Iterable[Request], timeout_s: float | None = None) -> lis
     return [found[id(request)] for request in wanted]
 
 
+@checked
+async def wait_all_async(
+    requests: Iterable[Request], timeout_s: float | None = None
+) -> list[Answer]:
+    """Wait for the answers to requests, as `wait_all` does, without blocking the loop."""
+    wanted = list(requests)
+    completed = as_completed_async(wanted, timeout_s)
+    found = {id(request): answer async for request, answer in completed}
+    return [found[id(request)] for request in wanted]
+
+
+@checked
 def as_completed(
     requests: Iterable[Request], timeout_s: float | None = None
 ) -> Iterator[tuple[Request, Answer]]:
@@ -234,6 +277,7 @@ def as_completed(
         yield request, answer
 
 
+@checked
 async def as_completed_async(
     requests: Iterable[Request], timeout_s: float | None = None
 ) -> AsyncIterator[tuple[Request, Answer]]:

@@ -6,13 +6,17 @@ from ..schema.errors import InvalidInput, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from ..bus.bus import Bus
+    from .options import Start
 
 #: All that the log holds; only what comes from now on.
-BEGINNING, NOW = "beginning", "now"
+BEGINNING: Final = "beginning"
+NOW: Final = "now"
 
 
-def seq_before(bus: Bus, start: str | int) -> int:
+def seq_before(bus: Bus, start: Start) -> int:
     """Return the seq after which a new reader begins, 0 for the beginning.
 
     Args:

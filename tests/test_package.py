@@ -46,6 +46,7 @@ SURFACE = {
         "request",
         "request_async",
         "wait_all",
+        "wait_all_async",
     },
     "Queues and workers": {
         "Act",
@@ -87,7 +88,17 @@ SURFACE = {
         "MessageFields",
         "PolicyRules",
         "SearchFilters",
-        "TypePattern",
+    },
+    "Words of arguments and states": {
+        "AnswerState",
+        "ClaimStatus",
+        "Durability",
+        "EndStatus",
+        "JobGate",
+        "JobState",
+        "LimitKind",
+        "ReservationMode",
+        "Start",
     },
     "What a handler raises": {"NeverRetry", "RetryLater"},
     "Errors": {

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 
 from ..bus.doorbell import listen
 from ..bus.leases import DEFAULT_LEASE_S, duration_of
+from ..schema.arguments import with_checked_arguments
 from ..schema.callbacks import check_coroutine_function, check_plain, is_coroutine_function
 from ..schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, NotFound, Refused
 from ..schema.queries import engine_of
@@ -41,6 +42,7 @@ RECHECK_S = 0.25
 _log = logging.getLogger("ackbus.worker")
 
 
+@with_checked_arguments
 class Worker:
     """A worker of a queue: one process, with room for some jobs at once.
 

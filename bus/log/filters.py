@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...schema.arguments import with_checked_arguments
 from ...schema.message.names import check_unicode
 from ...schema.message.patterns import pattern_of
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from ...schema.message.message import Message
 
 
+@with_checked_arguments
 class Wanted:
     """Filters of messages; None filters nothing.
 

@@ -6,6 +6,7 @@ import time
 from contextlib import nullcontext
 from queue import Empty, SimpleQueue
 
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import AckbusError, InvalidInput
 from ...schema.message.names import check_agent
 from ...schema.processes import start_thread
@@ -116,6 +117,7 @@ class Hearts:
             )
 
 
+@with_checked_arguments
 class Heart:
     """Beats for one agent from its own thread.
 

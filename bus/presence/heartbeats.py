@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput
 from ...schema.message.names import check_agent
 from ...schema.message.times import format_ts
@@ -81,6 +82,7 @@ class Heartbeat:
         }
 
 
+@with_checked_arguments
 class Heartbeats(Table):
     """The table `heartbeats`."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput, LeaseLost
 from ...schema.message.limits import MAX_REASON_CHARS
 from ...schema.message.names import check_agent, check_line
@@ -22,6 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
+
+    from ..options import ReservationMode
 
 
 #: How long a reservation lasts unless the caller says otherwise, in seconds: an hour.
@@ -53,7 +56,7 @@ class Reservation:
 
     path: str
     agent: str
-    mode: str
+    mode: ReservationMode
     token: int
     reserved_at_ms: int
     until_ms: int
@@ -95,6 +98,7 @@ class ReserveResult:
     conflicts: list[Conflict]
 
 
+@with_checked_arguments
 class Reservations(Table):
     """The table `reservations`. An ended reservation is as good as none."""
 

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
+from ...schema.arguments import checked
 from ...schema.callbacks import check_progress
 from ...schema.directory.layout import Layout
 from ...schema.errors import InvalidInput
+from ...schema.message.limits import MAX_COUNT
 from ..errors import SegmentMissing
 from ..log.catalog import Catalog
 from ..log.filters import Wanted
@@ -80,6 +82,7 @@ class Search:
         """Empty the index: the next search makes a new one."""
         self._index.clear()
 
+    @checked
     def find(
         self,
         words: Iterable[str],
@@ -105,7 +108,7 @@ class Search:
                 for seq in self._seqs(index, asked, wanted, by_age)
                 if (message := self._message(seq)) is not None and wanted.fits(message)
             )
-            return list(islice(found, limit))
+            return list(islice(found, min(limit, MAX_COUNT)))
 
     @contextmanager
     def _searched(self) -> Iterator[SearchIndex]:

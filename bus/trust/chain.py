@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from ...schema.arguments import with_checked_arguments
 from ...schema.callbacks import check_progress
 from ...schema.message.limits import MAX_SEQ
 from ...schema.queries import pages
@@ -56,6 +57,7 @@ def digest_of(before: bytes, line: bytes) -> bytes:
     return hashlib.sha256(before + line).digest()
 
 
+@with_checked_arguments
 class Chain:
     """The table `chain`, and the entry `chain` of the table `meta`."""
 

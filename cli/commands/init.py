@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, cast
 
 from ...bus.bus import Bus
 from ...export.jsonl.exporter import Exporter
@@ -18,6 +18,10 @@ from ..arguments import BY_MAIN_TREE
 from ..definition import Commands, optional
 from ..options.common import HERE, Place
 from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...schema.choices import Durability
 
 commands = Commands()
 
@@ -51,7 +55,7 @@ def init(
     with Bus.open(named or BUS_DIRECTORY) as bus:
         where = bus.layout.directory
         if durability is not None:
-            bus.settings.set_durability(durability)
+            bus.settings.set_durability(cast("Durability", durability))
         kept = bus.settings.durability()
     output.result(
         {"dir": where, "made": made, "durability": kept},

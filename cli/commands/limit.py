@@ -17,7 +17,7 @@ from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    pass
+    from ...bus.options import LimitKind
 
 commands = Commands()
 limit = commands.group("limit", help="Limits of waiting messages, which refuse further ones.")
@@ -89,7 +89,7 @@ def clear(
     return 0
 
 
-def _place(queue: str | None, inbox: str | None) -> tuple[str, str]:
+def _place(queue: str | None, inbox: str | None) -> tuple[LimitKind, str]:
     if queue is not None and inbox is None:
         return "queue", queue
     if inbox is not None and queue is None:

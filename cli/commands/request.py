@@ -7,7 +7,7 @@ import stat
 import sys
 import time
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import orjson
 import typer
@@ -144,7 +144,7 @@ def show_answer(
     from ...subscribers.conversations.answers import check, receive
 
     with place.open() as bus:
-        which = "first" if first else "last"
+        which: Literal["first", "last"] = "first" if first else "last"
         key = conversation_named(bus, conversation)
         if next(bus.read(conversation=key), None) is None:
             raise NotFound(f"no message in a conversation {conversation!a}; see 'bus read'")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
@@ -18,6 +18,7 @@ from ..show import output
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
+    from ...subscribers.options import Start
 
 
 def _be_verbose(on: bool) -> bool:
@@ -153,10 +154,10 @@ QueueName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the 
 OfQueue = Annotated[str | None, optional("Q", "Only this queue.", "--queue")]
 
 
-def seq_or_word(text: str) -> int | str:
-    """Return the seq that a text is, or the text."""
+def seq_or_word(text: str) -> Start:
+    """Return the seq that a text is, or the text, which the library checks."""
     is_seq = text.isascii() and text.isdecimal() and len(text) < 20
-    return int(text) if is_seq else text
+    return int(text) if is_seq else cast("Literal['now']", text)
 
 
 def conversation_named(bus: Bus, key: str) -> str:

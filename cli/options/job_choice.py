@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -21,10 +21,11 @@ from .common import MAX_SEQ, By, OfQueue, Since, since_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ...bus.bus import Bus
     from ...subscribers.jobs.jobs import Job
+    from ...subscribers.options import JobState
     from ...subscribers.queues.queue import Queue
 
     #: Jobs, by queue.
@@ -54,13 +55,15 @@ class Filter:
     type: options.TypePattern = None
     since: Since = None
 
-    def find(self, bus: Bus, states: tuple[str, ...]) -> Iterator[tuple[Queue, Iterator[Job]]]:
+    def find(self, bus: Bus, states: Sequence[str]) -> Iterator[tuple[Queue, Iterator[Job]]]:
         """Yield each queue, with those of its jobs in these states that fit the options."""
-        pattern = None if self.type is None else TypePattern(self.type)
+        if self.type is not None:
+            TypePattern(self.type)  # refused where there is no queue, too
+        wanted = cast("Sequence[JobState]", states)  # each is one: the options are checked
         since_ms = None if self.since is None else since_time(self.since, bus.now_ms())
         for queue in queues_named(bus, self.queue):
             letters = DeadLetters(queue)
-            yield queue, letters.find(states, type=pattern, since_ms=since_ms)
+            yield queue, letters.find(wanted, type=self.type, since_ms=since_ms)
 
 
 @dataclass(frozen=True, kw_only=True)

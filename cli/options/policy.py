@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...bus.bus import Bus
+    from ...subscribers.options import Start
     from ...subscribers.queues.queue import Queue
 
 #: The word for no limit.
@@ -173,7 +174,7 @@ def make_queue(
     name: str,
     pattern: str | None,
     rules: dict[str, Any],
-    start: str | int = "beginning",
+    start: Start = "beginning",
     group: str | None = None,
 ) -> Queue:
     """Create a queue, unless it exists, as `Queue.create` does; its errors name the options.

@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 
 from ...bus.bus import RECHECK_S
 from ...bus.doorbell import listen
+from ...schema.arguments import with_checked_arguments
 from ...schema.callbacks import check_progress
 from ...schema.directory.file_lock import FileLock
 from ...schema.errors import AckbusError, BusMoved, InvalidInput, Refused, TimedOut, WrongProcess
@@ -48,6 +49,7 @@ class ExporterRunning(Refused):
     """Another exporter, in this process or another, is at work on this bus."""
 
 
+@with_checked_arguments
 class Exporter:
     """Appends new messages to `bus.jsonl`. For each bus, one works at a time.
 

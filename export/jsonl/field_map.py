@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput, shown
 from ...schema.message.draft import ABSENT, Draft, NotJson
 from ...schema.message.priority import parse_priority
@@ -21,6 +22,7 @@ FIELDS = (
 _HEADER = "headers."
 
 
+@with_checked_arguments
 class FieldMap:
     """The source of each field of a message.
 

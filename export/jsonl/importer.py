@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ...schema.arguments import checked
 from ...schema.errors import BlobMissing, InvalidInput, Refused
 from ...schema.message.canonical_json import decode
 from ...schema.message.draft import Draft
@@ -56,6 +57,7 @@ class ImportReport:
             self.reasons.append((number, str(reason)))
 
 
+@checked
 def import_jsonl(
     bus: Bus,
     stream: BinaryIO,

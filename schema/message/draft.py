@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 
+from ..arguments import checked
 from ..errors import InvalidInput, shown
 from . import canonical_json as json
 from .ids import new_id
@@ -82,7 +83,7 @@ class Draft:
             bounded size; others fetch its bytes by this name.
         ts_ms: epoch milliseconds; None takes the present.
 
-    The fields are checked when the draft is published, not here.
+    Their types are checked here, and the rules of the fields when the draft is published.
     """
 
     __slots__ = (
@@ -99,6 +100,7 @@ class Draft:
         "type",
     )
 
+    @checked
     def __init__(
         self,
         type: str,
@@ -144,7 +146,7 @@ class Draft:
             check_id(self.correlation_id, "conversation")
         if self.payload_ref is not None and type(self.payload_ref) is not str:
             raise InvalidInput(f"payload_ref must be text, not {type(self.payload_ref).__name__}")
-        if self.priority not in (0, 1, 2):
+        if type(self.priority) is bool or self.priority not in (0, 1, 2):
             raise InvalidInput(f"priority must be 0, 1 or 2, not {shown(self.priority)}")
         ts_ms = now_ms if self.ts_ms is None else self.ts_ms
         if type(ts_ms) is not int or not 0 <= ts_ms <= MAX_TS_MS:
@@ -168,11 +170,13 @@ class Draft:
         return data
 
     def _encode_headers(self) -> str | None:
-        if not self.headers:
+        if self.headers is None:
             return None
-        if not isinstance(self.headers, dict):
-            raise InvalidInput("headers must be a JSON object")
-        data = json.encode(self.headers, "headers")
+        if not hasattr(self.headers, "keys"):
+            raise InvalidInput(f"headers must be a dict, not {shown(self.headers)}")
+        if not (headers := dict(self.headers)):
+            return None
+        data = json.encode(headers, "headers")
         if len(data) > MAX_HEADERS_BYTES:
             raise InvalidInput(
                 f"the headers are {len(data)} bytes of JSON; the limit is {MAX_HEADERS_BYTES}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import orjson
 
+from ..arguments import with_checked_arguments
 from ..errors import SHOWN_CHARS, BlobAltered, BlobMissing, BusUnusable, InvalidInput
 from .canonical_json import decode_stored
 from .draft import ABSENT, Draft
@@ -99,6 +100,7 @@ class _Open:
     )
 
 
+@with_checked_arguments
 class Message(_Open):
     """A stored message. It never changes, so it may be kept and shared.
 

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 
 import apsw
 
+from ..arguments import checked
 from ..directory.file_identity import Place
 from ..directory.folder import Obstructed
 from ..directory.layout import (
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from ..message.times import Clock
 
 #: The version of the tables that this code reads and writes.
 SCHEMA_VERSION = 7
@@ -81,19 +81,22 @@ class Database:
         BusUnusable: there is one that this process can't use.
     """
 
+    @checked
     def __init__(
         self,
         directory: str | os.PathLike[str],
         *,
         durability: str | None = None,
         write_timeout_s: float = WRITE_TIMEOUT_S,
-        clock: Clock = now_ms,
+        clock: Callable[[], int] = now_ms,
         any_version: bool = False,
         read_only: bool = False,
     ) -> None:
         self._born_after = forks.count
         if durability is not None and durability not in _SYNCHRONOUS:
             raise InvalidInput(f"durability must be 'normal' or 'full', not {durability!r}")
+        if write_timeout_s < 0:
+            raise InvalidInput(f"write_timeout_s must be 0 or more, not {write_timeout_s:g}")
         check_sqlite_version(apsw.sqlite_lib_version())
         self.layout = Layout(directory)
         self.now_ms = clock

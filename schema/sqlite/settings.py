@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from ..arguments import with_checked_arguments
 from ..errors import InvalidInput, ReadOnlyBackup, shown
 from ..message.times import age, format_ts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..choices import Durability
     from .database import Database
 
 #: How durable a commit can be: a power loss may take a `normal` one, and never a `full` one.
@@ -26,18 +28,19 @@ BACKUP = "backup_made_at_ms"
 _DURABILITY = "durability"
 
 
+@with_checked_arguments
 class Settings:
     """The entries `durability` and `backup_made_at_ms` of the table `meta`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def durability(self) -> str:
+    def durability(self) -> Durability:
         """Return what is set for the bus, `normal` or `full`; this process may do more."""
         stored = self._database.value(_GET, (_DURABILITY,))
         return "normal" if stored in (None, "normal") else "full"
 
-    def set_durability(self, durability: str) -> None:
+    def set_durability(self, durability: Durability) -> None:
         """Set how durably each program writes that opens the bus from now on.
 
         This object of the bus does so at once where it is to be stronger; programs that have the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import orjson
 from fastapi import Query, Response
@@ -52,7 +52,7 @@ AfterInQueue = Annotated[
     int | None, Query(ge=0, le=MAX_SEQ, description="Only what comes after it, in one `queue`.")
 ]
 
-_DEAD = "dead"
+_DEAD: Final = "dead"
 
 
 class JobsGiven(Given):
@@ -183,7 +183,8 @@ def list_dead_letters(
     limit: Limit = PAGE,
 ) -> dict[str, Any]:
     """List the jobs that used up their attempts, and why they failed, by queue and in order."""
-    pattern = None if type is None else TypePattern(type)
+    if type is not None:
+        TypePattern(type)  # refused where there is no queue, too
     _check_page(queue, "after", after)
     queues = _queues(bus, queue)
     for each in queues:
@@ -192,7 +193,7 @@ def list_dead_letters(
         job
         for each in queues
         for job in DeadLetters(each).find(
-            (_DEAD,), type=pattern, since_ms=since_ms, after_seq=after or 0
+            (_DEAD,), type=type, since_ms=since_ms, after_seq=after or 0
         )
     )
     return _list(bus, islice(found, limit))

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...schema.arguments import checked
 from ...schema.errors import AckbusError, InvalidInput
 from .reply_types import REQUEST, ReplyTypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Final, Literal
 
     from ...bus.bus import Bus
     from ...schema.message.message import Message
+    from ..options import AnswerState
 
 #: The states of a conversation.
-PENDING, SUCCESS, FAILURE, TIMED_OUT = "pending", "success", "failure", "timed_out"
+PENDING: Final = "pending"
+SUCCESS: Final = "success"
+FAILURE: Final = "failure"
+TIMED_OUT: Final = "timed_out"
 
 #: Which answer `check` takes where there are several.
-FIRST, LAST = "first", "last"
+FIRST: Final = "first"
+LAST: Final = "last"
 
 #: How long the note that an answer was received waits for other writers, in seconds: the asker has
 #: the answer, and an unread copy of it costs less than a longer wait.
@@ -40,7 +47,7 @@ class Answer:
         asker: the agent that asked; None while it is pending.
     """
 
-    state: str
+    state: AnswerState
     conversation: str
     reply: Message | None = None
     asker: str | None = None
@@ -51,13 +58,14 @@ class Answer:
         return self.state in (FAILURE, TIMED_OUT)
 
 
+@checked
 def check(
     bus: Bus,
     conversation: str,
     *,
     success_type: str | None = None,
     failure_type: str | None = None,
-    which: str = LAST,
+    which: Literal["last", "first"] = LAST,
 ) -> Answer:
     """Return the state of a conversation, without waiting. An unknown conversation is pending.
 
@@ -155,7 +163,7 @@ def answers_to(
 
 def _replies(
     bus: Bus, conversation: str, after_seq: int, reply_types: ReplyTypes
-) -> Iterator[tuple[str, Message]]:
+) -> Iterator[tuple[AnswerState, Message]]:
     """Yield the messages that may answer a request in a conversation, and what they tell."""
     for message in bus.read(conversation=conversation, after_seq=after_seq):
         state = _state_by(message, reply_types)
@@ -172,7 +180,7 @@ def _request_meant(bus: Bus, reply: Message, request_type: str) -> int | None:
     return parent.seq if parent is not None and parent.type == request_type else None
 
 
-def _state_by(message: Message, reply_types: ReplyTypes) -> str | None:
+def _state_by(message: Message, reply_types: ReplyTypes) -> AnswerState | None:
     """Return the state that a message brings its conversation into, or None.
 
     Success comes first, for those who give one type to both outcomes.

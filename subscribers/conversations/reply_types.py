@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput
 
 #: How the type of a message ends that asks for an answer.
@@ -13,6 +14,7 @@ REQUEST = ".request"
 _DONE, _FAILED, _TIMED_OUT = ".done", ".failed", ".timed_out"
 
 
+@with_checked_arguments
 @dataclass(frozen=True, slots=True)
 class ReplyTypes:
     """The types by which a request is answered; None: it is not, by that outcome.

@@ -6,6 +6,7 @@ import warnings
 from time import monotonic
 
 from ...bus.doorbell import listen
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import AckbusError, AckPastEnd, InvalidInput, SecondLoopWarning
 from ...schema.message.draft import Draft
 from ...schema.message.names import check_agent
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...schema.message.message import Message, Receipt
+    from ..options import Start
 
 #: How many deliveries of a message may fail before it is parked.
 MAX_DELIVERIES = 5
@@ -32,6 +34,7 @@ MAX_DELIVERIES = 5
 RETRY_PAUSE_S = 0.1
 
 
+@with_checked_arguments
 class Inbox:
     """The inbox of one agent: messages to it, and broadcasts, after its cursor.
 
@@ -64,6 +67,8 @@ class Inbox:
         check_agent(agent)
         if max_deliveries < 1 or retry_pause_s <= 0:
             raise InvalidInput("max_deliveries must be at least 1, and retry_pause_s above 0")
+        if recheck_s is not None and recheck_s <= 0:
+            raise InvalidInput(f"recheck_s must be above 0, not {recheck_s:g}")
         self.bus = bus
         self.agent = agent
         self.max_deliveries = max_deliveries
@@ -88,7 +93,7 @@ class Inbox:
         """The cursor: the last seq that the agent acknowledged, 0 before the first."""
         return self._cursors.position(self.agent)
 
-    def join(self, *, start: str | int = BEGINNING) -> None:
+    def join(self, *, start: Start = BEGINNING) -> None:
         """Become a reader, as acknowledging does: what comes waits until it is acknowledged.
 
         An agent that only polls leaves no trace, and broadcasts that it has not read may be
@@ -143,9 +148,9 @@ class Inbox:
         """Return the messages that `poll` returns, and the state of the inbox."""
         return self._mail.look(limit, wanted)
 
-    def poll_after(self, seq: int, limit: int = POLL_LIMIT) -> list[Message]:
-        """Return up to `limit` messages that wait above a seq, without requeued ones."""
-        return self._mail.after(seq, limit)
+    def poll_after(self, after_seq: int, limit: int = POLL_LIMIT) -> list[Message]:
+        """Return up to `limit` messages that wait after a seq, without requeued ones."""
+        return self._mail.after(after_seq, limit)
 
     @property
     def wants(self) -> list[str] | None:

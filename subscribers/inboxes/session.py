@@ -8,6 +8,7 @@ from functools import partial
 from ...bus import tracing
 from ...bus.bus import Bus
 from ...bus.in_thread import in_thread
+from ...schema.arguments import with_checked_arguments
 from ...schema.callbacks import (
     call_plain,
     check_coroutine_function,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ..options import InboxOptions
 
 
+@with_checked_arguments
 class Session:
     """An agent that is there: its inbox, its heart, and messages that say when it came and went.
 
@@ -103,8 +105,21 @@ class Session:
     ) -> Receipt:
         """Publish an answer to a message's sender, in the same conversation."""
         answer: MessageFields = {"to_agent": message.from_agent, "in_reply_to": message.id}
-        headers = tracing.child_trace(message.headers) | dict(fields.get("headers") or {})
+        given = fields.get("headers") or {}
+        headers = tracing.child_trace(message.headers) | given if isinstance(given, dict) else given
         return self.publish(type, payload, **(answer | fields | {"headers": headers}))
+
+    async def publish_async(
+        self, type: str, payload: object = ABSENT, **fields: Unpack[MessageFields]
+    ) -> Receipt:
+        """Publish as `publish` does; the event loop never waits for the bus."""
+        return await in_thread(partial(self.publish, type, payload, **fields))
+
+    async def reply_async(
+        self, message: Message, type: str, payload: object = ABSENT, **fields: Unpack[MessageFields]
+    ) -> Receipt:
+        """Reply as `reply` does; the event loop never waits for the bus."""
+        return await in_thread(partial(self.reply, message, type, payload, **fields))
 
     def run(self, handler: Callable[[Message], None], *, drain: bool = False) -> None:
         """Deliver messages as `Inbox.run` does, with the current message in the heartbeat.

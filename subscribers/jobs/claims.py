@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from ...schema.errors import InvalidInput
+from ...schema.arguments import with_checked_arguments
+from ...schema.errors import InvalidInput, shown
 from ...schema.queries import Table
 from .jobs import FAILED, TIMED_OUT
 from .output_limits import kept_error, kept_text
@@ -14,13 +15,16 @@ from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Final, Literal
 
     from ...schema.message.message import Message
+    from ..options import ClaimStatus, EndStatus
     from ..queues.queues import QueueInfo
 
 #: The statuses of a claim, beside `FAILED` and `TIMED_OUT`, which are a job's too.
-ACTIVE, COMPLETED, LOST = "active", "completed", "lost"
+ACTIVE: Final = "active"
+COMPLETED: Final = "completed"
+LOST: Final = "lost"
 
 #: Those with which a worker may end its claim.
 ENDS = (COMPLETED, FAILED, TIMED_OUT)
@@ -89,7 +93,7 @@ class ClaimRecord:
     available_at_ms: int
     claimed_at_ms: int
     lease_until_ms: int
-    status: str
+    status: ClaimStatus
     ended_at_ms: int | None
     exit_code: int | None
     error: str | None
@@ -97,13 +101,14 @@ class ClaimRecord:
     result: str | None
     logs: str | None
 
-    def state(self, now_ms: int) -> str:
+    def state(self, now_ms: int) -> Literal["terminal", "live_active", "expired_active"]:
         """Return `terminal`, `live_active`, or `expired_active` (its job is about to be lost)."""
         if self.status != ACTIVE:
             return "terminal"
         return "live_active" if self.lease_until_ms > now_ms else "expired_active"
 
 
+@with_checked_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The outcome of an attempt.
@@ -124,7 +129,7 @@ class Outcome:
         InvalidInput: a worker can't end a claim with this status.
     """
 
-    status: str = COMPLETED
+    status: EndStatus = COMPLETED
     error: str | None = None
     result: object = None
     exit_code: int | None = None
@@ -137,7 +142,7 @@ class Outcome:
     def __post_init__(self) -> None:
         """Refuse other statuses: a claim can't become active again, or be lost by its owner."""
         if self.status not in ENDS:
-            raise InvalidInput(f"a claim ends as {', '.join(ENDS)}, not {self.status!r}")
+            raise InvalidInput(f"status must be one of {', '.join(ENDS)}, not {shown(self.status)}")
 
     def row(self) -> tuple[object, ...]:
         """Return the values of exit_code, error, stderr, result and logs as they are stored."""
@@ -179,9 +184,9 @@ class Claims(Table):
         values = (now_ms, why, token, now_ms)
         return self._engine.count_changes(SQL["hand_back_claim"], values) > 0
 
-    def status(self, token: int) -> str | None:
+    def status(self, token: int) -> ClaimStatus | None:
         """Return the stored status of a claim, or None without one."""
-        status: str | None = self._engine.value(SQL["claim_status"], (token,))
+        status: ClaimStatus | None = self._engine.value(SQL["claim_status"], (token,))
         return status
 
     def expired(self, info: QueueInfo, now_ms: int) -> list[tuple[int, int]]:

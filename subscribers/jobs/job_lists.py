@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...schema.errors import InvalidInput
+from ...schema.errors import InvalidInput, shown
 from ...schema.message.limits import MAX_SEQ
 from ..views import Views
 from . import jobs as states
@@ -34,7 +34,9 @@ def list_jobs(
     """
     unknown = sorted(set(found) - set(states.STATES))
     if unknown:
-        raise InvalidInput(f"jobs have no state {unknown[0]!r}; it is {', '.join(states.STATES)}")
+        raise InvalidInput(
+            f"jobs have no state {shown(unknown[0])}; the states are {', '.join(states.STATES)}"
+        )
     queue.fill()
     if before_seq is None and set(found) == {states.QUEUED}:
         return _rows(queue, "jobs_in_line", limit)

@@ -15,8 +15,10 @@ from .statements import SQL, VIEWS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Final
 
     from ...schema.message.message import Message
+    from ..options import JobGate, JobState
     from ..queues.queues import QueueInfo
     from .work_headers import WorkHeaders
 
@@ -24,20 +26,19 @@ if TYPE_CHECKING:
     Ready = tuple[int, int, int, int, str | None]
 
 #: The states of a job that is over.
-SUCCEEDED, FAILED, TIMED_OUT, DEAD, CANCELLED = (
-    "succeeded",
-    "failed",
-    "timed_out",
-    "dead",
-    "cancelled",
-)
+SUCCEEDED: Final = "succeeded"
+FAILED: Final = "failed"
+TIMED_OUT: Final = "timed_out"
+DEAD: Final = "dead"
+CANCELLED: Final = "cancelled"
 #: The states of one that is not.
-QUEUED, RUNNING = "queued", "running"
+QUEUED: Final = "queued"
+RUNNING: Final = "running"
 
-STATES = (QUEUED, RUNNING, SUCCEEDED, FAILED, TIMED_OUT, DEAD, CANCELLED)
+STATES: tuple[JobState, ...] = (QUEUED, RUNNING, SUCCEEDED, FAILED, TIMED_OUT, DEAD, CANCELLED)
 
 #: Those that a person may want to look at, and try again.
-ENDED_BADLY = (FAILED, TIMED_OUT, DEAD)
+ENDED_BADLY: tuple[JobState, ...] = (FAILED, TIMED_OUT, DEAD)
 
 #: The reason why a queued job waits: none, its time, or other jobs with its key.
 OPEN, TIME, KEY = "open", "time", "key"
@@ -75,8 +76,8 @@ class Job:
 
     queue: str
     seq: int
-    state: str
-    gate: str
+    state: JobState
+    gate: JobGate
     attempt: int
     max_attempts: int
     available_at_ms: int
@@ -339,9 +340,8 @@ class Jobs(Table):
 
         Those that succeeded or were cancelled are not counted: that would be a walk over all.
         """
-        return dict.fromkeys(ENDED_BADLY, 0) | dict(
-            self._engine.rows(SQL["count_jobs"], (info.id,))
-        )
+        none: dict[str, int] = dict.fromkeys(ENDED_BADLY, 0)
+        return none | dict(self._engine.rows(SQL["count_jobs"], (info.id,)))
 
     def oldest_available_ms(self, info: QueueInfo, now_ms: int) -> int | None:
         """Return since when the job waits that could be claimed for longest; None without one."""

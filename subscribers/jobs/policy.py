@@ -10,7 +10,7 @@ from ...schema.message.names import check_agent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Literal
 
 #: The choices of each policy that is a word.
 CHOICES = {
@@ -64,16 +64,16 @@ class Policy:
         InvalidInput: a rule is none.
     """
 
-    ordering: str = "fifo"
+    ordering: Literal["fifo", "priority"] = "fifo"
     ageing_s: float = 60.0
-    retry: str = "contract"
+    retry: Literal["contract", "failures", "asked"] = "contract"
     max_attempts: int = 4
     backoff_s: float = 30.0
-    on_lost: str = "requeue"
+    on_lost: Literal["requeue", "fail", "dead"] = "requeue"
     max_running: int | None = None
     max_running_per_key: int = 1
     dedupe_window_s: float = 86_400.0
-    hides: str = "exact"
+    hides: Literal["exact", "all", "none"] = "exact"
     addressed: str | None = None
 
     def __post_init__(self) -> None:
@@ -92,7 +92,7 @@ class Policy:
                 raise InvalidInput(f"{name} must be a whole number of at least 1, not {count!r}")
         for name, least_s in (("ageing_s", 0.001), ("backoff_s", 0), ("dedupe_window_s", 0)):
             seconds = getattr(self, name)
-            if not isinstance(seconds, int | float) or not least_s <= seconds <= MAX_POLICY_S:
+            if type(seconds) not in (int, float) or not least_s <= seconds <= MAX_POLICY_S:
                 raise InvalidInput(f"{name} must be {least_s:g} s or more, not {seconds!r}")
 
     def takes(self, to_agent: str | None) -> bool:

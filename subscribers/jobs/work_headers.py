@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...schema.arguments import checked
 from ...schema.errors import InvalidInput
 from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
 from ...schema.message.limits import MAX_ID_CHARS
@@ -51,6 +52,7 @@ class WorkHeaders:
         return wanted if wanted.available_at_ms is not None or is_key else None
 
 
+@checked
 def work_headers(
     *,
     available_at_ms: int | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import NotFound
 from ..jobs.claims import Claims
 from ..jobs.jobs import Jobs
@@ -57,6 +58,7 @@ class Step:
     work: list[Work]
 
 
+@with_checked_arguments
 @dataclass(frozen=True, slots=True)
 class Trace:
     """A message with all that it belongs to.

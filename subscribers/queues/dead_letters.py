@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from itertools import islice
 
-from ..jobs.jobs import BATCH, DEAD, Job, Jobs
+from ...schema.arguments import with_checked_arguments
+from ...schema.errors import InvalidInput, shown
+from ...schema.message.patterns import TypePattern
+from ..jobs.jobs import BATCH, DEAD, ENDED_BADLY, Job, Jobs
 from .job_control import JobControl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ...schema.message.patterns import TypePattern
+    from ..options import JobState
     from .queue import Queue
 
 
+@with_checked_arguments
 class DeadLetters:
     """The dead letters of a queue. Nothing is deleted: the job, its claims and its message stay.
 
@@ -30,9 +34,9 @@ class DeadLetters:
 
     def find(
         self,
-        states: tuple[str, ...] = (DEAD,),
+        states: Sequence[JobState] = (DEAD,),
         *,
-        type: TypePattern | None = None,
+        type: str | None = None,
         since_ms: int | None = None,
         after_seq: int = 0,
     ) -> Iterator[Job]:
@@ -41,17 +45,35 @@ class DeadLetters:
         Args:
             states: `dead`, which used up their attempts; `failed` and `timed_out`, whose failure
                 was an answer, may be asked for too.
-            type: only messages of a type that fits this pattern.
+            type: only messages of a type that fits this type pattern.
             since_ms: only jobs that ended at this epoch millisecond or later.
             after_seq: only jobs of messages after this one.
+
+        Raises:
+            InvalidInput: jobs never end badly in a state, or `type` is no pattern.
         """
+        wanted = None if type is None else TypePattern(type)
+        for state in states:
+            if state not in ENDED_BADLY:
+                raise InvalidInput(
+                    f"states must be of {', '.join(ENDED_BADLY)}, not {shown(state)}"
+                )
+        return self._find(states, wanted, since_ms, after_seq)
+
+    def _find(
+        self,
+        states: Sequence[JobState],
+        wanted: TypePattern | None,
+        since_ms: int | None,
+        after_seq: int,
+    ) -> Iterator[Job]:
         for state in states:
             seq = after_seq
             while page := self._jobs.ended_badly(self._queue.info, state, seq, BATCH):
                 seq = page[-1].seq
                 for job in page:
                     is_recent = since_ms is None or (job.ended_at_ms or 0) >= since_ms
-                    if is_recent and (type is None or self._is_of(job, type)):
+                    if is_recent and (wanted is None or self._is_of(job, wanted)):
                         yield job
 
     def requeue(self, found: Iterable[Job]) -> Iterator[Job]:

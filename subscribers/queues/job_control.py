@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ...bus.doorbell import ring
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput
 from ...schema.message.limits import MAX_AGENT_CHARS
 from ...schema.queries import engine_of
-from ..jobs import jobs as states
+from ..jobs import jobs as job_states
 from ..jobs.claims import Claims
 from ..jobs.job_lists import list_jobs
 from ..jobs.job_replies import last_words
@@ -17,6 +18,7 @@ from .queues import Queues
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..options import JobState
     from .queue import Queue
     from .queues import QueueInfo
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 LIST_LIMIT = 100
 
 
+@with_checked_arguments
 class JobControl:
     """The jobs of a queue, and the acts of people on them, which stay on record with their actors.
 
@@ -69,8 +72,8 @@ class JobControl:
         with self._bus.transaction():
             info = self._info()
             job = self._jobs.get(info, seq)
-            is_delayed = job.state == states.QUEUED and job.gate == states.TIME
-            if job.state not in (*states.ENDED_BADLY, states.CANCELLED) and not is_delayed:
+            is_delayed = job.state == job_states.QUEUED and job.gate == job_states.TIME
+            if job.state not in (*job_states.ENDED_BADLY, job_states.CANCELLED) and not is_delayed:
                 raise wrong_state(job, "tried again")
             attempt = job.attempt if is_delayed else 1
             self._jobs.queue_again(info, job, attempt, self._bus.now_ms(), job.error)
@@ -89,7 +92,7 @@ class JobControl:
         with self._bus.transaction():
             info = self._info()
             job = self._jobs.get(info, seq)
-            if job.state in (states.SUCCEEDED, states.CANCELLED):
+            if job.state in (job_states.SUCCEEDED, job_states.CANCELLED):
                 raise wrong_state(job, "cancelled")
             self._endings.give_up(info, [job], why)
             self._acts.note(info, CANCEL, seq=seq, detail=why)
@@ -109,7 +112,7 @@ class JobControl:
 
     def _count_waiting(self, info: QueueInfo) -> int:
         counts = self._jobs.counts(info)
-        return sum(counts[gate] for gate in (states.OPEN, states.TIME, states.KEY))
+        return sum(counts[gate] for gate in (job_states.OPEN, job_states.TIME, job_states.KEY))
 
     def purge(self) -> int:
         """Cancel the waiting jobs of the queue, and return their number.
@@ -207,7 +210,7 @@ class JobControl:
                     self._set_limit(each.max_waiting)
 
     def list(
-        self, *states_wanted: str, limit: int = LIST_LIMIT, before_seq: int | None = None
+        self, *states: JobState, limit: int = LIST_LIMIT, before_seq: int | None = None
     ) -> list[Job]:
         """Return jobs of the queue, the newest first. Fills the queue first.
 
@@ -216,14 +219,14 @@ class JobControl:
         key.
 
         Args:
-            states_wanted: states of jobs, such as `failed`; none for all.
+            states: states of jobs, such as `failed`; none for all.
             limit: how many at most.
             before_seq: only jobs of messages before this one, the newest first in any case.
 
         Raises:
             InvalidInput: there is no such state.
         """
-        return list_jobs(self._queue, states_wanted, limit, before_seq=before_seq)
+        return list_jobs(self._queue, states, limit, before_seq=before_seq)
 
     def _set_limit(self, max_waiting: int) -> QueueInfo:
         """Set the limit, and count what waits now, in the caller's transaction."""

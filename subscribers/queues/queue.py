@@ -7,6 +7,7 @@ from itertools import islice
 
 from ...bus import tracing
 from ...bus.leases import DEFAULT_LEASE_S, duration_of
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import EVERYONE, InvalidInput
 from ...schema.message.names import check_agent
 from ..jobs.claims import Claim, Claims, Outcome
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ..jobs.errors import ClaimLost, TooManyHops
     from ..jobs.job_replies import LastWords
     from ..jobs.outcomes import Endings
-    from ..options import PolicyRules
+    from ..options import ClaimStatus, PolicyRules, Start
     from .dead_letters import DeadLetters
     from .filling import Page
     from .job_control import JobControl
@@ -44,6 +45,7 @@ MAX_CLAIMS = 1000
 MAX_PAGES = 20
 
 
+@with_checked_arguments
 class Queue:
     """A queue as one process sees it. Make one with `Queue.create` or `Queue.open`.
 
@@ -78,7 +80,7 @@ class Queue:
         name: str,
         pattern: str | None = None,
         *,
-        start: str | int = BEGINNING,
+        start: Start = BEGINNING,
         group: str | None = None,
         **rules: Unpack[PolicyRules],
     ) -> Queue:
@@ -316,7 +318,7 @@ class Queue:
         with self.bus.transaction():
             self._endings.cancel(self._refresh(), claim, why)
 
-    def status(self, claim: Claim) -> str | None:
+    def status(self, claim: Claim) -> ClaimStatus | None:
         """Return the stored status of a claim: `active`, then that of its end.
 
         None when there is no such claim. One row is read; a lease that has run out makes no

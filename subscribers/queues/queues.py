@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from ...bus.bus import Bus
-    from ..options import PolicyRules
+    from ..options import PolicyRules, Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Queues:
         name: str,
         pattern: str,
         *,
-        start: str | int = BEGINNING,
+        start: Start = BEGINNING,
         group: str | None = None,
         **rules: Unpack[PolicyRules],
     ) -> QueueInfo:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput
 from ..jobs import jobs as states
 from ..jobs.claims import ACTIVE, COMPLETED, LOST
@@ -65,6 +66,7 @@ class Spread:
         return cls(p50, p95, round(sum(ordered) / count, 1), count)
 
 
+@with_checked_arguments
 @dataclass(frozen=True, slots=True)
 class QueueStats:
     """The state of a queue, and how its attempts ended within a window. Make one with `of`.

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import orjson
 
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput, shown
 from ...schema.message.canonical_json import decode
 from ...schema.message.draft import DEDUPE_KEY, Draft
@@ -62,6 +63,7 @@ _MEANINGS = {
 _LEVELS = ("info", "warn", "error")
 
 
+@with_checked_arguments
 class JsonCommand(Command):
     """The json contract: a command reads one JSON request, and prints one JSON response.
 

@@ -11,6 +11,7 @@ import os
 
 import orjson
 
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import AckbusError, InvalidInput
 from ...subscribers.jobs.claims import Outcome
 from ..processes.run_process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
@@ -164,6 +165,7 @@ class Command:
         return told
 
 
+@with_checked_arguments
 class RawCommand(Command):
     """The raw contract: a command reads the body from stdin and prints the result to stdout.
 
