@@ -7,7 +7,7 @@ import warnings
 from ..blobs.store import BlobStore
 from ..schema.arguments import with_checked_arguments
 from ..schema.directory.discovery import find_bus
-from ..schema.errors import InvalidInput, UnknownRecipientWarning
+from ..schema.errors import UnknownRecipientWarning
 from ..schema.message.draft import ABSENT, Draft
 from ..schema.message.names import check_agent
 from ..schema.message.priority import Priority
@@ -259,7 +259,7 @@ class Bus:
             check_agent(recipient, "recipient")
             stranger = self.agents.check_recipient(recipient, strict=strict, repeat=False)
             if stranger is not None:  # attributed to whoever called publish or publish_many
-                warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=3)
+                warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=4)
         if not wait_s or self._engine.writing:  # waiting would keep those out who make room
             return self.log.append(drafts)
         from .waiting_limits import publish_when_there_is_room
@@ -360,12 +360,7 @@ class Bus:
 
         Returns:
             How many were deleted, and how many bytes they had.
-
-        Raises:
-            InvalidInput: the age is negative.
         """
-        if older_than_s < 0:
-            raise InvalidInput(f"older_than_s must be 0 or more, not {older_than_s:g}")
         self.blobs.sweep(older_than_s)
         old = self.blobs.older_than(older_than_s)
         count = size = 0

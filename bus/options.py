@@ -10,7 +10,7 @@ from ..schema.choices import Durability
 #: Whether other agents may reserve the same file.
 ReservationMode = Literal["exclusive", "shared"]
 
-#: What a limit of waiting messages is for.
+#: The place of a limit of waiting messages.
 LimitKind = Literal["queue", "inbox"]
 
 

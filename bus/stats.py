@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..schema.arguments import with_checked_arguments
 from .log.catalog import Catalog
 
 TYPE_CHECKING = False
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from .bus import Bus
 
 
+@with_checked_arguments
 @dataclass(frozen=True, slots=True)
 class Stats:
     """The counts of the catalog.

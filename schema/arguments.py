@@ -8,7 +8,6 @@ before anything is stored. The values of a right type are checked by the calls t
 from __future__ import annotations
 
 from functools import wraps
-from math import isfinite
 
 from .errors import InvalidInput, shown
 
@@ -35,19 +34,21 @@ _EXACT: dict[str, tuple[type, ...]] = {
     "bytes": (bytes,),
     "bool": (bool,),
     "int": (int,),
-    "float": (int,),  # of floats NaN and infinities don't
+    "float": (int,),  # a float may be NaN
     "dict": (dict,),
 }
 
 #: The rules of names that are no class of this package.
 _RULES: dict[str, Rule] = {
+    "Any": (lambda value: True, "a value"),
     "None": (lambda value: value is None, "None"),
     "str": (lambda value: isinstance(value, str), "text"),
     "bytes": (lambda value: isinstance(value, bytes), "bytes"),
     "bool": (lambda value: isinstance(value, bool), "True or False"),
     "int": (lambda value: isinstance(value, int) and not isinstance(value, bool), "a whole number"),
-    "float": (lambda value: type(value) in (int, float) and isfinite(value), "a finite number"),
+    "float": (lambda value: type(value) in (int, float) and value == value, "a number"),
     "dict": (lambda value: isinstance(value, dict), "a dict"),
+    "list": (lambda value: isinstance(value, list), "a list"),
     "tuple": (lambda value: isinstance(value, tuple), "a tuple"),
     "Mapping": (lambda value: hasattr(value, "keys"), "a dict"),
     "Callable": (callable, "a function"),
@@ -64,10 +65,17 @@ _RULES: dict[str, Rule] = {
 }
 
 #: The names of what has several values of one type.
-_MANY = ("Iterable", "Sequence")
+_MANY = ("Iterable", "Sequence", "list")
 
-#: The names of words (`Literal`), which the calls look up; and what they are.
-_WORDS = ("Durability", "EndStatus", "JobState", "LimitKind", "Literal", "Start")
+#: The names of words (`Literal`), which the calls look up, and what they are.
+_WORDS = {
+    "Durability": "normal or full",
+    "EndStatus": "completed, failed or timed_out",
+    "JobState": "a state of jobs",
+    "LimitKind": "queue or inbox",
+    "Literal": "a word",
+    "Start": "beginning, now or a seq",
+}
 
 
 def checked(call: Call) -> Call:
@@ -76,30 +84,14 @@ def checked(call: Call) -> Call:
     Raises, when it is called:
         InvalidInput: an argument has another type.
     """
-    annotations: dict[str, str] = call.__annotations__
-    parameters = {
-        name: _Parameter(name, text)
-        for name, text in annotations.items()
-        if name != "return" and not text.startswith("Unpack[")
-    }
-    code: Any = call.__code__
-    by_place = [parameters.get(name) for name in code.co_varnames[: code.co_argcount]]
-    rest = None  # the parameter of all further ones: `*words`
-    if code.co_flags & _HAS_REST:
-        rest = parameters[code.co_varnames[code.co_argcount + code.co_kwonlyargcount]]
+    known: _Parameters | None = None
 
     @wraps(call)
     def begin(*args: Any, **named: Any) -> Any:
-        for parameter, value in zip(by_place, args, strict=False):
-            if parameter is not None and type(value) not in parameter.sure:
-                parameter.check(value)
-        if rest is not None:
-            for value in args[len(by_place) :]:
-                rest.check(value)
-        for name, value in named.items():
-            parameter = parameters.get(name)
-            if parameter is not None and type(value) not in parameter.sure:
-                parameter.check(value)
+        nonlocal known
+        if known is None:  # not before: a program makes few of the calls that it loads
+            known = _Parameters(call)
+        known.check(args, named)
         return call(*args, **named)
 
     return begin  # type: ignore[return-value]
@@ -116,26 +108,70 @@ def with_checked_arguments(kind: type[T]) -> type[T]:
     return kind
 
 
+class _Parameters:
+    """The parameters of a call."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        code: Any = call.__code__
+        self._by_name = {
+            name: _Parameter(name, text)
+            for name, text in call.__annotations__.items()
+            if name != "return" and not text.startswith("Unpack[")
+        }
+        places = code.co_varnames[: code.co_argcount]
+        self._by_place = [self._by_name.get(name) or _Parameter(name, "object") for name in places]
+        self._rest: _Parameter | None = None  # of all further ones: `*words`
+        if code.co_flags & _HAS_REST:
+            self._rest = self._by_name[code.co_varnames[len(places) + code.co_kwonlyargcount]]
+
+    def check(self, args: tuple[object, ...], named: dict[str, object]) -> None:
+        """Refuse an argument that does not fit its annotation."""
+        for parameter, value in zip(self._by_place, args, strict=False):
+            if type(value) not in parameter.sure:
+                parameter.check(value)
+        if self._rest is not None:
+            for value in args[len(self._by_place) :]:
+                self._rest.check(value)
+        if named:
+            by_name = self._by_name
+            for name, value in named.items():
+                # Python refuses an unknown name; options are checked by the call that they go to.
+                if name in by_name and type(value) not in by_name[name].sure:
+                    by_name[name].check(value)
+
+
 class _Parameter:
     """A parameter with its annotation.
 
     Attributes:
-        sure: the types of which every value fits.
+        sure: the types of which every value fits, as far as is known.
     """
 
     def __init__(self, name: str, annotation: str) -> None:
         self._name = name
         self._alternatives = [_named(text) for text in _split(annotation, "|")]
-        names = [head for head, _ in self._alternatives]
-        self.sure = {kind for head in names for kind in _EXACT.get(head, ())}
-        self._is_open = "object" in names or "Any" in names
+        self._heads = [head for head, _ in self._alternatives]
+        self.sure = {kind for head in self._heads for kind in _EXACT.get(head, ())}
 
     def check(self, value: object) -> None:
         """Refuse a value that fits no alternative."""
-        if self._is_open or any(_fits(value, *each) for each in self._alternatives):
-            return
-        wanted = " or ".join(_said(*each) for each in self._alternatives)
-        raise InvalidInput(f"{self._name} must be {wanted}, not {_shown(value)}")
+        if "object" in self._heads or any(_is_ours(value, head) for head in self._heads):
+            self.sure.add(type(value))
+        elif not any(_fits(value, *each) for each in self._alternatives):
+            wanted = " or ".join(_said(*each) for each in self._alternatives)
+            raise InvalidInput(f"{self._name} must be {wanted}, not {_shown(value)}")
+
+
+def check_types(call: Callable[..., Any], given: Any) -> None:
+    """Check the attributes of an object against the annotations of a call that they went to.
+
+    For a call so frequent that this is done only once a value was found to be wrong.
+
+    Raises:
+        InvalidInput: one has another type.
+    """
+    names = [name for name in call.__annotations__ if name != "return"]
+    _Parameters(call).check((), {name: getattr(given, name) for name in names})
 
 
 def _fits(value: Any, head: str, inner: list[str]) -> bool:
@@ -161,7 +197,7 @@ def _fits_text(value: object, annotation: str) -> bool:
 def _said(head: str, inner: list[str]) -> str:
     """Return what an error calls the values of an alternative: `a list of text`."""
     if head in _WORDS:
-        return "a word"
+        return _WORDS[head]
     if head not in _RULES:
         return f"a {head}"
     _, said = _RULES[head]

@@ -10,7 +10,7 @@ AnswerState = Literal["pending", "success", "failure", "timed_out"]
 #: The states of a job.
 JobState = Literal["queued", "running", "succeeded", "failed", "timed_out", "dead", "cancelled"]
 
-#: What a queued job waits for: a worker, its time, or others with its key.
+#: The reason why a queued job waits: for a worker, its time, or others with its key.
 JobGate = Literal["open", "time", "key"]
 
 #: The statuses with which a worker ends a claim, and those of every claim.

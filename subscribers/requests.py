@@ -89,7 +89,7 @@ class Request:
         receipt = bus.publish(type, payload, from_agent=from_agent, **fields)
         sent = cls.published(bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
         if sent.unserved is not None:
-            warnings.warn(UnservedRequestWarning(sent.unserved), stacklevel=2)
+            warnings.warn(UnservedRequestWarning(sent.unserved), stacklevel=3)
         return sent
 
     @classmethod

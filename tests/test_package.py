@@ -177,7 +177,8 @@ def test_errors_are_the_builtin_ones_too() -> None:
 
 
 def test_public_classes_are_documented() -> None:
-    for name in set().union(*SURFACE.values()) - {"ABSENT", "__version__"}:
+    undocumented = {"ABSENT", "__version__"} | SURFACE["Words of arguments and states"]
+    for name in set().union(*SURFACE.values()) - undocumented:
         assert getattr(ackbus, name).__doc__, name
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from ..arguments import checked
+from ..arguments import check_types
 from ..errors import InvalidInput, shown
 from . import canonical_json as json
 from .ids import new_id
@@ -83,7 +83,7 @@ class Draft:
             bounded size; others fetch its bytes by this name.
         ts_ms: epoch milliseconds; None takes the present.
 
-    Their types are checked here, and the rules of the fields when the draft is published.
+    The fields are checked when the draft is published, not here.
     """
 
     __slots__ = (
@@ -100,7 +100,6 @@ class Draft:
         "type",
     )
 
-    @checked
     def __init__(
         self,
         type: str,
@@ -134,6 +133,15 @@ class Draft:
         Raises:
             InvalidInput: a field breaks its rule.
         """
+        try:
+            ts_ms = self._check(now_ms)
+            return Row(self, ts_ms, self._encode_payload(), self._encode_headers())
+        except InvalidInput:
+            check_types(Draft.__init__, self)  # names the argument, where its type is wrong
+            raise
+
+    def _check(self, now_ms: int) -> int:
+        """Check the fields beside payload and headers, and return the time."""
         check_type(self.type)
         check_agent(self.from_agent, "sender")
         if self.to_agent is not None:
@@ -151,7 +159,7 @@ class Draft:
         ts_ms = now_ms if self.ts_ms is None else self.ts_ms
         if type(ts_ms) is not int or not 0 <= ts_ms <= MAX_TS_MS:
             raise InvalidInput(f"ts_ms must be epoch milliseconds, not {shown(ts_ms)}")
-        return Row(self, ts_ms, self._encode_payload(), self._encode_headers())
+        return ts_ms
 
     def _encode_payload(self) -> bytes | None:
         if self.payload is ABSENT:

@@ -84,9 +84,9 @@ def work_headers(
     if dedupe_window_s is not None:
         if dedupe_key is None:
             raise InvalidInput("a dedupe window needs a dedupe key")
+        if not 0 <= dedupe_window_s * 1000 <= MAX_TS_MS:
+            raise InvalidInput(f"dedupe_window_s must be 0 s or more, not {dedupe_window_s!r}")
         window_ms = round(dedupe_window_s * 1000)
-        if not _is_time(window_ms):
-            raise InvalidInput(f"a dedupe window is 0 s or more, not {dedupe_window_s!r}")
         headers[DEDUPE_WINDOW] = window_ms
     return headers
 

@@ -119,7 +119,7 @@ class JobControl:
 
         What runs goes on. A few hundred jobs a transaction: what is published meanwhile may stay.
         """
-        return self._give_up_waiting("purged", states.CANCELLED)
+        return self._give_up_waiting("purged", job_states.CANCELLED)
 
     def bury(self, why: str) -> int:
         """Make dead letters of the waiting jobs of the queue, and return their number.
@@ -127,7 +127,7 @@ class JobControl:
         Args:
             why: the error of each from then on.
         """
-        return self._give_up_waiting(why, states.DEAD)
+        return self._give_up_waiting(why, job_states.DEAD)
 
     def lose_running(self, why: str) -> list[Job]:
         """End the claims of all running jobs as lost, since their workers are known to be gone.

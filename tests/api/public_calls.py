@@ -37,7 +37,6 @@ VALUES: tuple[object, ...] = (
     7,
     1.5,
     float("nan"),
-    float("inf"),
     "words",
     b"bytes",
     ["words", 7, None],
@@ -56,6 +55,7 @@ FITS: dict[str, Callable[[object], bool]] = {
     "float": lambda value: type(value) is int or value == 1.5,
     "bool": lambda value: isinstance(value, bool),
     "Mapping": lambda value: isinstance(value, dict),
+    "list": lambda value: isinstance(value, list),
     "dict": lambda value: isinstance(value, dict),
     "Start": lambda value: type(value) is int,
 }
@@ -108,6 +108,12 @@ def public_calls(bus: Bus) -> Calls:
     job, letters = queue.jobs, queue.dead_letters
     exporter, heart = Exporter(bus), bus.heart("a")
 
+    def draft(**fields: Any) -> None:
+        bus.publish_many([Draft(**fields)])  # the fields are checked when it is published
+
+    draft.__qualname__ = "Draft"
+    draft.__signature__ = signature(Draft)  # type: ignore[attr-defined]
+
     def handler(message: object) -> None:
         del message
 
@@ -127,7 +133,7 @@ def public_calls(bus: Bus) -> Calls:
         bus.heart: {"agent": "a"},
         bus.search: {"words": "hello"},
         bus.collect_blobs: {},
-        Draft: {"type": "x", "from_agent": "a"},
+        draft: {"type": "x", "from_agent": "a"},
         message.reply: {"type": "x", "from_agent": "a"},
         BlobStore: {"directory": directory + "/blobs"},
         bus.blobs.put: {"content": b""},
@@ -171,6 +177,7 @@ def public_calls(bus: Bus) -> Calls:
         session.run_async: {"handler": later, "drain": True},
         Request.send: {"bus": bus, "type": "x.request", "from_agent": "a"},
         Request.send_async: {"bus": bus, "type": "x.request", "from_agent": "a"},
+        sent.until_answered: {"timeout_s": 0},
         sent.wait: {"timeout_s": 0},
         sent.wait_async: {"timeout_s": 0},
         ackbus.as_completed: {"requests": [], "timeout_s": 0},
@@ -194,6 +201,8 @@ def public_calls(bus: Bus) -> Calls:
         queue.cancel: {"claim": claim, "why": "why"},
         queue.status: {"claim": claim},
         queue.stats: {},
+        ackbus.QueueStats.of: {"queue": queue},
+        ackbus.Stats.of: {"bus": bus},
         Outcome: {},
         Policy: {},
         ackbus.work_headers: {},
@@ -201,6 +210,8 @@ def public_calls(bus: Bus) -> Calls:
         job.get: {"seq": 1},
         job.retry: {"seq": 1},
         job.cancel: {"seq": 1},
+        job.bury: {"why": "why"},
+        job.lose_running: {"why": "why"},
         job.limit: {"max_waiting": 5},
         job.list: {},
         ackbus.DeadLetters: {"queue": queue},

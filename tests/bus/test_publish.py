@@ -113,7 +113,7 @@ def test_same_id_with_other_content_is_a_conflict(field: str, bus: Bus) -> None:
 def test_only_a_duplicate_id_is_taken_for_a_duplicate(field: str, bus: Bus) -> None:
     """M-45: a missing type or sender is an error, with an id or without."""
     for id in (None, "m1"):
-        with pytest.raises(InvalidInput, match="must be text, not NoneType"):
+        with pytest.raises(InvalidInput, match=f"{field} must be text, not None"):
             publish(bus, id=id, **{field: None})
     assert bus.log.newest_seq() == 0
 

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Iterator
+from inspect import getfile
 from pathlib import Path
 
 import apsw
@@ -275,8 +276,8 @@ def test_catalog_catches_up_from_where_it_is(bus: Bus, bus_dir: Path) -> None:
 
 def test_statements_of_a_poll_are_in_the_file(bus: Bus) -> None:
     """M-12: what the plans above show is what runs."""
-    assert set(Queries(beside=Bus.__init__.__code__.co_filename)) == set(SQL)
-    assert set(Queries(beside=Inbox.__init__.__code__.co_filename)) == set(INBOXES)
+    assert set(Queries(beside=getfile(Bus))) == set(SQL)
+    assert set(Queries(beside=getfile(Inbox))) == set(INBOXES)
     seen: list[str] = []
     connection = file_of(bus).connection
     connection.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: seen.append(event["sql"]))

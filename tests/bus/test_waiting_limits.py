@@ -442,7 +442,7 @@ def test_limit_may_be_changed_and_cleared(bus: Bus, queue: Queue) -> None:
 def test_limit_that_is_none_is_refused(bus: Bus, most: object) -> None:
     """Bad input."""
     queue = Queue.create(bus, "job")
-    with pytest.raises(InvalidInput, match="a limit is a whole number of at least 1"):
+    with pytest.raises(InvalidInput, match=r"a (limit is a )?whole number"):
         JobControl(queue).limit(most)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput):
         bus.limits.set_for_inbox("slow", most)  # type: ignore[arg-type]

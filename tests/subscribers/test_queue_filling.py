@@ -49,7 +49,7 @@ def test_queue_begins_where_it_is_told_to(bus: Bus, start: str | int, expected: 
 
 @pytest.mark.parametrize("start", ["end", "", 0, -1, 2**63, True, 1.5, None])
 def test_beginning_that_is_none_is_refused(bus: Bus, start: object) -> None:
-    with pytest.raises(InvalidInput, match="start must be beginning, now, or a seq from 1 to 1"):
+    with pytest.raises(InvalidInput, match=r"start must be beginning, now,? or a seq"):
         Queue.create(bus, "job", start=start)  # type: ignore[arg-type]
 
 

@@ -110,7 +110,7 @@ def test_end_of_a_claim_by_hand_is_refused_too_and_the_job_is_over(bus: Bus) -> 
     ask(bus, "go", headers={"hops": MAX_HOPS - 1})
     claim = take(queue)
     with pytest.raises(TooManyHops, match="the limit is 100") as refused:
-        queue.complete(claim, "result", Draft("job.done", from_agent="worker"))
+        queue.complete(claim, Draft("job.done", from_agent="worker"), result="result")
     assert (refused.value.seq, refused.value.hops) == (1, 100)
     assert (state(queue), list(bus.read(type="job.done"))) == ("dead", [])
 

@@ -110,7 +110,7 @@ def test_copy_of_the_stream_can_leave_the_answers_to_others(bus: Bus) -> None:
 @pytest.mark.parametrize("handler", ["cat", None])
 def test_what_is_no_function_is_refused_before_a_job_is_claimed(bus: Bus, handler: object) -> None:
     ask(bus, "hello")
-    with pytest.raises(InvalidInput, match="run takes a function, not "):
+    with pytest.raises(InvalidInput, match=r"handler must be a function, not "):
         drain(bus, handler)
     queue = Queue.open(bus, REQUEST)
     queue.fill()
@@ -1155,7 +1155,10 @@ def test_worker_refuses_what_breaks_a_rule_before_it_claims(
 
 @pytest.mark.parametrize("lease_s", [0, -1.0, float("nan"), 86_400.1])
 def test_worker_can_not_be_made_with_a_lease_that_is_none(bus: Bus, lease_s: float) -> None:
-    with pytest.raises(InvalidInput, match="a lease lasts more than 0 s and at most 86400 s"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"a lease lasts more than 0 s and at most 86400 s|lease_s must be a number, not nan",
+    ):
         Worker(bus, REQUEST, lease_s=lease_s)
     assert Worker(bus, REQUEST, lease_s=86_400).lease_s == 86_400
 
