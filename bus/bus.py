@@ -58,12 +58,11 @@ class Bus:
     Make one with `Bus.init` or `Bus.open`. It is a context manager that closes itself.
 
     Attributes:
-        layout: the paths of the bus directory.
-        log: the messages.
-        archive: those of them that have left the file.
         blobs: the blob store.
-        agents: the agents that the bus knows.
     """
+
+    # Further attributes are for the parts of this package: `layout`, the paths of the directory;
+    # `log`; `archive`, the messages that have left the file; `agents`, those that the bus knows.
 
     def __init__(self, database: Database) -> None:
         self._engine: Engine = database
@@ -109,6 +108,11 @@ class Bus:
             BusUnusable: there is one that this process can't use.
         """
         return cls(Database(find_bus() if directory is None else directory, **options))
+
+    @property
+    def directory(self) -> str:
+        """The path of the bus directory."""
+        return self.layout.directory
 
     @property
     def leases(self) -> Leases:

@@ -58,7 +58,7 @@ class Lease:
 
 @with_checked_arguments
 class Leases(Table):
-    """The table `task_claims`. At any time a lease has one holder.
+    """The leases of a bus: the table `task_claims`. At any time a lease has one holder.
 
     An ended lease can't be extended, even when no other holder has taken it since: the holder
     can't know what happened meanwhile, so it has to acquire it again, with a new token.

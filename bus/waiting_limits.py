@@ -50,7 +50,7 @@ class WaitingLimit:
 
 @with_checked_arguments
 class WaitingLimits(Table):
-    """The table `waiting_limits`."""
+    """The limits of what waits: the table `waiting_limits`."""
 
     def set_for_inbox(self, agent: str, max_waiting: int) -> None:
         """Limit the messages to an agent that wait for its acknowledgement.

@@ -84,7 +84,7 @@ class Heartbeat:
 
 @with_checked_arguments
 class Heartbeats(Table):
-    """The table `heartbeats`."""
+    """The heartbeats of a bus: the table `heartbeats`."""
 
     def beat(
         self,

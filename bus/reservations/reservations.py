@@ -100,7 +100,7 @@ class ReserveResult:
 
 @with_checked_arguments
 class Reservations(Table):
-    """The table `reservations`. An ended reservation is as good as none."""
+    """The reservations of files: the table `reservations`. An ended one is as good as none."""
 
     def reserve(
         self,

@@ -59,7 +59,7 @@ def digest_of(before: bytes, line: bytes) -> bytes:
 
 @with_checked_arguments
 class Chain:
-    """The table `chain`, and the entry `chain` of the table `meta`."""
+    """The hash chain over a log: the table `chain`, and the entry `chain` of the table `meta`."""
 
     def __init__(self, engine: Engine, log: Log) -> None:
         self._engine = engine

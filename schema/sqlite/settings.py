@@ -30,7 +30,7 @@ _DURABILITY = "durability"
 
 @with_checked_arguments
 class Settings:
-    """The entries `durability` and `backup_made_at_ms` of the table `meta`."""
+    """The settings of a bus: `durability` and `backup_made_at_ms` of the table `meta`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -57,7 +57,29 @@ def talk(bus: Bus) -> None:
         me.publish("note", "text", prio=1)  # wrong: priority
 
 
+async def talk_async(bus: Bus) -> None:
+    await bus.publish_async("note", "text", to_agent="b")  # wrong: no sender
+    sent = await Request.send_async(bus, "a.request", from_agent="a")
+    (await sent.wait_async(5)).state == "done"  # wrong: no such state  # noqa: B015
+    sent.wait_async(timeout_s="5")  # wrong
+    async with Session(bus, "a", interval="5s"):  # wrong: interval_s
+        pass
+
+
+def states(bus: Bus) -> None:
+    queue = Queue.open(bus, "q")
+    queue.jobs.list("complete")  # wrong: succeeded
+    queue.dead_letters.find(("lost",))  # wrong
+    bus.limits.clear("agent", "a")  # wrong: inbox
+    bus.settings.set_durability("high")  # wrong
+    Inbox(bus, "a").join(start="end")  # wrong
+    if queue.jobs.get(1).state == "done":  # wrong: no such state
+        pass
+
+
 def look(bus: Bus) -> None:
+    bus.read(from_seq=5)  # wrong: after_seq
+    bus.read(type=5)  # wrong
     bus.search("word", types="note")  # wrong: type
     bus.search("word", limit="5")  # wrong
     bus.leases.acquire("name")  # wrong: no holder

@@ -5,6 +5,7 @@ Type checkers find nothing in it, and it runs.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from pathlib import Path
 from ackbus import (
     AckbusError,
     Answer,
+    AnswerState,
     Bus,
     BusBusy,
     Claim,
@@ -38,9 +40,12 @@ from ackbus import (
     TimedOut,
     Trace,
     Worker,
+    as_completed_async,
     check,
     import_jsonl,
     request,
+    request_async,
+    wait_all_async,
     work_headers,
 )
 
@@ -176,13 +181,44 @@ def hold(bus: Bus) -> tuple[bool, list[Reservation]]:
     return True, reserved
 
 
+async def talk_async(directory: str) -> list[str]:
+    """Ask several questions at once, and answer them in another task."""
+    answered: list[str] = []
+
+    async def answer(message: Message) -> str:
+        return f"{message.payload}!"
+
+    with Bus.open(directory) as bus:
+        worker = Worker(bus, "ask.request")
+        working = asyncio.create_task(worker.run_async(answer))
+        async with Session(bus, "asker", interval_s=5) as me:
+            await me.publish_async("note", "asking")
+            asked = [
+                await Request.send_async(bus, "ask.request", word, from_agent=me.agent)
+                for word in ("one", "two")
+            ]
+            async for sent, found in as_completed_async(asked, timeout_s=20):
+                state: AnswerState = found.state
+                answered.append(f"{sent.seq > 0} {state}")
+            assert [each.state for each in await wait_all_async(asked)] == ["success"] * 2
+            last = await request_async(bus, "ask.request", "three", from_agent="asker")
+            assert last.reply is not None
+            answered.append(str(last.reply.payload))
+            async for message in bus.follow_async(after_seq=0, type="ask.*"):
+                answered.append(message.type)
+                break
+        worker.stop()
+        await working
+    return answered
+
+
 def look_back(bus: Bus) -> tuple[int, int, str | None]:
     """Search, trace and export what happened."""
     hits = bus.search("hello", type="note", limit=5)
     trace = Trace.of(bus, str(hits[0].message.seq))
     alive = [beat.agent for beat in bus.heartbeats.list() if beat.liveness is Liveness.ALIVE]
     exported = Exporter(bus).export_once()
-    with open(Path(bus.layout.directory, "bus.jsonl"), "rb") as lines:
+    with open(Path(bus.directory, "bus.jsonl"), "rb") as lines:
         report = import_jsonl(bus, lines)
     assert (len(trace.steps), report.stored) == (1, 0)
     return len(hits), exported, alive[0] if alive else None
@@ -222,6 +258,7 @@ def main(directory: str) -> int:
             print(hold(bus)[0], "held")
             print(look_back(bus)[0], "found")
             print(meet_errors(bus))
+        print(asyncio.run(talk_async(directory)))
     except AckbusError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -6,13 +6,22 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import get_type_hints
+from typing import get_args, get_type_hints
 
 import pytest
 
 import ackbus
 from ackbus.bus.log.filters import Wanted
+from ackbus.bus.reservations.reservations import EXCLUSIVE, SHARED
+from ackbus.bus.waiting_limits import INBOX, QUEUE
 from ackbus.schema.sqlite.database import Database
+from ackbus.schema.sqlite.settings import DURABILITIES
+from ackbus.subscribers.conversations.answers import FAILURE, PENDING, SUCCESS, TIMED_OUT
+from ackbus.subscribers.jobs import jobs
+from ackbus.subscribers.jobs.claims import ACTIVE, ENDS, LOST
+from ackbus.subscribers.jobs.policy import CHOICES
+
+from . import reference
 
 ROOT = Path(ackbus.__file__).parent
 
@@ -119,6 +128,36 @@ def test_typed_options_are_those_of_the_call(
     options: type, call: Callable[..., object], besides: set[str]
 ) -> None:
     assert set(get_type_hints(options)) == set(inspect.signature(call).parameters) - besides
+
+
+def test_the_page_of_the_api_is_rendered_from_it() -> None:
+    """A name, an argument or a default that changes is a decision, and shows in the page."""
+    assert reference.FILE.read_text("utf-8") == reference.render()
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        (ackbus.AnswerState, {PENDING, SUCCESS, FAILURE, TIMED_OUT}),
+        (ackbus.Durability, set(DURABILITIES)),
+        (ackbus.EndStatus, set(ENDS)),
+        (ackbus.ClaimStatus, {ACTIVE, LOST, *ENDS}),
+        (ackbus.JobState, set(jobs.STATES)),
+        (ackbus.JobGate, {jobs.OPEN, jobs.TIME, jobs.KEY}),
+        (ackbus.LimitKind, {QUEUE, INBOX}),
+        (ackbus.ReservationMode, {EXCLUSIVE, SHARED}),
+    ],
+)
+def test_typed_words_are_those_that_the_calls_know(words: object, known: set[str]) -> None:
+    assert set(get_args(words)) == known
+
+
+@pytest.mark.parametrize("rule", CHOICES)
+def test_typed_choices_of_a_policy_are_those_that_it_checks(rule: str) -> None:
+    assert get_args(get_type_hints(ackbus.PolicyRules)[rule]) == CHOICES[rule]
+    assert " | ".join(map(repr, CHOICES[rule])) in ackbus.Policy.__annotations__[rule].replace(
+        '"', "'"
+    ).replace(", ", " | ")
 
 
 def test_every_home_of_a_name_is_loaded_on_its_own() -> None:

@@ -67,5 +67,6 @@ def test_the_right_program_runs(tmp_path: Path) -> None:
             "True held",
             "1 found",
             "['2', 'late', 'LimitReached']",
+            "['True success', 'True success', 'three!', 'ask.request']",
         ],
     ), done.stderr

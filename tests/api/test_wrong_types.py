@@ -14,29 +14,9 @@ import ackbus
 from ackbus import Bus, InvalidInput
 
 from .public_calls import Calls, parameters, public_calls, wrong_values
+from .reference import INTERNAL
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-
-
-#: What only this package calls of its public classes.
-NOT_FOR_USERS = {
-    "ClaimRecord.state",
-    "Command.stop",
-    "Draft.prepare",
-    "ImportReport.skip",
-    "JsonCommand.do",
-    "Policy.backoff_ms",
-    "Policy.of_row",
-    "Policy.rank_ms",
-    "Policy.refuse_others",
-    "Policy.said",
-    "Policy.takes",
-    "RawCommand.do",
-    "ReplyTypes.require",
-    "Request.published",
-    "Spread.of",
-    "Table.of",
-}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +84,7 @@ def test_every_public_call_is_among_them(calls: Calls) -> None:
         found = getattr(ackbus, name)
         for call_name, call in _calls_of(name, found):
             takes = [each for each in signature(call).parameters if each not in ("self", "cls")]
-            if takes and call_name not in calls and call_name not in NOT_FOR_USERS:
+            if takes and call_name not in calls and call_name not in INTERNAL:
                 missing.append(call_name)
     assert missing == []
 

@@ -1,0 +1,161 @@
+"""docs/reference.md, rendered from the public names, their signatures and their docstrings.
+
+Run it with `python tests/api/reference.py --write` after a change to the public API.
+"""
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args, is_typeddict
+
+import ackbus
+
+FILE = Path(__file__).parents[2] / "docs/reference.md"
+
+_HEAD = """\
+# The Python API
+
+All public names: each can be imported from `ackbus`. Docstrings say more (`help(ackbus.Queue)`);
+the how-tos for [agents](how-to/agents-in-python.md) and [workers](how-to/workers-in-python.md) show
+the use. A test renders this page from the sources.
+
+- A wrong type is found by mypy and pyright, and refused by the call with `InvalidInput`.
+- `_s` are seconds, `_ms` epoch milliseconds. `wait_s` is how long a call waits, `timeout_s` after
+  how long it raises `TimedOut`; None is for ever. `after_seq` is not included, `upto_seq` is.
+- `X_async` is `X` for coroutines.
+"""
+
+#: What only this package calls of its public classes.
+INTERNAL = {
+    "ClaimRecord.state",
+    "Command.stop",
+    "Draft.prepare",
+    "ImportReport.skip",
+    "JsonCommand.do",
+    "Outcome.row",
+    "Policy.backoff_ms",
+    "Policy.of_row",
+    "Policy.rank_ms",
+    "Policy.refuse_others",
+    "Policy.row",
+    "Policy.said",
+    "Policy.takes",
+    "RawCommand.do",
+    "ReplyTypes.require",
+    "Request.published",
+    "Spread.of",
+    "Table.of",
+}
+
+#: Classes that programs get from calls, and do not make.
+_NOT_MADE = {"Bus", "Chain", "Heartbeats", "Leases", "Message", "Reservations", "Settings"}
+
+
+def render() -> str:
+    """Return the page."""
+    parts = [_HEAD]
+    for heading, modules in ackbus._NAMES.items():
+        names = [name for names in modules.values() for name in names.split()]
+        parts.append(f"\n## {heading}\n\n")
+        parts += [f"{line}\n" for name in names for line in _described(name)]
+    return "".join(parts)
+
+
+def _described(name: str) -> Iterator[str]:
+    found: Any = getattr(ackbus, name)
+    if inspect.isfunction(found):
+        yield f"- `{_call(name, found)}`: {_first_line(found)}"
+    elif is_typeddict(found):
+        yield f"- **{name}**: {_code(found.__annotations__)}"
+    elif not inspect.isclass(found):
+        words = [repr(word) if isinstance(word, str) else "a seq" for word in _words(found)]
+        yield f"- **{name}**: {_code(words)}" if words else f"- **{name}**: no payload at all"
+    elif issubclass(found, BaseException):
+        bases = [base.__name__ for base in found.__bases__ if base.__name__ != "AckbusError"]
+        of = f" ({', '.join(bases)})" if bases else ""
+        yield f"- **{name}**{of}: {_first_line(found)}"
+    else:
+        yield f"- **{name}**: {_first_line(found)}"
+        yield from _members(name, found)
+
+
+def _words(found: object) -> list[object]:
+    """Return the alternatives of words, those of inner ones too."""
+    return [word for each in get_args(found) for word in (_words(each) or [each])]
+
+
+def _members(name: str, kind: type) -> Iterator[str]:
+    """Yield the ways to make a class, its attributes, and its calls."""
+    own = {
+        member: value
+        for base in reversed(kind.__mro__)
+        if base.__module__.startswith("ackbus")
+        for member, value in vars(base).items()
+        if not member.startswith("_")
+    }
+    listed = re.findall(
+        r"^    (\w+(?:, \w+)*): ", (inspect.getdoc(kind) or "").partition("Attributes:")[2], re.M
+    )
+    own |= {member: None for line in listed for member in line.split(", ") if member not in own}
+    is_record = hasattr(kind, "__dataclass_fields__")
+    if "__init__" in vars(kind) and name not in _NOT_MADE and not is_record:
+        yield f"  - `{_call(name, vars(kind)['__init__'])}`"
+    attributes = [
+        member
+        for member, value in own.items()
+        if not hasattr(getattr(value, "__func__", value), "__code__")
+    ]
+    if attributes:
+        yield f"  - {_code(attributes)}"
+    for member, value in own.items():
+        call = getattr(value, "__func__", value)
+        if inspect.isfunction(call) and call.__qualname__ not in INTERNAL:
+            yield f"  - `{_call(member, call)}`"
+
+
+def _call(name: str, call: Any) -> str:
+    """Return the signature of a call: its parameters with their defaults, and its result."""
+    signature = inspect.signature(call)
+    shown = []
+    kind: object = None
+    for parameter in signature.parameters.values():
+        if parameter.name in ("self", "cls"):
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and kind not in (
+            parameter.KEYWORD_ONLY,
+            parameter.VAR_POSITIONAL,
+        ):
+            shown.append("*")
+        kind = parameter.kind
+        options = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+        text = f"**{options[1]}" if options else parameter.name
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            text = f"*{parameter.name}"
+        elif parameter.default is not parameter.empty:
+            text += f"={_default(parameter.default)}"
+        shown.append(text)
+    result = str(signature.return_annotation)
+    arrow = "" if result in ("None", "Self", "Bus") or name[0].isupper() else f" → {result}"
+    return f"{name}({', '.join(shown)}){arrow}"
+
+
+def _default(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "…" if callable(value) else str(value) if isinstance(value, int) else repr(value)
+
+
+def _first_line(found: object) -> str:
+    text = inspect.getdoc(found) or ""
+    line = " ".join(text.partition("\n\n")[0].split())
+    return re.split(r"(?<=[.:]) ", line)[0].rstrip(".:")
+
+
+def _code(names: Any) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+if __name__ == "__main__" and "--write" in sys.argv:
+    FILE.write_text(render(), "utf-8")
