@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ...schema.message.message import Message
     from ...subscribers.jobs.claims import Claim
+    from ...subscribers.options import EndStatus
     from ...workers.processes.run_process import ProcessEnd
     from ...workers.processes.stop_switch import StopSwitch
     from ...workers.processes.supervisors import Supervisors
@@ -208,7 +209,7 @@ def _failed(
     end: ProcessEnd,
     error: str,
     *,
-    status: str = FAILED,
+    status: EndStatus = FAILED,
     retry: bool | None = None,
     logs: list[Any] | None = None,
 ) -> RunEnd:

@@ -212,7 +212,7 @@ def test_jsonl_publishes_every_line_and_prints_its_id(
         ("[]", 2, "object"),
         ('{"payload":1}', 2, "type"),
         ('{"type":"t","boddy":1}', 2, "boddy"),
-        ('{"type":"t","to":5}', 2, "recipient"),
+        ('{"type":"t","to":5}', 2, "to_agent"),
         ('{"type":"t","priority":"x"}', 2, "priority"),
         ('{"type":"t","headers":[1]}', 2, "headers"),
         ('{"type":"t","id":"0","payload":"other"}', 3, "taken"),
