@@ -34,26 +34,19 @@ from .records.inits import Inits
 from .records.job_log import JobLog
 from .routes.contexts import Contexts
 from .routes.router import Router
+from .schedules.scheduler import Scheduler
 from .status import status_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Protocol
+    from typing import Any
 
     from ..bus.bus import Bus
     from ..bus.doorbell import Listener
-    from .config.snapshot import Config
+    from .config.snapshot import ScheduleEntry
+    from .schedules.tables import Decision
     from .snapshots import Snapshot
-
-    class Scheduler(Protocol):
-        """The part of the scheduler that the service uses."""
-
-        def take(self, config: Config, registry: Any) -> None:
-            """Go by this configuration from now on."""
-
-        def tick(self) -> int | None:
-            """Decide all that is due; return when the next is due, in epoch milliseconds."""
 
 
 #: The longest sleep without a look whether others have stored anything, in seconds: what a writer
@@ -78,12 +71,12 @@ class Service:
     Args:
         bus: an open bus.
         load: reads the configuration whole, and makes a snapshot of it.
-        make_scheduler: makes the scheduler; None: nothing is scheduled.
         notifier: tells the service manager.
 
     Attributes:
         submission: takes jobs in.
         breakers: of scheduled commands.
+        scheduler: decides what is due.
     """
 
     def __init__(
@@ -91,7 +84,6 @@ class Service:
         bus: Bus,
         load: Callable[[], Snapshot],
         *,
-        make_scheduler: Callable[[Service], Scheduler] | None = None,
         notifier: Notifier | None = None,
     ) -> None:
         self.bus = bus
@@ -105,7 +97,13 @@ class Service:
         self._fence, self._inits = Fence(engine), Inits(engine)
         self._contexts = Contexts(engine)
         self._records = (JobLog(engine), Facts(engine), self.breakers, self._contexts)
-        self._make_scheduler = make_scheduler
+        self.scheduler = Scheduler(
+            bus,
+            self.submission,
+            self.breakers,
+            on_missed=self._tell_missed,
+            check=lambda: self._fence.check(self._token),
+        )
         self._snapshot: Snapshot | None = None
         self._token = 0
         self._is_stopping = self._is_to_reload = self._is_in_a_hurry = False
@@ -131,7 +129,6 @@ class Service:
             self._dispatcher = Dispatcher(
                 self.bus, name, endings, output, supervisors, self._listener.wake
             )
-            self._scheduler = self._make_scheduler(self) if self._make_scheduler else None
             self._take(snapshot)
             recovered = recover(self.bus, endings)
             if recovered:
@@ -180,10 +177,14 @@ class Service:
         self.alarms.take(config)
         self._endings.take(config, Router(self.bus, config, snapshot.plugins))
         self._dispatcher.take(Rules(snapshot.plugins, config.service, self._contexts.values))
-        if self._scheduler is not None:
-            self._scheduler.take(config, snapshot.registry)
+        self.scheduler.take(config, snapshot.registry)
         self._snapshot = snapshot
         self._begin_inits(snapshot)
+
+    def _tell_missed(self, entry: ScheduleEntry, decision: Decision) -> None:
+        record = decision.record()
+        told = {name: record[name] for name in ("nominal", "until", "count")}
+        self.alarms.tell("ductile.schedule.missed", entry.plugin, {"schedule": entry.id, **told})
 
     def _begin_inits(self, snapshot: Snapshot) -> None:
         """Submit `init` for each plugin that is new, or has changed with its configuration."""
@@ -235,7 +236,7 @@ class Service:
         while not self._is_stopping:
             if self._is_to_reload:
                 self._reload()
-            due_ms = self._scheduler.tick() if self._scheduler is not None else None
+            due_ms = self.scheduler.tick()
             self._dispatcher.step()
             self._keep_house()
             self._wait(listener, due_ms)

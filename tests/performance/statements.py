@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 
 from ackbus.automation.records.statements import SQL as RECORDS
+from ackbus.automation.schedules.tables import SQL as SCHEDULES
 from ackbus.bus.search import index as search_index
 from ackbus.bus.statements import SQL as BUS
 from ackbus.doctor.work_statements import MENDING
@@ -30,6 +31,7 @@ NAMED = {
         "export": export_position._SQL,
         "workers": saved_state.SQL,
         "records": RECORDS,
+        "schedules": SCHEDULES,
     }.items()
     for name, sql in statements.items()
 }

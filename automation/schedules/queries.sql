@@ -1,0 +1,53 @@
+-- The statements of schedules and of the decisions about their times.
+
+-- name: add_schedule
+INSERT INTO schedules (plugin, schedule_id, config_hash, next_nominal_ms, due_ms, begun_at_ms)
+VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: change_schedule
+-- Another configuration of its times: another schedule under the same name.
+UPDATE schedules SET config_hash = ?, next_nominal_ms = ?, due_ms = ?
+ WHERE plugin = ? AND schedule_id = ?;
+
+-- name: advance_schedule
+UPDATE schedules SET next_nominal_ms = ?1, due_ms = ?2, last_fired_ms = ifnull(?3, last_fired_ms),
+                     last_job_id = ifnull(?4, last_job_id)
+ WHERE plugin = ?5 AND schedule_id = ?6;
+
+-- name: set_schedule_paused
+UPDATE schedules SET paused_at_ms = ?, next_nominal_ms = ?, due_ms = ?
+ WHERE plugin = ? AND schedule_id = ?;
+
+-- name: remove_schedule
+DELETE FROM schedules WHERE plugin = ? AND schedule_id = ?;
+
+-- name: schedule
+SELECT {schedule} FROM schedules WHERE plugin = ? AND schedule_id = ?;
+
+-- name: schedules
+SELECT {schedule} FROM schedules ORDER BY plugin, schedule_id;
+
+-- name: due_schedules
+SELECT {schedule} FROM schedules
+ WHERE due_ms <= ?1 AND due_ms IS NOT NULL AND paused_at_ms IS NULL ORDER BY due_ms LIMIT ?2;
+
+-- name: next_due
+SELECT min(due_ms) FROM schedules WHERE due_ms IS NOT NULL AND paused_at_ms IS NULL;
+
+-- name: add_decision
+INSERT INTO schedule_decisions (plugin, schedule_id, config_hash, nominal_ms, until_ms, count,
+                                decision, reason, job_id, decided_at_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: is_decided
+SELECT EXISTS (SELECT 1 FROM schedule_decisions
+                WHERE plugin = ? AND schedule_id = ? AND config_hash = ? AND nominal_ms = ?);
+
+-- name: is_any_decided
+SELECT EXISTS (SELECT 1 FROM schedule_decisions
+                WHERE plugin = ? AND schedule_id = ? AND config_hash = ?);
+
+-- name: decisions_of
+-- The newest first.
+SELECT {decision} FROM schedule_decisions
+ WHERE plugin = ?1 AND schedule_id = ?2 AND id < ?3 ORDER BY id DESC LIMIT ?4;

@@ -1,0 +1,414 @@
+"""The scheduler: decides about each nominal time of each schedule, once."""
+
+from __future__ import annotations
+
+import logging
+import random
+import uuid
+from dataclasses import dataclass
+from itertools import islice
+
+from ...bus.doorbell import ring
+from ...schema.errors import NotFound
+from ...schema.message.times import format_ts
+from ..jobs.job_request import Duplicate, JobRequest, Submitted
+from .overlap import cancel_outstanding
+from .recurrence import due_time, first_nominal, next_nominal
+from .tables import Decision, Decisions, Schedules
+from .windows import why_not
+from .zones import zone_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ...bus.bus import Bus
+    from ..config.snapshot import Config, ScheduleEntry
+    from ..jobs.submission import Submission
+    from ..plugins.discovery import Registry
+    from ..records.breakers import Breakers
+    from .tables import Schedule
+
+#: How many schedules are decided about in one transaction: some milliseconds.
+BATCH = 50
+
+#: How many missed times are looked at singly; of a longer run the last ones are.
+MAX_LOOKED_AT = 10_000
+
+#: The least lateness, in milliseconds, from which on a time counts as missed.
+_LEAST_GRACE_MS = 1_000
+
+#: The namespace of the ids of scheduled jobs: a repetition makes the same one.
+_JOBS = uuid.UUID("6f1b2b7e-6f0c-5d58-9f5e-0a8c1d2e7b11")
+
+_log = logging.getLogger("ackbus.automation.scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """The nominal times of a schedule that have come.
+
+    Attributes:
+        missed: those that nobody saw in time, in order.
+        current: the one that is due now, or None.
+        following: the one after all of them, or None.
+        skipped_over: how many missed ones are not in `missed`, since they are too many.
+    """
+
+    missed: list[int]
+    current: int | None
+    following: int | None
+    skipped_over: int
+
+
+class Scheduler:
+    """Decides what is due, in transactions of its own.
+
+    A time that is decided later than the longest sleep of the service was missed: nobody was
+    there, the machine slept, or its clock jumped. `catch_up` says what becomes of it.
+
+    Args:
+        bus: an open bus; its clock counts.
+        submission: takes jobs in.
+        breakers: say whether a scheduled command may run.
+        on_missed: called for each run of missed times, in its transaction.
+        check: called in each transaction of a tick; it raises where another service has begun.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        submission: Submission,
+        breakers: Breakers,
+        *,
+        on_missed: Callable[[ScheduleEntry, Decision], object] | None = None,
+        check: Callable[[], object] | None = None,
+    ) -> None:
+        self._bus = bus
+        self._submission = submission
+        self._breakers = breakers
+        self._on_missed = on_missed
+        self._check = check
+        self._schedules = Schedules.of(bus)
+        self._decisions = Decisions.of(bus)
+        self._entries: dict[tuple[str, str], ScheduleEntry] = {}
+        self._max_polls: dict[str, int] = {}
+        self._grace_ms = _LEAST_GRACE_MS
+        self._chance = random.random
+        self._seen_ms = 0  # the newest time that a tick has seen
+
+    def take(self, config: Config, registry: Registry | None = None) -> None:
+        """Go by the schedules of a configuration from now on, in one transaction.
+
+        Args:
+            config: the configuration.
+            registry: the plugins that can run; None: all that are enabled.
+
+        A schedule that is there goes on; one whose times are configured otherwise begins with its
+        next time; one that is gone is forgotten, and the decisions about it stay.
+        """
+        plugins = [
+            plugin
+            for plugin in config.plugins.values()
+            if plugin.enabled and (registry is None or plugin.name in registry.plugins)
+        ]
+        entries = {(e.plugin, e.id): e for plugin in plugins for e in plugin.schedules}
+        with self._bus.transaction():
+            now_ms = self._bus.now_ms()
+            there = {(each.plugin, each.id): each for each in self._schedules.all()}
+            for key in there.keys() - entries.keys():
+                self._schedules.remove(*key)
+            for key, entry in entries.items():
+                known = there.get(key)
+                self._take(entry, known, now_ms)
+                if known is not None and known.config_hash == entry.hash and entry.every_s:
+                    self._bring_nearer(entry, known, now_ms)  # the clock may have been set back
+        self._entries = entries
+        self._max_polls = {plugin.name: plugin.max_outstanding_polls for plugin in plugins}
+        self._grace_ms = max(_LEAST_GRACE_MS, round(config.service.tick_interval_s * 1000))
+
+    def _take(self, entry: ScheduleEntry, known: Schedule | None, now_ms: int) -> None:
+        if known is not None and known.config_hash == entry.hash:
+            return
+        if known is None:
+            nominal_ms = first_nominal(entry, now_ms)
+            is_single = entry.at_ms is not None or entry.after_s is not None
+            if is_single and self._decisions.has_any(entry):
+                nominal_ms = None  # it was known before, and has run
+            self._schedules.add(entry, *self._due(entry, nominal_ms), now_ms)
+            return
+        if entry.every_s is not None and known.last_fired_ms is not None:
+            nominal_ms = max(now_ms, next_nominal(entry, known.last_fired_ms) or now_ms)
+        else:
+            nominal_ms = first_nominal(entry, now_ms)
+        if nominal_ms is not None and self._decisions.has(entry, nominal_ms):
+            nominal_ms = next_nominal(entry, max(now_ms, nominal_ms))
+        self._schedules.change(entry, *self._due(entry, nominal_ms))
+
+    def tick(self) -> int | None:
+        """Decide about all that is due; return when something is due next, in epoch milliseconds.
+
+        One look at an index when nothing is. A crash leaves each time decided, with its job, or
+        not at all.
+        """
+        self._follow_clock()
+        while due := self._schedules.due(self._bus.now_ms(), BATCH):
+            with self._bus.transaction():
+                if self._check is not None:
+                    self._check()
+                for each in due:
+                    self._decide(each.plugin, each.id)
+        return self._schedules.next_due()
+
+    def _follow_clock(self) -> None:
+        """Bring intervals nearer after the clock was set back, which has put them too far away."""
+        now_ms, last_ms = self._bus.now_ms(), self._seen_ms
+        self._seen_ms = now_ms
+        if now_ms >= last_ms - _LEAST_GRACE_MS:
+            return
+        with self._bus.transaction():
+            for each in self._schedules.all():
+                entry = self._entries.get((each.plugin, each.id))
+                if entry is not None and entry.every_s is not None:
+                    self._bring_nearer(entry, each, now_ms)
+
+    def _bring_nearer(self, entry: ScheduleEntry, known: Schedule, now_ms: int) -> None:
+        assert entry.every_s is not None
+        longest_ms = round(1000 * (entry.every_s + entry.jitter_s))
+        is_far = known.due_ms is not None and known.due_ms > now_ms + longest_ms
+        if not is_far or known.paused_at_ms is not None or entry.preferred_window is not None:
+            return
+        nominal_ms = next_nominal(entry, now_ms)
+        while nominal_ms is not None and self._decisions.has(entry, nominal_ms):
+            nominal_ms += 1
+        self._schedules.advance(entry, *self._due(entry, nominal_ms))
+
+    def _decide(self, plugin: str, id: str) -> None:
+        """Decide about the times of one schedule that have come, in the open transaction."""
+        entry = self._entries.get((plugin, id))
+        known = self._schedules.get(plugin, id)
+        if entry is None or known is None or known.config_hash != entry.hash:
+            self._schedules.remove(plugin, id)  # another configuration's, which is no longer there
+            return
+        now_ms = self._bus.now_ms()
+        if known.due_ms is None or known.next_nominal_ms is None or known.due_ms > now_ms:
+            return  # another tick was here
+        times = self._times(entry, known, now_ms)
+        fired = [self._catch_up(entry, times, now_ms)] if times.missed else []
+        if times.current is not None:
+            fired.append(self._run(entry, times.current, known.due_ms))
+        done = [each for each in fired if each is not None]
+        last_ms = max(known.due_ms, times.current or 0, *times.missed)
+        following_ms = times.following
+        self._schedules.advance(
+            entry,
+            *self._due(entry, following_ms, not_before_ms=last_ms + 1),
+            fired_ms=known.due_ms if done and not times.missed else (now_ms if done else None),
+            job_id=done[-1].job_id if done else None,
+        )
+
+    def _times(self, entry: ScheduleEntry, known: Schedule, now_ms: int) -> _Times:
+        """Return the nominal times up to now: the missed ones, and the one that is due."""
+        assert known.next_nominal_ms is not None
+        assert known.due_ms is not None
+        nominal_ms = known.next_nominal_ms
+        if known.due_ms + self._grace_ms >= now_ms or nominal_ms > now_ms:
+            # An interval counts from when it ran; what a window holds back comes once for all.
+            is_moved = entry.every_s is not None or entry.preferred_window is not None
+            from_ms = max(known.due_ms, 0) if is_moved else nominal_ms
+            return _Times([], nominal_ms, next_nominal(entry, from_ms), 0)
+        begin_ms, skipped_over = self._near_end(entry, nominal_ms, now_ms)
+        come = list(self._until(entry, begin_ms, now_ms))
+        following = next_nominal(entry, come[-1])
+        current = come.pop() if len(come) > 1 and come[-1] + self._grace_ms >= now_ms else None
+        return _Times(come, current, following, skipped_over)
+
+    def _near_end(self, entry: ScheduleEntry, nominal_ms: int, now_ms: int) -> tuple[int, int]:
+        """Return where to begin with a run of missed intervals that is too long to look at."""
+        if entry.every_s is None:
+            return nominal_ms, 0
+        every_ms = max(1, round(entry.every_s * 1000))
+        count = (now_ms - nominal_ms) // every_ms
+        over = max(0, count - MAX_LOOKED_AT)
+        return nominal_ms + over * every_ms, over
+
+    def _until(self, entry: ScheduleEntry, nominal_ms: int, now_ms: int) -> Iterator[int]:
+        at_ms: int | None = nominal_ms
+        while at_ms is not None and at_ms <= now_ms:
+            yield at_ms
+            at_ms = next_nominal(entry, at_ms)
+
+    def _catch_up(self, entry: ScheduleEntry, times: _Times, now_ms: int) -> Decision | None:
+        """Decide about a run of missed times by the policy; return the last that runs, or None."""
+        missed = times.missed
+        wanted = {"skip": 0, "run_once": 1, "run_all": entry.catch_up_max}[entry.catch_up]
+        if entry.catch_up == "run_once" and times.current is not None:
+            wanted = 0  # the one that is due now is the one
+        oldest_ms = 0
+        if entry.catch_up_age_s is not None:
+            oldest_ms = now_ms - round(entry.catch_up_age_s * 1000)
+        running = [at_ms for at_ms in missed[-wanted:] if at_ms >= oldest_ms] if wanted else []
+        lost = missed[: len(missed) - len(running)]
+        if lost:
+            count = len(lost) + times.skipped_over
+            why = (
+                "too old"
+                if wanted and not running
+                else f"nobody was there; catch_up {entry.catch_up}"
+            )
+            decision = self._decisions.add(
+                entry, lost[0], "missed", why, until_ms=lost[-1], count=count
+            )
+            self._tell_missed(entry, decision)
+        last = None
+        for at_ms in running:
+            last = self._run(entry, at_ms, at_ms, reason="catch-up") or last
+        return last
+
+    def _tell_missed(self, entry: ScheduleEntry, decision: Decision) -> None:
+        _log.warning(
+            "schedule %s of %s missed %s times from %s to %s",
+            *(entry.id, entry.plugin, decision.count),
+            *(format_ts(decision.nominal_ms), format_ts(decision.until_ms)),
+            extra={"plugin": entry.plugin},
+        )
+        if self._on_missed is not None:
+            self._on_missed(entry, decision)
+
+    def _run(
+        self, entry: ScheduleEntry, nominal_ms: int, due_ms: int, *, reason: str = ""
+    ) -> Decision | None:
+        """Begin the job of a time, unless something keeps it back; return what fired, or None."""
+        why = self._kept_back(entry, due_ms)
+        if why is not None:
+            self._decisions.add(entry, nominal_ms, "skipped", why)
+            return None
+        submitted = self._submit(entry, nominal_ms)
+        if isinstance(submitted, Submitted):
+            return self._decisions.add(entry, nominal_ms, "fired", reason, job_id=submitted.job_id)
+        why = f"job {submitted.job_id} is there already"
+        self._decisions.add(entry, nominal_ms, "skipped", why, job_id=submitted.job_id)
+        return None
+
+    def _submit(self, entry: ScheduleEntry, nominal_ms: int) -> Submitted | Duplicate:
+        name = f"{entry.plugin}\n{entry.id}\n{entry.hash}\n{nominal_ms}"
+        return self._submission.submit(
+            JobRequest(
+                plugin=entry.plugin,
+                command=entry.command,
+                payload=dict(entry.payload),
+                submitted_by="scheduler",
+                origin={"schedule": entry.id, "nominal": format_ts(nominal_ms)},
+                id=str(uuid.uuid5(_JOBS, name)),
+            )
+        )
+
+    def _kept_back(self, entry: ScheduleEntry, at_ms: int) -> str | None:
+        """Return why no job begins at a time: days, window, jobs that are there, or a breaker."""
+        why = why_not(entry, at_ms, zone_of(entry.timezone))
+        if why is not None:
+            return why
+        if entry.if_running == "cancel":
+            cancel_outstanding(self._bus, entry.plugin, entry.command, "the next one began")
+        there = self._submission.outstanding(entry.plugin, entry.command)
+        if there and entry.if_running == "skip":
+            return f"{there} of its jobs wait or run; if_running skip"
+        most = self._max_polls.get(entry.plugin, 1)
+        if entry.command == "poll" and there >= most:
+            return f"{there} polls wait or run; max_outstanding_polls {most}"
+        if self._breakers.may_poll(entry.plugin, entry.command) == "open":
+            return "the circuit breaker is open"
+        return None
+
+    def _due(
+        self, entry: ScheduleEntry, nominal_ms: int | None, *, not_before_ms: int = 0
+    ) -> tuple[int | None, int | None]:
+        """Return a nominal time and when it is due; the jitter of a time is drawn here, once."""
+        if nominal_ms is None:
+            return None, None
+        return nominal_ms, max(not_before_ms, due_time(entry, nominal_ms, self._chance()))
+
+    # By hand -----------------------------------------------------------------------------------
+
+    def pause(self, plugin: str, id: str) -> None:
+        """Decide about no time of a schedule until it is resumed. Safe to repeat.
+
+        Raises:
+            NotFound: there is no such schedule.
+        """
+        with self._bus.transaction():
+            entry, known = self._named(plugin, id)
+            if known.paused_at_ms is None:
+                times = (known.next_nominal_ms, known.due_ms)
+                self._schedules.set_paused(entry, self._bus.now_ms(), *times)
+
+    def resume(self, plugin: str, id: str) -> None:
+        """Go on with the next time of a paused schedule; what lay between is not run.
+
+        Raises:
+            NotFound: there is no such schedule.
+        """
+        with self._bus.transaction():
+            entry, known = self._named(plugin, id)
+            if known.paused_at_ms is None:
+                return
+            now_ms = self._bus.now_ms()
+            nominal_ms = known.next_nominal_ms
+            if nominal_ms is not None and nominal_ms <= now_ms:
+                passed = list(islice(self._until(entry, nominal_ms, now_ms), MAX_LOOKED_AT))
+                span = {"until_ms": passed[-1], "count": len(passed)}
+                self._decisions.add(entry, passed[0], "skipped", "it was paused", **span)
+                nominal_ms = next_nominal(entry, now_ms)
+            self._schedules.set_paused(entry, None, *self._due(entry, nominal_ms))
+        ring(self._bus)
+
+    def run_now(self, plugin: str, id: str) -> Decision:
+        """Begin a job of a schedule at once, besides its times, paused or not.
+
+        Raises:
+            NotFound: there is no such schedule.
+        """
+        with self._bus.transaction():
+            entry, _ = self._named(plugin, id)
+            at_ms = self._bus.now_ms()
+            while self._decisions.has(entry, at_ms):
+                at_ms += 1
+            submitted = self._submit(entry, at_ms)
+            return self._decisions.add(entry, at_ms, "fired", "by hand", job_id=submitted.job_id)
+
+    def backfill(self, plugin: str, id: str, from_ms: int, to_ms: int) -> list[str]:
+        """Begin the jobs of past times that did not run, 100 at most; return their ids.
+
+        Safe to repeat: a time that has a job gets no other.
+
+        Raises:
+            NotFound: there is no such schedule.
+        """
+        begun: list[str] = []
+        with self._bus.transaction():
+            entry, known = self._named(plugin, id)
+            for at_ms in self._past(entry, known, from_ms, min(to_ms, self._bus.now_ms())):
+                submitted = self._submit(entry, at_ms)
+                if isinstance(submitted, Submitted):
+                    begun.append(submitted.job_id)
+        return begun
+
+    def _past(
+        self, entry: ScheduleEntry, known: Schedule, from_ms: int, to_ms: int
+    ) -> Iterator[int]:
+        begin_ms: int | None = from_ms
+        if entry.every_s is not None:
+            every_ms = max(1, round(entry.every_s * 1000))
+            begin_ms = known.begun_at_ms - (known.begun_at_ms - from_ms) // every_ms * every_ms
+        elif entry.cron is not None:
+            begin_ms = next_nominal(entry, from_ms - 1)
+        else:
+            begin_ms = entry.at_ms
+        found = self._until(entry, begin_ms, to_ms) if begin_ms is not None else iter(())
+        return islice((at_ms for at_ms in found if at_ms >= from_ms), entry.catch_up_max)
+
+    def _named(self, plugin: str, id: str) -> tuple[ScheduleEntry, Schedule]:
+        entry, known = self._entries.get((plugin, id)), self._schedules.get(plugin, id)
+        if entry is None or known is None:
+            raise NotFound(f"plugin {plugin!r} has no schedule {id!r}; see 'bus schedule list'")
+        return entry, known

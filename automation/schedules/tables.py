@@ -1,0 +1,211 @@
+"""The tables of schedules: when each is due next, and the decision about each nominal time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ...schema.message.limits import MAX_SEQ
+from ...schema.message.times import format_ts
+from ...schema.queries import Queries, Table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..config.snapshot import ScheduleEntry
+
+_COLUMNS = {
+    "{schedule}": (
+        "plugin, schedule_id, config_hash, next_nominal_ms, due_ms, paused_at_ms, begun_at_ms,"
+        " last_fired_ms, last_job_id"
+    ),
+    "{decision}": (
+        "plugin, schedule_id, nominal_ms, until_ms, count, decision, reason, job_id, decided_at_ms"
+    ),
+}
+
+
+def _statements() -> dict[str, str]:
+    statements = dict(Queries(beside=__file__))
+    for part, text in _COLUMNS.items():
+        statements = {name: sql.replace(part, text) for name, sql in statements.items()}
+    return statements
+
+
+SQL = _statements()
+
+#: The decision about a nominal time.
+Verdict = Literal["fired", "skipped", "missed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule as it stands.
+
+    Attributes:
+        plugin, id: its name.
+        config_hash: of the configuration that decides its times.
+        next_nominal_ms: the nominal time that is decided next; None when it is exhausted.
+        due_ms: when it is: with its jitter, moved into its window.
+        paused_at_ms: since when it is paused, or None.
+        begun_at_ms: since when it is known.
+        last_fired_ms: the due time of its last job, or None.
+        last_job_id: that job, or None.
+    """
+
+    plugin: str
+    id: str
+    config_hash: str
+    next_nominal_ms: int | None
+    due_ms: int | None
+    paused_at_ms: int | None
+    begun_at_ms: int
+    last_fired_ms: int | None
+    last_job_id: str | None
+
+    def record(self) -> dict[str, object]:
+        """Return its JSON object; times are RFC 3339."""
+        times = {
+            "next": self.next_nominal_ms,
+            "due": self.due_ms,
+            "paused_at": self.paused_at_ms,
+            "last_fired": self.last_fired_ms,
+        }
+        told = {name: None if at is None else format_ts(at) for name, at in times.items()}
+        return {"plugin": self.plugin, "id": self.id, **told, "last_job_id": self.last_job_id}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The decision about a nominal time, or about a run of missed ones.
+
+    Attributes:
+        plugin, id: the schedule.
+        nominal_ms, until_ms: the first and the last nominal time.
+        count: how many times these are.
+        verdict: `fired`, `skipped` or `missed`.
+        reason: why; "" for a job that began as it should.
+        job_id: the job, or None.
+        decided_at_ms: when it was decided.
+    """
+
+    plugin: str
+    id: str
+    nominal_ms: int
+    until_ms: int
+    count: int
+    verdict: Verdict
+    reason: str
+    job_id: str | None
+    decided_at_ms: int
+
+    def record(self) -> dict[str, object]:
+        """Return its JSON object; times are RFC 3339."""
+        return {
+            "plugin": self.plugin,
+            "id": self.id,
+            "nominal": format_ts(self.nominal_ms),
+            "until": format_ts(self.until_ms),
+            "count": self.count,
+            "decision": self.verdict,
+            "reason": self.reason,
+            "job_id": self.job_id,
+            "decided_at": format_ts(self.decided_at_ms),
+        }
+
+
+class Schedules(Table):
+    """The table `schedules`. What changes it belongs into a transaction of the caller."""
+
+    def add(
+        self, entry: ScheduleEntry, nominal_ms: int | None, due_ms: int | None, begun_at_ms: int
+    ) -> None:
+        """Store a schedule that is not known yet."""
+        values = (entry.plugin, entry.id, entry.hash, nominal_ms, due_ms, begun_at_ms)
+        self._engine.change(SQL["add_schedule"], values)
+
+    def change(self, entry: ScheduleEntry, nominal_ms: int | None, due_ms: int | None) -> None:
+        """Store another configuration of a schedule's times."""
+        values = (entry.hash, nominal_ms, due_ms, entry.plugin, entry.id)
+        self._engine.change(SQL["change_schedule"], values)
+
+    def advance(
+        self,
+        entry: ScheduleEntry,
+        nominal_ms: int | None,
+        due_ms: int | None,
+        *,
+        fired_ms: int | None = None,
+        job_id: str | None = None,
+    ) -> None:
+        """Store the next time of a schedule, and what was begun last where something was."""
+        values = (nominal_ms, due_ms, fired_ms, job_id, entry.plugin, entry.id)
+        self._engine.change(SQL["advance_schedule"], values)
+
+    def set_paused(
+        self, entry: ScheduleEntry, at_ms: int | None, nominal_ms: int | None, due_ms: int | None
+    ) -> None:
+        """Pause a schedule, or let it go on with a next time."""
+        values = (at_ms, nominal_ms, due_ms, entry.plugin, entry.id)
+        self._engine.change(SQL["set_schedule_paused"], values)
+
+    def remove(self, plugin: str, id: str) -> None:
+        """Delete a schedule; the decisions about its times stay."""
+        self._engine.change(SQL["remove_schedule"], (plugin, id))
+
+    def get(self, plugin: str, id: str) -> Schedule | None:
+        """Return a schedule, or None."""
+        row = self._engine.row(SQL["schedule"], (plugin, id))
+        return None if row is None else Schedule(*row)
+
+    def all(self) -> list[Schedule]:
+        """Return all schedules, by plugin and id."""
+        return [Schedule(*row) for row in self._engine.rows(SQL["schedules"])]
+
+    def due(self, now_ms: int, limit: int) -> list[Schedule]:
+        """Return up to `limit` schedules that are due, the longest due first."""
+        return [Schedule(*row) for row in self._engine.rows(SQL["due_schedules"], (now_ms, limit))]
+
+    def next_due(self) -> int | None:
+        """Return when a schedule is due next, in epoch milliseconds, or None."""
+        at_ms: int | None = self._engine.value(SQL["next_due"])
+        return at_ms
+
+
+class Decisions(Table):
+    """The table `schedule_decisions`: append only, each nominal time once."""
+
+    def add(
+        self,
+        entry: ScheduleEntry,
+        nominal_ms: int,
+        verdict: Verdict,
+        reason: str = "",
+        *,
+        job_id: str | None = None,
+        until_ms: int | None = None,
+        count: int = 1,
+    ) -> Decision:
+        """Store a decision, in the transaction of the caller, and return it."""
+        now_ms = self._engine.now_ms()
+        until_ms = nominal_ms if until_ms is None else until_ms
+        span = (nominal_ms, until_ms, count)
+        values = (entry.plugin, entry.id, entry.hash, *span, verdict, reason, job_id, now_ms)
+        self._engine.change(SQL["add_decision"], values)
+        return Decision(entry.plugin, entry.id, *span, verdict, reason, job_id, now_ms)
+
+    def has(self, entry: ScheduleEntry, nominal_ms: int) -> bool:
+        """Whether a nominal time of a schedule is decided."""
+        values = (entry.plugin, entry.id, entry.hash, nominal_ms)
+        return bool(self._engine.value(SQL["is_decided"], values))
+
+    def has_any(self, entry: ScheduleEntry) -> bool:
+        """Whether any time of a schedule is decided."""
+        values = (entry.plugin, entry.id, entry.hash)
+        return bool(self._engine.value(SQL["is_any_decided"], values))
+
+    def about(
+        self, plugin: str, id: str, *, limit: int, before_id: int = MAX_SEQ
+    ) -> list[Decision]:
+        """Return the newest decisions about a schedule, the newest first."""
+        rows = self._engine.rows(SQL["decisions_of"], (plugin, id, before_id, limit))
+        return [Decision(*row) for row in rows]

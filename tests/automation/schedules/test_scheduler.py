@@ -1,0 +1,402 @@
+"""The scheduler decides about each nominal time once, through crashes and steps of the clock."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from ackbus import Bus, Claim, Queue
+from ackbus.automation.config.records import Frozen
+from ackbus.automation.config.snapshot import (
+    BreakerConfig,
+    Config,
+    PluginConfig,
+    ScheduleEntry,
+    ServiceConfig,
+    Window,
+)
+from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.records.breakers import Breakers
+from ackbus.automation.schedules.scheduler import Scheduler
+from ackbus.automation.schedules.tables import Decision, Decisions, Schedules
+from ackbus.schema.errors import NotFound
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.queues.queue_set import QueueSet
+
+MINUTE_MS = 60_000
+BEGIN_MS = 1_780_000_000_000 - 1_780_000_000_000 % MINUTE_MS
+
+
+class Clock:
+    """The clock of the bus."""
+
+    def __init__(self) -> None:
+        self.ms = BEGIN_MS
+
+    def __call__(self) -> int:
+        return self.ms
+
+    def go(self, minutes: float) -> None:
+        self.ms += round(minutes * MINUTE_MS)
+
+
+class Stage:
+    """A bus with a plugin `feed`, whose schedules are decided by hand."""
+
+    def __init__(self, bus: Bus, clock: Clock) -> None:
+        self.bus, self.clock = bus, clock
+        self.queue = Queue.create(
+            bus, "plugin.feed", "plugin.feed.*", addressed="automation", hides="all"
+        )
+        self.missed: list[Decision] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin as a new process does."""
+        submission = Submission(self.bus)
+        self.breakers = Breakers(self.bus, submission)
+        self.scheduler = Scheduler(
+            self.bus,
+            submission,
+            self.breakers,
+            on_missed=lambda entry, decision: self.missed.append(decision),
+        )
+        self.scheduler._chance = lambda: 0.5
+
+    def take(self, *entries: ScheduleEntry, **fields: object) -> "Stage":
+        plugin = PluginConfig(name="feed", uses="feed", schedules=entries)
+        plugin = replace(plugin, **fields)  # type: ignore[arg-type]
+        breakers = {"feed": plugin.circuit_breaker}
+        self.breakers.take(breakers)
+        config = Config(
+            directory=self.bus.layout.directory,  # type: ignore[arg-type]
+            plugins=Frozen({"feed": plugin}),
+            service=ServiceConfig(tick_interval_s=60.0),
+        )
+        self.scheduler.take(config)
+        return self
+
+    def tick(self, minutes: float = 0) -> int | None:
+        self.clock.go(minutes)
+        return self.scheduler.tick()
+
+    def told(self, id: str = "default") -> list[tuple[str, int, int]]:
+        """Each decision, the first first: what, in which minute, how many."""
+        found = Decisions.of(self.bus).about("feed", id, limit=1000)
+        return [
+            (each.verdict, (each.nominal_ms - BEGIN_MS) // MINUTE_MS, each.count)
+            for each in reversed(found)
+        ]
+
+    def reasons(self, id: str = "default") -> list[str]:
+        return [each.reason for each in Decisions.of(self.bus).about("feed", id, limit=1000)][::-1]
+
+    def work(self, *, ok: bool = True) -> int:
+        """End all jobs that can be claimed; return how many."""
+        done = 0
+        while claims := self.claims():
+            for claim in claims:
+                if ok:
+                    self.queue.complete(claim)
+                else:
+                    self.queue.fail(claim, "no", retry=False)
+                command = claim.message.type.rpartition(".")[2]
+                self.breakers.note("feed", command, ok, claim.message.id, "scheduler")
+                done += 1
+        return done
+
+    def claims(self) -> list[Claim]:
+        """Claim as the service does."""
+        return QueueSet(self.bus, ["plugin.feed"]).claim("w", group="automation", limit=9)
+
+    def jobs(self) -> int:
+        """How many jobs there are."""
+        rows = file_of(self.bus).rows("SELECT count(*) FROM jobs")
+        return int(rows[0][0])
+
+
+@pytest.fixture
+def stage(bus_dir: object) -> Iterator[Stage]:
+    clock = Clock()
+    with Bus.open(bus_dir, clock=clock) as bus:  # type: ignore[arg-type]
+        yield Stage(bus, clock)
+
+
+def entry(minutes: float | None = None, **fields: object) -> ScheduleEntry:
+    every_s = None if minutes is None else minutes * 60.0
+    made = replace(ScheduleEntry(plugin="feed", every_s=every_s), **fields)  # type: ignore[arg-type]
+    return replace(
+        made, hash=made.hash or repr((made.every_s, made.cron, made.at_ms, made.after_s))
+    )
+
+
+@pytest.mark.requirement("D-35", "D-41", "R-23")
+def test_a_job_begins_at_each_interval_and_its_time_stands_in_the_row(stage: Stage) -> None:
+    stage.take(entry(5))
+    assert stage.tick() == BEGIN_MS + 5 * MINUTE_MS
+    assert stage.work() == 1
+    for _ in range(4):  # ticks in between draw nothing anew
+        assert stage.tick(1) == BEGIN_MS + 5 * MINUTE_MS
+    stage.tick(1)
+    assert stage.work() == 1
+    assert stage.told() == [("fired", 0, 1), ("fired", 5, 1)]
+
+
+@pytest.mark.requirement("D-37")
+def test_schedules_of_a_plugin_have_their_own_times_commands_and_payloads(stage: Stage) -> None:
+    other = entry(7, id="other", command="sync", payload=Frozen({"full": True}))
+    stage.take(entry(5), other)
+    stage.tick()
+    claims = stage.claims()
+    assert sorted((c.message.type, repr(c.message.payload)) for c in claims) == [
+        ("plugin.feed.poll", "{}"),
+        ("plugin.feed.sync", "{'full': True}"),
+    ]
+
+
+@pytest.mark.requirement("D-47")
+@pytest.mark.parametrize(("policy", "jobs"), [("skip", 0), ("run_once", 1), ("run_all", 3)])
+def test_missed_times_are_caught_up_by_the_policy(stage: Stage, policy: str, jobs: int) -> None:
+    stage.take(entry(5, catch_up=policy, if_running="queue"), max_outstanding_polls=9)
+    stage.tick()
+    stage.work()
+    before = stage.jobs()
+    stage.clock.go(17)  # 5, 10 and 15 go by while nothing runs
+    stage.begin()
+    stage.take(entry(5, catch_up=policy, if_running="queue"), max_outstanding_polls=9).tick()
+    assert stage.jobs() - before == jobs
+    decided = stage.told()[1:]
+    assert sum(count for _, _, count in decided) == 3
+    assert sum(verdict == "fired" for verdict, _, _ in decided) == jobs
+    stage.tick(3)  # minute 20, on the old grid
+    assert stage.told()[-1] == ("fired", 20, 1)
+    assert len(stage.missed) == (0 if policy == "run_all" else 1)
+
+
+def test_a_run_of_missed_times_is_one_decision(stage: Stage) -> None:
+    """A day of a five-minute schedule: not 288 rows, and no flood of jobs."""
+    stage.take(entry(5)).tick()
+    stage.work()
+    stage.tick(24 * 60 + 0.5)
+    assert stage.told()[1:] == [("missed", 5, 287), ("fired", 24 * 60, 1)]
+
+
+def test_catching_up_has_a_cap_and_an_age(stage: Stage) -> None:
+    everything = {"catch_up": "run_all", "if_running": "queue"}
+    stage.take(entry(5, catch_up_max=4, **everything), max_outstanding_polls=99).tick()
+    stage.tick(300.5)
+    assert [each for each in stage.told() if each[0] == "missed"] == [("missed", 5, 55)]
+    assert stage.jobs() == 1 + 4 + 1
+    young = entry(5, id="young", catch_up_age_s=600.0, **everything)
+    stage.take(young, max_outstanding_polls=99).tick()
+    stage.tick(300.5)
+    fired = [minute for verdict, minute, _ in stage.told("young") if verdict == "fired"]
+    assert fired[1:] == [300 + 295, 300 + 300]
+
+
+@pytest.mark.requirement("D-48")
+@pytest.mark.parametrize(
+    ("policy", "states"),
+    [
+        ("skip", ["queued"]),
+        ("queue", ["queued", "queued"]),
+        ("cancel", ["cancelled", "queued"]),
+    ],
+)
+def test_overlap_goes_by_the_policy(stage: Stage, policy: str, states: list[str]) -> None:
+    stage.take(entry(5, if_running=policy, command="sync")).tick()
+    stage.tick(5)
+    found = file_of(stage.bus).rows("SELECT state FROM jobs ORDER BY seq")
+    assert [state for (state,) in found] == states
+    assert [verdict for verdict, _, _ in stage.told()] == [
+        "fired",
+        "skipped" if policy == "skip" else "fired",
+    ]
+
+
+@pytest.mark.requirement("D-49", "X-35")
+def test_the_poll_guard_is_the_upper_bound(stage: Stage) -> None:
+    stage.take(entry(5, if_running="queue"), max_outstanding_polls=2).tick()
+    stage.tick(5)
+    stage.tick(5)
+    assert [verdict for verdict, _, _ in stage.told()] == ["fired", "fired", "skipped"]
+    assert "max_outstanding_polls 2" in stage.reasons()[-1]
+    stage.work()
+    stage.tick(5)
+    assert stage.told()[-1][0] == "fired"
+
+
+@pytest.mark.requirement("D-50")
+@pytest.mark.parametrize("single", [{"at_ms": BEGIN_MS + 3 * MINUTE_MS}, {"after_s": 180.0}])
+def test_a_single_time_comes_once_also_after_a_restart(
+    stage: Stage, single: dict[str, object]
+) -> None:
+    stage.take(entry(**single))
+    assert stage.tick() == BEGIN_MS + 3 * MINUTE_MS
+    assert stage.tick(3) is None
+    for _ in range(2):
+        stage.begin()
+        stage.take(entry(**single))
+        assert stage.tick(10) is None
+    stage.take()  # gone, and there again
+    stage.take(entry(**single))
+    assert stage.tick(10) is None
+    assert stage.told() == [("fired", 3, 1)]
+
+
+@pytest.mark.requirement("D-43", "D-45")
+def test_times_outside_of_the_window_are_skipped_with_the_reason(stage: Stage) -> None:
+    hour = datetime.fromtimestamp(BEGIN_MS / 1000, ZoneInfo("UTC")).hour
+    shut = Window((hour + 2) % 24 * 60, (hour + 4) % 24 * 60)
+    stage.take(entry(5, only_between=shut, timezone="UTC")).tick()
+    assert stage.told() == [("skipped", 0, 1)]
+    assert stage.reasons()[0].startswith("only between")
+    stage.tick(5)
+    assert stage.told() == [("skipped", 0, 1), ("skipped", 5, 1)]
+    assert stage.jobs() == 0
+
+
+@pytest.mark.requirement("D-75", "D-76", "D-77")
+def test_an_open_breaker_keeps_polls_back_until_one_probe(stage: Stage) -> None:
+    rule = BreakerConfig(threshold=3, reset_after_s=1800.0)
+    stage.take(entry(5), circuit_breaker=rule).tick()
+    for _ in range(2):
+        stage.work(ok=False)
+        stage.tick(5)
+    stage.work(ok=False)
+    stage.tick(5)
+    assert stage.reasons()[-1] == "the circuit breaker is open"
+    for _ in range(5):
+        stage.tick(5)
+    assert stage.told()[-1][0] == "fired"  # the probe
+    stage.tick(5)
+    assert stage.told()[-1][0] == "skipped"
+    assert stage.work(ok=True) == 1
+    stage.tick(5)
+    assert stage.told()[-1][0] == "fired"
+
+
+def test_a_failing_poll_waits_for_its_interval(stage: Stage) -> None:
+    """It isn't due at every tick because nothing has succeeded yet."""
+    stage.take(entry(60)).tick()
+    stage.work(ok=False)
+    for _ in range(10):
+        stage.tick(5)
+    assert stage.told() == [("fired", 0, 1)]
+
+
+def test_pausing_runs_nothing_and_resuming_not_at_once(stage: Stage) -> None:
+    stage.take(entry(5)).tick()
+    stage.work()
+    stage.scheduler.pause("feed", "default")
+    assert stage.tick(33) is None
+    stage.scheduler.resume("feed", "default")
+    stage.tick()
+    assert stage.told() == [("fired", 0, 1), ("skipped", 5, 6)]
+    assert stage.reasons()[-1] == "it was paused"
+    stage.tick(5)
+    assert stage.told()[-1] == ("fired", 38, 1)
+    with pytest.raises(NotFound, match="no schedule 'nope'"):
+        stage.scheduler.pause("feed", "nope")
+
+
+def test_an_edited_schedule_neither_replays_nor_stops(stage: Stage) -> None:
+    stage.take(entry(60)).tick()
+    stage.work()
+    stage.clock.go(10)
+    stage.take(entry(30)).tick()
+    assert stage.told() == [("fired", 0, 1)]
+    stage.tick(20)
+    assert stage.told()[-1] == ("fired", 30, 1)
+    stage.work()
+    stage.take(entry(cron="0 0 * * *", timezone="UTC")).tick()
+    next_ms = Schedules.of(stage.bus).next_due()
+    assert next_ms is not None
+    assert next_ms > stage.clock.ms
+
+
+def test_running_by_hand_leaves_the_times_as_they_are(stage: Stage) -> None:
+    stage.take(entry(5)).tick()
+    stage.work()
+    stage.clock.go(2)
+    assert stage.scheduler.run_now("feed", "default").reason == "by hand"
+    assert stage.scheduler.run_now("feed", "default").job_id
+    assert stage.work() == 2
+    assert stage.tick() == BEGIN_MS + 5 * MINUTE_MS
+
+
+def test_backfilling_begins_what_did_not_run_once(stage: Stage) -> None:
+    stage.take(entry(5)).tick()
+    stage.tick(31)
+    assert stage.told()[1:] == [("missed", 5, 5), ("skipped", 30, 1)]
+    span = ("feed", "default", BEGIN_MS + 5 * MINUTE_MS, BEGIN_MS + 25 * MINUTE_MS)
+    begun = stage.scheduler.backfill(*span)
+    assert len(set(begun)) == 5
+    assert stage.scheduler.backfill(*span) == []
+
+
+def test_a_clock_set_back_repeats_nothing_and_stops_nothing(stage: Stage) -> None:
+    """Promise 1."""
+    stage.take(entry(5), entry(cron="*/10 * * * *", id="cron", timezone="UTC")).tick()
+    for _ in range(12):
+        stage.tick(5)
+        stage.work()
+    before = stage.told("cron")
+    stage.clock.go(-60)
+    next_ms = stage.tick()
+    assert next_ms is not None
+    assert next_ms <= stage.clock.ms + 5 * MINUTE_MS + 1000
+    for _ in range(11):
+        stage.tick(5)
+        stage.work()
+    assert stage.told("cron") == before  # these minutes are decided
+    stage.tick(20)
+    assert len(stage.told("cron")) > len(before)
+
+
+def test_a_clock_set_forward_a_day_floods_nothing(stage: Stage) -> None:
+    stage.take(entry(5, catch_up="run_once")).tick()
+    stage.work()
+    stage.tick(24 * 60)
+    assert stage.jobs() == 2
+
+
+def test_a_tick_that_is_undone_is_decided_again(stage: Stage) -> None:
+    """A decision and its job are one transaction."""
+    stage.take(entry(5))
+
+    def fail(*args: object, **fields: object) -> None:
+        raise RuntimeError("cut off")
+
+    decide = stage.scheduler._decisions.add
+    stage.scheduler._decisions.add = fail  # type: ignore[method-assign, assignment]
+    with pytest.raises(RuntimeError):
+        stage.tick()
+    assert stage.jobs() == 0
+    stage.scheduler._decisions.add = decide  # type: ignore[method-assign]
+    stage.tick()
+    assert (stage.jobs(), stage.told()) == (1, [("fired", 0, 1)])
+
+
+def test_two_schedulers_decide_each_time_once(stage: Stage) -> None:
+    """The lock of the service keeps a second one away; the rows would, too."""
+    stage.take(entry(5))
+    first = stage.scheduler
+    stage.begin()
+    stage.take(entry(5))
+    for _ in range(10):
+        first.tick()
+        stage.scheduler.tick()
+        stage.work()
+        stage.clock.go(5)
+    assert stage.told() == [("fired", 5 * n, 1) for n in range(10)]
+
+
+def test_a_disabled_plugin_has_no_schedule(stage: Stage) -> None:
+    stage.take(entry(5)).tick()
+    stage.work()
+    stage.take(entry(5), enabled=False)
+    assert stage.tick(30) is None
+    assert stage.told() == [("fired", 0, 1)]
