@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import logging
 import random
-import uuid
 from dataclasses import dataclass
-from itertools import islice
 
-from ...bus.doorbell import ring
-from ...schema.errors import NotFound
 from ...schema.message.times import format_ts
-from ..jobs.job_request import Duplicate, JobRequest, Submitted
+from ..jobs.job_request import Submitted
+from .firing import submit, times_until, with_due
 from .overlap import cancel_outstanding
-from .recurrence import due_time, first_nominal, next_nominal
+from .recurrence import first_nominal, next_nominal
 from .tables import Decision, Decisions, Schedules
 from .windows import why_not
 from .zones import zone_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ...bus.bus import Bus
     from ..config.snapshot import Config, ScheduleEntry
@@ -37,9 +34,6 @@ MAX_LOOKED_AT = 10_000
 
 #: The least lateness, in milliseconds, from which on a time counts as missed.
 _LEAST_GRACE_MS = 1_000
-
-#: The namespace of the ids of scheduled jobs: a repetition makes the same one.
-_JOBS = uuid.UUID("6f1b2b7e-6f0c-5d58-9f5e-0a8c1d2e7b11")
 
 _log = logging.getLogger("ackbus.automation.scheduler")
 
@@ -135,7 +129,7 @@ class Scheduler:
             is_single = entry.at_ms is not None or entry.after_s is not None
             if is_single and self._decisions.has_any(entry):
                 nominal_ms = None  # it was known before, and has run
-            self._schedules.add(entry, *self._due(entry, nominal_ms), now_ms)
+            self._schedules.add(entry, *with_due(entry, nominal_ms, self._chance()), now_ms)
             return
         if entry.every_s is not None and known.last_fired_ms is not None:
             nominal_ms = max(now_ms, next_nominal(entry, known.last_fired_ms) or now_ms)
@@ -143,7 +137,7 @@ class Scheduler:
             nominal_ms = first_nominal(entry, now_ms)
         if nominal_ms is not None and self._decisions.has(entry, nominal_ms):
             nominal_ms = next_nominal(entry, max(now_ms, nominal_ms))
-        self._schedules.change(entry, *self._due(entry, nominal_ms))
+        self._schedules.change(entry, *with_due(entry, nominal_ms, self._chance()))
 
     def tick(self) -> int | None:
         """Decide about all that is due; return when something is due next, in epoch milliseconds.
@@ -181,7 +175,7 @@ class Scheduler:
         nominal_ms = next_nominal(entry, now_ms)
         while nominal_ms is not None and self._decisions.has(entry, nominal_ms):
             nominal_ms += 1
-        self._schedules.advance(entry, *self._due(entry, nominal_ms))
+        self._schedules.advance(entry, *with_due(entry, nominal_ms, self._chance()))
 
     def _decide(self, plugin: str, id: str) -> None:
         """Decide about the times of one schedule that have come, in the open transaction."""
@@ -202,7 +196,7 @@ class Scheduler:
         following_ms = times.following
         self._schedules.advance(
             entry,
-            *self._due(entry, following_ms, not_before_ms=last_ms + 1),
+            *with_due(entry, following_ms, self._chance(), not_before_ms=last_ms + 1),
             fired_ms=known.due_ms if done and not times.missed else (now_ms if done else None),
             job_id=done[-1].job_id if done else None,
         )
@@ -218,7 +212,7 @@ class Scheduler:
             from_ms = max(known.due_ms, 0) if is_moved else nominal_ms
             return _Times([], nominal_ms, next_nominal(entry, from_ms), 0)
         begin_ms, skipped_over = self._near_end(entry, nominal_ms, now_ms)
-        come = list(self._until(entry, begin_ms, now_ms))
+        come = list(times_until(entry, begin_ms, now_ms))
         following = next_nominal(entry, come[-1])
         current = come.pop() if len(come) > 1 and come[-1] + self._grace_ms >= now_ms else None
         return _Times(come, current, following, skipped_over)
@@ -231,12 +225,6 @@ class Scheduler:
         count = (now_ms - nominal_ms) // every_ms
         over = max(0, count - MAX_LOOKED_AT)
         return nominal_ms + over * every_ms, over
-
-    def _until(self, entry: ScheduleEntry, nominal_ms: int, now_ms: int) -> Iterator[int]:
-        at_ms: int | None = nominal_ms
-        while at_ms is not None and at_ms <= now_ms:
-            yield at_ms
-            at_ms = next_nominal(entry, at_ms)
 
     def _catch_up(self, entry: ScheduleEntry, times: _Times, now_ms: int) -> Decision | None:
         """Decide about a run of missed times by the policy; return the last that runs, or None."""
@@ -256,9 +244,8 @@ class Scheduler:
                 if wanted and not running
                 else f"nobody was there; catch_up {entry.catch_up}"
             )
-            decision = self._decisions.add(
-                entry, lost[0], "missed", why, until_ms=lost[-1], count=count
-            )
+            span = (lost[0], lost[-1], count)
+            decision = self._decisions.add_run(entry, span, "missed", why)
             self._tell_missed(entry, decision)
         last = None
         for at_ms in running:
@@ -283,25 +270,12 @@ class Scheduler:
         if why is not None:
             self._decisions.add(entry, nominal_ms, "skipped", why)
             return None
-        submitted = self._submit(entry, nominal_ms)
+        submitted = submit(self._submission, entry, nominal_ms)
         if isinstance(submitted, Submitted):
             return self._decisions.add(entry, nominal_ms, "fired", reason, job_id=submitted.job_id)
         why = f"job {submitted.job_id} is there already"
         self._decisions.add(entry, nominal_ms, "skipped", why, job_id=submitted.job_id)
         return None
-
-    def _submit(self, entry: ScheduleEntry, nominal_ms: int) -> Submitted | Duplicate:
-        name = f"{entry.plugin}\n{entry.id}\n{entry.hash}\n{nominal_ms}"
-        return self._submission.submit(
-            JobRequest(
-                plugin=entry.plugin,
-                command=entry.command,
-                payload=dict(entry.payload),
-                submitted_by="scheduler",
-                origin={"schedule": entry.id, "nominal": format_ts(nominal_ms)},
-                id=str(uuid.uuid5(_JOBS, name)),
-            )
-        )
 
     def _kept_back(self, entry: ScheduleEntry, at_ms: int) -> str | None:
         """Return why no job begins at a time: days, window, jobs that are there, or a breaker."""
@@ -319,96 +293,3 @@ class Scheduler:
         if self._breakers.may_poll(entry.plugin, entry.command) == "open":
             return "the circuit breaker is open"
         return None
-
-    def _due(
-        self, entry: ScheduleEntry, nominal_ms: int | None, *, not_before_ms: int = 0
-    ) -> tuple[int | None, int | None]:
-        """Return a nominal time and when it is due; the jitter of a time is drawn here, once."""
-        if nominal_ms is None:
-            return None, None
-        return nominal_ms, max(not_before_ms, due_time(entry, nominal_ms, self._chance()))
-
-    # By hand -----------------------------------------------------------------------------------
-
-    def pause(self, plugin: str, id: str) -> None:
-        """Decide about no time of a schedule until it is resumed. Safe to repeat.
-
-        Raises:
-            NotFound: there is no such schedule.
-        """
-        with self._bus.transaction():
-            entry, known = self._named(plugin, id)
-            if known.paused_at_ms is None:
-                times = (known.next_nominal_ms, known.due_ms)
-                self._schedules.set_paused(entry, self._bus.now_ms(), *times)
-
-    def resume(self, plugin: str, id: str) -> None:
-        """Go on with the next time of a paused schedule; what lay between is not run.
-
-        Raises:
-            NotFound: there is no such schedule.
-        """
-        with self._bus.transaction():
-            entry, known = self._named(plugin, id)
-            if known.paused_at_ms is None:
-                return
-            now_ms = self._bus.now_ms()
-            nominal_ms = known.next_nominal_ms
-            if nominal_ms is not None and nominal_ms <= now_ms:
-                passed = list(islice(self._until(entry, nominal_ms, now_ms), MAX_LOOKED_AT))
-                span = {"until_ms": passed[-1], "count": len(passed)}
-                self._decisions.add(entry, passed[0], "skipped", "it was paused", **span)
-                nominal_ms = next_nominal(entry, now_ms)
-            self._schedules.set_paused(entry, None, *self._due(entry, nominal_ms))
-        ring(self._bus)
-
-    def run_now(self, plugin: str, id: str) -> Decision:
-        """Begin a job of a schedule at once, besides its times, paused or not.
-
-        Raises:
-            NotFound: there is no such schedule.
-        """
-        with self._bus.transaction():
-            entry, _ = self._named(plugin, id)
-            at_ms = self._bus.now_ms()
-            while self._decisions.has(entry, at_ms):
-                at_ms += 1
-            submitted = self._submit(entry, at_ms)
-            return self._decisions.add(entry, at_ms, "fired", "by hand", job_id=submitted.job_id)
-
-    def backfill(self, plugin: str, id: str, from_ms: int, to_ms: int) -> list[str]:
-        """Begin the jobs of past times that did not run, 100 at most; return their ids.
-
-        Safe to repeat: a time that has a job gets no other.
-
-        Raises:
-            NotFound: there is no such schedule.
-        """
-        begun: list[str] = []
-        with self._bus.transaction():
-            entry, known = self._named(plugin, id)
-            for at_ms in self._past(entry, known, from_ms, min(to_ms, self._bus.now_ms())):
-                submitted = self._submit(entry, at_ms)
-                if isinstance(submitted, Submitted):
-                    begun.append(submitted.job_id)
-        return begun
-
-    def _past(
-        self, entry: ScheduleEntry, known: Schedule, from_ms: int, to_ms: int
-    ) -> Iterator[int]:
-        begin_ms: int | None = from_ms
-        if entry.every_s is not None:
-            every_ms = max(1, round(entry.every_s * 1000))
-            begin_ms = known.begun_at_ms - (known.begun_at_ms - from_ms) // every_ms * every_ms
-        elif entry.cron is not None:
-            begin_ms = next_nominal(entry, from_ms - 1)
-        else:
-            begin_ms = entry.at_ms
-        found = self._until(entry, begin_ms, to_ms) if begin_ms is not None else iter(())
-        return islice((at_ms for at_ms in found if at_ms >= from_ms), entry.catch_up_max)
-
-    def _named(self, plugin: str, id: str) -> tuple[ScheduleEntry, Schedule]:
-        entry, known = self._entries.get((plugin, id)), self._schedules.get(plugin, id)
-        if entry is None or known is None:
-            raise NotFound(f"plugin {plugin!r} has no schedule {id!r}; see 'bus schedule list'")
-        return entry, known

@@ -182,13 +182,21 @@ class Decisions(Table):
         reason: str = "",
         *,
         job_id: str | None = None,
-        until_ms: int | None = None,
-        count: int = 1,
     ) -> Decision:
         """Store a decision, in the transaction of the caller, and return it."""
+        return self.add_run(entry, (nominal_ms, nominal_ms, 1), verdict, reason, job_id=job_id)
+
+    def add_run(
+        self,
+        entry: ScheduleEntry,
+        span: tuple[int, int, int],
+        verdict: Verdict,
+        reason: str,
+        *,
+        job_id: str | None = None,
+    ) -> Decision:
+        """Store one decision about a run of times: the first, the last, and how many."""
         now_ms = self._engine.now_ms()
-        until_ms = nominal_ms if until_ms is None else until_ms
-        span = (nominal_ms, until_ms, count)
         values = (entry.plugin, entry.id, entry.hash, *span, verdict, reason, job_id, now_ms)
         self._engine.change(SQL["add_decision"], values)
         return Decision(entry.plugin, entry.id, *span, verdict, reason, job_id, now_ms)

@@ -964,6 +964,7 @@ CREATE TABLE schedules (
   PRIMARY KEY (plugin, schedule_id),
   CHECK ((next_nominal_ms IS NULL) = (due_ms IS NULL))
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_schedules_due ON schedules (due_ms) WHERE due_ms IS NOT NULL AND paused_at_ms IS NULL;
 
 -- Each nominal time of a schedule is decided once; a run of missed ones is one row, up to until_ms.
 CREATE TABLE schedule_decisions (
@@ -980,6 +981,7 @@ CREATE TABLE schedule_decisions (
   decided_at_ms INTEGER NOT NULL CHECK (decided_at_ms BETWEEN 0 AND 253402300799999),
   UNIQUE (plugin, schedule_id, config_hash, nominal_ms)
 ) STRICT;
+CREATE INDEX idx_schedule_decisions_of ON schedule_decisions (plugin, schedule_id);
 
 CREATE TRIGGER schedule_decisions_are_only_appended BEFORE INSERT ON schedule_decisions
 WHEN EXISTS (SELECT 1 FROM schedule_decisions

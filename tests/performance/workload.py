@@ -3,6 +3,7 @@
 import io
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ackbus import (
@@ -24,6 +25,8 @@ from ackbus import (
     import_jsonl,
     work_headers,
 )
+from ackbus.automation.config.records import Frozen
+from ackbus.automation.config.snapshot import Config, PluginConfig, ScheduleEntry
 from ackbus.automation.jobs.job_request import JobRequest
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.breakers import Breakers
@@ -31,6 +34,9 @@ from ackbus.automation.records.facts import Facts
 from ackbus.automation.records.fence import Fence
 from ackbus.automation.records.inits import Inits
 from ackbus.automation.records.job_log import AttemptEnd, JobLog
+from ackbus.automation.schedules.by_hand import SchedulesByHand
+from ackbus.automation.schedules.scheduler import Scheduler
+from ackbus.automation.schedules.tables import Decisions
 from ackbus.bus.errors import SegmentMissing
 from ackbus.bus.log.archive_records import Segment
 from ackbus.bus.log.catalog import Catalog
@@ -406,6 +412,26 @@ def use_records(bus: Bus, clock: Clock) -> None:
         records.prune(at, 500)
 
 
+def use_schedules(bus: Bus, clock: Clock) -> None:
+    """Decides about times of schedules, missed ones too, and acts by hand."""
+    entry = ScheduleEntry(plugin="a", every_s=300.0, catch_up="run_once", hash="h")
+    once = ScheduleEntry(plugin="a", id="once", at_ms=clock() + 60_000, hash="o")
+    submission = Submission(bus)
+    scheduler = Scheduler(bus, submission, Breakers(bus, submission))
+    for entries in ((entry, once), (), (entry, once), (replace(entry, hash="h2"),)):
+        plugin = PluginConfig(name="a", uses="a", schedules=entries, max_outstanding_polls=9)
+        plugins = Frozen({"a": plugin})
+        scheduler.take(Config(directory=Path("config"), plugins=plugins))
+        scheduler.tick()
+        clock.advance(2_000_000)
+        scheduler.tick()
+    by_hand = SchedulesByHand(bus, submission, Config(directory=Path("config"), plugins=plugins))
+    by_hand.pause("a", "default")
+    by_hand.resume("a", "default")
+    by_hand.run_now("a", "default")
+    Decisions.of(bus).about("a", "default", limit=10)
+
+
 def use_all(directory: Path, folder: Path) -> None:
     """Does everything that the product can do with a bus that is in `directory`."""
     clock = Clock()
@@ -420,6 +446,7 @@ def use_all(directory: Path, folder: Path) -> None:
         use_queues(bus, clock)
         use_several_queues(bus)
         use_records(bus, clock)
+        use_schedules(bus, clock)
         use_conversations(bus)
         use_search(bus)
         use_files(bus, folder)

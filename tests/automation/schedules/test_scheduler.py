@@ -19,6 +19,7 @@ from ackbus.automation.config.snapshot import (
 )
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.breakers import Breakers
+from ackbus.automation.schedules.by_hand import SchedulesByHand
 from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decision, Decisions, Schedules
 from ackbus.schema.errors import NotFound
@@ -76,6 +77,7 @@ class Stage:
             service=ServiceConfig(tick_interval_s=60.0),
         )
         self.scheduler.take(config)
+        self.by_hand = SchedulesByHand(self.bus, Submission(self.bus), config)
         return self
 
     def tick(self, minutes: float = 0) -> int | None:
@@ -112,7 +114,7 @@ class Stage:
         return QueueSet(self.bus, ["plugin.feed"]).claim("w", group="automation", limit=9)
 
     def jobs(self) -> int:
-        """How many jobs there are."""
+        """The number of jobs."""
         rows = file_of(self.bus).rows("SELECT count(*) FROM jobs")
         return int(rows[0][0])
 
@@ -290,16 +292,16 @@ def test_a_failing_poll_waits_for_its_interval(stage: Stage) -> None:
 def test_pausing_runs_nothing_and_resuming_not_at_once(stage: Stage) -> None:
     stage.take(entry(5)).tick()
     stage.work()
-    stage.scheduler.pause("feed", "default")
+    stage.by_hand.pause("feed", "default")
     assert stage.tick(33) is None
-    stage.scheduler.resume("feed", "default")
+    stage.by_hand.resume("feed", "default")
     stage.tick()
     assert stage.told() == [("fired", 0, 1), ("skipped", 5, 6)]
     assert stage.reasons()[-1] == "it was paused"
     stage.tick(5)
     assert stage.told()[-1] == ("fired", 38, 1)
     with pytest.raises(NotFound, match="no schedule 'nope'"):
-        stage.scheduler.pause("feed", "nope")
+        stage.by_hand.pause("feed", "nope")
 
 
 def test_an_edited_schedule_neither_replays_nor_stops(stage: Stage) -> None:
@@ -321,8 +323,8 @@ def test_running_by_hand_leaves_the_times_as_they_are(stage: Stage) -> None:
     stage.take(entry(5)).tick()
     stage.work()
     stage.clock.go(2)
-    assert stage.scheduler.run_now("feed", "default").reason == "by hand"
-    assert stage.scheduler.run_now("feed", "default").job_id
+    assert stage.by_hand.run_now("feed", "default").reason == "by hand"
+    assert stage.by_hand.run_now("feed", "default").job_id
     assert stage.work() == 2
     assert stage.tick() == BEGIN_MS + 5 * MINUTE_MS
 
@@ -332,9 +334,11 @@ def test_backfilling_begins_what_did_not_run_once(stage: Stage) -> None:
     stage.tick(31)
     assert stage.told()[1:] == [("missed", 5, 5), ("skipped", 30, 1)]
     span = ("feed", "default", BEGIN_MS + 5 * MINUTE_MS, BEGIN_MS + 25 * MINUTE_MS)
-    begun = stage.scheduler.backfill(*span)
-    assert len(set(begun)) == 5
-    assert stage.scheduler.backfill(*span) == []
+    assert [job for _, job in stage.by_hand.backfill(*span, dry_run=True)] == [None] * 5
+    begun = stage.by_hand.backfill(*span)
+    assert len({job for _, job in begun}) == 5
+    assert [job for _, job in stage.by_hand.backfill(*span)] == [None] * 5
+    assert stage.jobs() == 1 + 5
 
 
 def test_a_clock_set_back_repeats_nothing_and_stops_nothing(stage: Stage) -> None:

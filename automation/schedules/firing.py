@@ -1,0 +1,58 @@
+"""The job of a time of a schedule, and the times that follow one another."""
+
+from __future__ import annotations
+
+import uuid
+
+from ...schema.message.times import format_ts
+from ..jobs.job_request import JobRequest
+from .recurrence import due_time, next_nominal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..config.snapshot import ScheduleEntry
+    from ..jobs.job_request import Duplicate, Submitted
+    from ..jobs.submission import Submission
+
+#: The namespace of the ids of scheduled jobs: a repetition makes the same one.
+_JOBS = uuid.UUID("6f1b2b7e-6f0c-5d58-9f5e-0a8c1d2e7b11")
+
+
+def submit(submission: Submission, entry: ScheduleEntry, nominal_ms: int) -> Submitted | Duplicate:
+    """Submit the job of a nominal time; a second one of the same time is a duplicate."""
+    name = f"{entry.plugin}\n{entry.id}\n{entry.hash}\n{nominal_ms}"
+    return submission.submit(
+        JobRequest(
+            plugin=entry.plugin,
+            command=entry.command,
+            payload=dict(entry.payload),
+            submitted_by="scheduler",
+            origin={"schedule": entry.id, "nominal": format_ts(nominal_ms)},
+            id=str(uuid.uuid5(_JOBS, name)),
+        )
+    )
+
+
+def with_due(
+    entry: ScheduleEntry, nominal_ms: int | None, chance: float, *, not_before_ms: int = 0
+) -> tuple[int | None, int | None]:
+    """Return a nominal time and when it is due, both None where there is none.
+
+    Args:
+        entry: the schedule.
+        nominal_ms: the nominal time, or None.
+        chance: a random number, 0 to 1, drawn once for this time.
+        not_before_ms: the least due time: a later time is never due before an earlier one.
+    """
+    if nominal_ms is None:
+        return None, None
+    return nominal_ms, max(not_before_ms, due_time(entry, nominal_ms, chance))
+
+
+def times_until(entry: ScheduleEntry, nominal_ms: int | None, last_ms: int) -> Iterator[int]:
+    """Yield the nominal times from one on, up to a time."""
+    while nominal_ms is not None and nominal_ms <= last_ms:
+        yield nominal_ms
+        nominal_ms = next_nominal(entry, nominal_ms)
