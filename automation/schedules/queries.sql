@@ -49,5 +49,5 @@ SELECT EXISTS (SELECT 1 FROM schedule_decisions
 
 -- name: decisions_of
 -- The newest first.
-SELECT {decision} FROM schedule_decisions
+SELECT {decision} FROM schedule_decisions INDEXED BY idx_schedule_decisions_of
  WHERE plugin = ?1 AND schedule_id = ?2 AND id < ?3 ORDER BY id DESC LIMIT ?4;
