@@ -82,6 +82,9 @@ class ServiceLog:
         self._handler = logging.StreamHandler(stream or sys.stdout)
         self._handler.setFormatter(JsonLines())
         self._logger = logging.getLogger(_ROOT)
+        logging.raiseExceptions = (
+            False  # a reader of the log that has left must not end the service
+        )
 
     def take(self, level: str, form: str = "json") -> None:
         """Go by this level and form from now on."""

@@ -113,6 +113,11 @@ def running_pid(state_dir: Path) -> int:
     return pid
 
 
+def is_running(state_dir: Path) -> bool:
+    """Whether a service holds the lock of a state directory."""
+    return _is_held(state_dir / LOCK)
+
+
 def pid_in(path: Path) -> int | None:
     """Return the number in a lock file, or None where there is none."""
     with suppress(OSError, ValueError):

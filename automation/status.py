@@ -5,16 +5,17 @@ from __future__ import annotations
 from ..schema.message.times import format_ts
 from ..schema.queries import engine_of
 from ..subscribers.jobs import jobs as states
+from ..subscribers.jobs.errors import QueueNotFound
 from ..subscribers.jobs.policy import AUTOMATION
 from ..subscribers.queues.queue import Queue
 from ..subscribers.queues.queues import Queues
 from ..subscribers.queues.statistics import SATURATED_AFTER_S, QueueStats
 from .jobs.submission import PREFIX, Submission
-from .records.breakers import CLOSED, Breakers
+from .records.breakers import CLOSED, Breaker, Breakers
 from .records.facts import Facts
 from .records.fence import Fence
 from .records.inits import Inits
-from .records.job_log import JobLog
+from .records.job_log import JobLog, LogEntry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,12 +35,12 @@ def status_of(bus: Bus) -> dict[str, Any]:
     """
     engine = engine_of(bus)
     queues = [_queue(bus, info.name) for info in Queues(bus).list() if _is_ours(info)]
-    breakers = Breakers(bus, Submission(bus)).states()
+    breakers = _breakers(bus)
     inits = Inits(engine).all()
     waits_s = max((each["oldest_wait_s"] or 0.0 for each in queues), default=0.0)
     running = sum(each["running"] for each in queues)
     return {
-        "service": _service(bus),
+        "service": service_of(bus),
         "queue_depth": sum(each["queued"] for each in queues) + running,
         "running": running,
         "oldest_wait_s": waits_s,
@@ -53,33 +54,61 @@ def status_of(bus: Bus) -> dict[str, Any]:
             }
             for each in queues
         },
-        "breakers": [
-            {
-                "plugin": breaker.plugin,
-                "command": breaker.command,
-                "state": breaker.state,
-                "failure_count": breaker.failure_count,
-                "opened_at": breaker.opened_at,
-            }
-            for breaker in breakers
-        ],
+        "breakers": [_breaker(each) for each in breakers],
         "plugins_circuit_open": len({b.plugin for b in breakers if b.state != CLOSED}),
         "states": [
             {"plugin": plugin, "keys": sorted(state), "updated_at": at}
             for plugin, state, at in Facts(engine).states()
         ],
-        "last_runs": [
-            {
-                "job_id": run.id.rpartition("-")[0],
-                "plugin": run.plugin,
-                "command": run.command,
-                "status": run.status,
-                "attempt": run.attempt,
-                "completed_at": run.completed_at,
-                "error": run.last_error,
-            }
-            for run in JobLog(engine).newest(LAST_RUNS)
+        "last_runs": [_run(each) for each in JobLog(engine).newest(LAST_RUNS)],
+    }
+
+
+def plugin_of(bus: Bus, name: str) -> dict[str, Any]:
+    """Return what is kept of one plugin, as JSON: the keys of its state, and never its values."""
+    engine = engine_of(bus)
+    facts = Facts(engine)
+    init = Inits(engine).all().get(name)
+    try:
+        jobs = _queue(bus, PREFIX + name)
+    except QueueNotFound:  # the service has not begun with it yet
+        jobs = {}
+    return {
+        "jobs": jobs,
+        "init": None if init is None else {"state": init.state, "error": init.error},
+        "state_keys": sorted(facts.state(name)),
+        "facts": [
+            {"id": fact.id, "seq": fact.seq, "type": fact.fact_type, "at": fact.created_at}
+            for fact in facts.newest(name, LAST_RUNS)
         ],
+        "breakers": [_breaker(each) for each in _breakers(bus) if each.plugin == name],
+        "last_runs": [_run(each) for each in JobLog(engine).newest(LAST_RUNS, plugin=name)],
+    }
+
+
+def _breakers(bus: Bus) -> list[Breaker]:
+    return Breakers(bus, Submission(bus)).states()
+
+
+def _breaker(breaker: Breaker) -> dict[str, Any]:
+    return {
+        "plugin": breaker.plugin,
+        "command": breaker.command,
+        "state": breaker.state,
+        "failure_count": breaker.failure_count,
+        "opened_at": breaker.opened_at,
+    }
+
+
+def _run(run: LogEntry) -> dict[str, Any]:
+    return {
+        "job_id": run.id.rpartition("-")[0],
+        "plugin": run.plugin,
+        "command": run.command,
+        "status": run.status,
+        "attempt": run.attempt,
+        "completed_at": run.completed_at,
+        "error": run.last_error,
     }
 
 
@@ -102,7 +131,8 @@ def _queue(bus: Bus, name: str) -> dict[str, Any]:
     }
 
 
-def _service(bus: Bus) -> dict[str, Any]:
+def service_of(bus: Bus) -> dict[str, Any]:
+    """Return the service that was there last, as JSON."""
     row = Fence(engine_of(bus)).row()
     times = {
         "started_at": row.started_at_ms,

@@ -39,6 +39,13 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "heartbeat": ("agents", "Record a heartbeat of an agent."),
         "top": ("top", "Show agents, queues and the newest messages, live."),
     },
+    "Automation": {
+        "automation": (
+            "automation",
+            "The service that runs schedules, plugins, routes and webhooks.",
+        ),
+        "plugin": ("plugin", "Plugins: programs that the service of automation runs."),
+    },
     "Files": {
         "reserve": ("reserve", "Reserve files for editing: all of PATHS, or none."),
         "reservations": ("reserve", "Reservations: the files that agents edit."),

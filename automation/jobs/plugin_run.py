@@ -156,7 +156,7 @@ def run_plugin(
         error = f"the payload of message {message.seq} can't be had: {message.payload_error}"
         return RunEnd(outcome=Outcome(status=FAILED, error=error))
     end = run_process(
-        [os.fspath(job.plugin.entrypoint)],
+        [os.path.abspath(job.plugin.entrypoint)],  # it runs in another folder
         orjson.dumps(job.request()),
         env=environment(job, os.environ),
         cwd=job.plugin.folder,

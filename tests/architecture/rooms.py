@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": {"schema", "bus", "subscribers", "workers", "export"},
     "": {"schema", "blobs", "bus", "subscribers", "workers", "export"},
 }
-MAY_IMPORT["cli"] = set(MAY_IMPORT) - {"automation"}
+MAY_IMPORT["cli"] = set(MAY_IMPORT)
 
 #: The folders of each room, in order: each imports only those before it. Files beside them are what
 #: all of them share, or what stands upon them, as `bus/bus.py`.

@@ -163,6 +163,17 @@ READING = [
     *(["publish", "t", "--from", "a", "--reply-to", EVIL], ["publish", "t", "--data", EVIL]),
     *(["publish", "t", "x", "--from", "a", "--strict", "--to", "bo"], ["ack", EVIL, "1"]),
     *(["ack", "me", "99"], ["run", EVIL], ["upgrade", "--dir", f"/no/{EVIL}"], [EVIL]),
+    *(
+        ["automation", "status", "--config", "auto", "--dir", ".worker-state"],
+        ["automation", "status", "--config", "auto", "--dir", ".worker-state", "--json"],
+        ["automation", "start", "--config", EVIL],
+        ["automation", "reload", "--config", EVIL],
+        ["automation", "stop", "--config", EVIL],
+        ["plugin", "list", "--config", EVIL],
+        ["plugin", "show", EVIL, "--config", "auto"],
+        ["plugin", "run", EVIL, "--config", "auto"],
+        ["plugin", "health", EVIL, "--config", "auto"],
+    ),
     *([f"--{EVIL}"], ["poll", "me", f"--{EVIL}"], ["poll", "me", "--dir", f"/no/{EVIL}", "-v"]),
     *(["poll", "me", "--limit", EVIL], ["request", EVIL, "--from", EVIL, "--timeout", EVIL]),
 ]
@@ -191,6 +202,8 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], int
     Bus.init(bus_dir).close()
     with connect(bus_dir) as connection:
         connection.execute(ROWS, {"evil": EVIL})
+    (project / "auto").mkdir()
+    (project / "auto" / "config.yaml").write_text("plugins: {}\n")
     (bus_dir / "bad\x1b[2J\u202e").write_text("x")
     (bus_dir / "bad\x1b[2J\u202e").chmod(0o666)
     bad = {"id": EVIL, "type": EVIL, "from": EVIL, EVIL: EVIL}

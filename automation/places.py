@@ -1,0 +1,39 @@
+"""Places of a service: its state directory, and its bus, as a configuration says.
+
+Only what stands in the files is read, without variables or a check, so that a service can be found
+whose secrets this process does not have.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .config.files.cache import TreeCache
+from .config.files.merge import graft
+from .config.files.sources import gather
+from .config.files.yaml_tree import Map
+from .config.settings.shapes import StateShape
+
+#: The bus of a service, in its state directory, unless another one is named.
+BUS = ".worker-state"
+
+
+def state_dir_of(directory: Path) -> Path:
+    """Return the state directory of a folder of configuration.
+
+    Raises:
+        ConfigFaults: there is no configuration.
+    """
+    sources = gather(directory, TreeCache(None))
+    tree = Map()
+    for source in sources.files:
+        graft(tree, source.tree, [])
+    state = tree.get("state")
+    path = state.get("path") if isinstance(state, Map) else None
+    named = StateShape().path if path is None else str(path)
+    return (sources.directory / Path(named).expanduser()).parent
+
+
+def bus_of(directory: Path) -> str:
+    """Return the bus directory of a folder of configuration, there or not."""
+    return str((state_dir_of(directory) / BUS).absolute())

@@ -1,0 +1,160 @@
+"""The service of automation: start, status, reload, stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Annotated, Any
+
+import typer
+
+from ...schema.errors import AckbusError
+from ..definition import Commands
+from ..options.service import SERVICE, ServicePlace
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...bus.bus import Bus
+
+commands = Commands()
+automation = commands.group(
+    "automation", help="The service that runs schedules, plugins, routes and webhooks."
+)
+
+#: How long to wait for the service to do what it was told, in seconds; and between two looks.
+_WITHIN_S, _LOOK_EVERY_S = 10.0, 0.05
+
+
+@automation.command("start", example="bus automation start --config ./automation")
+def start(place: ServicePlace = SERVICE) -> int:
+    """Start the service of a folder of configuration, in the foreground.
+
+    It says one line on stderr when it is ready, and logs to stdout, one JSON object a line. SIGHUP
+    takes the configuration again; Ctrl-C or SIGTERM end it: running jobs have 20 s, a second
+    signal ends them at once. Its bus is data/.worker-state beside the state of the configuration,
+    unless --dir or BUS_DIR names another. Exit code 1 when a service runs already, 78 when the
+    configuration is refused.
+    """
+    from ...automation.config.faults import ConfigFaults
+    from ..running.automation_host import serve
+
+    try:
+        serve(place.folder(), place.bus_directory())
+    except ConfigFaults as error:
+        for fault in error.faults[:-1]:
+            output.note(str(fault))
+        raise ConfigFaults(error.faults[-1:]) from error
+    return 0
+
+
+@automation.command("status", example="bus automation status --json")
+def status(place: ServicePlace = SERVICE) -> int:
+    """Print the state of the service: plugins, queues, breakers, the last runs.
+
+    Exit code 4 when no service runs.
+    """
+    from ...automation.status import status_of
+
+    with place.open() as bus:
+        found = status_of(bus)
+    pid = _pid(place)
+    found["service"]["is_running"] = pid is not None
+    output.result(found, *_lines(found))
+    return 0 if pid is not None else output.NOTHING
+
+
+@automation.command("reload", example="bus automation reload")
+def reload(place: ServicePlace = SERVICE) -> int:
+    """Have the service take its configuration again, as SIGHUP does.
+
+    Exit code 1 when no service runs, or it refuses the configuration: its log says why.
+    """
+    from ...automation.service_lock import running_pid
+
+    pid = running_pid(place.state_dir())
+    with place.open() as bus:
+        before = _taken_at(bus)
+        os.kill(pid, signal.SIGHUP)
+        if not _within(lambda: _taken_at(bus) != before):
+            raise AckbusError(
+                "the service has not taken the configuration: see its log, and 'bus config check'"
+            )
+    output.result({"pid": pid, "reloaded": True}, f"process {pid} has taken the configuration")
+    return 0
+
+
+@automation.command("stop", example="bus automation stop")
+def stop(
+    now: Annotated[bool, typer.Option("--now", help="End running jobs at once.")] = False,
+    place: ServicePlace = SERVICE,
+) -> int:
+    """Stop the service, and wait until it has ended.
+
+    Running jobs have 20 s to end; then they are ended, and run again after the next start. Exit
+    code 1 when no service runs.
+    """
+    from ...automation.service import STOP_S
+    from ...automation.service_lock import running_pid
+
+    pid = running_pid(place.state_dir())
+    for _ in range(2 if now else 1):
+        os.kill(pid, signal.SIGTERM)
+        time.sleep(_LOOK_EVERY_S)  # two signals at once may be one
+    if not _within(lambda: _pid(place) != pid, STOP_S + _WITHIN_S):
+        raise AckbusError(
+            f"process {pid} has not ended yet; 'bus automation stop --now' ends its jobs"
+        )
+    output.result({"pid": pid, "stopped": True}, f"process {pid} has ended")
+    return 0
+
+
+def _pid(place: ServicePlace) -> int | None:
+    from ...automation.service_lock import NoService, running_pid
+
+    try:
+        return running_pid(place.state_dir())
+    except NoService:
+        return None
+
+
+def _taken_at(bus: Bus) -> object:
+    from ...automation.status import service_of
+
+    return service_of(bus)["ready_at"]
+
+
+def _within(is_done: Callable[[], bool], within_s: float = _WITHIN_S) -> bool:
+    end = time.monotonic() + within_s
+    while not is_done():
+        if time.monotonic() > end:
+            return False
+        time.sleep(_LOOK_EVERY_S)
+    return True
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    service = found["service"]
+    runs = f"runs as process {service['pid']}" if service["is_running"] else "does not run"
+    lines = [
+        f"the service {runs}",
+        f"jobs: {found['queue_depth']} wait or run, {found['dead']} are dead",
+    ]
+    if found["is_saturated"]:
+        lines.append(f"jobs wait for {found['oldest_wait_s']:.0f} s: more workers are needed")
+    for plugin in found["plugins"].values():
+        unhealthy = f", init failed: {plugin['init_error']}" if plugin["init"] == "failed" else ""
+        lines.append(
+            f"plugin {plugin['plugin']}: {plugin['queued']} queued, {plugin['running']} running,"
+            f" {plugin['dead']} dead{unhealthy}"
+        )
+    for breaker in found["breakers"]:
+        if breaker["state"] != "closed":
+            lines.append(f"breaker {breaker['plugin']} {breaker['command']}: {breaker['state']}")
+    for run in found["last_runs"]:
+        why = f": {run['error']}" if run["error"] else ""
+        lines.append(f"{run['completed_at']} {run['plugin']} {run['command']} {run['status']}{why}")
+    return lines

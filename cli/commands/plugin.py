@@ -1,0 +1,158 @@
+"""Plugins: list, show, run, health."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from ...schema.errors import InvalidInput
+from ..definition import Commands, optional, optional_word
+from ..options.service import SERVICE, ServicePlace
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...automation.plugins.discovery import Plugin
+    from ...automation.snapshots import Snapshot
+
+commands = Commands()
+plugin = commands.group("plugin", help="Plugins: programs that the service of automation runs.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the plugin.")]
+
+
+@plugin.command("list", example="bus plugin list")
+def show_list(place: ServicePlace = SERVICE) -> int:
+    """List the plugins of the configuration, and why some can't run."""
+    snapshot = _snapshot(place)
+    records = [_summary(each) for each in snapshot.plugins.values()]
+    for fault in snapshot.registry.faults:
+        output.note(str(fault))
+    rows = [
+        (each["plugin"], each["version"], ", ".join(each["commands"]), each["description"])
+        for each in records
+    ]
+    return output.results(records, rows, ("plugin", "version", "commands", "description"))
+
+
+@plugin.command("show", example="bus plugin show feed --json")
+def show(name: Name, place: ServicePlace = SERVICE) -> int:
+    """Print a plugin in full: its manifest, its settings, its jobs, the keys of its state."""
+    from ...automation.config.redaction import shown
+    from ...automation.status import plugin_of
+
+    snapshot = _snapshot(place)
+    found = snapshot.registry.plugin(name)
+    record: dict[str, Any] = _summary(found) | {
+        "folder": str(found.folder),
+        "entrypoint": str(found.entrypoint),
+        "settings": shown(snapshot.config)["plugins"][name],
+        "parallelism": found.parallelism,
+        "timeouts_s": {each: found.timeout_s(each) for each in found.manifest.commands},
+    }
+    with place.open() as bus:
+        record |= plugin_of(bus, name)
+    lines = [
+        f"{key}: {value if isinstance(value, str) else orjson.dumps(value).decode()}"
+        for key, value in record.items()
+    ]
+    output.result(record, *lines)
+    return 0
+
+
+@plugin.command("run", example="""bus plugin run feed poll --payload '{"url": "…"}'""")
+def run(
+    name: Name,
+    command: Annotated[
+        str | None, optional_word("COMMAND", "What it is to do. Default: poll, or else handle.")
+    ] = None,
+    payload: Annotated[str | None, optional("JSON", "What it is given.", "--payload")] = None,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Print the id of the job, and don't wait.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would run, and run nothing.")
+    ] = False,
+    place: ServicePlace = SERVICE,
+) -> int:
+    """Run a command of a plugin once, by the service, and print how it ended.
+
+    It is a job like any other: queued, retried, routed. Exit code 1 when it failed.
+    """
+    found = _snapshot(place).registry.plugin(name)
+    wanted = found.command(command or _usual(found)).name
+    body = _parsed(payload)
+    if dry_run:
+        record = {"plugin": name, "command": wanted, "payload": body, "dry_run": True}
+        output.result(record, f"would run {name} {wanted}")
+        return 0
+    return _run(place, name, wanted, body, is_to_wait=not no_wait)
+
+
+@plugin.command("health", example="bus plugin health feed")
+def health(name: Name, place: ServicePlace = SERVICE) -> int:
+    """Ask a plugin how it is, by the service, and print the answer.
+
+    Exit code 1 when it is not well.
+    """
+    found = _snapshot(place).registry.plugin(name)
+    return _run(place, name, found.command("health").name, None, is_to_wait=True)
+
+
+def _run(place: ServicePlace, name: str, command: str, payload: object, is_to_wait: bool) -> int:
+    from ...automation.jobs.job_request import JobRequest, Submitted
+    from ...automation.jobs.submission import Submission
+    from ...automation.jobs.waiting import outcome_of
+    from ...automation.service_lock import is_running
+
+    request = JobRequest(plugin=name, command=command, payload=payload, submitted_by="cli")
+    with place.open() as bus:
+        done = Submission(bus).submit(request)
+        assert isinstance(done, Submitted)  # it has no key, so it is no duplicate
+        record = {"job_id": done.job_id, "seq": done.seq, "plugin": name, "command": command}
+        if not is_running(place.state_dir()):
+            output.note("no service runs: the job waits until 'bus automation start'")
+            is_to_wait = False
+        if not is_to_wait:
+            output.result(record | {"status": "queued"}, done.job_id)
+            return 0
+        found = outcome_of(bus, done)
+    said = {"result": found.result} if found.error is None else {"error": found.error}
+    told = found.result if found.error is None else found.error
+    output.result(
+        record | {"status": found.state, "attempt": found.attempt} | said,
+        f"{name} {command} {found.state}: {told or ''}",
+    )
+    return 0 if found.state == "succeeded" else 1
+
+
+def _snapshot(place: ServicePlace) -> Snapshot:
+    import os
+
+    from ...automation.snapshots import read_snapshot
+
+    return read_snapshot(place.folder(), os.environ)
+
+
+def _summary(found: Plugin) -> dict[str, Any]:
+    return {
+        "plugin": found.name,
+        "version": found.manifest.version,
+        "description": found.manifest.description,
+        "commands": {each.name: each.type for each in found.manifest.commands.values()},
+    }
+
+
+def _usual(found: Plugin) -> str:
+    return "poll" if "poll" in found.manifest.commands else "handle"
+
+
+def _parsed(text: str | None) -> object:
+    if text is None:
+        return None
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InvalidInput(f"--payload is not JSON: {error}") from error

@@ -1,0 +1,61 @@
+"""Running the service of automation in the foreground, until signals end it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import ExitStack
+
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import FrameType
+
+    from ...automation.service import Service
+
+
+def serve(folder: Path, bus_directory: str) -> None:
+    """Run the service of a folder of configuration on a bus; blocks until it is told to stop.
+
+    The lock comes first: nothing of a live service is opened, upgraded or recovered by another.
+
+    Raises:
+        ConfigFaults: the configuration is refused.
+        ServiceRuns: another service runs.
+    """
+    from ...automation.log import ServiceLog
+    from ...automation.places import state_dir_of
+    from ...automation.service import Service
+    from ...automation.service_lock import ServiceLock
+    from ...automation.snapshots import read_snapshot
+    from ...bus.bus import Bus
+    from ...schema.sqlite.upgrade import upgrade
+
+    with ExitStack() as stack:
+        lock = stack.enter_context(ServiceLock(state_dir_of(folder)))
+        lock.acquire()
+        log = stack.enter_context(ServiceLog())
+        first = read_snapshot(folder, os.environ)
+        log.take(first.config.service.log_level, first.config.service.log_format)
+        if not os.path.exists(os.path.join(bus_directory, "bus.db")):
+            Bus.init(bus_directory).close()
+        lock.acquire_bus(bus_directory)
+        upgrade(bus_directory)
+        bus = stack.enter_context(Bus.open(bus_directory))
+        service = Service(bus, lambda: read_snapshot(folder, os.environ))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _handler(service))
+        service.run(lambda: output.note(f"ready: the service of {folder} works on {bus_directory}"))
+
+
+def _handler(service: Service) -> Callable[[int, FrameType | None], None]:
+    def handle(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            service.reload()
+        else:
+            service.stop()
+
+    return handle
