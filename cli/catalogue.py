@@ -45,6 +45,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "The service that runs schedules, plugins, routes and webhooks.",
         ),
         "plugin": ("plugin", "Plugins: programs that the service of automation runs."),
+        "config": ("config", "Configuration of the automation: check it, show it, seal it."),
     },
     "Files": {
         "reserve": ("reserve", "Reserve files for editing: all of PATHS, or none."),

@@ -69,7 +69,7 @@ def test_every_number_that_a_test_names_is_a_requirement(shown: dict[str, set[st
     unknown = {
         name: sorted(files)
         for name, files in shown.items()
-        if not 1 <= int(name[2:]) <= LAST[name[0]] or len(name) != 4
+        if not 1 <= int(name[2:]) <= LAST[name[0]] or len(name) != len(f"D-{int(name[2:]):02}")
     }
     assert unknown == {}
 

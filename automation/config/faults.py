@@ -41,12 +41,14 @@ class ConfigFaults(AckbusError):
 
     Attributes:
         faults: every fault, in the order of the files and lines.
+        warnings: what an operator should hear of beside.
     """
 
     exit_code = EX_CONFIG
 
-    def __init__(self, faults: Iterable[Fault]) -> None:
+    def __init__(self, faults: Iterable[Fault], warnings: Iterable[Fault] = ()) -> None:
         self.faults = tuple(sorted(set(faults)))
+        self.warnings = tuple(sorted(set(warnings)))
         more = len(self.faults) - 1
         rest = f" (and {more} more fault{'s' * (more > 1)})" if more else ""
         super().__init__(f"{self.faults[0]}{rest}")

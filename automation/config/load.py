@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .faults import ConfigFaults, Fault
 from .files.cache import TreeCache
-from .files.checksums import compare, is_secure, read_seal
+from .files.checksums import compare, is_secure, read_seal, unsealed
 from .files.merge import graft
 from .files.sources import ROOT, gather, hash_of
 from .files.variables import environment_of, fill
@@ -65,7 +65,7 @@ def load(
     faults = [fault for fault in validation.faults if fault.path not in paths or not fault.path]
     faults += sources.faults + undefined
     if faults:
-        raise ConfigFaults(faults)
+        raise ConfigFaults(faults, validation.warnings)
     return config
 
 
@@ -147,8 +147,12 @@ def _verify(
         fault = compare(source.name, source.path, source.hash, seal)
         if fault is None:
             continue
-        secure = is_secure(source, is_root=number == 0)
-        (validation.faults if secure or is_strict else validation.warnings).append(fault)
+        if is_strict or is_secure(source, is_root=number == 0):
+            validation.faults.append(fault)
+        elif seal:
+            validation.warnings.append(fault)
+    if not seal:
+        validation.warnings.append(unsealed(sources.directory))
 
 
 def _check_links(validation: Validation, sources: Sources, allowed: bool) -> None:

@@ -140,6 +140,8 @@ class _Search:
     def look_through(self, root: Path) -> None:
         try:
             folders = sorted(each for each in root.iterdir() if each.is_dir())
+        except FileNotFoundError:
+            return  # the configuration warns of it, with the line that names it
         except OSError as error:
             return self.warn(root, f"can't look through it: {error.strerror}")
         for folder in folders:

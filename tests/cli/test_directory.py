@@ -114,8 +114,8 @@ def test_every_command_that_needs_a_bus_takes_the_same_options() -> None:
         if path in ("bus guard remove", "bus torture", "bus prime"):
             continue
         options = {option for parameter in command.params for option in parameter.opts}
-        # These are about the command line, or the user's keys and list, and not about a bus.
-        if path.startswith(("bus completion ", "bus key ", "bus trust ")):
+        # These are about the command line, the user's keys and list, or a folder of configuration.
+        if path.startswith(("bus completion ", "bus key ", "bus trust ", "bus config ")):
             continue
         assert {"--dir", "--verbose", "-v"} <= options, path
         assert "--user" in options or path in ("bus demo", "bus log"), path

@@ -69,6 +69,11 @@ def compare(name: str, path: str, hash: str, seal: Mapping[str, str]) -> Fault |
     return Fault(name, 0, "", f"this file {what} in {NAME}; {_ASK}")
 
 
+def unsealed(directory: Path) -> Fault:
+    """Return the warning of a folder that was never sealed."""
+    return Fault(str(directory / NAME), 0, "", f"the files here are not sealed; {_ASK}")
+
+
 def hashes_of(sources: list[Source], directory: Path) -> dict[str, str]:
     """Return the hash of each file that a seal has: what was read, and the files of scopes."""
     found = {source.path: source.hash for source in sources}

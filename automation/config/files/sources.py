@@ -56,6 +56,11 @@ class Sources:
     faults: list[Fault] = field(default_factory=list)
     warnings: list[Fault] = field(default_factory=list)
 
+    def refuse_faults(self) -> None:
+        """Raise ConfigFaults where there are any."""
+        if self.faults:
+            raise ConfigFaults(self.faults)
+
 
 def read_bytes(path: str | Path) -> bytes:
     """Return what a regular file of limited size holds.

@@ -1,0 +1,187 @@
+"""Configuration of the automation: check, diff, lock, show."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...schema.errors import NotFound
+from ..definition import Commands, optional_word
+from ..extras import require
+from ..options.common import HERE, Json, Place, Verbose
+from ..show import output
+
+commands = Commands()
+config = commands.group(
+    "config", help="Configuration of the automation: check it, show it, seal it."
+)
+
+Folder = Annotated[
+    str | None,
+    optional_word(
+        "DIR",
+        "The folder of configuration. Default: $BUS_CONFIG, else automation/ in your configuration"
+        " of ackbus, else that of Ductile.",
+    ),
+]
+
+#: The exit code where a configuration is wrong, or has changed.
+DIFFERENT = 1
+
+
+def folder_of(named: str | None) -> Path:
+    """Return the folder of configuration that a command is about; its packages are there."""
+    require("automation", "pydantic", "ruamel.yaml", "blake3", "cronsim")
+    from ...automation.taken import find_configuration
+
+    return find_configuration(named, os.environ)
+
+
+@config.command("check", example="bus config check /etc/automation")
+def check(folder: Folder = None, json: Json = False, verbose: Verbose = False) -> int:
+    """Check a configuration and its plugins, and print every fault, one a line.
+
+    A fault has the file, the line, the path of the setting, and what to write. Warnings go to
+    stderr. Exit code 0 where nothing is wrong, 1 else; nothing is changed.
+    """
+    where = folder_of(folder)
+    from ...automation.config.faults import ConfigFaults
+    from ...automation.taken import take
+
+    try:
+        taken = take(where, environ=os.environ)
+    except ConfigFaults as refused:
+        faults, warnings = refused.faults, refused.warnings
+    else:
+        faults, warnings = taken.faults, taken.warnings
+    for warning in warnings:
+        output.note(f"warning: {warning}")
+    for fault in faults:
+        output.result(asdict(fault), str(fault))
+    if not faults and not output.is_json():
+        output.line(f"{where} is right")
+    return DIFFERENT if faults else 0
+
+
+@config.command("show", example="bus config show --only plugin:echo")
+def show(
+    folder: Folder = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND:NAME",
+            help="Only what has this name, '*' for all: plugin, pipeline, webhook or token.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Print the configuration as it is taken, with all defaults, and without secrets.
+
+    Secrets are shown as [REDACTED], and what came from a variable as ${NAME}. Exit code 78 where
+    the configuration is wrong, 4 where nothing has the name.
+    """
+    where = folder_of(folder)
+    from ...automation.config.redaction import shown
+    from ...automation.taken import take
+
+    view: Any = shown(take(where, environ=os.environ).config)
+    if only is not None:
+        view = _named(view, only)
+    if output.is_json():
+        output.json_line(view)
+    else:
+        from ...automation.config.files.writing import yaml_of
+
+        output.body(yaml_of(view))
+    return 0
+
+
+@config.command("lock", example="bus config lock --dry-run")
+def lock(
+    folder: Folder = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be sealed, and write nothing.")
+    ] = False,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Seal the files of a configuration as they are: write their BLAKE3 hashes to .checksums.
+
+    Look at 'bus config diff' before: from then on, a service starts with these tokens, webhooks
+    and scopes, and with no others. Moving the folder breaks the seal.
+    """
+    where = folder_of(folder)
+    from ...automation.config.files.checksums import write_seal
+    from ...automation.differences import files_of, from_seal
+
+    states = {each.file: each.state for each in from_seal(where)}
+    directory, hashes = files_of(where)
+    for path, hash in hashes.items():
+        state = states.get(path, "same")
+        output.result({"file": path, "hash": hash, "state": state}, f"{state:<8} {path}")
+    if not dry_run:
+        seal = write_seal(directory, hashes)
+        output.note(f"sealed {output.counted(len(hashes), 'file')} in {seal}")
+    return 0
+
+
+@config.command("diff", example="bus config diff --service")
+def diff(
+    folder: Folder = None,
+    service: Annotated[
+        bool, typer.Option("--service", help="Also compare with what the service of the bus has.")
+    ] = False,
+    place: Place = HERE,
+) -> int:
+    """Print the files of a configuration that are not as they were sealed.
+
+    A file is new, changed, gone, or unused, where nothing includes it any more. Exit code 1 where
+    there are any, or where the service has another configuration.
+    """
+    where = folder_of(folder)
+    from ...automation.differences import from_seal
+
+    found = from_seal(where)
+    for each in found:
+        output.result(asdict(each), f"{each.state:<8} {each.file}")
+    is_same = not service or _is_of_service(where, place)
+    return 0 if is_same and not found else DIFFERENT
+
+
+def _is_of_service(folder: Path, place: Place) -> bool:
+    """Print whether the service of a bus has the configuration of a folder, and return it."""
+    from ...automation.records.fence import Fence
+    from ...automation.taken import take
+    from ...schema.queries import engine_of
+
+    hash = take(folder, environ=os.environ).config.hash
+    with place.open() as bus:
+        row = Fence(engine_of(bus)).row()
+    if row.pid is None or row.config_hash is None:
+        raise NotFound("no service of this bus runs; see 'bus automation status'")
+    state = "same" if row.config_hash == hash else "changed"
+    record = {"file": str(row.directory), "state": state, "sealed": row.config_hash, "now": hash}
+    output.result(record | {"against": "service"}, f"{state:<8} {row.directory} in the service")
+    return state == "same"
+
+
+def _named(view: Any, only: str) -> Any:
+    """Return the parts of a configuration that have a name."""
+    kind, _, name = only.partition(":")
+    lists = {
+        "plugin": list(view["plugins"].values()),
+        "pipeline": view["pipelines"],
+        "webhook": (view["webhooks"] or {}).get("endpoints", []),
+        "token": view["tokens"],
+    }
+    found = [each for each in lists.get(kind, ()) if name in ("*", each["name"])]
+    if not found:
+        kinds = ", ".join(lists)
+        raise NotFound(f"there is no {only!r}; the kinds are {kinds}, and '*' is every name")
+    return {f"{kind}s": {each["name"]: each for each in found}}
