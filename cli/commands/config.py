@@ -158,11 +158,10 @@ def _is_of_service(folder: Path, place: Place) -> bool:
     """Print whether the service of a bus has the configuration of a folder, and return it."""
     from ...automation.records.fence import Fence
     from ...automation.taken import take
-    from ...schema.queries import engine_of
 
     hash = take(folder, environ=os.environ).config.hash
     with place.open() as bus:
-        row = Fence(engine_of(bus)).row()
+        row = Fence.of(bus).row()
     if row.pid is None or row.config_hash is None:
         raise NotFound("no service of this bus runs; see 'bus automation status'")
     state = "same" if row.config_hash == hash else "changed"

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ackbus import Bus
+from ackbus.automation.records.fence import Fence
+
 from ..automation.conftest import Folder
 from ..conftest import RunBus
 
@@ -159,3 +162,21 @@ def test_a_folder_without_a_configuration_is_a_fault(project: Path, run_bus: Run
     assert ended.code == 1
     (row,) = rows(ended.out)
     assert (row["file"], row["line"]) == ("nowhere/config.yaml", 0)
+
+
+def test_diff_tells_whether_the_service_has_this_configuration(
+    right: Folder, run_bus: RunBus, bus: Bus
+) -> None:
+    args = ("config", "diff", "conf", "--service", "--json")
+    ended = run_bus(*args, env=ENV)
+    assert (ended.code, ended.out) == (4, "")
+    fence = Fence.of(bus)
+    fence.ready(fence.begin(right.path, "other"), "other")
+    ended = run_bus(*args, env=ENV)
+    assert ended.code == 1
+    (row,) = rows(ended.out)
+    assert (row["state"], row["file"], row["sealed"]) == ("changed", str(right.path), "other")
+    taken = right.load(ENV).hash
+    fence.ready(fence.begin(right.path, taken), taken)
+    ended = run_bus(*args, env=ENV)
+    assert (ended.code, rows(ended.out)[0]["state"]) == (0, "same")
