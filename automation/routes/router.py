@@ -149,14 +149,23 @@ class Router:
         """Return the jobs that follow one that is over; stores nothing."""
         found: list[Planned] = []
         if ended.state == SUCCEEDED:
-            at = self._position(ended.message)
-            if at is not None or is_routed(ended.message):
-                for event in events:
-                    found += self._after(ended, event, at)
-            if at is not None and not events:
-                found += self._steps_after(silent(ended, result), at)
-        found += self._hooks(ended, result)
-        return found
+            for event in events:
+                found += self.after_event(ended, event)
+            if not events:
+                found += self.after_silence(ended, result)
+        return [*found, *self._hooks(ended, result)]
+
+    def after_event(self, ended: JobEnd, event: EventOut) -> list[Planned]:
+        """Return the jobs that follow an event of a job; stores nothing."""
+        at = self._position(ended.message)
+        if at is None and not is_routed(ended.message):
+            return []
+        return list(self._after(ended, event, at))
+
+    def after_silence(self, ended: JobEnd, result: object) -> list[Planned]:
+        """Return the steps that follow one that has published nothing; stores nothing."""
+        at = self._position(ended.message)
+        return [] if at is None else list(self._steps_after(silent(ended, result), at))
 
     def preview(self, name: str, event: Message) -> list[Planned]:
         """Return the jobs with which a pipeline would begin; stores nothing."""

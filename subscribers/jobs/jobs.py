@@ -14,7 +14,7 @@ from .statements import SQL, VIEWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Final
 
     from ...schema.message.message import Message
@@ -316,6 +316,11 @@ class Jobs(Table):
     def of_message(self, seq: int) -> list[Job]:
         """Return the jobs that a message became, by queue."""
         return [Job(*row) for row in self._engine.rows(SQL["jobs_of_message"], (seq,))]
+
+    def named(self, names: Iterable[tuple[str, int]]) -> list[Job]:
+        """Return the jobs of these queues and seqs, as far as there are any, by one look."""
+        wanted = orjson.dumps(list(names)).decode()
+        return [Job(*row) for row in self._engine.rows(VIEWS["jobs_named"], (wanted,))]
 
     def queued_seqs(self, info: QueueInfo) -> list[int]:
         """Return the seqs of all jobs that are queued, whatever they wait for, in no order."""

@@ -91,3 +91,9 @@ SELECT at_ms, who, act, seq, detail FROM work_acts WHERE queue_id = ? AND seq = 
 -- The newest first.
 SELECT at_ms, who, act, seq, detail FROM work_acts
  WHERE queue_id = ? AND seq IS NULL ORDER BY id DESC LIMIT ?;
+
+-- name: jobs_named
+-- ?1 is a JSON array of [name of a queue, seq].
+SELECT {job} FROM json_each(?1) wanted
+  CROSS JOIN queues ON queues.name = wanted.value ->> 0
+  CROSS JOIN jobs ON jobs.queue_id = queues.id AND jobs.seq = wanted.value ->> 1;

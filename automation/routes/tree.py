@@ -1,0 +1,246 @@
+"""A run as the tree of its jobs: what each has come to, whether all is over, and its end by hand.
+
+A job's successors are stored in the transaction that ends it. So a tree in which every job is over
+is whole, and nothing is added to it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from ...bus.doorbell import listen
+from ...schema.errors import InvalidInput, NotFound
+from ...schema.message.times import format_ts
+from ...schema.queries import engine_of
+from ...subscribers.jobs.jobs import QUEUED, SUCCEEDED, Jobs
+from ...subscribers.overview.trace import find_message
+from ...subscribers.queues.queue import Queue
+from ..jobs.job_request import JobRequest
+from ..jobs.plugin_run import FAULT
+from ..jobs.submission import PREFIX
+from .sources import origin_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...bus.bus import Bus
+    from ...schema.message.message import Message
+    from ...subscribers.jobs.jobs import Job
+
+#: How long a waiter sleeps at most before it asks whether anything was stored, in seconds.
+_NAP_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class RunJob:
+    """A job of a run.
+
+    Attributes:
+        message: of the job.
+        depth: how many jobs of the run stand before it.
+        job: its state; None where it has left the tables, long after its end, or waits to be taken
+            into its queue.
+    """
+
+    message: Message
+    depth: int
+    job: Job | None
+
+    @property
+    def plugin(self) -> str:
+        """The plugin that runs it."""
+        return self.message.type.split(".", 2)[1]
+
+    @property
+    def command(self) -> str:
+        """The command of the plugin."""
+        return self.message.type.split(".", 2)[2]
+
+    @property
+    def state(self) -> str:
+        """The state of the job."""
+        return QUEUED if self.job is None else self.job.state
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no other attempt follows."""
+        return self.job is not None and self.job.ended_at_ms is not None
+
+    def record(self) -> dict[str, object]:
+        """Return it as JSON."""
+        origin, job = origin_of(self.message), self.job
+        return {
+            "job_id": self.message.id,
+            "parent_job_id": origin.get("parent_job_id"),
+            "depth": self.depth,
+            "plugin": self.plugin,
+            "command": self.command,
+            "pipeline": origin.get("pipeline"),
+            "step": origin.get("step"),
+            "status": self.state,
+            "attempt": 1 if job is None else job.attempt,
+            "error": None if job is None else job.error,
+            "created_at": format_ts(self.message.ts_ms),
+            "started_at": _ts(None if job is None else job.started_at_ms),
+            "completed_at": _ts(None if job is None else job.ended_at_ms),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A message and all jobs that have come of it, each after the one that it follows.
+
+    Attributes:
+        root: the message: of the first job, or the event that began the run.
+        jobs: the jobs.
+    """
+
+    root: Message
+    jobs: tuple[RunJob, ...]
+
+    @classmethod
+    def of(cls, bus: Bus, key: str) -> Tree:
+        """Return the tree below a message.
+
+        Args:
+            bus: an open bus.
+            key: the id or seq of a job's message, or of an event.
+
+        Raises:
+            NotFound: there is no such message.
+        """
+        root = find_message(bus, key)
+        if root is None:
+            raise NotFound(f"no job or event {key!a} in the log; see 'bus job list'")
+        messages = _below(bus, root)
+        while True:
+            tree = cls(root, _jobs_of(bus, messages))
+            # What follows a job that is over was there before this second look.
+            again = _below(bus, root)
+            if not tree.is_over or len(again) == len(messages):
+                return tree
+            messages = again
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every job is over, so that none follows."""
+        return all(job.is_over for job in self.jobs)
+
+    @property
+    def state(self) -> str:
+        """The state of the run: `running`, `succeeded`, or how the first bad job ended."""
+        if not self.is_over:
+            return "running"
+        return next((job.state for job in self.jobs if job.state != SUCCEEDED), SUCCEEDED)
+
+    def record(self) -> dict[str, object]:
+        """Return it as JSON."""
+        return {
+            "root": self.root.id,
+            "status": self.state,
+            "is_over": self.is_over,
+            "jobs": [job.record() for job in self.jobs],
+        }
+
+
+def wait(bus: Bus, key: str, timeout_s: float) -> Tree:
+    """Wait until every job of a tree is over, or the time is.
+
+    Returns:
+        The tree as it is then; `is_over` tells which.
+    """
+    engine, deadline = engine_of(bus), time.monotonic() + timeout_s
+    with listen(bus) as listener:
+        while True:
+            version = engine.version()
+            tree = Tree.of(bus, key)
+            if tree.is_over:
+                return tree
+            while engine.version() == version:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    return tree
+                listener.wait(min(left_s, _NAP_S))
+
+
+def cancel(bus: Bus, key: str, why: str = "its run was cancelled") -> list[RunJob]:
+    """Cancel all jobs of a tree that are not over; return them.
+
+    One transaction: no job can end, and lead to others, in between. The programs that run are
+    ended by the service.
+    """
+    with bus.transaction():
+        live = [job for job in Tree.of(bus, key).jobs if not job.is_over]
+        for job in live:
+            queue = Queue.open(bus, PREFIX + job.plugin)
+            queue.jobs.cancel(job.message.seq, why)
+    return live
+
+
+def once_more(bus: Bus, key: str) -> JobRequest:
+    """Return a request for a job of a tree once more, with what followed it: a new job beside it.
+
+    It has the payload, the event and the context of the old one, and no dedupe key, which would
+    keep it out.
+
+    Raises:
+        NotFound: there is no such job.
+        InvalidInput: it was never given what its pipeline says.
+    """
+    job = find_message(bus, key)
+    if job is None or not is_job(job):
+        raise NotFound(f"no job {key!a} in the log; see 'bus job list'")
+    origin, event = origin_of(job), job.headers.get("event")
+    if fault := origin.get(FAULT):
+        raise InvalidInput(f"it can't begin: {fault}; run the step before it once more")
+    before = None if job.in_reply_to is None else bus.get(job.in_reply_to)
+    told = {name: str(origin[name]) for name in ("pipeline", "step") if name in origin}
+    found = RunJob(job, 0, None)
+    return JobRequest(
+        plugin=found.plugin,
+        command=found.command,
+        payload=job.payload if job.has_payload else None,
+        submitted_by="cli",
+        event=event if isinstance(event, dict) else None,
+        context_id=_text(origin.get("context_id")),
+        parent=before or job,
+        parent_job_id=_text(origin.get("parent_job_id")),
+        source_event_id=_text(origin.get("source_event_id")),
+        origin=told | {"again": job.id},
+    )
+
+
+def _below(bus: Bus, root: Message) -> list[tuple[Message, int]]:
+    """Return the jobs below a message and itself, in order, each with its depth."""
+    depths = {root.id: 0}
+    found = []
+    for message in bus.read(conversation=root.conversation, after_seq=root.seq - 1):
+        if message.id != root.id:
+            above = depths.get(message.in_reply_to or "")
+            if above is None:
+                continue
+            depths[message.id] = above
+        if is_job(message):
+            found.append((message, depths[message.id]))
+            depths[message.id] += 1
+    return found
+
+
+def is_job(message: Message) -> bool:
+    """Tell whether a message is the job of a plugin."""
+    return message.type.startswith(PREFIX) and message.type.count(".") > 1
+
+
+def _jobs_of(bus: Bus, messages: list[tuple[Message, int]]) -> tuple[RunJob, ...]:
+    found = [RunJob(message, depth, None) for message, depth in messages]
+    names = [(PREFIX + each.plugin, each.message.seq) for each in found]
+    jobs = {job.seq: job for job in Jobs.of(bus).named(names)}
+    return tuple(replace(each, job=jobs.get(each.message.seq)) for each in found)
+
+
+def _ts(at_ms: int | None) -> str | None:
+    return None if at_ms is None else format_ts(at_ms)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,125 @@
+"""A service that is killed between two statements of the end of a job: nothing is lost or twice.
+
+A child claims a job and stores its end, and kills itself before a statement, each time a later one.
+"""
+
+import os
+import signal
+from pathlib import Path
+
+import apsw
+import pytest
+
+from ackbus import Bus
+from ackbus.automation.jobs.endings import JobEnd
+from ackbus.automation.jobs.events import EVENT, event_out
+from ackbus.automation.jobs.recovery import recover
+from ackbus.automation.routes.tree import Tree
+from ackbus.schema.queries import file_of
+
+from ..conftest import Folder
+from .by_hand import ByHand, answers, event, origin, success, with_plugins
+
+FLOW = """
+routes:
+  - {from: a, event_type: e, to: b}
+  - {from: a, event_type: e, to: c}
+pipelines:
+  - {name: p, on: e, steps: [{id: one, uses: d, baggage: {n: payload.n}}, {id: two, uses: f}]}
+  - {name: q, on: e, steps: [{split: [{uses: b}, {uses: g}]}]}
+"""
+
+#: Each job that follows from the one event: plugin, pipeline and step, and its context.
+EXPECTED = [
+    ("a", None, None, {}),
+    ("b", None, None, {}),
+    ("b", "q", "#1#1", {}),
+    ("c", None, None, {}),
+    ("d", "p", "one", {"n": 1}),
+    ("f", "p", "two", {"n": 1}),
+    ("g", "q", "#1#2", {}),
+]
+
+_ANSWERS = answers(a=success(event("e", {"n": 1}), event("unrouted")))
+
+
+def end_one_and_die(bus_dir: Path, folder: Folder, at: int) -> None:
+    """Store the end of the next job, and be killed before statement `at`, if there are so many."""
+    seen = 0
+
+    def count(_: apsw.Cursor, __: str, ___: object) -> bool:
+        nonlocal seen
+        seen += 1
+        if seen == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return True
+
+    with Bus.open(bus_dir) as bus:
+        hand = ByHand(bus, folder)
+        job = hand.claim()
+        assert job is not None
+        file_of(bus).connection.exec_trace = count
+        hand.endings.store(job, _ANSWERS(job))
+        file_of(bus).connection.exec_trace = None
+
+
+def is_killed(bus_dir: Path, folder: Folder, at: int) -> bool:
+    child = os.fork()
+    if child == 0:
+        try:
+            end_one_and_die(bus_dir, folder, at)
+        except BaseException:
+            os._exit(3)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    assert status in (0, signal.SIGKILL)
+    return status == signal.SIGKILL
+
+
+@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.requirement("D-103", "D-104", "D-17")
+def test_each_target_of_an_event_has_one_job_wherever_its_service_is_killed(
+    bus_dir: Path, bus: Bus, folder: Folder, stride: int
+) -> None:
+    with_plugins(folder, FLOW)
+    bus.close()
+    at, died = 1, True
+    while died:
+        with Bus.open(bus_dir) as opened:
+            root = ByHand(opened, folder).submit("a")
+        died = is_killed(bus_dir, folder, at)
+        with Bus.open(bus_dir) as opened:
+            hand = ByHand(opened, folder)
+            recover(opened, hand.endings)
+            hand.run(_ANSWERS)
+            tree = Tree.of(opened, root)
+            assert tree.state == "succeeded", at
+            assert jobs_of(hand, tree) == sorted(EXPECTED, key=str), at
+            attempts = [job.job.attempt for job in tree.jobs if job.job is not None]
+            assert sorted(attempts)[:-1] == [1] * (len(EXPECTED) - 1)
+        at += stride
+    assert at > 60  # the statements of one end, with six jobs that follow
+
+
+def jobs_of(hand: ByHand, tree: Tree) -> list[tuple[str, object, object, object]]:
+    found = []
+    for job in tree.jobs:
+        told = origin(job.message)
+        context = hand.contexts.values(told.get("context_id"))
+        found.append((job.plugin, told.get("pipeline"), told.get("step"), context))
+    return sorted(found, key=str)
+
+
+def test_an_end_that_is_stored_twice_makes_nothing_twice(bus: Bus, folder: Folder) -> None:
+    """The jobs that follow have the same ids whenever the router is asked."""
+    hand = ByHand(bus, with_plugins(folder, FLOW))
+    root = hand.submit("a")
+    hand.step(_ANSWERS)
+    before = [job.message.id for job in Tree.of(bus, root).jobs]
+    message = bus.get(root)
+    assert message is not None
+    end = JobEnd(message, "a", "poll", "succeeded", 1, None)
+    events = [event_out(each) for each in bus.read(type=EVENT)]
+    with bus.transaction():
+        hand.take_in(hand.router.successors(end, events, "done"))
+    assert [job.message.id for job in Tree.of(bus, root).jobs] == before
