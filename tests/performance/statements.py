@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 
 from ackbus.automation.records.statements import SQL as RECORDS
+from ackbus.automation.routes.contexts import SQL as ROUTES
 from ackbus.automation.schedules.tables import SQL as SCHEDULES
 from ackbus.bus.search import index as search_index
 from ackbus.bus.statements import SQL as BUS
@@ -32,6 +33,7 @@ NAMED = {
         "workers": saved_state.SQL,
         "records": RECORDS,
         "schedules": SCHEDULES,
+        "routes": ROUTES,
     }.items()
     for name, sql in statements.items()
 }

@@ -131,7 +131,10 @@ INDEXES = {
     ),
     "idx_jobs_ended_badly": ("work.jobs_ended_badly", "queue_id=? AND state=? AND seq>?"),
     "idx_schedules_due": ("schedules.due_schedules", "due_ms>? AND due_ms<?"),
-    "idx_schedule_decisions_of": ("schedules.decisions_of", "plugin=? AND schedule_id=? AND rowid<?"),
+    "idx_schedule_decisions_of": (
+        "schedules.decisions_of",
+        "plugin=? AND schedule_id=? AND rowid<?",
+    ),
     "idx_claims_of_job": ("work.claims_of_job", "queue_id=? AND seq=?"),
     "idx_claims_one_active": ("work.active_claim", "queue_id=? AND seq=?"),
     "idx_work_acts_queue_seq": ("views.acts_of_job", "queue_id=? AND seq=?"),

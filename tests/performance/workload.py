@@ -34,6 +34,9 @@ from ackbus.automation.records.facts import Facts
 from ackbus.automation.records.fence import Fence
 from ackbus.automation.records.inits import Inits
 from ackbus.automation.records.job_log import AttemptEnd, JobLog
+from ackbus.automation.routes.contexts import Context, Contexts
+from ackbus.automation.routes.derived_ids import id_of_time
+from ackbus.automation.routes.tree import Tree
 from ackbus.automation.schedules.by_hand import SchedulesByHand
 from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decisions
@@ -432,6 +435,15 @@ def use_schedules(bus: Bus, clock: Clock) -> None:
     Decisions.of(bus).about("a", "default", limit=10)
 
 
+def use_routes(bus: Bus) -> None:
+    contexts = Contexts.of(bus)
+    for number in range(300):
+        contexts.add(Context(id=f"{id_of_time(number)}8-{number}", pipeline="p", step="s"))
+    contexts.prune(format_ts(10), 500)
+    for message in bus.read(type="plugin.a.poll"):
+        Tree.of(bus, message.id)
+
+
 def use_all(directory: Path, folder: Path) -> None:
     """Does everything that the product can do with a bus that is in `directory`."""
     clock = Clock()
@@ -447,6 +459,7 @@ def use_all(directory: Path, folder: Path) -> None:
         use_several_queues(bus)
         use_records(bus, clock)
         use_schedules(bus, clock)
+        use_routes(bus)
         use_conversations(bus)
         use_search(bus)
         use_files(bus, folder)
