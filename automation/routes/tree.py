@@ -115,7 +115,7 @@ class Tree:
         messages = _below(bus, root)
         while True:
             tree = cls(root, _jobs_of(bus, messages))
-            # What follows a job that is over was there before this second look.
+            # The successors of a job that is over are there before this second look.
             again = _below(bus, root)
             if not tree.is_over or len(again) == len(messages):
                 return tree
