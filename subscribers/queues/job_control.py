@@ -155,7 +155,8 @@ class JobControl:
                 if not waiting:
                     return count
                 self._endings.give_up(info, waiting, why, state)
-                self._acts.note(info, PURGE, detail=f"{len(waiting)} jobs: {why}")
+                reason = "" if state == job_states.CANCELLED else f": {why}"
+                self._acts.note(info, PURGE, detail=f"{len(waiting)} jobs{reason}")
             count += len(waiting)
 
     def skip(self) -> list[tuple[int, int]]:
