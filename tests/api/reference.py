@@ -95,9 +95,8 @@ def _members(name: str, kind: type) -> Iterator[str]:
         for member, value in vars(base).items()
         if not member.startswith("_")
     }
-    listed = re.findall(
-        r"^    (\w+(?:, \w+)*): ", (inspect.getdoc(kind) or "").partition("Attributes:")[2], re.M
-    )
+    section = (inspect.getdoc(kind) or "").partition("Attributes:")[2].partition("\n\n")[0]
+    listed = re.findall(r"^    (\w+(?:, \w+)*): ", section, re.M)
     own |= {member: None for line in listed for member in line.split(", ") if member not in own}
     is_record = hasattr(kind, "__dataclass_fields__")
     if "__init__" in vars(kind) and name not in _NOT_MADE and not is_record:
