@@ -11,8 +11,8 @@ import typer
 
 from ...schema.errors import NotFound
 from ..definition import Commands, optional_word
-from ..extras import require
-from ..options.common import HERE, Json, Place, Verbose
+from ..options.common import Directory, Json, Verbose
+from ..options.service import ServicePlace, folder_of
 from ..show import output
 
 commands = Commands()
@@ -24,21 +24,13 @@ Folder = Annotated[
     str | None,
     optional_word(
         "DIR",
-        "The folder of configuration. Default: $BUS_CONFIG, else automation/ in your configuration"
-        " of ackbus, else that of Ductile.",
+        "The folder of configuration. Default: $BUS_CONFIG, else the working directory if it has "
+        "a config.yaml, else ~/.config/ductile.",
     ),
 ]
 
 #: The exit code where a configuration is wrong, or has changed.
 DIFFERENT = 1
-
-
-def folder_of(named: str | None) -> Path:
-    """Return the folder of configuration that a command is about; its packages are there."""
-    require("automation", "pydantic", "ruamel.yaml", "blake3", "cronsim")
-    from ...automation.taken import find_configuration
-
-    return find_configuration(named, os.environ)
 
 
 @config.command("check", example="bus config check /etc/automation")
@@ -50,14 +42,14 @@ def check(folder: Folder = None, json: Json = False, verbose: Verbose = False) -
     """
     where = folder_of(folder)
     from ...automation.config.faults import ConfigFaults
-    from ...automation.taken import take
+    from ...automation.snapshots import examine_folder
 
     try:
-        taken = take(where, environ=os.environ)
+        found = examine_folder(where, os.environ)
     except ConfigFaults as refused:
         faults, warnings = refused.faults, refused.warnings
     else:
-        faults, warnings = taken.faults, taken.warnings
+        faults, warnings = found.faults, found.warnings
     for warning in warnings:
         output.note(f"warning: {warning}")
     for fault in faults:
@@ -88,9 +80,9 @@ def show(
     """
     where = folder_of(folder)
     from ...automation.config.redaction import shown
-    from ...automation.taken import take
+    from ...automation.snapshots import examine_folder
 
-    view: Any = shown(take(where, environ=os.environ).config)
+    view: Any = shown(examine_folder(where, os.environ).config)
     if only is not None:
         view = _named(view, only)
     if output.is_json():
@@ -135,9 +127,11 @@ def lock(
 def diff(
     folder: Folder = None,
     service: Annotated[
-        bool, typer.Option("--service", help="Also compare with what the service of the bus has.")
+        bool, typer.Option("--service", help="Also compare with what the service has taken.")
     ] = False,
-    place: Place = HERE,
+    directory: Directory = None,
+    json: Json = False,
+    verbose: Verbose = False,
 ) -> int:
     """Print the files of a configuration that are not as they were sealed.
 
@@ -150,17 +144,17 @@ def diff(
     found = from_seal(where)
     for each in found:
         output.result(asdict(each), f"{each.state:<8} {each.file}")
-    is_same = not service or _is_of_service(where, place)
+    is_same = not service or _is_of_service(where, directory)
     return 0 if is_same and not found else DIFFERENT
 
 
-def _is_of_service(folder: Path, place: Place) -> bool:
+def _is_of_service(folder: Path, directory: str | None) -> bool:
     """Print whether the service of a bus has the configuration of a folder, and return it."""
     from ...automation.records.fence import Fence
-    from ...automation.taken import take
+    from ...automation.snapshots import examine_folder
 
-    hash = take(folder, environ=os.environ).config.hash
-    with place.open() as bus:
+    hash = examine_folder(folder, os.environ).config.hash
+    with ServicePlace(config=str(folder), directory=directory).open() as bus:
         row = Fence.of(bus).row()
     if row.pid is None or row.config_hash is None:
         raise NotFound("no service of this bus runs; see 'bus automation status'")

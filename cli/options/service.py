@@ -36,6 +36,16 @@ ConfigFolder = Annotated[
 ]
 
 
+def folder_of(given: str | None) -> Path:
+    """Return the folder of configuration: the given one, else that of the environment, or here."""
+    require(*NEEDED)
+    named = given or os.environ.get(CONFIG_VARIABLE)
+    if named:
+        return Path(named)
+    here = Path.cwd()
+    return here if (here / "config.yaml").exists() else Path.home() / ".config" / "ductile"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServicePlace:
     """The options of a command about a service: its configuration and its bus."""
@@ -47,12 +57,7 @@ class ServicePlace:
 
     def folder(self) -> Path:
         """Return the folder of configuration."""
-        require(*NEEDED)
-        named = self.config or os.environ.get(CONFIG_VARIABLE)
-        if named:
-            return Path(named).absolute()
-        here = Path.cwd()
-        return here if (here / "config.yaml").exists() else Path.home() / ".config" / "ductile"
+        return folder_of(self.config).absolute()
 
     def state_dir(self) -> Path:
         """Return the state directory of the service, with its lock."""

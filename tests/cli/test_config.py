@@ -147,14 +147,14 @@ def test_diff_tells_what_changed_since_the_seal(right: Folder, run_bus: RunBus) 
     assert "gone     " in run_bus("config", "diff", "conf").out
 
 
-def test_a_folder_is_found_by_the_environment(
+def test_a_folder_is_found_by_the_environment_or_where_the_command_runs(
     right: Folder, run_bus: RunBus, project: Path
 ) -> None:
-    found = run_bus("config", "check", env=ENV | {"BUS_CONFIG": str(right.path)})
-    assert found.code == 0
-    missing = run_bus("config", "check", env=ENV | {"XDG_CONFIG_HOME": str(project)})
-    assert missing.code == 4
-    assert "there is no configuration: neither $BUS_CONFIG nor" in missing.err
+    assert run_bus("config", "check", env=ENV | {"BUS_CONFIG": str(right.path)}).code == 0
+    assert run_bus("config", "check", cwd=right.path, env=ENV).code == 0
+    ended = run_bus("config", "check", env=ENV | {"HOME": str(project)})
+    told = f"{project}/.config/ductile/config.yaml: there is no such file\n"
+    assert (ended.code, ended.out) == (1, told)
 
 
 def test_a_folder_without_a_configuration_is_a_fault(project: Path, run_bus: RunBus) -> None:
@@ -167,7 +167,7 @@ def test_a_folder_without_a_configuration_is_a_fault(project: Path, run_bus: Run
 def test_diff_tells_whether_the_service_has_this_configuration(
     right: Folder, run_bus: RunBus, bus: Bus
 ) -> None:
-    args = ("config", "diff", "conf", "--service", "--json")
+    args = ("config", "diff", "conf", "--service", "--json", "--dir", bus.directory)
     ended = run_bus(*args, env=ENV)
     assert (ended.code, ended.out) == (4, "")
     fence = Fence.of(bus)

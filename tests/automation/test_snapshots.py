@@ -1,0 +1,84 @@
+"""A configuration with its plugins: what refuses it as a whole, and what is only told."""
+
+import logging
+
+import pytest
+
+from ackbus.automation.config.faults import ConfigFaults
+from ackbus.automation.snapshots import Snapshot, examine_folder, read_snapshot
+
+from .conftest import Folder
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What is logged."""
+    caplog.set_level(logging.DEBUG, logger="ackbus.automation")
+    return caplog
+
+
+def read(folder: Folder, config: str) -> Snapshot:
+    folder.write(config=config)
+    return read_snapshot(folder.path, {})
+
+
+@pytest.mark.requirement("D-57")
+def test_a_bad_plugin_is_logged_and_the_others_load(
+    folder: Folder, logged: pytest.LogCaptureFixture
+) -> None:
+    folder.plugin("good")
+    folder.plugin("bad", manifest="name: bad\n")
+    snapshot = read(folder, "plugin_roots: [plugins]\nplugins: {good: {}, bad: {}}\n")
+    assert list(snapshot.plugins) == ["good"]
+    errors = [each.getMessage() for each in logged.records if each.levelname == "ERROR"]
+    assert any("bad/manifest.yaml: commands: 'commands' is missing" in each for each in errors)
+
+
+@pytest.mark.requirement("D-81", "D-151")
+def test_warnings_of_the_configuration_and_of_plugins_are_logged(
+    folder: Folder, logged: pytest.LogCaptureFixture
+) -> None:
+    folder.plugin("good").rename(folder.path / "elsewhere")
+    (folder.path / "plugins/good").symlink_to(folder.path / "elsewhere")
+    text = "service: {allow_symlinks: true}\nplugin_roots: [plugins, '.']\nplugins: {good: {}}\n"
+    snapshot = read(folder, text)
+    assert list(snapshot.plugins) == ["good"]
+    warned = "\n".join(each.getMessage() for each in logged.records if each.levelname == "WARNING")
+    assert "plugins/good is a symlink" in warned
+    assert "the files here are not sealed" in warned
+
+
+def test_a_reference_that_leads_nowhere_is_told_and_refuses_where_asked(folder: Folder) -> None:
+    folder.plugin("good")
+    text = (
+        "plugin_roots: [plugins]\nplugins: {good: {}}\n"
+        "routes: [{from: good, event_type: e, to: nobody}]\n"
+    )
+    (fault,) = read(folder, text).faults
+    assert fault.message == "there is no plugin 'nobody'"
+    with pytest.raises(ConfigFaults, match="there is no plugin 'nobody'"):
+        read(folder, text + "service: {admission: {validate_config_on_boot: true}}\n")
+
+
+@pytest.mark.requirement("D-109")
+def test_a_pipeline_that_calls_itself_refuses_the_whole(folder: Folder) -> None:
+    folder.write(
+        config="""
+        pipelines:
+          - {name: a, on: e, steps: [{call: b}]}
+          - {name: b, on: f, steps: [{call: a}]}
+        """
+    )
+    with pytest.raises(ConfigFaults) as refused:
+        examine_folder(folder.path, {})
+    assert {fault.line for fault in refused.value.faults} <= {2, 3}
+
+
+def test_the_cache_is_in_the_users_own_folder(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = folder.path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    routes = "".join(f"  - {{from: a, event_type: e{n}, to: b}}\n" for n in range(200))
+    read(folder, f"routes:\n{routes}")
+    assert len(list((cache / "ackbus/config").iterdir())) == 1
