@@ -46,6 +46,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "plugin": ("plugin", "Plugins: programs that the service of automation runs."),
         "config": ("config", "Configuration of the automation: check it, show it, seal it."),
+        "schedule": ("schedule", "Schedules: when commands of plugins are due."),
     },
     "Files": {
         "reserve": ("reserve", "Reserve files for editing: all of PATHS, or none."),

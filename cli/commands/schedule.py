@@ -1,0 +1,254 @@
+"""Schedules: list, next, history, pause, resume, run, backfill."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from ...schema.errors import InvalidInput, NotFound
+from ...schema.message.times import format_ts, parse_ts
+from ..definition import Commands, optional, optional_word
+from ..options.service import SERVICE, ServicePlace
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...automation.config.snapshot import Config, ScheduleEntry
+    from ...automation.schedules.by_hand import SchedulesByHand
+    from ...bus.bus import Bus
+
+commands = Commands()
+schedule = commands.group("schedule", help="Schedules: when commands of plugins are due.")
+
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="The plugin, or plugin.id where it has several schedules."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing; print what would be done.")
+]
+Count = Annotated[int, typer.Option("--count", metavar="N", min=1, help="At most so many.")]
+
+
+@schedule.command("list", example="bus schedule list")
+def show_list(place: ServicePlace = SERVICE) -> int:
+    """List the schedules, and when each is due next.
+
+    Exit code 4 when there are none.
+    """
+    from ...automation.schedules.tables import Schedules
+
+    entries = _entries(_config(place))
+    with place.open() as bus:
+        known = {(each.plugin, each.id): each for each in Schedules.of(bus).all()}
+    records = []
+    for key, entry in entries.items():
+        there = known.get(key)
+        record = {"plugin": entry.plugin, "id": entry.id} if there is None else there.record()
+        records.append(record | {"command": entry.command, "times": _times(entry)})
+    rows = [
+        (
+            each["plugin"],
+            each["id"],
+            each["command"],
+            each["times"],
+            "paused" if each.get("paused_at") else each.get("due") or "never again",
+            each.get("last_fired"),
+        )
+        for each in records
+    ]
+    return output.results(records, rows, ("plugin", "id", "command", "times", "next", "last"))
+
+
+@schedule.command("next", example="bus schedule next --cron '0 9 * * 1-5' --timezone Europe/Berlin")
+def show_next(
+    name: Annotated[
+        str | None, optional_word("NAME", "The plugin, or plugin.id, of a schedule.")
+    ] = None,
+    cron: Annotated[str | None, optional("EXPR", "Five fields of cron.", "--cron")] = None,
+    every: Annotated[str | None, optional("D", "An interval, like 5m or daily.", "--every")] = None,
+    timezone: Annotated[
+        str | None, optional("Z", "A zone like Europe/Berlin. Default: the schedule's.")
+    ] = None,
+    begin: Annotated[
+        str | None, optional("TIME", "Only times after this one. Default: now.", "--from")
+    ] = None,
+    count: Count = 5,
+    place: ServicePlace = SERVICE,
+) -> int:
+    """Print the coming times of a schedule, or of a rule, in UTC and as clocks there show them.
+
+    Times outside of its days and windows are left out. Exit code 4 when there are none.
+    """
+    from dataclasses import replace
+
+    from ...automation.schedules.preview import coming
+    from ...automation.schedules.zones import zone_of
+    from ...schema.message.times import now_ms
+
+    if sum(each is not None for each in (name, cron, every)) != 1:
+        raise InvalidInput("give one of NAME, --cron and --every; see 'bus schedule next --help'")
+    from_ms = now_ms() if begin is None else parse_ts(begin)
+    entry = _rule(cron, every) if name is None else _named(_config(place), name)
+    if timezone is not None:
+        zone_of(timezone)
+        entry = replace(entry, timezone=timezone)
+    found = [asdict(each) for each in islice(coming(entry, from_ms), count)]
+    return output.results(found, [(each["at"], each["local"]) for each in found], ("at", "local"))
+
+
+@schedule.command("history", example="bus schedule history feed --count 20")
+def history(name: Name, count: Count = 50, place: ServicePlace = SERVICE) -> int:
+    """Print the decisions about the times of a schedule, the newest first.
+
+    Each nominal time is decided once: fired, skipped or missed, with the reason. Exit code 4 when
+    nothing is decided yet.
+    """
+    from ...automation.schedules.tables import Decisions
+
+    entry = _named(_config(place), name)
+    with place.open() as bus:
+        found = Decisions.of(bus).about(entry.plugin, entry.id, limit=count)
+    records = [each.record() for each in found]
+    rows = [
+        (each["nominal"], each["count"], each["decision"], each["reason"], each["job_id"])
+        for each in records
+    ]
+    return output.results(records, rows, ("nominal", "count", "decision", "reason", "job"))
+
+
+@schedule.command("pause", example="bus schedule pause feed")
+def pause(name: Name, dry_run: DryRun = False, place: ServicePlace = SERVICE) -> int:
+    """Pause a schedule: none of its times is run. Safe to repeat."""
+    return _change(place, name, "paused", dry_run)
+
+
+@schedule.command("resume", example="bus schedule resume feed")
+def resume(name: Name, dry_run: DryRun = False, place: ServicePlace = SERVICE) -> int:
+    """Resume a schedule with its next time; what lay between is not run."""
+    return _change(place, name, "resumed", dry_run)
+
+
+@schedule.command("run", example="bus schedule run feed")
+def run(name: Name, dry_run: DryRun = False, place: ServicePlace = SERVICE) -> int:
+    """Begin a job of a schedule at once, besides its times."""
+    config = _config(place)
+    entry = _named(config, name)
+    if dry_run:
+        return _would(f"run {entry.plugin} {entry.command}")
+    with place.open() as bus:
+        decision = _by_hand(bus, config).run_now(entry.plugin, entry.id)
+    output.result(decision.record(), str(decision.job_id))
+    return 0
+
+
+@schedule.command("backfill", example="bus schedule backfill feed --from 2026-01-10T00:00:00Z")
+def backfill(
+    name: Name,
+    begin: Annotated[
+        str,
+        typer.Option("--from", metavar="TIME", help="The first nominal time.", show_default=False),
+    ],
+    end: Annotated[
+        str | None, optional("TIME", "The last nominal time. Default: now.", "--to")
+    ] = None,
+    dry_run: DryRun = False,
+    place: ServicePlace = SERVICE,
+) -> int:
+    """Begin the jobs of past times that have none, 100 at most.
+
+    Safe to repeat: a time that has a job gets no other. Exit code 4 when there are none.
+    """
+    config = _config(place)
+    entry = _named(config, name)
+    with place.open() as bus:
+        to_ms = bus.now_ms() if end is None else parse_ts(end)
+        done = _by_hand(bus, config).backfill(
+            entry.plugin, entry.id, parse_ts(begin), to_ms, dry_run=dry_run
+        )
+    found = [(at_ms, job) for at_ms, job in done if dry_run or job is not None]
+    records = [{"nominal": format_ts(at_ms), "job_id": job} for at_ms, job in found]
+    rows = [(each["nominal"], each["job_id"]) for each in records]
+    return output.results(records, rows, ("nominal", "job"))
+
+
+def _change(place: ServicePlace, name: str, done: str, dry_run: bool) -> int:
+    config = _config(place)
+    entry = _named(config, name)
+    if dry_run:
+        return _would(f"{'pause' if done == 'paused' else 'resume'} {entry.plugin} {entry.id}")
+    with place.open() as bus:
+        by_hand = _by_hand(bus, config)
+        act = by_hand.pause if done == "paused" else by_hand.resume
+        act(entry.plugin, entry.id)
+    output.result({"plugin": entry.plugin, "id": entry.id, done: True}, f"{done} {name}")
+    return 0
+
+
+def _would(act: str) -> int:
+    output.result({"would": act, "dry_run": True}, f"would {act}; nothing was changed")
+    return 0
+
+
+def _config(place: ServicePlace) -> Config:
+    from ...automation.config.load import load
+
+    return load(place.folder(), environ=os.environ)
+
+
+def _by_hand(bus: Bus, config: Config) -> SchedulesByHand:
+    from ...automation.jobs.submission import Submission
+    from ...automation.schedules.by_hand import SchedulesByHand
+
+    return SchedulesByHand(bus, Submission(bus), config)
+
+
+def _entries(config: Config) -> dict[tuple[str, str], ScheduleEntry]:
+    plugins = [plugin for plugin in config.plugins.values() if plugin.enabled]
+    return {(each.plugin, each.id): each for plugin in plugins for each in plugin.schedules}
+
+
+def _named(config: Config, name: str) -> ScheduleEntry:
+    """Return the schedule that a plugin, or a plugin and an id, name."""
+    import difflib
+
+    entries = _entries(config)
+    plugin, _, id = name.partition(".")
+    fitting = [each for each in entries.values() if each.plugin == plugin and id in ("", each.id)]
+    if len(fitting) == 1:
+        return fitting[0]
+    names = [f"{plugin}.{id}" for plugin, id in entries]
+    if fitting:
+        several = ", ".join(f"{each.plugin}.{each.id}" for each in fitting)
+        raise InvalidInput(f"plugin {plugin!r} has several schedules: {several}")
+    near = difflib.get_close_matches(name, names + [plugin for plugin, _ in entries], 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise NotFound(f"there is no schedule {name!r}{hint}; see 'bus schedule list'")
+
+
+def _rule(cron: str | None, every: str | None) -> ScheduleEntry:
+    from ...automation.config.cron_form import check_cron
+    from ...automation.config.durations import interval_s
+    from ...automation.config.snapshot import ScheduleEntry
+
+    if cron is not None:
+        return ScheduleEntry(plugin="", cron=check_cron(cron))
+    assert every is not None
+    try:
+        return ScheduleEntry(plugin="", every_s=interval_s(every))
+    except ValueError as error:
+        raise InvalidInput(f"--every: {error}") from error
+
+
+def _times(entry: ScheduleEntry) -> str:
+    if entry.cron is not None:
+        return f"cron {entry.cron}"
+    if entry.every_s is not None:
+        return f"every {entry.every_s:g}s"
+    if entry.at_ms is not None:
+        return f"at {format_ts(entry.at_ms)}"
+    return f"after {entry.after_s:g}s"
