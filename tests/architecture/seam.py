@@ -46,6 +46,7 @@ ROOMS_OF_ONE_FILE = ("schema", "doctor")
 CLOCKS = {
     "automation/config/files/checksums.py": "the seal of a configuration, which is of no bus",
     "blobs/store.py": "compares the times of files, which are the host's",
+    "cli/commands/schedule.py": "shows the coming times of a rule, which need no bus",
     "bus/trust/keys.py": "notes when a key of this user was made, outside of any bus",
     "torture/measures.py": "measures whether the clock was set",
 }

@@ -173,6 +173,7 @@ READING = [
         ["plugin", "show", EVIL, "--config", "auto"],
         ["plugin", "run", EVIL, "--config", "auto"],
         ["plugin", "health", EVIL, "--config", "auto"],
+        *(["config", act, EVIL] for act in ("check", "show", "lock", "diff")),
         ["schedule", "list", "--config", "auto", "--dir", ".worker-state"],
         ["schedule", "next", EVIL, "--config", "auto"],
         ["schedule", "next", "--cron", EVIL],
