@@ -45,6 +45,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "The service that runs schedules, plugins, routes and webhooks.",
         ),
         "plugin": ("plugin", "Plugins: programs that the service of automation runs."),
+        "route": ("route", "Routes: which events of plugins make which jobs."),
+        "pipeline": ("pipeline", "Pipelines: steps that follow events; and their runs."),
         "config": ("config", "Configuration of the automation: check it, show it, seal it."),
         "schedule": ("schedule", "Schedules: when commands of plugins are due."),
     },

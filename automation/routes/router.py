@@ -167,11 +167,6 @@ class Router:
         at = self._position(ended.message)
         return [] if at is None else list(self._steps_after(silent(ended, result), at))
 
-    def preview(self, name: str, event: Message) -> list[Planned]:
-        """Return the jobs with which a pipeline would begin; stores nothing."""
-        pipeline = self.pipeline(name)
-        return self._begun(pipeline, outside(event, pipeline.pipeline.on or STARTED, "cli"))
-
     # -------------------------------------------------------------------------------------------
 
     def _after(

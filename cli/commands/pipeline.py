@@ -1,0 +1,280 @@
+"""Pipelines: list, show, run, graph; and their runs: tree, cancel, repeat."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ...schema.errors import InvalidInput, NotFound
+from ..definition import Commands, optional, optional_word
+from ..options.payload import json_argument
+from ..options.service import SERVICE, ServicePlace
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...automation.routes.compiled import CompiledPipeline
+    from ...automation.routes.index import Index
+    from ...automation.routes.tree import Tree
+    from ...automation.snapshots import Snapshot
+    from ...bus.bus import Bus
+
+commands = Commands()
+pipeline = commands.group("pipeline", help="Pipelines: steps that follow events; and their runs.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the pipeline.")]
+JobId = Annotated[
+    str, typer.Argument(metavar="ID", help="The id or seq of a job, or of the event of the run.")
+]
+Wait = Annotated[
+    bool | None,
+    typer.Option(
+        "--wait/--no-wait",
+        help="Wait until all its jobs are over. Default: as its execution_mode says.",
+        show_default=False,
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    optional("SECONDS", "How long to wait. Default: the pipeline's timeout.", min=0),
+]
+
+
+@pipeline.command("list", example="bus pipeline list")
+def show_list(place: ServicePlace = SERVICE) -> int:
+    """List the pipelines of the configuration."""
+    found = _index(place)[1].pipelines.values()
+    records = [_summary(each) for each in found]
+    return output.results(records)
+
+
+@pipeline.command("show", example="bus pipeline show digest --json")
+def show(name: Name, place: ServicePlace = SERVICE) -> int:
+    """Print a pipeline: when it begins, its steps, and which follow which.
+
+    A step without an id has # and its place for a name; one of a called pipeline stands behind the
+    name of the step that calls it.
+    """
+    from ...automation.routes.preview import steps_of
+
+    found = _named(_index(place)[1], name)
+    steps = steps_of(found)
+    summary = _summary(found)
+    lines = [" ".join(f"{key}={value}" for key, value in summary.items() if value is not None)]
+    lines += [f"  {_step_line(each)}" for each in steps]
+    output.result(summary | {"steps": steps}, *lines)
+    return 0
+
+
+@pipeline.command("run", example="""bus pipeline run digest --payload '{"day": 1}' --wait""")
+def run(
+    name: Name,
+    payload: Annotated[
+        str | None,
+        optional(
+            "JSON", "The payload of its event, - for stdin, or @FILE. Default: {}.", "--payload"
+        ),
+    ] = None,
+    wait: Wait = None,
+    timeout: Timeout = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would run, and run nothing.")
+    ] = False,
+    place: ServicePlace = SERVICE,
+) -> int:
+    """Run a pipeline by the service.
+
+    It prints the id of its first job; with --wait, or for a synchronous pipeline, the tree of all
+    its jobs. Exit code 1 when a job failed, 4 when the time was over first: the run goes on.
+    """
+    snapshot, index = _index(place)
+    found = _named(index, name)
+    body = {} if payload is None else json_argument(payload, "--payload")
+    if dry_run:
+        return _show_preview(snapshot, found, body)
+    is_to_wait = found.pipeline.execution_mode == "synchronous" if wait is None else wait
+    limit_s = found.pipeline.timeout_s if timeout is None else timeout
+    return _run(place, snapshot, name, body, limit_s if is_to_wait else None)
+
+
+@pipeline.command("graph", example="bus pipeline graph digest > digest.mmd")
+def graph(
+    name: Annotated[
+        str | None, optional_word("NAME", "The pipeline. Default: all, and all routes.")
+    ] = None,
+    place: ServicePlace = SERVICE,
+) -> int:
+    """Draw a pipeline as a flowchart.
+
+    The text is for Mermaid, which GitHub draws in a block of the language mermaid. What a pipeline
+    calls is written out.
+    """
+    from ...automation.routes.graph import flowchart
+
+    snapshot, index = _index(place)
+    if name is None:
+        text = flowchart(index.pipelines.values(), snapshot.config.routes)
+    else:
+        text = flowchart([_named(index, name)])
+    if output.is_json():
+        output.json_line({"pipeline": name, "mermaid": text})
+    else:
+        output.body(text)
+    return 0
+
+
+@pipeline.command("tree", example="bus pipeline tree 0198c0de-0000-7000-8000-000000000001")
+def tree(job: JobId, place: ServicePlace = SERVICE) -> int:
+    """Print the jobs of a run as a tree, each with its state. 'bus trace' prints all messages."""
+    from ...automation.routes.tree import Tree
+
+    with place.open() as bus:
+        _show_tree(Tree.of(bus, job))
+    return 0
+
+
+@pipeline.command("cancel", example="bus pipeline cancel 0198c0de-0000-7000-8000-000000000001")
+def cancel(
+    job: JobId,
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason, on record.")] = (
+        "its run was cancelled"
+    ),
+    place: ServicePlace = SERVICE,
+) -> int:
+    """Cancel all jobs of a run that are not over, at once.
+
+    What runs is ended. Exit code 4 when all were over.
+    """
+    from ...automation.routes.tree import cancel as cancel_tree
+
+    with place.open() as bus:
+        jobs = cancel_tree(bus, job, why)
+    records: list[dict[str, object]] = [
+        {"job_id": each.message.id, "plugin": each.plugin, "command": each.command} for each in jobs
+    ]
+    return output.results(records)
+
+
+@pipeline.command("repeat", example="bus pipeline repeat 0198c0de-0000-7000-8000-000000000001")
+def repeat(
+    job: Annotated[str, typer.Argument(metavar="ID", help="The id or seq of the job of a step.")],
+    place: ServicePlace = SERVICE,
+) -> int:
+    """Run a step of a run once more, with all that follows it, and print the id of its job.
+
+    It has the payload and the context of before, and the configuration of now. 'bus job retry'
+    goes on with a job that failed instead.
+    """
+    from ...automation.jobs.submission import Submission
+    from ...automation.routes.tree import once_more
+
+    with place.open() as bus:
+        done = Submission(bus).submit(once_more(bus, job))
+    output.result({"job_id": done.job_id, "seq": done.seq}, done.job_id)
+    return 0
+
+
+def _run(
+    place: ServicePlace, snapshot: Snapshot, name: str, payload: object, limit_s: float | None
+) -> int:
+    from ...automation.routes.tree import wait as wait_for
+    from ...automation.service_lock import is_running
+
+    with place.open() as bus:
+        root, jobs = _begin(bus, snapshot, name, payload)
+        record: dict[str, Any] = {"job_id": jobs[0], "pipeline": name, "root": root}
+        if not is_running(place.state_dir()):
+            output.note("no service runs: the run waits until 'bus automation start'")
+            limit_s = None
+        if limit_s is None:
+            output.result(record | {"status": "queued", "job_ids": jobs}, jobs[0])
+            return 0
+        ended = wait_for(bus, root, limit_s)
+    told = {"status": ended.state, "timeout_exceeded": not ended.is_over}
+    _show_tree(ended, record | told)
+    if not ended.is_over:
+        output.note(f"it runs on: see 'bus pipeline tree {jobs[0]}'")
+        return output.NOTHING
+    return 0 if ended.state == "succeeded" else 1
+
+
+def _begin(bus: Bus, snapshot: Snapshot, name: str, payload: object) -> tuple[str, list[str]]:
+    """Begin a run; return the id of its event, and those of its first jobs."""
+    from ...automation.jobs.submission import Submission
+    from ...automation.routes.router import Router
+
+    router, submission = Router(bus, snapshot.config, snapshot.plugins), Submission(bus)
+    with bus.transaction():
+        requests = router.begin(name, payload, submitted_by="cli")
+        jobs = [submission.submit(request).job_id for request in requests]
+    assert requests[0].parent is not None
+    return requests[0].parent.id, jobs
+
+
+def _show_preview(snapshot: Snapshot, found: CompiledPipeline, payload: object) -> int:
+    from ...automation.routes.preview import preview
+
+    seen = preview(snapshot.config, found, payload)
+    lines = [
+        f"would begin with {each['step']}: {each['plugin']}.{each['command']}"
+        f" {output.json_text(each['payload'])}"
+        for each in seen.begins
+    ]
+    lines += [f"then {_step_line(each)}" for each in seen.then]
+    faults = [f"step {each['step']}: {each['fault']}" for each in seen.begins if each["fault"]]
+    name = found.pipeline.name
+    if faults:
+        raise InvalidInput(f"pipeline {name!r} can't begin: {'; '.join(faults)}")
+    if not seen.begins:
+        raise InvalidInput(f"pipeline {name!r} has nothing to run for this payload")
+    output.result({"pipeline": name, "dry_run": True} | seen.record(), *lines)
+    return 0
+
+
+def _show_tree(tree: Tree, record: dict[str, Any] | None = None) -> None:
+    lines = []
+    for job in tree.jobs:
+        each = job.record()
+        step = f" {each['step']}" if each["step"] else ""
+        error = f": {each['error']}" if each["error"] else ""
+        ran = f"{each['plugin']}.{each['command']}"
+        lines.append(f"{'  ' * job.depth}{each['status']}{step} {ran} {each['job_id']}{error}")
+    output.result((record or {}) | tree.record(), *lines)
+
+
+def _step_line(step: dict[str, Any]) -> str:
+    then = f" -> {', '.join(step['then'])}" if step["then"] else ""
+    return f"{step['step']}: {step['plugin']}.{step['command']}{then}"
+
+
+def _summary(found: CompiledPipeline) -> dict[str, object]:
+    pipeline = found.pipeline
+    return {
+        "pipeline": pipeline.name,
+        "on": pipeline.on or pipeline.on_hook,
+        "from_plugin": pipeline.from_plugin,
+        "execution_mode": pipeline.execution_mode,
+        "timeout_s": pipeline.timeout_s,
+        "jobs": len(found.jobs),
+        "hops": found.hops(),
+    }
+
+
+def _named(index: Index, name: str) -> CompiledPipeline:
+    from ...automation.config.faults import near
+
+    if name not in index.pipelines:
+        raise NotFound(f"there is no pipeline {name!r}{near(name, index.pipelines)}")
+    return index.pipelines[name]
+
+
+def _index(place: ServicePlace) -> tuple[Snapshot, Index]:
+    import os
+
+    folder = place.folder()
+    from ...automation.routes.index import Index
+    from ...automation.snapshots import examine_folder
+
+    snapshot = examine_folder(folder, os.environ)
+    return snapshot, Index(snapshot.config)
