@@ -119,7 +119,9 @@ def test_every_command_that_needs_a_bus_takes_the_same_options() -> None:
             continue
         assert {"--dir", "--verbose", "-v"} <= options, path
         # A service of automation has a bus of its own.
-        if not path.startswith(("bus automation ", "bus plugin ", "bus schedule ")):
+        if not path.startswith(
+            ("bus automation ", "bus plugin ", "bus schedule ", "bus pipeline ", "bus route ")
+        ):
             assert "--user" in options or path in ("bus demo", "bus log"), path
 
 
