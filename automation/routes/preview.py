@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from ...schema.message.canonical_json import encode
@@ -42,8 +41,7 @@ class Preview:
 def preview(config: Config, pipeline: CompiledPipeline, payload: object) -> Preview:
     """Return what a pipeline would do with a payload; stores nothing and needs no bus."""
     text = encode(payload).decode()
-    now_ms = time.time_ns() // 1_000_000
-    row = (0, new_id(), now_ms, "cli", None, EVENT, None, None, text, None, 1, None)
+    row = (0, new_id(), 0, "cli", None, EVENT, None, None, text, None, 1, None)
     event = message_of(row, blobs=None)  # type: ignore[arg-type]  # its payload is in the row
     flow = outside(event, pipeline.pipeline.on or STARTED, "cli")
     begins: tuple[dict[str, Any], ...] = tuple(
