@@ -37,11 +37,17 @@ BY_LENGTH = "scale"
 INTRODUCTION = """\
 # Benchmarks
 
-Written by `make bench-report` from the records in [bench/results](../../bench/results);
-`make bench` takes them anew. Each question is asked of all contenders in turn, several rounds in
-one run: trust the ratios, not the times of two machines. Spread is from the least to the most of
-the rounds; in pictures it is the line across a bar, for percentiles from p50 to p99. What counts
-is the median. [bounds.md](bounds.md) says what stands in the way of what was not reached.
+Written by `make bench-report` from the records in [bench/results](../../bench/results), which
+have all figures, payloads and settings; `make bench` takes them. Each question is asked of all
+contenders in turn, several rounds in one run: trust the ratios within a run, not its times.
+Benchmarks with peers were taken at least twice, on two busy processors, and the run with less
+spread is kept. Bars are medians; the line across is the spread of the rounds, for percentiles p50
+to p99. [bounds.md](bounds.md) says what stands in the way of what was not reached.
+
+Peers are run as their documents advise for speed, and as durable as the bus: SQLite with a
+write-ahead log and synchronous=NORMAL; Redis by a Unix socket with hiredis, with nothing on disk
+unless a figure says otherwise; NATS with file storage. Payloads over 4,096 bytes are files that
+the bus syncs to disk first.
 """
 
 
@@ -109,16 +115,16 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
-def results_tables(results: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the tables of a record: medians of a unit side by side, percentiles by themselves."""
+def results_tables(found: Sequence[Group]) -> Iterator[str]:
+    """Yield the tables of groups: medians of a unit side by side, percentiles by themselves."""
     medians: dict[str, list[Group]] = {}
-    for group in groups(results):
+    for group in found:
         if group.unit == "ms":
             yield percentiles_table(group)
         else:
             medians.setdefault(group.unit, []).append(group)
-    for unit, found in medians.items():
-        yield medians_table(unit, found)
+    for unit, side_by_side in medians.items():
+        yield medians_table(unit, side_by_side)
 
 
 def percentiles_table(group: Group) -> str:
@@ -149,47 +155,24 @@ def medians_table(unit: str, found: Sequence[Group]) -> str:
     return table([unit or "contender", *(group.title for group in found)], rows)
 
 
-def lengths_table(results: Mapping[str, Any]) -> str:
-    """Return the table of what acts cost by the length of the log, in microseconds."""
-    lengths = sorted({int(length) for by_length in results.values() for length in by_length})
-    rows = [
-        [act, *(_cost(by_length.get(str(length))) for length in lengths)]
-        for act, by_length in results.items()
-    ]
-    return table(["µs, by messages in the log", *(f"{length:,}" for length in lengths)], rows)
-
-
-def _cost(answer: Mapping[str, float] | None) -> str:
-    return "" if answer is None else number(answer["median_us"])
-
-
 def targets_table(records: Mapping[str, Mapping[str, Any]]) -> str:
     """Return what was to be reached, and what was."""
-    rows = []
-    for name, record in records.items():
-        for target in record.get("targets", ()):
-            rows.append([f"[{name}](#{name}): {target['what']}", target["asked"], *_met(target)])
+    rows = [
+        [f"[{name}](#{name}): {target['what']}", target["asked"], _reached(target)]
+        for name, record in records.items()
+        for target in record.get("targets", ())
+    ]
     if not rows:
         return "No record says what it should reach.\n"
-    return table(["what", "asked", "median", "spread", "reached"], rows)
+    return table(["what", "asked", "median (spread)"], rows)
 
 
-def _met(target: Mapping[str, Any]) -> list[str]:
+def _reached(target: Mapping[str, Any]) -> str:
     if target["median"] is None:
-        return ["", "", "not measured"]
+        return "not measured"
+    median = number(target["median"])
     spread = f"{number(target['least'])} to {number(target['most'])}"
-    return [number(target["median"]), spread, "yes" if target["reached"] else "**no**"]
-
-
-def conditions(record: Mapping[str, Any]) -> str:
-    """Return what the answers depend on, as a list."""
-    lines = [
-        f"- taken {record['taken_at']} at commit {record['commit']}; rounds: {record['rounds']}"
-        + ("" if record["size"] == 1 else f", at {record['size']:g} of the full size"),
-    ]
-    for name, value in record.get("conditions", {}).items():
-        lines.append(f"- {name}: {_told(value)}".replace(": \n", ":\n"))
-    return "\n".join(lines) + "\n"
+    return f"{median if target['reached'] else f'**{median}**'} ({spread})"
 
 
 def environments(records: Mapping[str, Mapping[str, Any]]) -> str:
@@ -198,8 +181,7 @@ def environments(records: Mapping[str, Mapping[str, Any]]) -> str:
     for name, record in records.items():
         text = (
             f"{record['machine']}; Python {record['python']}; SQLite {record['sqlite']}"
-            f" (of the peers: {record.get('sqlite_of_peers', 'not recorded')});"
-            f" {record['pragmas']}"
+            f" (of the peers: {record.get('sqlite_of_peers', 'not recorded')})"
         )
         found.setdefault(text, []).append(name)
     if len(found) == 1:
@@ -207,48 +189,42 @@ def environments(records: Mapping[str, Mapping[str, Any]]) -> str:
     return "".join(f"- {', '.join(names)}: {text}\n" for text, names in found.items())
 
 
-def _told(value: object) -> str:
-    if isinstance(value, dict):
-        return "".join(f"\n  - {name}: {_told(each)}" for name, each in value.items())
-    if isinstance(value, list):
-        return "; ".join(_told_briefly(each) for each in value)
-    return str(value)
-
-
-def _told_briefly(value: object) -> str:
-    if isinstance(value, dict):  # a payload
-        return f"{value['size']}: {value['bytes']:,} bytes, {value['source']}"
-    return str(value)
-
-
-def section(name: str, record: Mapping[str, Any], drawn: bool) -> str:
-    """Return all that one record tells."""
+def section(name: str, record: Mapping[str, Any], folder: Path) -> str:
+    """Return what one record tells: a picture, and tables of what is not in it."""
     question = record["question"]
-    parts = [f"## {name}\n", f"{question[0].upper()}{question[1:]}.\n"]
+    told = f"{question[0].upper()}{question[1:]}."
+    parts = [f"## {name}\n"]
+    found = list(groups(record["results"]))
+    drawn = draw(name, record, found, folder)
     if drawn:
-        parts.append(f"![{question}]({name}.svg)\n")
-    if name == BY_LENGTH:
-        parts.append(lengths_table(record["results"]))
+        parts.append(f"![{told}]({name}.svg)\n")
     else:
-        parts += results_tables(record["results"])
-    parts.append(conditions(record))
+        parts.append(f"{told}\n")
+    if name != BY_LENGTH:
+        parts += results_tables([group for group in found if group not in drawn])
+    size = "" if record["size"] == 1 else f", at {record['size']:g} of the full size"
+    parts.append(
+        f"{record['taken_at'][:10]}, {record['commit']}, {record['rounds']} rounds{size}.\n"
+    )
     return "\n".join(parts)
 
 
-def draw(name: str, record: Mapping[str, Any], folder: Path) -> bool:
-    """Draw the groups that can be compared; returns whether there were any."""
+def draw(
+    name: str, record: Mapping[str, Any], all_groups: Sequence[Group], folder: Path
+) -> Sequence[Group]:
+    """Draw the groups that can be compared, and return them."""
     if name == BY_LENGTH:
-        return bool(plot_scale(record, folder))
+        return all_groups if plot_scale(record, folder) else []
     import matplotlib
 
     matplotlib.use("agg")
     matplotlib.rcParams.update({"svg.hashsalt": name, "svg.fonttype": "none", "font.size": 9})
     import matplotlib.pyplot as plt
 
-    found = [group for group in groups(record["results"]) if len(group.answers) > 1]
+    found = [group for group in all_groups if len(group.answers) > 1]
     shown = [group for group in found if group.unit == found[0].unit]
     if not shown:
-        return False
+        return []
     heights = [0.9 + 0.28 * len(group.answers) for group in shown]
     figure, axes = plt.subplots(
         len(shown), figsize=(8, sum(heights)), height_ratios=heights, squeeze=False
@@ -261,7 +237,7 @@ def draw(name: str, record: Mapping[str, Any], folder: Path) -> bool:
     figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
     figure.savefig(folder / f"{name}.png", dpi=120, metadata={"Software": None})
     plt.close(figure)
-    return True
+    return shown
 
 
 def _bars(axis: Any, group: Group, unit: str) -> None:
@@ -296,10 +272,8 @@ def write(results: Path, folder: Path) -> None:
     records = {
         path.stem: json.loads(path.read_text("utf-8")) for path in sorted(results.glob("*.json"))
     }
-    sections = [
-        section(name, record, draw(name, record, folder)) for name, record in records.items()
-    ]
-    targets = ["## What should be reached\n", targets_table(records)]
+    sections = [section(name, record, folder) for name, record in records.items()]
+    targets = ["## What should be reached\n\nBold is what was not.\n", targets_table(records)]
     parts = [INTRODUCTION, environments(records), *targets, *sections]
     (folder / "README.md").write_text("\n".join(parts), "utf-8")
 
