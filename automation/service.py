@@ -12,7 +12,7 @@ import secrets
 import time
 
 from ..bus.doorbell import listen
-from ..schema.errors import AckbusError
+from ..schema.errors import AckbusError, BusMoved
 from ..schema.message.times import format_ts
 from ..schema.queries import engine_of
 from ..workers.processes.end_deadlines import GRACE_S
@@ -29,7 +29,7 @@ from .jobs.submission import Submission
 from .notify import Notifier
 from .records.breakers import Breakers
 from .records.facts import Facts
-from .records.fence import Fence
+from .records.fence import Fence, ServiceFenced
 from .records.inits import Inits
 from .records.job_log import JobLog
 from .routes.contexts import Contexts
@@ -55,6 +55,9 @@ _RECHECK_S = 0.25
 
 #: How long running jobs have to end by themselves when the service is told to stop, in seconds.
 STOP_S = 20.0
+
+#: How long the service waits after something that it could not store, in seconds.
+_PAUSE_S = 1.0
 
 #: Seconds between two notes that the service is there.
 _BEAT_S = 60.0
@@ -129,10 +132,7 @@ class Service:
             self._dispatcher = Dispatcher(
                 self.bus, name, endings, output, supervisors, self._listener.wake
             )
-            self._take(snapshot)
-            recovered = recover(self.bus, endings)
-            if recovered:
-                _log.warning("%s jobs were running when the last service ended", recovered)
+            self._take(snapshot, recover_first=True)
             output.start()
             try:
                 self._announce(snapshot, ready)
@@ -166,16 +166,24 @@ class Service:
 
     # The configuration -------------------------------------------------------------------------
 
-    def _take(self, snapshot: Snapshot) -> None:
-        """Go by a configuration; all that can fail has been done before."""
+    def _take(self, snapshot: Snapshot, *, recover_first: bool = False) -> None:
+        """Go by a configuration; all that can fail has been done before.
+
+        Args:
+            snapshot: the configuration.
+            recover_first: look after the jobs of a predecessor: what of them is queued again may be
+                of a plugin that was removed meanwhile.
+        """
         config = snapshot.config
         for plugin in snapshot.plugins.values():
             plugin_queues.follow(self.bus, plugin, config.service)
-        in_use = {name for name, plugin in config.plugins.items() if plugin.enabled}
-        plugin_queues.bury_removed(self.bus, in_use | set(snapshot.plugins))
         self.breakers.take({n: each.circuit_breaker for n, each in config.plugins.items()})
         self.alarms.take(config)
         self._endings.take(config, Router(self.bus, config, snapshot.plugins))
+        if recover_first and (count := recover(self.bus, self._endings)):
+            _log.warning("%s jobs were running when the last service ended", count)
+        in_use = {name for name, plugin in config.plugins.items() if plugin.enabled}
+        plugin_queues.bury_removed(self.bus, in_use | set(snapshot.plugins))
         self._dispatcher.take(Rules(snapshot.plugins, config.service, self._contexts.values))
         self.scheduler.take(config, snapshot.registry)
         self._snapshot = snapshot
@@ -234,12 +242,24 @@ class Service:
     def _loop(self, listener: Listener) -> None:
         self._next_prune = self._next_beat = 0.0
         while not self._is_stopping:
-            if self._is_to_reload:
-                self._reload()
-            due_ms = self.scheduler.tick()
-            self._dispatcher.step()
-            self._keep_house()
-            self._wait(listener, due_ms)
+            try:
+                due_ms = self._step()
+            except (ServiceFenced, BusMoved):
+                raise
+            except AckbusError as error:  # the disk is full, another writer holds the bus
+                _log.error("the service can't go on yet: %s", error)
+                listener.wait(_PAUSE_S)
+            else:
+                self._wait(listener, due_ms)
+
+    def _step(self) -> int | None:
+        """Do all that is due, and return when a schedule is due next, in epoch milliseconds."""
+        if self._is_to_reload:
+            self._reload()
+        due_ms = self.scheduler.tick()
+        self._dispatcher.step()
+        self._keep_house()
+        return due_ms
 
     def _keep_house(self) -> None:
         """Do what is due from time to time: notes that the service is there, old records."""

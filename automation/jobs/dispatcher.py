@@ -149,17 +149,23 @@ class Dispatcher:
             self._running.pop(claim.token, None)
             _log.warning("message %s can't begin yet: %s", claim.message.seq, error)
             Queue.open(self._bus, claim.queue).release(claim, f"it can't begin: {error}")
+        except AckbusError as error:  # its context is gone, its state is damaged
+            _log.error("message %s can't begin: %s", claim.message.seq, error)
+            Queue.open(self._bus, claim.queue).fail(claim, f"it can't begin: {error}", retry=False)
+
+    def _context(self, rules: Rules, claim: Claim) -> Mapping[str, Any]:
+        told = claim.message.headers.get("job")
+        context_id = told.get("context_id") if isinstance(told, dict) else None
+        return rules.context_of(context_id) if isinstance(context_id, str) else {}
 
     def _job(self, rules: Rules, claim: Claim) -> PluginJob:
         plugin = rules.plugins[claim.queue.removeprefix(PREFIX)]
-        told = claim.message.headers.get("job")
-        context_id = told.get("context_id") if isinstance(told, dict) else None
         return PluginJob(
             claim=claim,
             plugin=plugin,
             command=claim.message.type.removeprefix(claim.queue + "."),
             state=self._facts.state(plugin.name),
-            context=rules.context_of(context_id) if isinstance(context_id, str) else {},
+            context=self._context(rules, claim),
             started_at_ms=claim.claimed_at_ms,
             bus_dir=self._bus.layout.directory,
             passed_through=rules.service.plugin_env_passthrough,

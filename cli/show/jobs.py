@@ -9,7 +9,12 @@ from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.jobs import Jobs
-from ...subscribers.jobs.json_records import claim_record, job_record
+from ...subscribers.jobs.json_records import (
+    PLUGINS,
+    claim_record,
+    job_record,
+    plugin_job_record,
+)
 from ...subscribers.jobs.manual_acts import Acts
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
@@ -155,9 +160,10 @@ def print_job(bus: Bus, queue: Queue, job: Job) -> None:
         attempts = [claim_record(claim, now_ms) for claim in claims]
         stored = orjson.Fragment(message.to_json())
         by_hand = [act.record() for act in acts]
-        output.json_line(
-            job_record(job) | {"message": stored, "attempts": attempts, "acts": by_hand}
-        )
+        record = job_record(job)
+        if job.queue.startswith(PLUGINS):
+            record |= plugin_job_record(job, message)
+        output.json_line(record | {"message": stored, "attempts": attempts, "acts": by_hand})
         return
     shown = job_record(job) | {
         "state": state_of(job),

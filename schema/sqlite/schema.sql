@@ -475,6 +475,12 @@ BEGIN
   SELECT RAISE(ABORT, 'a job needs a message');
 END;
 
+CREATE TRIGGER jobs_that_succeeded_are_over BEFORE UPDATE OF state ON jobs
+WHEN OLD.state = 'succeeded' AND NEW.state <> 'succeeded'
+BEGIN
+  SELECT RAISE(ABORT, 'a job that succeeded is over');
+END;
+
 -- A message counts for a queue's limit from its publishing until its job begins, is cancelled,
 -- or is found to be a duplicate; a job that is queued again counts again.
 CREATE TRIGGER jobs_that_never_wait AFTER INSERT ON jobs

@@ -13,10 +13,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ...schema.message.message import Message
     from ..queues.queues import QueueInfo
     from ..queues.statistics import QueueStats
     from .claims import ClaimRecord
     from .jobs import Job
+
+#: The names of the queues of plugins begin with it.
+PLUGINS = "plugin."
 
 
 def queue_record(info: QueueInfo) -> dict[str, object]:
@@ -52,6 +56,32 @@ def state_of(stats: QueueStats) -> str:
 def job_record(job: Job) -> dict[str, object]:
     """Return a job as an object."""
     return _present(asdict(job) | {"priority": PRIORITY_NAMES[job.priority]})
+
+
+def plugin_job_record(job: Job, message: Message) -> dict[str, object]:
+    """Return what a job of a plugin is beside that: the columns of the view `job_queue`."""
+    told = message.headers.get("job")
+    origin = told if isinstance(told, dict) else {}
+    is_retried = job.state == "queued" and job.attempt > 1
+    return {
+        "id": message.id,
+        "plugin": job.queue.removeprefix(PLUGINS),
+        "command": message.type.removeprefix(job.queue + "."),
+        "payload": message.payload,
+        "status": "dead" if job.state == "cancelled" else job.state,
+        "submitted_by": message.headers.get("submitted_by"),
+        "started_at": _time(job.started_at_ms),
+        "completed_at": _time(job.ended_at_ms),
+        "next_retry_at": _time(job.available_at_ms) if is_retried else None,
+        "dedupe_key": job.dedupe_key,
+        "last_error": job.error,
+        "parent_job_id": origin.get("parent_job_id"),
+        "source_event_id": origin.get("source_event_id"),
+    }
+
+
+def _time(ms: int | None) -> str | None:
+    return None if ms is None else format_ts(ms)
 
 
 def claim_record(claim: ClaimRecord, now_ms: int) -> dict[str, object]:

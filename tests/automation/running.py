@@ -1,18 +1,22 @@
 """A service that runs in a thread of the test, over a folder of configuration."""
 
+import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ackbus import Bus
 from ackbus.automation.jobs.job_request import JobRequest, Submitted
+from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.job_log import JobLog, LogEntry
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import Snapshot, read_snapshot
+from ackbus.automation.snapshots import read_snapshot
 from ackbus.schema.queries import engine_of
+from ackbus.subscribers.jobs.claims import ClaimRecord, Claims
 from ackbus.subscribers.jobs.jobs import Job, Jobs
+from ackbus.subscribers.queues.queues import Queues
 
 from ..conftest import wait_until
 
@@ -25,10 +29,18 @@ echo '{"status": "ok", "result": "done"}'
 
 def response(**fields: object) -> str:
     """The program of a plugin that prints these fields as its response."""
-    import json
-
     text = json.dumps({"status": "ok", "result": "done"} | fields)
     return f"#!/bin/sh\ncat > /dev/null\ncat <<'END'\n{text}\nEND\n"
+
+
+def dumping(answer: str = '{"status": "ok", "result": "done"}') -> str:
+    """The program of a plugin that keeps each request beside itself, as JOB.json."""
+    return f"""#!/bin/sh
+cat > last.tmp
+id=$(sed 's/.*"job_id":"\\([^"]*\\)".*/\\1/' last.tmp)
+mv last.tmp "$id.json"
+printf '%s\\n' '{answer}'
+"""
 
 
 class Running:
@@ -46,7 +58,6 @@ class Running:
         return done.job_id
 
     def service_submission(self) -> Any:
-        from ackbus.automation.jobs.submission import Submission
 
         return Submission(self.bus)
 
@@ -60,6 +71,10 @@ class Running:
         """Waits until a job is over, and returns it."""
         wait_until(lambda: self.job(job_id).ended_at_ms is not None)
         return self.job(job_id)
+
+    def claims(self, job_id: str) -> list[ClaimRecord]:
+        job = self.job(job_id)
+        return Claims.of(self.bus).of_job(Queues(self.bus).get(job.queue), job.seq)
 
     def log(self, job_id: str) -> list[LogEntry]:
         return JobLog(engine_of(self.bus)).of_job(job_id)
@@ -100,6 +115,3 @@ def _run(bus: Bus, service: Service) -> Iterator[Running]:
         thread.join(60)
     if failed:
         raise failed[0]
-
-
-Loader = Callable[[], Snapshot]

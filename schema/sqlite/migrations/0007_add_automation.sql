@@ -226,4 +226,10 @@ CREATE VIEW job_queue AS
     JOIN messages ON messages.seq = jobs.seq
    WHERE queues.name GLOB 'plugin.?*' AND queues.removed_at_ms IS NULL;
 
+CREATE TRIGGER jobs_that_succeeded_are_over BEFORE UPDATE OF state ON jobs
+WHEN OLD.state = 'succeeded' AND NEW.state <> 'succeeded'
+BEGIN
+  SELECT RAISE(ABORT, 'a job that succeeded is over');
+END;
+
 UPDATE meta SET value = '7' WHERE key = 'schema_version';
