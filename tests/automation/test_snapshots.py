@@ -12,7 +12,7 @@ from .conftest import Folder
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """What is logged."""
+    """The log of the automation."""
     caplog.set_level(logging.DEBUG, logger="ackbus.automation")
     return caplog
 
