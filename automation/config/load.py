@@ -9,7 +9,8 @@ from .faults import ConfigFaults, Fault
 from .files.cache import TreeCache
 from .files.checksums import compare, is_secure, read_seal, unsealed
 from .files.merge import graft
-from .files.sources import ROOT, gather, hash_of
+from .files.reading import hash_of
+from .files.sources import ROOT, gather
 from .files.variables import environment_of, fill
 from .files.yaml_tree import Map
 from .records import Frozen, Secret

@@ -13,7 +13,7 @@ import orjson
 
 from ...schema.errors import NotFound
 from ..config.faults import Fault, near
-from ..config.files.sources import hash_of, read_bytes
+from ..config.files.reading import hash_of, read_bytes
 from ..config.records import Frozen
 from .manifest import Manifest, read_manifest
 from .trust import MANIFEST, faults_of_folder, faults_of_program, links_of

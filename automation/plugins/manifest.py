@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ..config.files.sources import read_bytes
+from ..config.files.reading import read_bytes
 from ..config.files.yaml_tree import Items, Map, parse
 from ..config.records import Frozen
 from ..config.settings.plugin_settings import frozen

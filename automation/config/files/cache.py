@@ -11,12 +11,13 @@ import os
 import re
 import stat
 from contextlib import suppress
-from tempfile import NamedTemporaryFile
 
 import orjson
 
 from ..redaction import is_secret_key
+from .reading import read_bytes
 from .variables import has_variable
+from .writing import replace_file
 from .yaml_tree import Items, Map, Plain, parse
 
 TYPE_CHECKING = False
@@ -67,7 +68,7 @@ class TreeCache:
         if self._directory is None or not _is_private(self._directory):
             return None
         with suppress(OSError, orjson.JSONDecodeError):
-            return orjson.loads((self._directory / f"{hash}-{_FORM}.json").read_bytes())
+            return orjson.loads(read_bytes(self._directory / f"{hash}-{_FORM}.json"))
         return None
 
     def _write(self, hash: str, entry: bytes) -> None:
@@ -77,9 +78,7 @@ class TreeCache:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if _is_private(self._directory):
                 self._forget_old()
-                with NamedTemporaryFile(dir=self._directory, suffix=".new", delete=False) as new:
-                    new.write(entry)
-                os.replace(new.name, self._directory / f"{hash}-{_FORM}.json")
+                replace_file(self._directory / f"{hash}-{_FORM}.json", entry)
 
     def _forget_old(self) -> None:
         assert self._directory is not None

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from ....schema.message.times import format_ts, now_ms
 from ..faults import Fault
-from .sources import hash_of, read_bytes
+from .reading import hash_of, read_bytes
+from .writing import replace_file
 from .yaml_tree import Map, parse
 
 TYPE_CHECKING = False
@@ -94,9 +94,5 @@ def write_seal(directory: Path, hashes: Mapping[str, str]) -> Path:
     """
     lines = [f"version: {VERSION}", f"generated_at: {format_ts(now_ms())}", "hashes:"]
     lines += [f"  {json.dumps(path)}: {hash}" for path, hash in hashes.items()]
-    with NamedTemporaryFile("w", dir=directory, prefix=NAME, delete=False) as new:
-        new.write("\n".join(lines) + "\n")
-        new.flush()
-        os.fsync(new.fileno())
-    os.replace(new.name, directory / NAME)
+    replace_file(directory / NAME, "\n".join([*lines, ""]).encode())
     return directory / NAME

@@ -6,15 +6,13 @@ Nothing else is read. Files are read as they stand: paths of files have no varia
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from blake3 import blake3
 
 from ..faults import ConfigFaults, Fault, near
 from .cache import TreeCache
 from .merge import modernise
+from .reading import hash_of, read_bytes
 from .yaml_tree import Items, Map
 
 TYPE_CHECKING = False
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
 #: The file that a folder of configuration begins with.
 ROOT = "config.yaml"
-#: How large a file may be, in bytes.
-MAX_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +56,6 @@ class Sources:
         """Raise ConfigFaults where there are any."""
         if self.faults:
             raise ConfigFaults(self.faults)
-
-
-def read_bytes(path: str | Path) -> bytes:
-    """Return what a regular file of limited size holds.
-
-    Raises:
-        OSError: it can't be read, or is something else.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError("it is not a file")
-        if found.st_size > MAX_BYTES:
-            raise OSError(f"it has more than {MAX_BYTES} bytes")
-        return file.read(MAX_BYTES + 1)
-
-
-def hash_of(data: bytes) -> str:
-    """Return the BLAKE3 hash of a file's bytes, in hex."""
-    return blake3(data).hexdigest()
 
 
 def gather(named: Path, cache: TreeCache) -> Sources:

@@ -1,14 +1,37 @@
-"""Values as YAML, for people."""
+"""Writing: files that are there as a whole or not at all, and values as YAML for people."""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from io import StringIO
+from tempfile import NamedTemporaryFile
 
 from ruamel.yaml import YAML
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Any
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file for its owner alone, in place of an earlier one; a crash leaves one of both.
+
+    Raises:
+        OSError: it can't be written; the earlier one stays.
+    """
+    new = NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.", delete=False)  # noqa: SIM115
+    try:
+        with new:
+            new.write(data)
+            new.flush()
+            os.fsync(new.fileno())
+        os.replace(new.name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(new.name)
+        raise
 
 
 def yaml_of(value: Any) -> str:

@@ -10,7 +10,7 @@ import orjson
 
 from ..faults import near
 from ..files.checksums import compare
-from ..files.sources import hash_of, read_bytes
+from ..files.reading import hash_of, read_bytes
 from ..files.variables import has_variable
 from ..records import Secret
 from ..snapshot import ApiConfig, TokenConfig, WebhookEndpoint, WebhooksConfig

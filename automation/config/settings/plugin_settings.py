@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from ..files.sources import hash_of
+from ..files.reading import hash_of
 from ..records import Frozen
 from ..snapshot import (
     BreakerConfig,

@@ -8,7 +8,7 @@ import pytest
 
 from ackbus.automation.config.files import cache, yaml_tree
 from ackbus.automation.config.files.cache import MAX_ENTRIES, TreeCache
-from ackbus.automation.config.files.sources import hash_of
+from ackbus.automation.config.files.reading import hash_of
 
 from ..conftest import Folder
 

@@ -1,5 +1,6 @@
 """The seal: tokens, webhooks and scopes as they were sealed, or no start."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -119,4 +120,20 @@ def test_a_broken_seal_is_refused(folder: Folder, text: str) -> None:
 @pytest.mark.requirement("D-153")
 def test_the_seal_is_its_owners_alone(sealed: Folder) -> None:
     assert stat.S_IMODE(os.stat(sealed.path / ".checksums").st_mode) == 0o600
+    assert [each.name for each in sealed.path.glob(".checksums*")] == [".checksums"]
+
+
+@pytest.mark.parametrize("at", ["fsync", "replace"])
+def test_a_seal_that_can_not_be_written_leaves_the_earlier_one(
+    sealed: Folder, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    before = (sealed.path / ".checksums").read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, at, full)
+    with pytest.raises(OSError, match="No space left"):
+        sealed.lock()
+    assert (sealed.path / ".checksums").read_bytes() == before
     assert [each.name for each in sealed.path.glob(".checksums*")] == [".checksums"]
