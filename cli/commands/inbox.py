@@ -39,7 +39,9 @@ parked = commands.group("parked", help="Messages set aside after too many failed
 
 PolledType = Annotated[
     str | None,
-    optional("P", f"{TYPE_HELP} To look, not to work: ack covers what the filter hid.", "--type"),
+    optional(
+        "P", f"{TYPE_HELP} Only for looking: ack also covers the messages that it hid.", "--type"
+    ),
 ]
 Seqs = Annotated[
     list[int] | None, optional_word("[SEQ]...", "The messages' seqs.", min=1, max=MAX_SEQ)

@@ -80,8 +80,8 @@ Retry = Annotated[
     optional(
         "R",
         "failures: every failure is retried. asked: a failure is the reply, and only exit code 75 "
-        "asks for a retry. contract: asked for raw commands, failures for json and Python. "
-        "Default: contract; with --max-attempts or --backoff, failures.",
+        "asks for a retry. contract: like asked for raw commands, like failures for json and "
+        "Python. Default: contract; with --max-attempts or --backoff, failures.",
     ),
 ]
 MaxAttempts = Annotated[

@@ -84,8 +84,8 @@ Lease = Annotated[
     str | None,
     optional(
         "S",
-        "How long a job waits for another worker after this one has died. Default: the timeout "
-        "plus 30s, or 300s without one.",
+        "How long a job is this worker's without a renewal: after a death, another worker takes it "
+        "so much later. Default: the timeout plus 30s, or 300s without one.",
     ),
 ]
 Once = Annotated[
