@@ -31,7 +31,7 @@ def answer(plugin: str, payload: Payload) -> list[Payload] | None:
 
 @dataclass(frozen=True)
 class Given:
-    """What a step gets: from which event, with which payload and context."""
+    """The input of a step: an event to follow, a payload, a context."""
 
     source: tuple[Any, ...]
     payload: Payload

@@ -87,6 +87,36 @@ def test_waiting_lasts_until_the_whole_tree_is_over(bus: Bus, folder: Folder) ->
     assert [job.record()["step"] for job in tree.jobs] == ["one", "left", "right"]
 
 
+def test_d_08_no_job_gets_a_folder_and_paths_travel_by_with(
+    bus: Bus, folder: Folder, tmp_path: Path
+) -> None:
+    text = """
+pipelines:
+  - name: p
+    on: e
+    steps:
+      - {uses: b, baggage: {file: payload.file}}
+      - {uses: c, with: {file: "{context.file}"}}
+"""
+    with_plugins(folder, text)
+    seen = tmp_path / "seen"
+    for name in "bc":
+        run = f'#!/bin/sh\npwd >> {seen}\ncat >> {seen}\necho \'{{"status": "ok"}}\'\n'
+        folder.plugin(name, run=run.replace('"ok"', '"ok", "result": "done"'))
+    with running(bus, folder.path):
+        before = _folders(tmp_path)
+        first = _begin(bus, folder, {"file": "/somewhere/a.txt"})
+        assert wait(bus, first, 60).state == "succeeded"
+        assert _folders(tmp_path) == before
+    told = seen.read_text()
+    assert [str(folder.path / "plugins" / name) in told for name in "bc"] == [True, True]
+    assert told.count("/somewhere/a.txt") == 4  # b's payload and context, c's payload and context
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(each for each in path.rglob("*") if each.is_dir())
+
+
 def test_cancelling_ends_what_waits_and_what_runs(bus: Bus, folder: Folder, tmp_path: Path) -> None:
     with_plugins(folder, SPLIT)
     begun = tmp_path / "begun"
@@ -145,9 +175,9 @@ pipelines: [{name: p, on: e, steps: [{uses: b}, {uses: c, with: {x: "{payload.x}
         Tree.of(bus, "nothing")
 
 
-def _begin(bus: Bus, folder: Folder) -> str:
+def _begin(bus: Bus, folder: Folder, payload: object = None) -> str:
     snapshot = read_snapshot(folder.path, {})
     router, submission = Router(bus, snapshot.config, snapshot.plugins), Submission(bus)
     with bus.transaction():
-        (request,) = router.begin("p", {}, submitted_by="cli")
+        (request,) = router.begin("p", payload or {}, submitted_by="cli")
         return submission.submit(request).job_id
