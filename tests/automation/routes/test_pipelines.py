@@ -297,3 +297,34 @@ def test_a_failed_job_begins_those_that_hear_of_failures(bus: Bus, folder: Folde
     assert (payload["status"], payload["error"]) == ("dead", "no disk")
     hand.submit("c")  # which did not ask for it
     assert names(hand.run(answers(c=failure()))) == ["c.poll"]
+
+
+def test_a_run_by_the_api_leads_on_with_its_routes(bus: Bus, folder: Folder) -> None:
+    text = "routes: [{from: b, event_type: x, to: g}]\n" + THREE.lstrip()
+    hand = ByHand(bus, with_plugins(folder, text))
+    with bus.transaction():
+        hand.take_in(hand.router.begin("p", {}, submitted_by="api"))
+    ran = hand.run(answers(b=success(event("x"))))
+    assert names(ran) == ["b.handle", "c.poll", "g.handle", "d.handle"]
+    assert ran[0].message.headers["submitted_by"] == "api"
+
+
+def test_an_event_from_outside_begins_pipelines_of_no_plugin_and_no_route(
+    bus: Bus, folder: Folder
+) -> None:
+    text = """
+routes: [{from: a, event_type: e, to: b}]
+pipelines:
+  - {name: p, on: e, steps: [{uses: c}]}
+  - {name: q, on: e, from_plugin: a, steps: [{uses: d}]}
+"""
+    hand = ByHand(bus, with_plugins(folder, text))
+    receipt = bus.publish("plugin.event", {"n": 1}, from_agent="webhook")
+    published = bus.get(receipt.seq)
+    assert published is not None
+    for _ in range(2):  # a repetition makes nothing more
+        with bus.transaction():
+            hand.take_in(hand.router.triggered_by(published, "e", submitted_by="webhook"))
+    (ran,) = hand.run(answers())
+    assert (ran.plugin.name, ran.message.payload) == ("c", {"n": 1})
+    assert ran.message.in_reply_to == published.id
