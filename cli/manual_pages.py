@@ -10,7 +10,7 @@ from .. import __version__
 
 
 def pages(program: Any) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each page: `bus.1`, and one for each command at the top.
+    """Yield the name and the text of each page: `bus.1`, and one for each command or group.
 
     Args:
         program: the whole command line.
@@ -66,8 +66,18 @@ def _options(command: Any, heading: str = "") -> list[str]:
             names = ", ".join([*parameter.opts, *parameter.secondary_opts])
             takes = not (parameter.is_flag or parameter.count)
             spelled = f"{names} {parameter.metavar or 'VALUE'}" if takes else names
-        entries += [".TP", f"\\fB{_text(spelled)}\\fR", _text(parameter.help or "")]
+        entries += [".TP", f"\\fB{_text(spelled)}\\fR", _text(_said(parameter))]
     return [heading, *entries] if heading and entries else entries
+
+
+def _said(parameter: Any) -> str:
+    """Return the help of a parameter, with the default that --help shows beside it."""
+    help = parameter.help or ""
+    default = getattr(parameter, "default", None)
+    is_shown = getattr(parameter, "show_default", False) and default is not None
+    if not is_shown or getattr(parameter, "is_flag", False) or getattr(parameter, "count", False):
+        return help
+    return f"{help} Default: {default}."
 
 
 def _example(command: Any, heading: str = ".PP") -> list[str]:

@@ -67,9 +67,9 @@ def man(
     ],
     verbose: Verbose = False,
 ) -> int:
-    """Write manual pages into a directory: bus.1, and one for each command.
+    """Write manual pages into a directory: one for each command or group.
 
-    'man bus-poll' shows one where DIR is the man1 of a directory that man looks in.
+    'man bus-poll' and 'man bus-queue' show them, where DIR is man1 in a directory of 'manpath'.
     """
     from ..manual_pages import pages
 

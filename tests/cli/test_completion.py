@@ -186,6 +186,7 @@ def test_manual_pages_are_those_of_the_commands(run_bus: RunBus, tmp_path: Path)
     poll = (directory / "bus-poll.1").read_text("utf-8")
     assert "Print the unread messages of an agent" in poll
     assert "\\-\\-with\\-work" in poll
+    assert "How many. Default: 10." in (directory / "bus-tail.1").read_text("utf-8")
     queue = (directory / "bus-queue.1").read_text("utf-8")
     assert '.SH "bus queue create"' in queue
     if shutil.which("mandoc"):
