@@ -17,6 +17,7 @@ from ..bus.log.catalog import Catalog
 from ..schema.directory.layout import user_bus
 from ..schema.errors import AckbusError
 from ..schema.message.priority import PRIORITY_NAMES
+from ..subscribers.jobs.jobs import STATES
 from ..subscribers.queues.queues import Queues
 
 TYPE_CHECKING = False
@@ -146,6 +147,7 @@ _OPTIONS: dict[str, Values] = {
     "--type": _types,
     "--queue": _queues,
     "--priority": lambda bus: PRIORITY_NAMES,
+    "--state": lambda bus: STATES,
 }
 
 #: The values of an argument, by how help calls it; a NAME is one of its group's.

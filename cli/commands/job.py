@@ -40,6 +40,9 @@ _OTHER_WORDS = {
     "skipped": "cancelled",
 }
 
+#: How lists call queued jobs that can't be claimed yet.
+_WAITING = ("delayed", "held")
+
 State = Annotated[
     list[str] | None,
     optional(
@@ -69,6 +72,8 @@ def show_list(
     log.
     """
     states = [_OTHER_WORDS.get(each, each) for each in state or ()]
+    for each in set(_WAITING).intersection(states):
+        raise InvalidInput(f"jobs that are {each} are queued: give --state queued")
     with place.open() as bus:
         queues = queues_named(bus, queue)
         found = [job for each in queues for job in list_jobs(each, states, limit)]

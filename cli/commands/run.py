@@ -63,4 +63,7 @@ def run(
             f" {command[0]}: {wanted.contract} contract, {wanted.concurrency} at a time;"
             " Ctrl-C ends it"
         )
+        if queue.info.paused_at_ms is not None:
+            name = queue.name
+            output.note(f"queue {name!r} is paused: no job begins before 'bus queue resume {name}'")
         return Running(worker).run(work, once=wanted.once, drain=wanted.drain)

@@ -67,6 +67,7 @@ def test_commands_options_and_names_are_offered(
     assert offered("bus publish rev") == ["review.request"]
     assert offered("bus search x --type t") == ["task.done"]
     assert offered("bus job list --queue ") == ["builds"]
+    assert offered("bus job list --state r") == ["running"]
     assert offered("bus queue show b") == ["builds"]
     assert offered("bus lease release ") == ["deploy:prod"]
 

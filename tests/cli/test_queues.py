@@ -310,3 +310,4 @@ def test_jobs_are_found_by_the_words_of_other_systems(run_bus: RunBus, bus: Bus)
     for state, seq in (("completed", 1), ("success", 1), ("pending", 2)):
         (line,) = run_bus("job", "list", "--state", state, "--json").out.splitlines()
         assert json.loads(line)["seq"] == seq
+    assert_error(run_bus("job", "list", "--state", "delayed"), 2, "give --state queued")

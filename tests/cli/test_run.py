@@ -13,6 +13,7 @@ from ackbus import Bus, Queue
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.claims import ClaimRecord
 from ackbus.subscribers.jobs.job_lists import list_jobs
+from ackbus.subscribers.queues.queues import Queues
 from ackbus.subscribers.queues.statistics import QueueStats
 
 from ..conftest import RunBus, wait_until
@@ -84,6 +85,14 @@ def test_drain_ends_when_there_is_nothing(bus: Bus, run_bus: RunBus) -> None:
     assert (ended.code, ended.out, ended.err) == (0, "", "")
     assert Queue.open(bus, "nothing.like.*").info.pattern == "nothing.like.*"
     assert bus.log.newest_seq() == 1
+
+
+def test_a_worker_says_that_its_queue_is_paused(bus: Bus, run_bus: RunBus) -> None:
+    Queue.create(bus, "a")
+    Queues(bus).pause("a")
+    ended = run_bus("run", "--type", "a", "--drain", "--", "cat")
+    assert ended.code == 0
+    assert "queue 'a' is paused: no job begins before 'bus queue resume a'" in ended.err
 
 
 def test_group_lease_and_timeout_have_their_defaults(bus: Bus, run_bus: RunBus) -> None:
