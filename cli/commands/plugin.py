@@ -131,9 +131,9 @@ def _run(place: ServicePlace, name: str, command: str, payload: object, is_to_wa
 def _snapshot(place: ServicePlace) -> Snapshot:
     import os
 
-    from ...automation.snapshots import read_snapshot
+    from ...automation.snapshots import examine_folder
 
-    return read_snapshot(place.folder(), os.environ)
+    return examine_folder(place.folder(), os.environ)
 
 
 def _summary(found: Plugin) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def test_ack_by_a_name_like_a_known_one_is_done_and_warned_of(run_bus: RunBus, b
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("poll", "To look, not to work: ack covers what the filter hid."),
+        ("poll", "Only for looking: ack also covers the messages that it hid."),
         ("ack", "That includes messages that poll --type left out."),
         ("listen", "Run one listener for each agent"),
     ],

@@ -74,6 +74,8 @@ _OPTIONS = {
 
 #: Commands that use no bus but one of their own, or git's history alone.
 _ELSEWHERE = {"bus demo", "bus log"}
+#: They work on the bus of a service, which a configuration names: none is looked for.
+_OF_A_SERVICE = ("automation", "config", "plugin", "schedule", "route", "pipeline")
 #: They say nothing of any trouble, or in a form of their own.
 _SILENT = {"bus prompt", "bus mcp"}
 
@@ -83,6 +85,8 @@ def command_lines() -> dict[str, list[str]]:
     lines = {}
     for path, command in reference.commands():
         if not any("--dir" in parameter.opts for parameter in command.params):
+            continue
+        if path.split()[1] in _OF_A_SERVICE:
             continue
         needed = [p.name for p in command.params if p.param_type_name == "argument" and p.required]
         is_told = path.startswith(("bus ack", "bus parked"))
