@@ -22,6 +22,7 @@ from ..records.inits import Inits
 from ..records.job_log import AttemptEnd, JobLog, submitted_by
 from .alarms import BREAKER_OPENED, JOB_DEAD, Alarms
 from .events import event_draft, event_out
+from .plugin_queues import REMOVED
 from .plugin_run import RunEnd, is_success
 
 TYPE_CHECKING = False
@@ -99,11 +100,13 @@ class Endings:
         self._fence, self._facts, self._inits = Fence(engine), Facts(engine), Inits(engine)
         self._job_log = JobLog(engine)
         self._router: Router | None = None
+        self._in_use: frozenset[str] | None = None
         self._broadcast: frozenset[tuple[str, str]] = frozenset()
 
     def take(self, config: Config, router: Router | None) -> None:
         """Go by this configuration, and its router, from now on."""
         self._router = router
+        self._in_use = frozenset(name for name, each in config.plugins.items() if each.enabled)
         self._broadcast = frozenset(
             (route.source, route.event_type) for route in config.routes if route.broadcast
         )
@@ -124,7 +127,7 @@ class Endings:
             self._fence.check(self._token)
             if end.outcome is None:
                 return self._broken_off(job, end)
-            return self._ended(job, end, end.outcome)
+            return self._ended(job, end, self._last_if_removed(job, end.outcome))
 
     def follow_up(self, end: JobEnd, events: Sequence[EventOut], result: Any) -> None:
         """Do what follows from a job that is over; in the transaction that ends it."""
@@ -155,6 +158,13 @@ class Endings:
                 error=end.error,
             )
         )
+
+    def _last_if_removed(self, job: PluginJob, outcome: Outcome) -> Outcome:
+        """Return an outcome; after a failure nothing tries a job again whose plugin was removed."""
+        is_removed = self._in_use is not None and job.plugin.name not in self._in_use
+        if not is_removed or outcome.error is None:
+            return outcome
+        return replace(outcome, error=f"{outcome.error}; {REMOVED}", retry=False)
 
     def _ended(self, job: PluginJob, end: RunEnd, outcome: Outcome) -> JobEnd:
         queue = Queue.open(self._bus, job.claim.queue)

@@ -46,9 +46,10 @@ printf '%s\\n' '{answer}'
 class Running:
     """A service that runs, and what can be seen of its jobs."""
 
-    def __init__(self, bus: Bus, service: Service) -> None:
+    def __init__(self, bus: Bus, service: Service, thread: threading.Thread) -> None:
         self.bus = bus
         self.service = service
+        self.thread = thread
 
     def submit(self, plugin: str, command: str = "poll", **fields: Any) -> str:
         """Submits a job, and returns its id."""
@@ -108,7 +109,7 @@ def _run(bus: Bus, service: Service) -> Iterator[Running]:
     try:
         assert ready.wait(30)
         if not failed:
-            yield Running(bus, service)
+            yield Running(bus, service, thread)
     finally:
         service.stop()
         service.stop()

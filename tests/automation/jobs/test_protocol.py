@@ -8,8 +8,11 @@ from textwrap import dedent
 import pytest
 
 from ackbus import Bus
+from ackbus.automation.records.job_log import JobLog
 from ackbus.schema.message.times import parse_ts
+from ackbus.schema.queries import engine_of
 
+from ...conftest import wait_until
 from ..conftest import Folder
 from ..running import OK, dumping, response, running
 
@@ -291,11 +294,6 @@ def test_limits_of_memory_and_files_hold(bus: Bus, folder: Folder, tmp_path: Pat
 def test_live_output_is_there_while_the_job_runs_and_moves_to_the_log(
     bus: Bus, folder: Folder, tmp_path: Path
 ) -> None:
-    from ackbus.automation.records.job_log import JobLog
-    from ackbus.schema.queries import engine_of
-
-    from ...conftest import wait_until
-
     os.mkfifo(tmp_path / "go")
     program = OK.replace(
         "cat >", f"echo working >&2; sleep 0.6; echo more >&2\nread x < {tmp_path}/go\ncat >"
