@@ -295,7 +295,8 @@ def test_d_54_init_runs_once_for_each_form_of_a_plugin_and_is_not_tried_again(
     bus: Bus, folder: Folder, tmp_path: Path
 ) -> None:
     ran = tmp_path / "ran"
-    config = "plugin_roots: [plugins]\nplugins:\n  echo: {enabled: true, max_attempts: 1, config: {n: 1}}\n"
+    config = "plugin_roots: [plugins]\nplugins:\n"
+    config += "  echo: {enabled: true, max_attempts: 1, config: {n: 1}}\n"
     program = f'#!/bin/sh\ngrep -o \'"command":"[a-z]*"\' | cut -d \'"\' -f 4 >> {ran}\n'
     path = folder.write(config=config).plugin("echo", run=program + "exit 1\n")
     manifest = path / "manifest.yaml"
