@@ -68,7 +68,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "segments": ("archive", "List the files of the archive, and the state of each."),
         "maintain": ("archive", "Shrink the files of the bus, in short steps."),
         "backup": ("backup", "Copy the whole bus while it is in use, and check the copy."),
-        "restore": ("init", "Make a backup, where it is, a bus that can be written."),
+        "restore": ("init", "Turn a backup, where it is, into a bus that can be written."),
         "upgrade": ("init", "Upgrade a bus of an older ackbus to this version."),
         "key": ("key", "Keys of agents: an agent with a key signs all its messages."),
         "verify": ("verify", "Check the log against its signatures and its chain."),

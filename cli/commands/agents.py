@@ -69,7 +69,7 @@ def forget(
 ) -> int:
     """Forget an agent that is gone: its cursor, failed deliveries and heartbeat.
 
-    It holds no archive any more. Its messages stay, and it stays known by those that it sent. When
+    It delays no archive any more. Its messages stay, and it stays known by those that it sent. When
     it comes back, its inbox begins with the oldest message again. Exit code 3 while it is alive.
     """
     from ...subscribers.overview.forgetting import check_gone, forget_agent

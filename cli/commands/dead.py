@@ -56,8 +56,8 @@ def show(seq: Seq, queue: OfQueue = None, place: Place = HERE) -> int:
 def requeue(choice: Choice, everything: All = False, place: Place = HERE) -> int:
     """Requeue dead letters, from their first attempt.
 
-    With SEQs all of them, or none; without, all that fit the options, of which one is needed. Exit
-    code 4 when there are none.
+    Name SEQs (where one can't be, none is), or give --queue, --type, --since or --all. Exit code 4
+    when there are none.
     """
     choice.check(_LIST, is_all=everything)
     with place.open() as bus:
@@ -73,8 +73,8 @@ def requeue(choice: Choice, everything: All = False, place: Place = HERE) -> int
 def drop(choice: Choice, everything: All = False, yes: Yes = False, place: Place = HERE) -> int:
     """Drop dead letters; they end as cancelled, and stay on record.
 
-    With SEQs all of them, or none; without, all that fit the options, of which one is needed. Exit
-    code 4 when there are none.
+    Name SEQs (where one can't be, none is), or give --queue, --type, --since or --all. Exit code 4
+    when there are none.
     """
     choice.check(_LIST, is_all=everything)
     with place.open() as bus:

@@ -107,9 +107,9 @@ def import_(
         list[str] | None,
         optional(
             "OURS=THEIRS,...",
-            "Maps their fields to ours, where the names differ. "
-            "'type=kind|note' takes note where kind is absent; 'headers.x=y' puts y into the "
-            "headers, 'headers.*=*' all other fields; may be repeated.",
+            "OURS is the field of the bus, THEIRS that of the file. "
+            "'type=kind|note' takes kind, or note where there is no kind; 'headers.x=y' puts y "
+            "into the headers, 'headers.*=*' all other fields; may be repeated.",
             "--map",
         ),
     ] = None,

@@ -59,9 +59,7 @@ Own = Annotated[
 ]
 WithWork = Annotated[
     bool,
-    typer.Option(
-        "--with-work", help="Include messages that queues hide: broadcasts that are work."
-    ),
+    typer.Option("--with-work", help="Include broadcasts that queues hide from inboxes as work."),
 ]
 Wanted = Annotated[
     list[str] | None,
@@ -76,9 +74,7 @@ WantAll = Annotated[
 ]
 NoSession = Annotated[
     bool,
-    typer.Option(
-        "--no-session", help="Do not beat the agent's heart, nor publish its start and stop."
-    ),
+    typer.Option("--no-session", help="Send no heartbeats, and do not publish its start and stop."),
 ]
 MaxDeliveries = Annotated[
     int,

@@ -32,8 +32,8 @@ def init(
         str | None,
         optional(
             "D",
-            "full: a power loss takes no published message, and each write waits for the disk;"
-            " normal: it can take the newest ones. Kept in the bus, for all programs. Default:"
+            "full: a power loss takes no published message, but writes are slower; normal: it may"
+            " take the newest ones. Kept in the bus, for all programs. Default:"
             " normal for a new bus; an existing one stays as it is.",
         ),
     ] = None,
@@ -121,10 +121,10 @@ def where(place: Place = HERE) -> int:
 
 @commands.command("restore", example="bus restore --dir .worker-state")
 def restore(place: Place = HERE) -> int:
-    """Make a backup, where it is, a bus that can be written.
+    """Turn a backup, where it is, into a bus that can be written.
 
-    Move what it replaces away first, and put the backup, or a copy of it, in its place. Exit code
-    4 when the directory is not a backup, or is in use already.
+    First move the damaged bus away, and put the backup, or a copy of it, in its place. Exit code 4
+    when the directory is not a backup, or is in use already.
     """
     found, _ = place.find()
     with Bus.open(found) as bus:

@@ -106,9 +106,8 @@ class BadlyEnded(Choice):
 def retry(choice: BadlyEnded, place: Place = HERE) -> int:
     """Retry jobs that ended without success, from their first attempt.
 
-    With SEQs all of those or none, also cancelled ones, and delayed ones, which then need not
-    wait; without SEQs all that ended without success and match the options. Exit code 4 when there
-    are none.
+    SEQs may also name cancelled and delayed jobs; where one can't be retried, none is. Without SEQs
+    all that ended without success and match the options are. Exit code 4 when there are none.
     """
     states = tuple(dict.fromkeys(choice.state or ()))
     if not set(states) <= set(_ENDED_BADLY):

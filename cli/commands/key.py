@@ -50,7 +50,8 @@ def create(
     """Make a key for an agent, in a file that only you can read, and print its id.
 
     From then on every program that can read the file signs the agent's messages, on every bus;
-    running programs notice it within a minute. Exit code 3 when the agent has a key.
+    running programs notice it within a minute. Exit code 3 when the agent has a key,
+    unless --rotate adds one.
     """
     keyring = Keyring(keys)
     made = keyring.create(agent, rotate=rotate)

@@ -60,7 +60,7 @@ DedupeKey = Annotated[
     str | None,
     optional(
         "K",
-        "The key of its subject: queues run one job with a key at a time, and skip a job whose key "
+        "Names the work: queues run one job with a key at a time, and skip a job whose key "
         "succeeded within their window.",
     ),
 ]
@@ -68,7 +68,7 @@ DedupeWindow = Annotated[
     str | None,
     optional(
         "D",
-        "Another window than the queue's; also skips it while another with its key waits or runs.",
+        "Instead of the queue's window; skips it also while a job with its key waits or runs.",
     ),
 ]
 WaitForRoom = Annotated[

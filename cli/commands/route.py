@@ -42,7 +42,7 @@ def replay(
         typer.Option("--from", metavar="SEQ", min=1, help="The first message that is looked at."),
     ],
     changed: Annotated[
-        bool, typer.Option("--changed", help="Print only events that something else follows.")
+        bool, typer.Option("--changed", help="Print only events whose jobs would differ.")
     ] = False,
     place: ServicePlace = SERVICE,
 ) -> int:

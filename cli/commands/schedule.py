@@ -135,7 +135,7 @@ def resume(name: Name, dry_run: DryRun = False, place: ServicePlace = SERVICE) -
 
 @schedule.command("run", example="bus schedule run feed")
 def run(name: Name, dry_run: DryRun = False, place: ServicePlace = SERVICE) -> int:
-    """Begin a job of a schedule at once, besides its times."""
+    """Begin a job of a schedule at once, in addition to its times."""
     config = _config(place)
     entry = _named(config, name)
     if dry_run:

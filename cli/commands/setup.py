@@ -73,7 +73,7 @@ class Act:
     check: Annotated[
         bool,
         typer.Option(
-            "--check", help="Change nothing; send probes the way of the program. Exit code 3: no."
+            "--check", help="Change nothing; test as the program would. Exit code 3: it fails."
         ),
     ] = False
     remove: Annotated[bool, typer.Option("--remove", help="Take out what was put in.")] = False
@@ -109,7 +109,7 @@ def _define(name: str) -> None:
         ] = None,
         profile: Annotated[
             str | None,
-            optional("P", "Which tools they have: default (6) or full (13). What is set up stays."),
+            optional("P", "Which tools they have: default (6) or full (13); it is kept."),
         ] = None,
         place: Place = HERE,
     ) -> int:

@@ -98,7 +98,7 @@ OnLost = Annotated[
     OnLostName | None,
     optional(
         "P",
-        "When a worker is lost: its job is requeued, fails, or is dead. Default: requeue.",
+        "What becomes of the job of a lost worker: requeue, fail or dead. Default: requeue.",
     ),
 ]
 MaxRunning = Annotated[
