@@ -56,6 +56,9 @@ _RECHECK_S = 0.25
 #: How long running jobs have to end by themselves when the service is told to stop, in seconds.
 STOP_S = 20.0
 
+#: For how many programs at most there is a supervisor before the first begins.
+_PREPARED = 4
+
 #: How long the service waits after something that it could not store, in seconds.
 _PAUSE_S = 1.0
 
@@ -134,6 +137,8 @@ class Service:
             )
             self._take(snapshot, recover_first=True)
             output.start()
+            if snapshot.plugins:
+                supervisors.prepare(min(snapshot.config.service.max_workers, _PREPARED))
             try:
                 self._announce(snapshot, ready)
                 self._loop(self._listener)

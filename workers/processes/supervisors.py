@@ -53,6 +53,13 @@ class Supervisors:
         # Appending to a list and popping from it are single steps, so threads need no lock.
         self._idle: list[_Supervisor] = []
 
+    def prepare(self, count: int) -> None:
+        """Start supervisors ahead of the first commands, which need not wait for them then."""
+        if self.exist:
+            with suppress(NoSupervisor):  # the command that needs one tells of it
+                while len(self._idle) < count:
+                    self._idle.append(_Supervisor())
+
     def birth(
         self,
         argv: Sequence[str],
