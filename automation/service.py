@@ -294,7 +294,8 @@ class Service:
         dues = [ms for ms in (scheduled_ms, self._dispatcher.next_due_ms()) if ms is not None]
         due_ms = min(dues, default=None)
         engine = engine_of(self.bus)
-        version, end = engine.version(), time.monotonic() + self._tick_interval_s
+        longest_s = _PAUSE_S if self._dispatcher.has_unwritten else self._tick_interval_s
+        version, end = engine.version(), time.monotonic() + longest_s
         while not (self._is_stopping or self._is_to_reload):
             self._watchdog()
             nap_s = min(_RECHECK_S, end - time.monotonic())

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import cast
+
 from ..schema.message.times import format_ts
 from ..schema.queries import engine_of
 from ..subscribers.jobs import jobs as states
 from ..subscribers.jobs.errors import QueueNotFound
+from ..subscribers.jobs.job_lists import list_jobs
+from ..subscribers.jobs.json_records import plugin_job_record
 from ..subscribers.jobs.policy import AUTOMATION
 from ..subscribers.queues.queue import Queue
 from ..subscribers.queues.queues import Queues
@@ -23,6 +28,9 @@ if TYPE_CHECKING:
 
     from ..bus.bus import Bus
     from ..subscribers.queues.queues import QueueInfo
+
+#: The states of jobs that are not over.
+_LIVE = (states.QUEUED, states.RUNNING)
 
 #: How many of the last attempts are told.
 LAST_RUNS = 10
@@ -84,6 +92,41 @@ def plugin_of(bus: Bus, name: str) -> dict[str, Any]:
         "breakers": [_breaker(each) for each in _breakers(bus) if each.plugin == name],
         "last_runs": [_run(each) for each in JobLog(engine).newest(LAST_RUNS, plugin=name)],
     }
+
+
+def breaker_history(bus: Bus, plugin: str) -> dict[str, Any]:
+    """Return the breakers of a plugin, and how they came to their states, as JSON."""
+    breakers = Breakers(bus, Submission(bus))
+    return {
+        "plugin": plugin,
+        "breakers": [_breaker(each) for each in breakers.states() if each.plugin == plugin],
+        "history": [asdict(each) for each in breakers.history(plugin)],
+    }
+
+
+def reset_breakers(bus: Bus, plugin: str, *, dry_run: bool = False) -> int:
+    """Close the breakers of a plugin by hand; return how many were not closed."""
+    breakers = Breakers(bus, Submission(bus))
+    if not dry_run:
+        return breakers.reset(plugin)
+    return sum(each.plugin == plugin and each.state != CLOSED for each in breakers.states())
+
+
+def live_jobs(bus: Bus, limit: int) -> list[dict[str, object]]:
+    """Return the jobs of plugins that wait or run, in the order of their requests, as JSON."""
+    found = []
+    for info in filter(_is_ours, Queues(bus).list()):
+        for job in list_jobs(Queue(bus, info), _LIVE, limit):
+            message = bus.log.readable(job.seq)
+            if message is not None:
+                found.append({"seq": job.seq} | plugin_job_record(job, message))
+    return sorted(found, key=lambda job: cast("int", job["seq"]))[:limit]
+
+
+def logged(bus: Bus, limit: int, plugin: str | None = None) -> list[dict[str, Any]]:
+    """Return the attempts that ended last, the first of them first, with what they printed."""
+    entries = JobLog(engine_of(bus)).newest(limit, plugin=plugin)
+    return [asdict(entry) for entry in reversed(entries)]
 
 
 def _breakers(bus: Bus) -> list[Breaker]:

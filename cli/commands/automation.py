@@ -1,4 +1,4 @@
-"""The service of automation: start, status, reload, stop."""
+"""The service of automation: start, status, reload, stop; its jobs, logs and breakers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ...schema.errors import AckbusError
-from ..definition import Commands
+from ..definition import Commands, optional_word
 from ..options.service import SERVICE, ServicePlace
 from ..show import output
 
@@ -24,6 +24,9 @@ commands = Commands()
 automation = commands.group(
     "automation", help="The service that runs schedules, plugins, routes and webhooks."
 )
+
+Plugin = Annotated[str, typer.Argument(metavar="PLUGIN", help="The name of the plugin.")]
+Limit = Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")]
 
 #: How long to wait for the service to do what it was told, in seconds; and between two looks.
 _WITHIN_S, _LOOK_EVERY_S = 10.0, 0.05
@@ -109,6 +112,110 @@ def stop(
             f"process {pid} has not ended yet; 'bus automation stop --now' ends its jobs"
         )
     output.result({"pid": pid, "stopped": True}, f"process {pid} has ended")
+    return 0
+
+
+@automation.command("run", example="bus automation run feed")
+def run(
+    name: Plugin,
+    place: ServicePlace = SERVICE,
+) -> int:
+    """Run a plugin once, as 'bus plugin run' does."""
+    from .plugin import run as run_plugin
+
+    return run_plugin(name, place=place)
+
+
+@automation.command("plugins", example="bus automation plugins")
+def plugins(place: ServicePlace = SERVICE) -> int:
+    """List the plugins, as 'bus plugin list' does."""
+    from .plugin import show_list
+
+    return show_list(place)
+
+
+@automation.command("queue", example="bus automation queue --json")
+def queue(limit: Limit = 100, place: ServicePlace = SERVICE) -> int:
+    """List the jobs of plugins that wait or run, the oldest first.
+
+    Exit code 4 when there are none.
+    """
+    from ...automation.status import live_jobs
+
+    with place.open() as bus:
+        found = live_jobs(bus, limit)
+    names = ("id", "plugin", "command", "status", "attempt", "submitted_by", "created_at")
+    rows = [[each.get(name) or "" for name in names] for each in found]
+    return output.results(found, rows, names)
+
+
+@automation.command("logs", example="bus automation logs feed --limit 3")
+def logs(
+    name: Annotated[
+        str | None, optional_word("PLUGIN", "The name of the plugin. Default: all.")
+    ] = None,
+    limit: Limit = 20,
+    place: ServicePlace = SERVICE,
+) -> int:
+    """Print the attempts at jobs that ended last, with what their plugins printed.
+
+    Nothing of it is hidden: what a plugin prints may be secret. Exit code 4 when there are none.
+    """
+    from ...automation.status import logged
+
+    with place.open() as bus:
+        found = logged(bus, limit, name)
+    if output.is_json():
+        return output.results(found)
+    for each in found:
+        why = f": {each['last_error']}" if each["last_error"] else ""
+        output.line(
+            f"{each['completed_at']} {each['plugin']} {each['command']} {each['status']}"
+            f" (job {each['id']}){why}"
+        )
+        for stream in ("stderr", "result"):
+            for printed in (each[stream] or "").splitlines():
+                output.line(f"  {stream}: {printed}")
+    return 0 if found else output.NOTHING
+
+
+@automation.command("breaker", example="bus automation breaker feed")
+def breaker(name: Plugin, place: ServicePlace = SERVICE) -> int:
+    """Print the circuit breakers of a plugin, and how they came to their states."""
+    from ...automation.status import breaker_history
+
+    with place.open() as bus:
+        found = breaker_history(bus, name)
+    lines = [
+        f"{each['command']}: {each['state']}, after {each['failure_count']} failures in a row"
+        for each in found["breakers"]
+    ]
+    lines += [
+        f"{each['created_at']} {each['command']}: {each['from_state']} -> {each['to_state']}"
+        f" ({each['reason']})"
+        for each in found["history"]
+    ]
+    output.result(found, *(lines or [f"no scheduled job of {name} has failed"]))
+    return 0
+
+
+@automation.command("reset", example="bus automation reset feed")
+def reset(
+    name: Plugin,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be reset, and reset nothing.")
+    ] = False,
+    place: ServicePlace = SERVICE,
+) -> int:
+    """Close the circuit breakers of a plugin: its schedules go on at once."""
+    from ...automation.status import reset_breakers
+
+    with place.open() as bus:
+        count = reset_breakers(bus, name, dry_run=dry_run)
+    done = "would be closed" if dry_run else "were closed"
+    output.result(
+        {"plugin": name, "closed": count, "dry_run": dry_run}, f"{count} breakers of {name} {done}"
+    )
     return 0
 
 

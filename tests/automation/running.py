@@ -88,10 +88,13 @@ def running(
     """Runs the service of a folder until the block ends."""
     with Bus.open(bus.layout.directory) as own:
         service = Service(own, lambda: read_snapshot(directory, environ or {}))
-        yield from _run(bus, service)
+        with serving(bus, service) as served:
+            yield served
 
 
-def _run(bus: Bus, service: Service) -> Iterator[Running]:
+@contextmanager
+def serving(bus: Bus, service: Service) -> Iterator[Running]:
+    """Runs a service until the block ends."""
     failed: list[BaseException] = []
     ready = threading.Event()
 

@@ -74,8 +74,12 @@ class ServiceProcess:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Runs a command of the bus for this configuration."""
+        return self.command(*words, "--config", str(self.folder))
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command of the bus."""
         return subprocess.run(
-            [*BUS, *words, "--config", str(self.folder)],
+            [*BUS, *words],
             capture_output=True,
             text=True,
             env=self._env,
