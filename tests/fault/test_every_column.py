@@ -10,7 +10,13 @@ import apsw
 import pytest
 
 from ackbus import Bus, Exporter, Inbox, Queue
+from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.records.breakers import Breakers
+from ackbus.automation.records.facts import Facts
+from ackbus.automation.records.fence import Fence
+from ackbus.automation.status import breaker_history, logged, plugin_of, status_of
 from ackbus.schema.errors import AckbusError
+from ackbus.schema.queries import engine_of
 from ackbus.server.access.tokens import Tokens
 from ackbus.subscribers.overview.retention import Retention
 from ackbus.subscribers.queues.queues import Queues
@@ -46,6 +52,14 @@ ACTS: list[Callable[[Bus], object]] = [
     lambda bus: bus.limits.list(),
     lambda bus: Tokens.of(bus).all(),
     lambda bus: Retention(bus).plan(3),
+    status_of,
+    lambda bus: breaker_history(bus, "feed"),
+    lambda bus: plugin_of(bus, "feed"),
+    lambda bus: logged(bus, 9),
+    lambda bus: Breakers(bus, Submission(bus)).note("feed", "poll", False, "j", "scheduler"),
+    lambda bus: Fence(engine_of(bus)).begin(Path("config"), "h"),
+    lambda bus: Facts(engine_of(bus)).record("feed", "feed.snapshot", {}, "j", "poll"),
+    lambda bus: Facts(engine_of(bus)).merge("feed", {"x": 1}),
 ]
 
 
