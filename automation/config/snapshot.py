@@ -251,3 +251,8 @@ class Config:
     variables: Mapping[str, Secret] = field(default_factory=Frozen)
     warnings: tuple[Fault, ...] = ()
     hash: str = ""
+
+    def schedules(self) -> dict[tuple[str, str], ScheduleEntry]:
+        """Return the schedules of the plugins that are enabled, by plugin and id."""
+        enabled = [plugin for plugin in self.plugins.values() if plugin.enabled]
+        return {(each.plugin, each.id): each for plugin in enabled for each in plugin.schedules}

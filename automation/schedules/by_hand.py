@@ -39,8 +39,7 @@ class SchedulesByHand:
         self._submission = submission
         self._schedules = Schedules.of(bus)
         self._decisions = Decisions.of(bus)
-        plugins = config.plugins.values()
-        self._entries = {(e.plugin, e.id): e for plugin in plugins for e in plugin.schedules}
+        self._entries = config.schedules()
 
     def pause(self, plugin: str, id: str) -> None:
         """Decide about no time of a schedule until it is resumed. Safe to repeat.

@@ -101,12 +101,11 @@ class Scheduler:
         A schedule that is there goes on; one whose times are configured otherwise begins with its
         next time; one that is gone is forgotten, and the decisions about it stay.
         """
-        plugins = [
-            plugin
-            for plugin in config.plugins.values()
-            if plugin.enabled and (registry is None or plugin.name in registry.plugins)
-        ]
-        entries = {(e.plugin, e.id): e for plugin in plugins for e in plugin.schedules}
+        entries = {
+            key: entry
+            for key, entry in config.schedules().items()
+            if registry is None or entry.plugin in registry.plugins
+        }
         with self._bus.transaction():
             now_ms = self._bus.now_ms()
             there = {(each.plugin, each.id): each for each in self._schedules.all()}
@@ -118,6 +117,7 @@ class Scheduler:
                 if known is not None and known.config_hash == entry.hash and entry.every_s:
                     self._bring_nearer(entry, known, now_ms)  # the clock may have been set back
         self._entries = entries
+        plugins = config.plugins.values()
         self._max_polls = {plugin.name: plugin.max_outstanding_polls for plugin in plugins}
         self._grace_ms = max(_LEAST_GRACE_MS, round(config.service.tick_interval_s * 1000))
 

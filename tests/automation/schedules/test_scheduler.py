@@ -404,3 +404,14 @@ def test_a_disabled_plugin_has_no_schedule(stage: Stage) -> None:
     stage.take(entry(5), enabled=False)
     assert stage.tick(30) is None
     assert stage.told() == [("fired", 0, 1)]
+
+
+def test_a_schedule_of_a_disabled_plugin_is_not_run_by_hand(stage: Stage) -> None:
+    """Also while the service, which has not taken the configuration yet, goes on with it."""
+    stage.take(entry(5)).tick()
+    plugin = PluginConfig(name="feed", uses="feed", enabled=False, schedules=(entry(5),))
+    config = Config(directory=stage.bus.layout.directory, plugins=Frozen({"feed": plugin}))  # type: ignore[arg-type]
+    assert config.schedules() == {}
+    with pytest.raises(NotFound, match="no schedule 'default'"):
+        SchedulesByHand(stage.bus, Submission(stage.bus), config).run_now("feed", "default")
+    assert stage.jobs() == 1
