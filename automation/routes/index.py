@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from ...schema.errors import NotFound
+from ..config.faults import near
 from .checks import is_whole
 from .compiled import compiled
 
@@ -38,6 +40,17 @@ class Index:
                 self._on[each.pipeline.on].append(each)
             if each.pipeline.on_hook is not None:
                 self._on_hook[each.pipeline.on_hook].append(each)
+
+    def pipeline(self, name: str) -> CompiledPipeline:
+        """Return a pipeline.
+
+        Raises:
+            NotFound: there is none of this name; one that is near is named.
+        """
+        found = self.pipelines.get(name)
+        if found is None:
+            raise NotFound(f"there is no pipeline {name!r}{near(name, self.pipelines)}")
+        return found
 
     def routes(self, plugin: str, event_type: str) -> list[Route]:
         """Return the routes of an event."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from ...schema.errors import InvalidInput, NotFound
+from ...schema.errors import InvalidInput
 from ...schema.message.draft import Draft
 from ...subscribers.jobs.jobs import SUCCEEDED
 from ...subscribers.jobs.policy import AUTOMATION
-from ..config.faults import near
 from ..jobs.events import EVENT, EVENT_TYPE
 from ..jobs.job_request import AGENTS
 from ..jobs.plugin_run import FAULT
@@ -115,7 +114,7 @@ class Router:
             NotFound: there is no such pipeline.
             InvalidInput: a step can't be given what it says, or none is to run.
         """
-        pipeline = self.pipeline(name)
+        pipeline = self._index.pipeline(name)
         event_type = pipeline.pipeline.on or STARTED
         draft = Draft(
             EVENT,
@@ -133,17 +132,6 @@ class Router:
             return self._keep(planned)
 
     # Asked at any time -------------------------------------------------------------------------
-
-    def pipeline(self, name: str) -> CompiledPipeline:
-        """Return a pipeline.
-
-        Raises:
-            NotFound: there is none of this name.
-        """
-        found = self._index.pipelines.get(name)
-        if found is None:
-            raise NotFound(f"there is no pipeline {name!r}{near(name, self._index.pipelines)}")
-        return found
 
     def plan(self, ended: JobEnd, events: Sequence[EventOut], result: object) -> list[Planned]:
         """Return the jobs that follow one that is over; stores nothing."""

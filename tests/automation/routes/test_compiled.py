@@ -2,9 +2,12 @@
 
 from textwrap import indent
 
+import pytest
+
 from ackbus.automation.routes.checks import faults_of_pipelines
 from ackbus.automation.routes.compiled import CompiledPipeline, Gate, Job, Node
 from ackbus.automation.routes.index import Index
+from ackbus.schema.errors import NotFound
 
 from ..conftest import Folder
 
@@ -164,3 +167,10 @@ def test_calls_that_are_nested_too_deep_are_refused(folder: Folder) -> None:
 def test_a_template_of_no_proper_form_is_a_fault_of_the_configuration(folder: Folder) -> None:
     (found,) = told(folder, "- {name: p, on: e, steps: [{uses: a, with: {x: '{config.y}'}}]}")
     assert found.startswith("pipelines[0].steps[0]: with.x: {config.y} names nothing")
+
+
+def test_a_pipeline_that_is_not_there_is_refused_with_the_nearest_name(folder: Folder) -> None:
+    index = Index(configured(folder, "- {name: digest, on: e, steps: [{uses: a}]}").load())
+    assert index.pipeline("digest").pipeline.name == "digest"
+    with pytest.raises(NotFound, match="no pipeline 'digets'; did you mean 'digest'"):
+        index.pipeline("digets")
