@@ -32,8 +32,6 @@ class ServiceRuns(Refused):
 class NoService(NotFound):
     """No service runs."""
 
-    exit_code = 1
-
 
 class ServiceLock:
     """The lock of the service of a state directory; it is held from `acquire` to `close`.

@@ -38,7 +38,7 @@ def start(place: ServicePlace = SERVICE) -> int:
 
     It says one line on stderr when it is ready, and logs to stdout, one JSON object a line. SIGHUP
     takes the configuration again; Ctrl-C or SIGTERM end it: running jobs have 20 s, a second
-    signal ends them at once. Its bus is data/.worker-state beside the state of the configuration,
+    signal ends them at once. Its bus is data/.worker-state in the folder, or beside its state.path,
     unless --dir or BUS_DIR names another. Exit code 1 when a service runs already, 78 when the
     configuration is refused.
     """
@@ -74,7 +74,7 @@ def status(place: ServicePlace = SERVICE) -> int:
 def reload(place: ServicePlace = SERVICE) -> int:
     """Have the service take its configuration again, as SIGHUP does.
 
-    Exit code 1 when no service runs, or it refuses the configuration: its log says why.
+    Exit code 4 when no service runs, 1 when it refuses the configuration: its log says why.
     """
     from ...automation.service_lock import running_pid
 
@@ -98,7 +98,7 @@ def stop(
     """Stop the service, and wait until it has ended.
 
     Running jobs have 20 s to end; then they are ended, and run again after the next start. Exit
-    code 1 when no service runs.
+    code 4 when no service runs.
     """
     from ...automation.service import STOP_S
     from ...automation.service_lock import running_pid

@@ -86,7 +86,7 @@ def run(
     """Run a pipeline by the service.
 
     It prints the id of its first job; with --wait, or for a synchronous pipeline, the tree of all
-    its jobs. Exit code 1 when a job failed, 4 when the time was over first: the run goes on.
+    its jobs. Exit code 1 when a job failed, 5 when the time was over first: the run goes on.
     """
     snapshot, index = _index(place)
     found = _named(index, name)
@@ -195,7 +195,7 @@ def _run(
     _show_tree(ended, record | told)
     if not ended.is_over:
         output.note(f"it runs on: see 'bus pipeline tree {jobs[0]}'")
-        return output.NOTHING
+        return output.TIMED_OUT
     return 0 if ended.state == "succeeded" else 1
 
 

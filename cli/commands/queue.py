@@ -150,8 +150,9 @@ def create(
 def set_policy(name: QueueName, policy: PolicyOptions, by: By = None, place: Place = HERE) -> int:
     """Change the policy of a queue.
 
-    Rules without an option stay as they are. The change applies from the next claim on; jobs that
-    are in the queue already keep their number of attempts.
+    Rules without an option stay as they are; the defaults below are those of a new queue. The
+    change applies from the next claim on; jobs that are in the queue already keep their number of
+    attempts.
     """
     from ...subscribers.queues.policy_change import change_policy
 

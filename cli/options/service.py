@@ -13,7 +13,7 @@ from ...schema.sqlite.database import WRITE_TIMEOUT_S
 from .. import arguments
 from ..definition import optional
 from ..extras import require
-from .common import Directory, Json, Verbose
+from .common import Json, Verbose, directory_option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,14 @@ ConfigFolder = Annotated[
     ),
 ]
 
+ServiceDirectory = Annotated[
+    str | None,
+    directory_option(
+        "The bus directory of the service. Default: $BUS_DIR, else data/.worker-state in the "
+        "folder of configuration, or beside its state.path."
+    ),
+]
+
 
 def folder_of(given: str | None) -> Path:
     """Return the folder of configuration: the given one, else that of the environment, or here."""
@@ -51,7 +59,7 @@ class ServicePlace:
     """The options of a command about a service: its configuration and its bus."""
 
     config: ConfigFolder = None
-    directory: Directory = None
+    directory: ServiceDirectory = None
     json: Json = False
     verbose: Verbose = False
 

@@ -35,6 +35,9 @@ ERROR_CHARS = 1000
 #: The exit code when nothing was there.
 NOTHING = 4
 
+#: The exit code when the time was over first.
+TIMED_OUT = 5
+
 _verbose = False
 
 _as_json = False

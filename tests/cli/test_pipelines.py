@@ -108,6 +108,9 @@ def test_a_run_is_waited_for_as_asked_or_as_its_mode_says(
     assert ran == [("make", "b", 0), ("tell", "a", 1), (None, "a", 1)]
     at_once = json.loads(run_bus(*args).out)
     assert at_once["status"] == "queued"
+    late = run_bus(*args, "--wait", "--timeout", "0")
+    record = json.loads(late.out)
+    assert (late.code, record["timeout_exceeded"]) == (5, True)
     failed = run_bus("pipeline", "run", "failing", *ARGS, "--json")
     record = json.loads(failed.out)
     assert (failed.code, record["status"]) == (1, "dead")
