@@ -39,8 +39,10 @@ def guarded(call: Callable[[], int]) -> int:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
         return _failed(what if error.strerror else str(error), error)
     except ImportError as error:
+        from . import extras
+
         # The dynamic loader gives its reason in words: too many open files, for instance.
-        return _failed(str(error), error)
+        return _failed(extras.of_missing(error) or str(error), error)
     except Exception as error:
         hint = "" if output.is_verbose() else "; -v shows where"
         return _failed(f"unexpected {type(error).__name__}: {error}{hint}", error)

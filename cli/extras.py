@@ -6,6 +6,13 @@ from importlib.util import find_spec
 
 from ..schema.errors import AckbusError
 
+#: The extra of each package, as Python imports it, that commands find missing as they go.
+_EXTRAS = {
+    **dict.fromkeys(("blake3", "cronsim", "pydantic", "ruamel"), "automation"),
+    **dict.fromkeys(("fastapi", "uvicorn", "websockets"), "server"),
+    "mcp": "mcp",
+}
+
 
 def require(extra: str, *modules: str) -> None:
     """Make sure that the packages of an extra are installed.
@@ -14,12 +21,24 @@ def require(extra: str, *modules: str) -> None:
         AckbusError: they are not.
     """
     if not are_installed(*modules):
-        raise AckbusError(f"this needs more packages: {installing(extra)}")
+        raise AckbusError(needed(extra))
 
 
 def are_installed(*modules: str) -> bool:
     """Whether these packages are installed."""
     return all(map(find_spec, modules))
+
+
+def of_missing(error: ImportError) -> str | None:
+    """Return how to install the extra whose package an import has not found, or None."""
+    package = (error.name or "").partition(".")[0]
+    extra = _EXTRAS.get(package) if isinstance(error, ModuleNotFoundError) else None
+    return None if extra is None else needed(extra)
+
+
+def needed(extra: str) -> str:
+    """Return the sentence that asks for an extra."""
+    return f"this needs more packages: {installing(extra)}"
 
 
 def installing(extra: str) -> str:

@@ -41,6 +41,14 @@ class SchedulesByHand:
         self._decisions = Decisions.of(bus)
         self._entries = config.schedules()
 
+    def check(self, plugin: str, id: str) -> None:
+        """Make sure that there is such a schedule.
+
+        Raises:
+            NotFound: there is none, or the service has not begun with it.
+        """
+        self._named(plugin, id)
+
     def pause(self, plugin: str, id: str) -> None:
         """Decide about no time of a schedule until it is resumed. Safe to repeat.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -81,7 +82,7 @@ def reload(place: ServicePlace = SERVICE) -> int:
     pid = running_pid(place.state_dir())
     with place.open() as bus:
         before = _taken_at(bus)
-        os.kill(pid, signal.SIGHUP)
+        _signal(pid, signal.SIGHUP)
         if not _within(lambda: _taken_at(bus) != before):
             raise AckbusError(
                 "the service has not taken the configuration: see its log, and 'bus config check'"
@@ -104,9 +105,9 @@ def stop(
     from ...automation.service_lock import running_pid
 
     pid = running_pid(place.state_dir())
-    for _ in range(2 if now else 1):
-        os.kill(pid, signal.SIGTERM)
-        time.sleep(_LOOK_EVERY_S)  # two signals at once may be one
+    _signal(pid, signal.SIGTERM)
+    if now and not _within(lambda: _pid(place) != pid, _LOOK_EVERY_S):  # two at once may be one
+        _signal(pid, signal.SIGTERM)
     if not _within(lambda: _pid(place) != pid, STOP_S + _WITHIN_S):
         raise AckbusError(
             f"process {pid} has not ended yet; 'bus automation stop --now' ends its jobs"
@@ -120,7 +121,7 @@ def run(
     name: Plugin,
     place: ServicePlace = SERVICE,
 ) -> int:
-    """Run a plugin once, as 'bus plugin run' does."""
+    """Run a plugin once, as 'bus plugin run' does, with its exit codes."""
     from .plugin import run as run_plugin
 
     return run_plugin(name, place=place)
@@ -128,7 +129,7 @@ def run(
 
 @automation.command("plugins", example="bus automation plugins")
 def plugins(place: ServicePlace = SERVICE) -> int:
-    """List the plugins, as 'bus plugin list' does."""
+    """List the plugins, as 'bus plugin list' does. Exit code 4 when there are none."""
     from .plugin import show_list
 
     return show_list(place)
@@ -217,6 +218,11 @@ def reset(
         {"plugin": name, "closed": count, "dry_run": dry_run}, f"{count} breakers of {name} {done}"
     )
     return 0
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):  # it has ended since: the wait that follows sees it
+        os.kill(pid, number)
 
 
 def _pid(place: ServicePlace) -> int | None:

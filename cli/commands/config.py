@@ -12,7 +12,7 @@ import typer
 from ...schema.errors import NotFound
 from ..definition import Commands, optional_word
 from ..options.common import Directory, Json, Verbose
-from ..options.service import ServicePlace, folder_of
+from ..options.service import FOLDER_HELP, ServicePlace, folder_of
 from ..show import output
 
 commands = Commands()
@@ -20,14 +20,7 @@ config = commands.group(
     "config", help="Configuration of the automation: check it, show it, seal it."
 )
 
-Folder = Annotated[
-    str | None,
-    optional_word(
-        "DIR",
-        "The folder of configuration. Default: $BUS_CONFIG, else the working directory if it has "
-        "a config.yaml, else ~/.config/ductile.",
-    ),
-]
+Folder = Annotated[str | None, optional_word("DIR", FOLDER_HELP)]
 
 #: The exit code where a configuration is wrong, or has changed.
 DIFFERENT = 1
@@ -40,10 +33,10 @@ def check(folder: Folder = None, json: Json = False, verbose: Verbose = False) -
     A fault has the file, the line, the path of the setting, and what to write. Warnings go to
     stderr. Exit code 0 where nothing is wrong, 1 else; nothing is changed.
     """
-    where = folder_of(folder)
     from ...automation.config.faults import ConfigFaults
     from ...automation.snapshots import examine_folder
 
+    where = folder_of(folder)
     try:
         found = examine_folder(where, os.environ)
     except ConfigFaults as refused:
@@ -78,11 +71,10 @@ def show(
     Secrets are shown as [REDACTED], and what came from a variable as ${NAME}. Exit code 78 where
     the configuration is wrong, 4 where nothing has the name.
     """
-    where = folder_of(folder)
     from ...automation.config.redaction import shown
     from ...automation.snapshots import examine_folder
 
-    view: Any = shown(examine_folder(where, os.environ).config)
+    view: Any = shown(examine_folder(folder_of(folder), os.environ).config)
     if only is not None:
         view = _named(view, only)
     if output.is_json():
@@ -108,15 +100,16 @@ def lock(
     Look at 'bus config diff' before: from then on, a service starts with these tokens, webhooks
     and scopes, and with no others. Moving the folder breaks the seal.
     """
-    where = folder_of(folder)
     from ...automation.config.files.checksums import write_seal
     from ...automation.differences import files_of, from_seal
 
+    where = folder_of(folder)
     states = {each.file: each.state for each in from_seal(where)}
     directory, hashes = files_of(where)
     for path, hash in hashes.items():
         state = states.get(path, "same")
-        output.result({"file": path, "hash": hash, "state": state}, f"{state:<8} {path}")
+        record = {"file": path, "hash": hash, "state": state, "dry_run": dry_run}
+        output.result(record, f"{state:<8} {path}")
     if not dry_run:
         seal = write_seal(directory, hashes)
         output.note(f"sealed {output.counted(len(hashes), 'file')} in {seal}")
@@ -136,28 +129,30 @@ def diff(
     """Print the files of a configuration that are not as they were sealed.
 
     A file is new, changed, gone, or unused, where nothing includes it any more. Exit code 1 where
-    there are any, or where the service has another configuration.
+    there are any, or where the service has another configuration, 4 when no service runs.
     """
-    where = folder_of(folder)
     from ...automation.differences import from_seal
 
+    where = folder_of(folder)
     found = from_seal(where)
+    is_same = not service or _is_of_service(where, directory)
     for each in found:
         output.result(asdict(each), f"{each.state:<8} {each.file}")
-    is_same = not service or _is_of_service(where, directory)
     return 0 if is_same and not found else DIFFERENT
 
 
 def _is_of_service(folder: Path, directory: str | None) -> bool:
     """Print whether the service of a bus has the configuration of a folder, and return it."""
     from ...automation.records.fence import Fence
-    from ...automation.snapshots import examine_folder
+    from ...automation.service_lock import running_pid
 
-    hash = examine_folder(folder, os.environ).config.hash
-    with ServicePlace(config=str(folder), directory=directory).open() as bus:
+    place = ServicePlace(config=str(folder), directory=directory)
+    hash = place.snapshot().config.hash
+    running_pid(place.state_dir())  # a service that was killed is still in the table
+    with place.open() as bus:
         row = Fence.of(bus).row()
-    if row.pid is None or row.config_hash is None:
-        raise NotFound("no service of this bus runs; see 'bus automation status'")
+    if row.config_hash is None:
+        raise NotFound("the service has not taken a configuration yet; see 'bus automation status'")
     state = "same" if row.config_hash == hash else "changed"
     record = {"file": str(row.directory), "state": state, "sealed": row.config_hash, "now": hash}
     output.result(record | {"against": "service"}, f"{state:<8} {row.directory} in the service")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...schema.errors import InvalidInput, NotFound
+from ...schema.errors import InvalidInput
 from ..definition import Commands, optional, optional_word
 from ..options.payload import json_argument
 from ..options.service import SERVICE, ServicePlace
@@ -43,7 +43,7 @@ Timeout = Annotated[
 
 @pipeline.command("list", example="bus pipeline list")
 def show_list(place: ServicePlace = SERVICE) -> int:
-    """List the pipelines of the configuration."""
+    """List the pipelines of the configuration. Exit code 4 when there are none."""
     found = _index(place)[1].pipelines.values()
     records = [_summary(each) for each in found]
     return output.results(records)
@@ -58,7 +58,7 @@ def show(name: Name, place: ServicePlace = SERVICE) -> int:
     """
     from ...automation.routes.preview import steps_of
 
-    found = _named(_index(place)[1], name)
+    found = _index(place)[1].pipeline(name)
     steps = steps_of(found)
     summary = _summary(found)
     lines = [" ".join(f"{key}={value}" for key, value in summary.items() if value is not None)]
@@ -86,10 +86,11 @@ def run(
     """Run a pipeline by the service.
 
     It prints the id of its first job; with --wait, or for a synchronous pipeline, the tree of all
-    its jobs. Exit code 1 when a job failed, 5 when the time was over first: the run goes on.
+    its jobs. Exit code 1 when a job failed, 5 when the time was over first: the run goes on; 4 when
+    no service runs to wait for: the run waits for one.
     """
     snapshot, index = _index(place)
-    found = _named(index, name)
+    found = index.pipeline(name)
     body = {} if payload is None else json_argument(payload, "--payload")
     if dry_run:
         return _show_preview(snapshot, found, body)
@@ -116,7 +117,7 @@ def graph(
     if name is None:
         text = flowchart(index.pipelines.values(), snapshot.config.routes)
     else:
-        text = flowchart([_named(index, name)])
+        text = flowchart([index.pipeline(name)])
     if output.is_json():
         output.json_line({"pipeline": name, "mermaid": text})
     else:
@@ -184,12 +185,12 @@ def _run(
     with place.open() as bus:
         root, jobs = _begin(bus, snapshot, name, payload)
         record: dict[str, Any] = {"job_id": jobs[0], "pipeline": name, "root": root}
-        if not is_running(place.state_dir()):
+        has_service = is_running(place.state_dir())
+        if not has_service:
             output.note("no service runs: the run waits until 'bus automation start'")
-            limit_s = None
-        if limit_s is None:
+        if limit_s is None or not has_service:
             output.result(record | {"status": "queued", "job_ids": jobs}, jobs[0])
-            return 0
+            return 0 if limit_s is None else output.NOTHING
         ended = wait_for(bus, root, limit_s)
     told = {"status": ended.state, "timeout_exceeded": not ended.is_over}
     _show_tree(ended, record | told)
@@ -261,20 +262,8 @@ def _summary(found: CompiledPipeline) -> dict[str, object]:
     }
 
 
-def _named(index: Index, name: str) -> CompiledPipeline:
-    from ...automation.config.faults import near
-
-    if name not in index.pipelines:
-        raise NotFound(f"there is no pipeline {name!r}{near(name, index.pipelines)}")
-    return index.pipelines[name]
-
-
 def _index(place: ServicePlace) -> tuple[Snapshot, Index]:
-    import os
-
-    folder = place.folder()
     from ...automation.routes.index import Index
-    from ...automation.snapshots import examine_folder
 
-    snapshot = examine_folder(folder, os.environ)
+    snapshot = place.snapshot()
     return snapshot, Index(snapshot.config)

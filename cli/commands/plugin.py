@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import orjson
 import typer
 
-from ...schema.errors import InvalidInput
 from ..definition import Commands, optional, optional_word
+from ..options.payload import json_argument
 from ..options.service import SERVICE, ServicePlace
 from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...automation.plugins.discovery import Plugin
-    from ...automation.snapshots import Snapshot
 
 commands = Commands()
 plugin = commands.group("plugin", help="Plugins: programs that the service of automation runs.")
@@ -25,8 +23,8 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the plugi
 
 @plugin.command("list", example="bus plugin list")
 def show_list(place: ServicePlace = SERVICE) -> int:
-    """List the plugins of the configuration, and why some can't run."""
-    snapshot = _snapshot(place)
+    """List the plugins of the configuration, and why some can't run. Exit code 4 for none."""
+    snapshot = place.snapshot()
     records = [_summary(each) for each in snapshot.plugins.values()]
     for fault in snapshot.registry.faults:
         output.note(str(fault))
@@ -43,7 +41,7 @@ def show(name: Name, place: ServicePlace = SERVICE) -> int:
     from ...automation.config.redaction import shown
     from ...automation.status import plugin_of
 
-    snapshot = _snapshot(place)
+    snapshot = place.snapshot()
     found = snapshot.registry.plugin(name)
     record: dict[str, Any] = _summary(found) | {
         "folder": str(found.folder),
@@ -55,7 +53,7 @@ def show(name: Name, place: ServicePlace = SERVICE) -> int:
     with place.open() as bus:
         record |= plugin_of(bus, name)
     lines = [
-        f"{key}: {value if isinstance(value, str) else orjson.dumps(value).decode()}"
+        f"{key}: {value if isinstance(value, str) else output.json_text(value)}"
         for key, value in record.items()
     ]
     output.result(record, *lines)
@@ -68,7 +66,9 @@ def run(
     command: Annotated[
         str | None, optional_word("COMMAND", "What it is to do. Default: poll, or else handle.")
     ] = None,
-    payload: Annotated[str | None, optional("JSON", "What it is given.", "--payload")] = None,
+    payload: Annotated[
+        str | None, optional("JSON", "What it is given, - for stdin, or @FILE.", "--payload")
+    ] = None,
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Print the id of the job, and don't wait.")
     ] = False,
@@ -79,11 +79,12 @@ def run(
 ) -> int:
     """Run a command of a plugin once, by the service, and print how it ended.
 
-    It is a job like any other: queued, retried, routed. Exit code 1 when it failed.
+    It is a job like any other: queued, retried, routed. Exit code 1 when it failed, 4 when no
+    service runs to wait for: the job waits for one.
     """
-    found = _snapshot(place).registry.plugin(name)
+    found = place.snapshot().registry.plugin(name)
     wanted = found.command(command or _usual(found)).name
-    body = _parsed(payload)
+    body = None if payload is None else json_argument(payload, "--payload")
     if dry_run:
         record = {"plugin": name, "command": wanted, "payload": body, "dry_run": True}
         output.result(record, f"would run {name} {wanted}")
@@ -95,9 +96,12 @@ def run(
 def health(name: Name, place: ServicePlace = SERVICE) -> int:
     """Ask a plugin how it is, by the service, and print the answer.
 
-    Exit code 1 when it is not well.
+    Exit code 1 when it is not well, 4 when no service runs.
     """
-    found = _snapshot(place).registry.plugin(name)
+    from ...automation.service_lock import running_pid
+
+    found = place.snapshot().registry.plugin(name)
+    running_pid(place.state_dir())
     return _run(place, name, found.command("health").name, None, is_to_wait=True)
 
 
@@ -112,12 +116,12 @@ def _run(place: ServicePlace, name: str, command: str, payload: object, is_to_wa
         done = Submission(bus).submit(request)
         assert isinstance(done, Submitted)  # it has no key, so it is no duplicate
         record = {"job_id": done.job_id, "seq": done.seq, "plugin": name, "command": command}
-        if not is_running(place.state_dir()):
+        has_service = is_running(place.state_dir())
+        if not has_service:
             output.note("no service runs: the job waits until 'bus automation start'")
-            is_to_wait = False
-        if not is_to_wait:
+        if not is_to_wait or not has_service:
             output.result(record | {"status": "queued"}, done.job_id)
-            return 0
+            return output.NOTHING if is_to_wait else 0
         found = outcome_of(bus, done)
     said = {"result": found.result} if found.error is None else {"error": found.error}
     told = found.result if found.error is None else found.error
@@ -126,14 +130,6 @@ def _run(place: ServicePlace, name: str, command: str, payload: object, is_to_wa
         f"{name} {command} {found.state}: {told or ''}",
     )
     return 0 if found.state == "succeeded" else 1
-
-
-def _snapshot(place: ServicePlace) -> Snapshot:
-    import os
-
-    from ...automation.snapshots import examine_folder
-
-    return examine_folder(place.folder(), os.environ)
 
 
 def _summary(found: Plugin) -> dict[str, Any]:
@@ -147,12 +143,3 @@ def _summary(found: Plugin) -> dict[str, Any]:
 
 def _usual(found: Plugin) -> str:
     return "poll" if "poll" in found.manifest.commands else "handle"
-
-
-def _parsed(text: str | None) -> object:
-    if text is None:
-        return None
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"--payload is not JSON: {error}") from error

@@ -13,7 +13,6 @@ from ..show import output
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...automation.routes.history import Replayed
-    from ...automation.snapshots import Snapshot
 
 commands = Commands()
 route = commands.group("route", help="Routes: which events of plugins make which jobs.")
@@ -21,7 +20,7 @@ route = commands.group("route", help="Routes: which events of plugins make which
 
 @route.command("list", example="bus route list")
 def show_list(place: ServicePlace = SERVICE) -> int:
-    """List the routes of the configuration, in their order."""
+    """List the routes of the configuration, in their order. Exit code 4 when there are none."""
     records: list[dict[str, object]] = [
         {
             "from": each.source,
@@ -30,7 +29,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
             "command": each.command,
             "broadcast": each.broadcast,
         }
-        for each in _snapshot(place).config.routes
+        for each in place.snapshot().config.routes
     ]
     return output.results(records)
 
@@ -55,7 +54,7 @@ def replay(
     from ...automation.routes.history import replayed
     from ...automation.routes.router import Router
 
-    snapshot = _snapshot(place)
+    snapshot = place.snapshot()
     count = 0
     with place.open() as bus:
         router = Router(bus, snapshot.config, snapshot.plugins)
@@ -75,12 +74,3 @@ def _lines(each: Replayed) -> list[str]:
             of_step = f" ({name}: {step})" if name else ""
             lines.append(f"  {mark} {plugin}.{command}{of_step}")
     return lines + [f"  ! {fault}" for fault in each.faults]
-
-
-def _snapshot(place: ServicePlace) -> Snapshot:
-    import os
-
-    folder = place.folder()
-    from ...automation.snapshots import examine_folder
-
-    return examine_folder(folder, os.environ)

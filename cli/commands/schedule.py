@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from itertools import islice
 from typing import Annotated
@@ -17,8 +16,9 @@ from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...automation.config.snapshot import Config, ScheduleEntry
+    from ...automation.config.snapshot import ScheduleEntry
     from ...automation.schedules.by_hand import SchedulesByHand
+    from ...automation.snapshots import Snapshot
     from ...bus.bus import Bus
 
 commands = Commands()
@@ -42,7 +42,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
     """
     from ...automation.schedules.tables import Schedules
 
-    entries = _entries(_config(place))
+    entries = _entries(place.snapshot())
     with place.open() as bus:
         known = {(each.plugin, each.id): each for each in Schedules.of(bus).all()}
     records = []
@@ -93,7 +93,7 @@ def show_next(
     if sum(each is not None for each in (name, cron, every)) != 1:
         raise InvalidInput("give one of NAME, --cron and --every; see 'bus schedule next --help'")
     from_ms = now_ms() if begin is None else parse_ts(begin)
-    entry = _rule(cron, every) if name is None else _named(_config(place), name)
+    entry = _rule(cron, every) if name is None else _named(place.snapshot(), name)
     if timezone is not None:
         zone_of(timezone)
         entry = replace(entry, timezone=timezone)
@@ -110,7 +110,7 @@ def history(name: Name, count: Count = 50, place: ServicePlace = SERVICE) -> int
     """
     from ...automation.schedules.tables import Decisions
 
-    entry = _named(_config(place), name)
+    entry = _named(place.snapshot(), name)
     with place.open() as bus:
         found = Decisions.of(bus).about(entry.plugin, entry.id, limit=count)
     records = [each.record() for each in found]
@@ -136,12 +136,14 @@ def resume(name: Name, dry_run: DryRun = False, place: ServicePlace = SERVICE) -
 @schedule.command("run", example="bus schedule run feed")
 def run(name: Name, dry_run: DryRun = False, place: ServicePlace = SERVICE) -> int:
     """Begin a job of a schedule at once, in addition to its times."""
-    config = _config(place)
-    entry = _named(config, name)
-    if dry_run:
-        return _would(f"run {entry.plugin} {entry.command}")
+    snapshot = place.snapshot()
+    entry = _named(snapshot, name)
     with place.open() as bus:
-        decision = _by_hand(bus, config).run_now(entry.plugin, entry.id)
+        by_hand = _by_hand(bus, snapshot)
+        if dry_run:
+            by_hand.check(entry.plugin, entry.id)
+            return _would(f"run {entry.plugin} {entry.command}")
+        decision = by_hand.run_now(entry.plugin, entry.id)
     output.result(decision.record(), str(decision.job_id))
     return 0
 
@@ -163,11 +165,11 @@ def backfill(
 
     Safe to repeat: a time that has a job gets no other. Exit code 4 when there are none.
     """
-    config = _config(place)
-    entry = _named(config, name)
+    snapshot = place.snapshot()
+    entry = _named(snapshot, name)
     with place.open() as bus:
         to_ms = bus.now_ms() if end is None else parse_ts(end)
-        done = _by_hand(bus, config).backfill(
+        done = _by_hand(bus, snapshot).backfill(
             entry.plugin, entry.id, parse_ts(begin), to_ms, dry_run=dry_run
         )
     found = [(at_ms, job) for at_ms, job in done if dry_run or job is not None]
@@ -177,12 +179,13 @@ def backfill(
 
 
 def _change(place: ServicePlace, name: str, done: str, dry_run: bool) -> int:
-    config = _config(place)
-    entry = _named(config, name)
-    if dry_run:
-        return _would(f"{'pause' if done == 'paused' else 'resume'} {entry.plugin} {entry.id}")
+    snapshot = place.snapshot()
+    entry = _named(snapshot, name)
     with place.open() as bus:
-        by_hand = _by_hand(bus, config)
+        by_hand = _by_hand(bus, snapshot)
+        if dry_run:
+            by_hand.check(entry.plugin, entry.id)
+            return _would(f"{'pause' if done == 'paused' else 'resume'} {entry.plugin} {entry.id}")
         act = by_hand.pause if done == "paused" else by_hand.resume
         act(entry.plugin, entry.id)
     output.result({"plugin": entry.plugin, "id": entry.id, done: True}, f"{done} {name}")
@@ -194,29 +197,24 @@ def _would(act: str) -> int:
     return 0
 
 
-def _config(place: ServicePlace) -> Config:
-    from ...automation.config.load import load
-
-    return load(place.folder(), environ=os.environ)
-
-
-def _by_hand(bus: Bus, config: Config) -> SchedulesByHand:
+def _by_hand(bus: Bus, snapshot: Snapshot) -> SchedulesByHand:
     from ...automation.jobs.submission import Submission
     from ...automation.schedules.by_hand import SchedulesByHand
 
-    return SchedulesByHand(bus, Submission(bus), config)
+    return SchedulesByHand(bus, Submission(bus), snapshot.config)
 
 
-def _entries(config: Config) -> dict[tuple[str, str], ScheduleEntry]:
-    plugins = [plugin for plugin in config.plugins.values() if plugin.enabled]
-    return {(each.plugin, each.id): each for plugin in plugins for each in plugin.schedules}
+def _entries(snapshot: Snapshot) -> dict[tuple[str, str], ScheduleEntry]:
+    """Return the schedules of the plugins that can run, by plugin and id."""
+    schedules = snapshot.config.schedules()
+    return {key: entry for key, entry in schedules.items() if entry.plugin in snapshot.plugins}
 
 
-def _named(config: Config, name: str) -> ScheduleEntry:
+def _named(snapshot: Snapshot, name: str) -> ScheduleEntry:
     """Return the schedule that a plugin, or a plugin and an id, name."""
-    import difflib
+    from ...automation.config.faults import near
 
-    entries = _entries(config)
+    entries = _entries(snapshot)
     plugin, _, id = name.partition(".")
     fitting = [each for each in entries.values() if each.plugin == plugin and id in ("", each.id)]
     if len(fitting) == 1:
@@ -225,8 +223,7 @@ def _named(config: Config, name: str) -> ScheduleEntry:
     if fitting:
         several = ", ".join(f"{each.plugin}.{each.id}" for each in fitting)
         raise InvalidInput(f"plugin {plugin!r} has several schedules: {several}")
-    near = difflib.get_close_matches(name, names + [plugin for plugin, _ in entries], 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = near(name, [*names, *{plugin for plugin, _ in entries}])
     raise NotFound(f"there is no schedule {name!r}{hint}; see 'bus schedule list'")
 
 

@@ -56,14 +56,18 @@ def payload_of(
 
 
 def _is_piped() -> bool:
-    """Whether the standard input is a pipe or a file; a terminal and the null device are not."""
+    """Whether the standard input is a pipe, or a file from its beginning.
+
+    A terminal and the null device are not; and of a file that has been read in part, as by the
+    shell's `while read`, the rest is not for this command.
+    """
     try:
         mode = os.fstat(0).st_mode
     except OSError:  # it is closed
         return False
     if sys.stdin is None or sys.stdin.closed:  # another option has read it
         return False
-    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+    return stat.S_ISFIFO(mode) or (stat.S_ISREG(mode) and os.lseek(0, 0, os.SEEK_CUR) == 0)
 
 
 def _piped() -> object:

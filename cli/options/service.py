@@ -12,28 +12,21 @@ from ...schema.errors import BusNotFound
 from ...schema.sqlite.database import WRITE_TIMEOUT_S
 from .. import arguments
 from ..definition import optional
-from ..extras import require
 from .common import Json, Verbose, directory_option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...automation.snapshots import Snapshot
     from ...bus.bus import Bus
-
-#: The packages without which there is no automation.
-NEEDED = ("automation", "ruamel.yaml", "pydantic", "blake3", "cronsim")
 
 #: The variable that names the folder of configuration.
 CONFIG_VARIABLE = "BUS_CONFIG"
 
-ConfigFolder = Annotated[
-    str | None,
-    optional(
-        "DIR",
-        "The folder of configuration. Default: $BUS_CONFIG, else the working directory if it has "
-        "a config.yaml, else ~/.config/ductile.",
-        "--config",
-    ),
-]
+FOLDER_HELP = (
+    "The folder of configuration. Default: $BUS_CONFIG, else the working directory if it has "
+    "a config.yaml, else ~/.config/ductile."
+)
+ConfigFolder = Annotated[str | None, optional("DIR", FOLDER_HELP, "--config")]
 
 ServiceDirectory = Annotated[
     str | None,
@@ -46,7 +39,6 @@ ServiceDirectory = Annotated[
 
 def folder_of(given: str | None) -> Path:
     """Return the folder of configuration: the given one, else that of the environment, or here."""
-    require(*NEEDED)
     named = given or os.environ.get(CONFIG_VARIABLE)
     if named:
         return Path(named)
@@ -66,6 +58,16 @@ class ServicePlace:
     def folder(self) -> Path:
         """Return the folder of configuration."""
         return folder_of(self.config).absolute()
+
+    def snapshot(self) -> Snapshot:
+        """Return the configuration as it is now, with its plugins.
+
+        Raises:
+            ConfigFaults: it is refused.
+        """
+        from ...automation.snapshots import examine_folder
+
+        return examine_folder(self.folder(), os.environ)
 
     def state_dir(self) -> Path:
         """Return the state directory of the service, with its lock."""

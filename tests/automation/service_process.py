@@ -59,7 +59,8 @@ class ServiceProcess:
         return self
 
     def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)
 
     def lines(self) -> list[dict[str, Any]]:

@@ -368,6 +368,7 @@ def test_d_05_a_program_can_start_run_and_inspect_it_by_json_alone(
         assert json.loads(stopped.stdout)["stopped"] is True
         assert service.process.wait(30) == 0
         later = service.run("plugin", "run", "echo", "--json")
+        assert later.returncode == 4
         assert json.loads(later.stdout)["status"] == "queued"
         assert "no service runs" in later.stderr
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.automation.places import state_dir_of
 from ackbus.automation.records.fence import Fence
+from ackbus.automation.service_lock import ServiceLock
 
 from ..automation.conftest import Folder
 from ..conftest import RunBus
@@ -171,12 +173,16 @@ def test_diff_tells_whether_the_service_has_this_configuration(
     ended = run_bus(*args, env=ENV)
     assert (ended.code, ended.out) == (4, "")
     fence = Fence.of(bus)
-    fence.ready(fence.begin(right.path, "other"), "other")
+    with ServiceLock(state_dir_of(right.path)) as lock:
+        lock.acquire()
+        fence.ready(fence.begin(right.path, "other"), "other")
+        ended = run_bus(*args, env=ENV)
+        assert ended.code == 1
+        (row,) = rows(ended.out)
+        assert (row["state"], row["file"], row["sealed"]) == ("changed", str(right.path), "other")
+        taken = right.load(ENV).hash
+        fence.ready(fence.begin(right.path, taken), taken)
+        ended = run_bus(*args, env=ENV)
+        assert (ended.code, rows(ended.out)[0]["state"]) == (0, "same")
     ended = run_bus(*args, env=ENV)
-    assert ended.code == 1
-    (row,) = rows(ended.out)
-    assert (row["state"], row["file"], row["sealed"]) == ("changed", str(right.path), "other")
-    taken = right.load(ENV).hash
-    fence.ready(fence.begin(right.path, taken), taken)
-    ended = run_bus(*args, env=ENV)
-    assert (ended.code, rows(ended.out)[0]["state"]) == (0, "same")
+    assert (ended.code, ended.out) == (4, ""), "a service that was killed stays in the table"

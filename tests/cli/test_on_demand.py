@@ -1,6 +1,8 @@
 """A command loads the module that defines it, and no other command's; help loads none."""
 
 import pkgutil
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -58,3 +60,37 @@ def test_command_loads_no_other_command(line: str, bus_dir: Path, bus_env: dict[
     module = MODULES[line.split()[0]]
     assert module in loaded
     assert loaded & modules_of_commands().keys() == {module}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "automation status",
+        "automation start",
+        "plugin list",
+        "schedule list",
+        "schedule next --every 5m",
+        "route list",
+        "pipeline list",
+        "config check",
+    ],
+)
+def test_commands_name_the_extra_that_is_not_installed(
+    line: str, project: Path, bus_env: dict[str, str]
+) -> None:
+    (project / "config.yaml").write_text("plugins: {}\n")
+    program = (
+        "import sys; sys.modules.update(dict.fromkeys(['ruamel', 'pydantic', 'cronsim'])); "
+        "from ackbus.cli import main; main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *line.split()],
+        cwd=project,
+        env=bus_env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    told = "bus: this needs more packages: pip install 'ackbus[automation]'\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", told)

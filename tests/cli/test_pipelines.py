@@ -1,7 +1,6 @@
 """The commands of pipelines and routes, beside a service in a process of its own."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from ackbus import Bus
 
 from ..automation.conftest import Folder
 from ..automation.running import OK, response
+from ..automation.service_process import ServiceProcess
 from ..conftest import RunBus
 
 CONFIG = """
@@ -40,19 +40,11 @@ def folder(project: Path) -> Folder:
 
 
 @pytest.fixture
-def service(folder: Folder, project: Path, bus_env: dict[str, str]) -> Iterator[None]:
+def service(folder: Folder, bus_env: dict[str, str]) -> Iterator[ServiceProcess]:
     """A service of the folder, ready."""
-    command = ["bus", "automation", "start", *ARGS]
-    with subprocess.Popen(
-        command, cwd=project, env=bus_env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
-    ) as process:
-        try:
-            assert process.stderr is not None
-            assert process.stderr.readline()  # it is ready
-            yield
-        finally:
-            process.terminate()
-            process.communicate(timeout=60)
+    with ServiceProcess(folder.path, **bus_env).ready() as process:
+        yield process
+        process.stop()
 
 
 def test_pipelines_are_listed_and_shown(folder: Folder, run_bus: RunBus) -> None:
@@ -98,7 +90,7 @@ def test_a_dry_run_says_what_would_run_and_needs_no_bus(folder: Folder, run_bus:
 
 @pytest.mark.requirement("D-105", "D-106", "D-107")
 def test_a_run_is_waited_for_as_asked_or_as_its_mode_says(
-    service: None, run_bus: RunBus, project: Path
+    service: ServiceProcess, run_bus: RunBus, project: Path
 ) -> None:
     args = ("pipeline", "run", "digest", *ARGS, "--payload", '{"day": 1}', "--json")
     done = run_bus(*args, "--wait")
@@ -118,12 +110,13 @@ def test_a_run_is_waited_for_as_asked_or_as_its_mode_says(
 
 
 def test_a_run_without_a_service_waits_and_is_cancelled(
-    service: None, folder: Folder, run_bus: RunBus, bus_env: dict[str, str]
+    service: ServiceProcess, folder: Folder, run_bus: RunBus, bus_env: dict[str, str]
 ) -> None:
     stopped = run_bus("automation", "stop", *ARGS)
     assert stopped.code == 0, stopped.err
     args = (*ARGS, "--json")
     begun = run_bus("pipeline", "run", "slow", *args, "--wait")
+    assert begun.code == 4
     assert "no service runs" in begun.err
     job = json.loads(begun.out)["job_id"]
     shown = json.loads(run_bus("pipeline", "tree", job, *args).out)
@@ -146,7 +139,7 @@ def test_a_graph_is_mermaid(folder: Folder, run_bus: RunBus) -> None:
 
 
 def test_routes_are_listed_and_history_goes_through_a_changed_configuration(
-    service: None, folder: Folder, run_bus: RunBus, project: Path
+    service: ServiceProcess, folder: Folder, run_bus: RunBus, project: Path
 ) -> None:
     (listed,) = run_bus("route", "list", *ARGS, "--json").out.splitlines()
     assert json.loads(listed) == {

@@ -57,6 +57,19 @@ def test_what_is_piped_in_is_the_body_where_none_is_given(run_bus: RunBus, bus: 
     assert [message.payload for message in bus.read()] == ["piped", "argument", 1]
 
 
+def test_the_rest_of_a_file_that_a_shell_reads_is_left_to_it(
+    bus: Bus, project: Path, bus_env: dict[str, str]
+) -> None:
+    (project / "types.txt").write_text("one\ntwo\nthree\n")
+    line = 'while read -r t; do bus publish "$t" --from a; done < types.txt'
+    subprocess.run(["sh", "-ec", line], cwd=project, env=bus_env, check=True, timeout=60)
+    assert [(each.type, each.has_payload) for each in bus.read()] == [
+        ("one", False),
+        ("two", False),
+        ("three", False),
+    ]
+
+
 def test_a_pipe_that_nothing_comes_from_is_not_waited_for_for_ever(
     bus: Bus, bus_env: dict[str, str]
 ) -> None:

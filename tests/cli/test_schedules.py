@@ -1,15 +1,16 @@
 """bus schedule: coming times, decisions, and acts by hand, beside a real service."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
+from ..automation.conftest import Folder
+from ..automation.running import OK
+from ..automation.service_process import ServiceProcess
 from ..conftest import RunBus, wait_until
-from .conftest import StartBus, assert_error
+from .conftest import assert_error
 
 pytestmark = pytest.mark.slow  # starts processes
 
@@ -26,45 +27,21 @@ CONFIG = """
         enabled: true
 """
 
-MANIFEST = """
-    manifest_spec: ductile.plugin
-    manifest_version: 1
-    name: {name}
-    version: 1.0.0
-    protocol: 2
-    entrypoint: run.sh
-    commands:
-      poll: {{type: read}}
-"""
-
-OK = """#!/bin/sh
-cat > /dev/null
-echo '{"status": "ok", "result": "done"}'
-"""
-
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "config"
+def folder(tmp_path: Path) -> Folder:
+    folder = Folder(tmp_path / "config").write(config=CONFIG)
     for name in ("echo", "quiet"):
-        plugin = folder / "plugins" / name
-        plugin.mkdir(parents=True)
-        (plugin / "manifest.yaml").write_text(dedent(MANIFEST).format(name=name))
-        (plugin / "run.sh").write_text(OK)
-        os.chmod(plugin / "run.sh", 0o755)
-    (folder / "config.yaml").write_text(dedent(CONFIG))
+        folder.plugin(name, run=OK)
     return folder
 
 
 @pytest.fixture
-def service(folder: Path, start_bus: StartBus) -> Iterator[Path]:
-    """A service that is ready."""
-    process = start_bus("automation", "start", "--config", str(folder))
-    lock = folder / "data" / "ductile.lock"
-    wait_until(lambda: lock.exists() or process.poll() is not None)
-    yield folder
-    process.terminate()
-    process.wait(timeout=60)
+def service(folder: Folder, bus_env: dict[str, str]) -> Iterator[Folder]:
+    """The folder of a service that is ready."""
+    with ServiceProcess(folder.path, **bus_env).ready() as process:
+        yield folder
+        process.stop()
 
 
 def test_coming_times_have_zone_and_offset(run_bus: RunBus) -> None:
@@ -94,21 +71,23 @@ def test_a_wrong_rule_is_one_line(run_bus: RunBus, line: str, said: str) -> None
     assert_error(run_bus("schedule", "next", *shlex.split(line)), 2, said)
 
 
-def test_a_schedule_is_named_by_its_plugin_and_id(run_bus: RunBus, folder: Path) -> None:
-    place = ("--config", str(folder))
+def test_a_schedule_is_named_by_its_plugin_and_id(run_bus: RunBus, folder: Folder) -> None:
+    place = ("--config", str(folder.path))
     assert_error(run_bus("schedule", "next", "echo", *place), 2, "echo.default, echo.nightly")
     assert_error(
-        run_bus("schedule", "next", "ecco.nightly", *place), 4, "did you mean echo.nightly"
+        run_bus("schedule", "next", "ecco.nightly", *place), 4, "did you mean 'echo.nightly'"
     )
+    never = run_bus("schedule", "pause", "echo.nightly", "--dry-run", *place)
+    assert_error(never, 1, "start the service with 'bus automation start'")
     found = run_bus("schedule", "next", "echo.nightly", *place, "--count", "1", "--json")
     assert json.loads(found.out)["local"][11:16] in ("02:30", "03:00")
 
 
 def test_people_look_at_schedules_and_change_them_beside_the_service(
-    run_bus: RunBus, service: Path
+    run_bus: RunBus, service: Folder
 ) -> None:
     """D-05: by --json alone."""
-    place = ("--config", str(service), "--json")
+    place = ("--config", str(service.path), "--json")
 
     def records(*line: str) -> list[dict[str, object]]:
         done = run_bus("schedule", *line, *place)
