@@ -91,6 +91,14 @@ ORDER BY seq LIMIT ?3;
 SELECT {columns} FROM messages WHERE seq > ?1 AND seq <= ?2
 ORDER BY seq DESC LIMIT ?3;
 
+-- name: newest_sent_to
+SELECT {columns} FROM messages
+ WHERE to_agent = ?4 AND work IS NOT 1 AND seq > ?1 AND seq <= ?2
+UNION ALL
+SELECT {columns} FROM messages
+ WHERE to_agent = ?4 AND work = 1 AND to_agent IS NOT NULL AND seq > ?1 AND seq <= ?2
+ORDER BY seq DESC LIMIT ?3;
+
 -- name: recipients
 -- Every name that mail is addressed to: one step in the index for each.
 WITH RECURSIVE named (name) AS (

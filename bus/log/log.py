@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 
 import orjson
 
@@ -179,18 +179,23 @@ class Log:
         if wanted.conversation is not None:  # an index has them; it is shorter than the log
             found = self.find(wanted, after_seq=after_seq, upto_seq=last)
             return list(deque(found, maxlen=count))
-        spans = list(self._spans(after_seq, last, wanted, wanted.from_agent))
-        matches = (
-            message
-            for start, end in reversed(spans)
-            for message in self._backwards(start, end, min(count, PAGE_MESSAGES))
-            if wanted.fits(message)
-        )
-        return list(islice(matches, count))[::-1]
+        size = min(count, PAGE_MESSAGES)
+        if wanted.to_agent is not None:  # an index has these, too
+            found = self._backwards(after_seq, last, size, "newest_sent_to", wanted.to_agent)
+        else:
+            spans = list(self._spans(after_seq, last, wanted, wanted.from_agent))
+            each = (self._backwards(start, end, size) for start, end in reversed(spans))
+            found = chain.from_iterable(each)
+        return list(islice(filter(wanted.fits, found), count))[::-1]
 
-    def _backwards(self, after: int, last: int, size: int) -> Iterator[Message]:
-        """Yield the messages of a range, the newest first, `size` in memory at a time."""
-        while rows := self._engine.rows(SQL["newest_in_span"], (after, last, size)):
+    def _backwards(
+        self, after: int, last: int, size: int, walk: str = "newest_in_span", *key: str
+    ) -> Iterator[Message]:
+        """Yield the messages of a range, the newest first, `size` in memory at a time.
+
+        Those of the archive are all of the range, whatever the walk leaves out.
+        """
+        while rows := self._engine.rows(SQL[walk], (after, last, size, *key)):
             for row in rows:
                 yield message_of(row, self._blobs)
             last = rows[-1][0] - 1

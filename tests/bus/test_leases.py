@@ -61,11 +61,11 @@ def test_lease_lasts_as_long_as_its_use_needs(bus: Bus, clock: Clock) -> None:
     lease = bus.leases.acquire("t1", "alice", lease_s=0.25)
     assert lease is not None
     assert lease.until_ms == clock.ms + 250
-    for lease_s in (0, -1, float("nan"), float("inf"), 86_401):
-        with pytest.raises(
-            InvalidInput, match=r"a lease lasts more than 0 s|lease_s must be a number, not nan"
-        ):
+    for lease_s in (0, -1, float("inf"), 86_401):
+        with pytest.raises(InvalidInput, match="a lease lasts more than 0 s"):
             bus.leases.acquire("t2", "alice", lease_s=lease_s)
+    with pytest.raises(InvalidInput, match="lease_s must be a number, not nan"):
+        bus.leases.acquire("t2", "alice", lease_s=float("nan"))
 
 
 def test_held_lease_refuses_everyone(bus: Bus, clock: Clock) -> None:

@@ -107,6 +107,7 @@ def use_the_log(bus: Bus) -> None:
     list(bus.read(since_ms=bus.now_ms()))
     list(bus.read(after_seq=99, upto_seq=200))
     bus.log.newest(5, type="note")
+    bus.log.newest(5, to_agent="agent-2")
     bus.log.between(10, 20, type="note")
     Inbox(bus, "agent-2", with_work=True).poll()
     inbox = Inbox(bus, "agent-2")
