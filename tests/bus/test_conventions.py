@@ -1,10 +1,13 @@
 """The documented message types, and the views that people build on them."""
 
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 
 from ackbus import Bus, Draft, Inbox, Liveness
+from ackbus.bus.options import ReadFilters
+from ackbus.export.archive_writer import Archiver
 from ackbus.schema.queries import file_of
 
 from ..programs import raw_sql
@@ -117,6 +120,22 @@ def test_newest_before_a_seq_are_found_by_every_filter(bus: Bus) -> None:
     assert [message.seq for message in newest(1, conversation=root.id)] == [answered.seq]
     assert [message.seq for message in newest(9, type="task.>", before_seq=300)] == [1]
     assert newest(9, before_seq=1) == []
+
+
+@pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+def test_newest_to_an_agent_are_found_in_the_file_and_in_the_archive(bus: Bus) -> None:
+    for n in range(60):
+        bus.publish("note", {"n": n}, from_agent="bob", to_agent="ann" if n % 10 == 0 else "cy")
+    with Archiver(bus) as archiver:
+        archiver.archive(25)
+    assert bus.log.count(0, 60) == 35
+
+    def newest(count: int, **filters: Unpack[ReadFilters]) -> list[int]:
+        return [each.seq for each in bus.log.newest(count, to_agent="ann", **filters)]
+
+    assert newest(2) == [41, 51]
+    assert newest(9) == [1, 11, 21, 31, 41, 51]
+    assert newest(9, from_agent="cy") == []
 
 
 def test_status_is_beats_from_the_table_and_changes_from_the_log(bus: Bus) -> None:

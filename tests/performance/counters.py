@@ -85,6 +85,7 @@ class Counters:
         """The mean cost of one operation."""
         act = operation.prepare(bus)
         act()  # what is done once for each process is no cost of the operation
+        file_of(bus).checkpointer.wait()  # the log can't be emptied while another empties it
         file_of(bus).rows("PRAGMA wal_checkpoint(TRUNCATE)")
         counted = self._done(bus, act, operation.times)
         divisor = operation.times * operation.each
