@@ -38,7 +38,6 @@ class Submission:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._jobs = Jobs.of(bus)
-        self._queues: dict[str, Queue] = {}
 
     def submit(self, request: JobRequest) -> Submitted | Duplicate:
         """Take a job in, unless it is a duplicate; in the caller's transaction, or one of its own.
@@ -74,16 +73,13 @@ class Submission:
         return self._jobs.count_live(queue.info, f"{queue.name}.{command}", agent)
 
     def _queue(self, plugin: str) -> Queue:
-        name = PREFIX + plugin
-        queue = self._queues.get(name)
-        if queue is None:
-            try:
-                queue = self._queues[name] = Queue.open(self._bus, name)
-            except QueueNotFound:
-                raise PluginNotFound(
-                    f"there is no plugin {plugin!r} in use; see 'bus plugin list'"
-                ) from None
-        return queue
+        """Open the queue of a plugin; one that was opened before may be gone, or another."""
+        try:
+            return Queue.open(self._bus, PREFIX + plugin)
+        except QueueNotFound:
+            raise PluginNotFound(
+                f"there is no plugin {plugin!r} in use; see 'bus plugin list'"
+            ) from None
 
     def _there(self, queue: Queue, key: str | None, ttl_s: float | None) -> Duplicate | None:
         """Return the job that keeps another one with its key out, or None."""

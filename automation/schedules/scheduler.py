@@ -6,6 +6,7 @@ import logging
 import random
 from dataclasses import dataclass
 
+from ...schema.errors import InvalidInput, NotFound, Refused
 from ...schema.message.times import format_ts
 from ..jobs.job_request import Submitted
 from .firing import submit, times_until, with_due
@@ -34,6 +35,9 @@ MAX_LOOKED_AT = 10_000
 
 #: The least lateness, in milliseconds, from which on a time counts as missed.
 _LEAST_GRACE_MS = 1_000
+
+#: The errors that are of one job and not of the bus: its queue is full, or not there.
+_REFUSALS = (InvalidInput, NotFound, Refused)
 
 _log = logging.getLogger("ackbus.automation.scheduler")
 
@@ -259,13 +263,28 @@ class Scheduler:
             *(format_ts(decision.nominal_ms), format_ts(decision.until_ms)),
             extra={"plugin": entry.plugin},
         )
-        if self._on_missed is not None:
-            self._on_missed(entry, decision)
+        if self._on_missed is None:
+            return
+        try:
+            with self._bus.transaction():
+                self._on_missed(entry, decision)
+        except _REFUSALS as error:
+            _log.error("nobody hears of it: %s", error, extra={"plugin": entry.plugin})
 
     def _run(
         self, entry: ScheduleEntry, nominal_ms: int, due_ms: int, *, reason: str = ""
     ) -> Decision | None:
         """Begin the job of a time, unless something keeps it back; return what fired, or None."""
+        try:
+            with self._bus.transaction():  # a part: what is refused undoes no other decision
+                return self._begin(entry, nominal_ms, due_ms, reason)
+        except _REFUSALS as error:
+            self._decisions.add(entry, nominal_ms, "skipped", str(error))
+            return None
+
+    def _begin(
+        self, entry: ScheduleEntry, nominal_ms: int, due_ms: int, reason: str
+    ) -> Decision | None:
         why = self._kept_back(entry, due_ms)
         if why is not None:
             self._decisions.add(entry, nominal_ms, "skipped", why)

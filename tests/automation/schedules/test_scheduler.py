@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -17,6 +18,7 @@ from ackbus.automation.config.snapshot import (
     ServiceConfig,
     Window,
 )
+from ackbus.automation.jobs.job_request import JobRequest
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.breakers import Breakers
 from ackbus.automation.schedules.by_hand import SchedulesByHand
@@ -25,6 +27,7 @@ from ackbus.automation.schedules.tables import Decision, Decisions, Schedules
 from ackbus.schema.errors import NotFound
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.queues.queue_set import QueueSet
+from ackbus.subscribers.queues.removal import remove_queue
 
 MINUTE_MS = 60_000
 BEGIN_MS = 1_780_000_000_000 - 1_780_000_000_000 % MINUTE_MS
@@ -48,11 +51,16 @@ class Stage:
 
     def __init__(self, bus: Bus, clock: Clock) -> None:
         self.bus, self.clock = bus, clock
-        self.queue = Queue.create(
-            bus, "plugin.feed", "plugin.feed.*", addressed="automation", hides="all"
-        )
+        self.queue = self.make_queue("feed")
         self.missed: list[Decision] = []
         self.begin()
+
+    def make_queue(self, plugin: str, start: Literal["beginning", "now"] = "beginning") -> Queue:
+        """Make the queue of a plugin."""
+        name = f"plugin.{plugin}"
+        return Queue.create(
+            self.bus, name, f"{name}.*", start=start, addressed="automation", hides="all"
+        )
 
     def begin(self) -> None:
         """Begin as a new process does."""
@@ -80,13 +88,23 @@ class Stage:
         self.by_hand = SchedulesByHand(self.bus, Submission(self.bus), config)
         return self
 
+    def take_all(self, *entries: ScheduleEntry) -> "Stage":
+        """Take one schedule each of several plugins."""
+        plugins = {
+            each.plugin: PluginConfig(name=each.plugin, uses=each.plugin, schedules=(each,))
+            for each in entries
+        }
+        directory = self.bus.layout.directory
+        self.scheduler.take(Config(directory=directory, plugins=Frozen(plugins)))  # type: ignore[arg-type]
+        return self
+
     def tick(self, minutes: float = 0) -> int | None:
         self.clock.go(minutes)
         return self.scheduler.tick()
 
-    def told(self, id: str = "default") -> list[tuple[str, int, int]]:
+    def told(self, id: str = "default", plugin: str = "feed") -> list[tuple[str, int, int]]:
         """Each decision, the first first: what, in which minute, how many."""
-        found = Decisions.of(self.bus).about("feed", id, limit=1000)
+        found = Decisions.of(self.bus).about(plugin, id, limit=1000)
         return [
             (each.verdict, (each.nominal_ms - BEGIN_MS) // MINUTE_MS, each.count)
             for each in reversed(found)
@@ -415,3 +433,57 @@ def test_a_schedule_of_a_disabled_plugin_is_not_run_by_hand(stage: Stage) -> Non
     with pytest.raises(NotFound, match="no schedule 'default'"):
         SchedulesByHand(stage.bus, Submission(stage.bus), config).run_now("feed", "default")
     assert stage.jobs() == 1
+
+
+@pytest.fixture
+def other(stage: Stage) -> ScheduleEntry:
+    """A schedule of another plugin, whose queue is there."""
+    stage.make_queue("other")
+    return entry(5, plugin="other")
+
+
+@pytest.mark.parametrize("first", ["feed", "other"])
+def test_a_full_queue_keeps_no_other_schedule_back(
+    stage: Stage, other: ScheduleEntry, first: str
+) -> None:
+    """Neither those that are decided before it nor those after it."""
+    both = sorted([entry(5, command="sync"), other], key=lambda each: each.plugin != first)
+    stage.queue.jobs.limit(1)
+    Submission(stage.bus).submit(JobRequest(plugin="feed", command="handle", submitted_by="cli"))
+    stage.take_all(*both).tick()
+    assert stage.told() == [("skipped", 0, 1)]
+    assert stage.reasons()[0].startswith("queue 'plugin.feed' is full")
+    assert stage.told(plugin="other") == [("fired", 0, 1)]
+    stage.work()
+    stage.tick(5)
+    assert stage.told()[-1] == ("fired", 5, 1)
+
+
+def test_a_queue_that_was_removed_keeps_no_other_schedule_back(
+    stage: Stage, other: ScheduleEntry
+) -> None:
+    stage.take_all(entry(5), other).tick()
+    stage.work()
+    remove_queue(stage.bus, "plugin.feed")
+    stage.tick(5)
+    assert stage.told()[1:] == [("skipped", 5, 1)]
+    assert stage.reasons()[1].startswith("there is no plugin 'feed' in use")
+    assert [minute for _, minute, _ in stage.told(plugin="other")] == [0, 5]
+    stage.make_queue("feed", start="now")
+    stage.tick(5)
+    assert stage.told()[2:] == [("fired", 10, 1)]
+    assert [claim.message.type for claim in stage.claims()] == ["plugin.feed.poll"]
+
+
+def test_missed_times_are_decided_also_where_nobody_can_be_told(stage: Stage) -> None:
+    stage.take(entry(5)).tick()
+    stage.work()
+
+    def refuse(entry: ScheduleEntry, decision: Decision) -> None:
+        stage.bus.publish("told", {}, from_agent="test")
+        raise NotFound("there is no plugin 'alarm' in use")
+
+    stage.scheduler._on_missed = refuse
+    stage.tick(15.5)
+    assert stage.told()[1:] == [("missed", 5, 2), ("fired", 15, 1)]
+    assert not list(stage.bus.log.read(type="told"))
