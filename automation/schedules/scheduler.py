@@ -59,6 +59,18 @@ class _Times:
     skipped_over: int
 
 
+class _KeptBack(Refused):
+    """No job begins at a time of a schedule.
+
+    Attributes:
+        job_id: the job in its place, or None.
+    """
+
+    def __init__(self, why: str, job_id: str | None = None) -> None:
+        self.job_id = job_id
+        super().__init__(why)
+
+
 class Scheduler:
     """Decides what is due, in transactions of its own.
 
@@ -276,34 +288,34 @@ class Scheduler:
     ) -> Decision | None:
         """Begin the job of a time, unless something keeps it back; return what fired, or None."""
         try:
-            with self._bus.transaction():  # a part: what is refused undoes no other decision
-                return self._begin(entry, nominal_ms, due_ms, reason)
+            with self._bus.transaction():  # a part: a refusal undoes it, and no other decision
+                job_id = self._begin(entry, nominal_ms, due_ms)
         except _REFUSALS as error:
-            self._decisions.add(entry, nominal_ms, "skipped", str(error))
+            there = error.job_id if isinstance(error, _KeptBack) else None
+            self._decisions.add(entry, nominal_ms, "skipped", str(error), job_id=there)
             return None
+        return self._decisions.add(entry, nominal_ms, "fired", reason, job_id=job_id)
 
-    def _begin(
-        self, entry: ScheduleEntry, nominal_ms: int, due_ms: int, reason: str
-    ) -> Decision | None:
+    def _begin(self, entry: ScheduleEntry, nominal_ms: int, due_ms: int) -> str:
+        """Begin the job of a time and return its id; raise one of `_REFUSALS` where none begins."""
         why = self._kept_back(entry, due_ms)
         if why is not None:
-            self._decisions.add(entry, nominal_ms, "skipped", why)
-            return None
+            raise _KeptBack(why)
+        if entry.if_running == "cancel":
+            cancel_outstanding(self._bus, entry.plugin, entry.command, "the next one began")
         submitted = submit(self._submission, entry, nominal_ms)
-        if isinstance(submitted, Submitted):
-            return self._decisions.add(entry, nominal_ms, "fired", reason, job_id=submitted.job_id)
-        why = f"job {submitted.job_id} is there already"
-        self._decisions.add(entry, nominal_ms, "skipped", why, job_id=submitted.job_id)
-        return None
+        if not isinstance(submitted, Submitted):
+            raise _KeptBack(f"job {submitted.job_id} is there already", submitted.job_id)
+        return submitted.job_id
 
     def _kept_back(self, entry: ScheduleEntry, at_ms: int) -> str | None:
         """Return why no job begins at a time: days, window, jobs that are there, or a breaker."""
         why = why_not(entry, at_ms, zone_of(entry.timezone))
         if why is not None:
             return why
-        if entry.if_running == "cancel":
-            cancel_outstanding(self._bus, entry.plugin, entry.command, "the next one began")
         there = self._submission.outstanding(entry.plugin, entry.command)
+        if entry.if_running == "cancel":
+            there = 0  # they go as soon as the next one begins
         if there and entry.if_running == "skip":
             return f"{there} of its jobs wait or run; if_running skip"
         most = self._max_polls.get(entry.plugin, 1)

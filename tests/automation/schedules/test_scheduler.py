@@ -1,6 +1,6 @@
 """The scheduler decides about each nominal time once, through crashes and steps of the clock."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal
@@ -18,7 +18,7 @@ from ackbus.automation.config.snapshot import (
     ServiceConfig,
     Window,
 )
-from ackbus.automation.jobs.job_request import JobRequest
+from ackbus.automation.jobs.job_request import JobRequest, Submitted
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.breakers import Breakers
 from ackbus.automation.schedules.by_hand import SchedulesByHand
@@ -236,6 +236,55 @@ def test_overlap_goes_by_the_policy(stage: Stage, policy: str, states: list[str]
     ]
 
 
+def by_another(stage: Stage, command: str) -> None:
+    request = JobRequest(plugin="feed", command=command, submitted_by="cli")
+    assert isinstance(Submission(stage.bus).submit(request), Submitted)
+
+
+def open_breaker(stage: Stage) -> str:
+    stage.work(ok=False)
+    by_another(stage, "poll")
+    (running,) = stage.claims()
+    assert running.message.headers["submitted_by"] == "cli"
+    return "the circuit breaker is open"
+
+
+def full_queue(stage: Stage) -> str:
+    assert len(stage.claims()) == 1
+    stage.queue.jobs.limit(1)
+    by_another(stage, "handle")
+    return "queue 'plugin.feed' is full"
+
+
+def job_there(stage: Stage) -> str:
+    stage.work()
+    stage.clock.go(5)
+    stage.by_hand.backfill("feed", "default", stage.clock.ms, stage.clock.ms)
+    assert len(stage.claims()) == 1
+    stage.clock.go(-5)
+    return "job "
+
+
+@pytest.mark.parametrize("make", [open_breaker, full_queue, job_there])
+def test_no_job_is_cancelled_where_none_begins(stage: Stage, make: Callable[[Stage], str]) -> None:
+    stage.take(entry(5, if_running="cancel"), circuit_breaker=BreakerConfig(threshold=1)).tick()
+    reason = make(stage)
+    stage.tick(5)
+    assert stage.told() == [("fired", 0, 1), ("skipped", 5, 1)]
+    assert stage.reasons()[-1].startswith(reason)
+    states = file_of(stage.bus).rows("SELECT state FROM jobs ORDER BY seq")
+    assert ("running",) in states
+    assert ("cancelled",) not in states
+
+
+def test_cancelled_jobs_leave_their_places_to_the_next(stage: Stage) -> None:
+    """A queue and a poll guard that are full of them are not full."""
+    stage.take(entry(5, if_running="cancel")).tick()
+    stage.queue.jobs.limit(1)
+    stage.tick(5)
+    assert stage.told() == [("fired", 0, 1), ("fired", 5, 1)]
+
+
 @pytest.mark.requirement("D-49", "X-35")
 def test_the_poll_guard_is_the_upper_bound(stage: Stage) -> None:
     stage.take(entry(5, if_running="queue"), max_outstanding_polls=2).tick()
@@ -449,7 +498,7 @@ def test_a_full_queue_keeps_no_other_schedule_back(
     """Neither those that are decided before it nor those after it."""
     both = sorted([entry(5, command="sync"), other], key=lambda each: each.plugin != first)
     stage.queue.jobs.limit(1)
-    Submission(stage.bus).submit(JobRequest(plugin="feed", command="handle", submitted_by="cli"))
+    by_another(stage, "handle")
     stage.take_all(*both).tick()
     assert stage.told() == [("skipped", 0, 1)]
     assert stage.reasons()[0].startswith("queue 'plugin.feed' is full")
