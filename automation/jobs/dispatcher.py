@@ -121,7 +121,9 @@ class Dispatcher:
         if room <= 0:
             return 0
         try:
-            claims = self._queues.claim(self._instance, group=AUTOMATION, limit=room)
+            claims = self._queues.claim(
+                self._instance, group=AUTOMATION, limit=room, check=self._endings.check
+            )
         except (BusBusy, LimitReached) as error:
             _log.warning("nothing can be claimed: %s", error)
             return 0

@@ -124,10 +124,18 @@ class Endings:
             BusBusy: other writers kept the bus for too long; nothing was stored.
         """
         with self._bus.transaction():
-            self._fence.check(self._token)
+            self.check()
             if end.outcome is None:
                 return self._broken_off(job, end)
             return self._ended(job, end, self._last_if_removed(job, end.outcome))
+
+    def check(self) -> None:
+        """Refuse what a service does that was replaced; in the transaction that it is to guard.
+
+        Raises:
+            ServiceFenced: another service has begun.
+        """
+        self._fence.check(self._token)
 
     def follow_up(self, end: JobEnd, events: Sequence[EventOut], result: Any) -> None:
         """Do what follows from a job that is over; in the transaction that ends it."""

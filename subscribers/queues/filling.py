@@ -75,9 +75,9 @@ class Filler:
             QueueStuck: there are none before a part of the archive that is lost.
         """
         base, newest = self._queues.position(self._queue_id)
-        if newest <= self._looked_upto:
-            return None
         after = max(base, self._looked_upto)
+        if newest <= after:
+            return None
         stuck = None
         try:
             messages = self._matching(after, newest)

@@ -207,6 +207,19 @@ class Queue:
                 return taken
             # Others were faster, or the page brought nothing that may be claimed now: once more.
 
+    def take(self, who: tuple[str, str], limit: int, lease_ms: int) -> list[Claim]:
+        """Claim up to `limit` jobs that are in the queue, in the open transaction.
+
+        Nothing new is taken in, and nobody looks after jobs whose workers are lost: that is done by
+        `claim`, or by a caller that claims from several queues at once.
+
+        Args:
+            who: the worker group, and the instance of it.
+            limit: how many at most.
+            lease_ms: how long each claim lasts, in milliseconds.
+        """
+        return self._claimer.take(self._refresh(), who, limit, self.bus.now_ms(), lease_ms)
+
     def renew(self, claim: Claim, *, lease_s: float = DEFAULT_LEASE_S) -> None:
         """Extend a claim to `lease_s` from now. Safe to repeat.
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 
+from ...bus import tracing
 from ...schema.message.patterns import TypePattern
-from ..jobs.claims import Claims
 from ..jobs.jobs import Jobs
-from .claiming import Claimer
-from .filling import Filler
 from .queue import Queue
-from .queues import Queues
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ...bus.bus import Bus
     from ..jobs.claims import Claim
@@ -33,14 +30,11 @@ _MAX_LOOKED_AT = 10_000
 class _Member:
     queue: Queue
     pattern: TypePattern
-    claimer: Claimer
 
     @classmethod
     def of(cls, bus: Bus, name: str) -> _Member:
-        queue, jobs = Queue.open(bus, name), Jobs.of(bus)
-        filler = Filler(bus, queue.info, Queues(bus), jobs)
-        claimer = Claimer(jobs, Claims.of(bus), filler)
-        return cls(queue, TypePattern(queue.info.pattern), claimer)
+        queue = Queue.open(bus, name)
+        return cls(queue, TypePattern(queue.info.pattern))
 
     def takes_any(self, types: set[str]) -> bool:
         return any(map(self.pattern.matches, types))
@@ -62,15 +56,22 @@ class QueueSet:
     def __init__(self, bus: Bus, names: Iterable[str]) -> None:
         self._bus = bus
         self._jobs = Jobs.of(bus)
-        self._queues = Queues(bus)
         members = (_Member.of(bus, name) for name in names)
         self._members = {member.queue.info.id: member for member in members}
         self._filled_upto: int | None = None
 
-    def claim(self, instance: str, *, group: str, limit: int) -> list[Claim]:
+    def claim(
+        self, instance: str, *, group: str, limit: int, check: Callable[[], None] = lambda: None
+    ) -> list[Claim]:
         """Take up to `limit` jobs, the lowest seq over all queues first. Never waits for work.
 
         One transaction; none when there is nothing.
+
+        Args:
+            instance: which process takes them; for people.
+            group: the class of workers that it belongs to.
+            limit: how many at most.
+            check: is called in that transaction; it raises where another host has taken over.
         """
         self.fill()
         at_hand = self._look()
@@ -78,8 +79,12 @@ class QueueSet:
         if limit < 1 or not any(_is_something(each, now_ms) for each in at_hand):
             return []
         with self._bus.transaction():
+            check()
             self._open_due(at_hand)
-            return self._take((group, instance), limit)
+            taken = self._take((group, instance), limit)
+        for claim in taken:
+            tracing.claimed(claim.message, claim.queue, claim.group, claim.claimed_at_ms)
+        return taken
 
     def fill(self) -> None:
         """Take in what came since the last call; one look at the log tells for which queues."""
@@ -111,15 +116,12 @@ class QueueSet:
                 self._jobs.open_due(self._members[each.id].queue.info, now_ms)
 
     def _take(self, who: tuple[str, str], limit: int) -> list[Claim]:
-        now_ms = self._bus.now_ms()
         line = [(each.first_seq, each.id) for each in self._look() if _may_begin(each)]
         heapq.heapify(line)
         taken: list[Claim] = []
         while line and len(taken) < limit:
             _, id = heapq.heappop(line)
-            member = self._members[id]
-            info = self._queues.get(member.queue.name)  # its policy of now
-            taken += member.claimer.take(info, who, 1, now_ms, _LEASE_MS)
+            taken += self._members[id].queue.take(who, 1, _LEASE_MS)
             for each in self._jobs.at_hand_of([id]):
                 if _may_begin(each):
                     heapq.heappush(line, (each.first_seq, id))

@@ -388,22 +388,22 @@ def test_stopped_service_hands_its_jobs_back_without_counting_an_attempt(
         os.kill(pid, 0)
 
 
-def test_fenced_service_stores_nothing_more(bus: Bus, folder: Folder, tmp_path: Path) -> None:
+def test_fenced_service_claims_and_stores_nothing(bus: Bus, folder: Folder, tmp_path: Path) -> None:
     """It was stopped for long, and another has begun in a way that no lock could prevent."""
     from ackbus.automation.records.fence import ServiceFenced
 
     configured(folder, tmp_path)
-    (tmp_path / "held.go").touch()
 
     def replaced() -> None:
         with running(bus, folder.path) as service:
+            runs = service.submit("held")
+            wait_until(lambda: lines(tmp_path / "held") == 1)
             Fence(engine_of(bus)).begin(folder.path, "another")
-            job_id = service.submit("echo")
-            wait_until(
-                lambda: service.service._is_stopping or service.job(job_id).state == "running"
-            )
+            waits = service.submit("echo")
+            (tmp_path / "held.go").touch()
             wait_until(lambda: not service.thread.is_alive())
-            assert service.job(job_id).ended_at_ms is None
+            assert service.job(runs).state == "running"
+            assert (service.job(waits).state, service.claims(waits)) == ("queued", [])
 
     with pytest.raises(ServiceFenced):
         replaced()

@@ -61,6 +61,27 @@ with Bus.open(sys.argv[1]) as bus:
 print(json.dumps([json.loads(span.to_json()) for span in exporter.get_finished_spans()]))
 """
 
+#: A host of several queues in a process that makes spans, which it prints.
+HOST = """
+import json, sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+exporter = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+
+from ackbus import Bus
+from ackbus.subscribers.queues.queue_set import QueueSet
+
+with Bus.open(sys.argv[1]) as bus:
+    QueueSet(bus, ["a", "b"]).claim("host", group="crew", limit=2)
+print(json.dumps([json.loads(span.to_json()) for span in exporter.get_finished_spans()]))
+"""
+
 
 def test_message_takes_the_trace_of_the_request_that_publishes_it(
     one_client: httpx.Client, one_bus: Bus
@@ -208,3 +229,15 @@ def test_request_publication_and_handling_are_spans_of_one_trace(bus_dir: Path) 
     assert ours["process job.seen"]["kind"] == "SpanKind.CONSUMER"
     assert ours["claim job.request"]["attributes"]["ackbus.claim_token"] == 1
     assert ours["GET /v1/events"]["status"]["status_code"] == "UNSET"  # its client went, as they do
+
+
+def test_claims_from_several_queues_at_once_are_spans_too(bus: Bus, bus_dir: Path) -> None:
+    """Jobs of plugins are claimed so."""
+    for name in ("a", "b"):
+        Queue.create(bus, name)
+        bus.publish(name, from_agent="lead", headers={"traceparent": PARENT})
+    command = [sys.executable, "-c", HOST, str(bus_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    spans = json.loads(done.stdout)
+    assert [span["name"] for span in spans] == ["claim a", "claim b"]
+    assert {span["context"]["trace_id"] for span in spans} == {f"0x{TRACE}"}

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Policy, Queue, Refused
+from ackbus.schema.queries import engine_of
 from ackbus.subscribers.queues.queue_set import QueueSet
+
+from ..performance.statements import watching
 
 
 def queues(bus: Bus, *names: str, **rules: object) -> QueueSet:
@@ -75,6 +78,30 @@ def test_what_others_publish_is_found_by_one_look_at_the_log(bus: Bus, bus_dir: 
     with Bus.open(bus_dir) as other:
         (seq,) = publish(other, "plugin.p7.poll")
         publish(other, "note")
+    assert claim(some) == [seq]
+
+
+def test_messages_are_read_once_to_be_claimed(bus: Bus, bus_dir: Path) -> None:
+    queues(bus, "plugin.a", "plugin.b")
+    seqs = publish(bus, "plugin.a.poll", "plugin.b.poll", "plugin.a.poll")
+    with watching() as seen, Bus.open(bus_dir) as own:
+        assert claim(QueueSet(own, ["plugin.a", "plugin.b"])) == seqs
+    assert "bus.message_by_seq" not in seen.names
+
+
+def test_what_refuses_a_host_is_asked_in_the_transaction_that_claims(bus: Bus) -> None:
+    some = queues(bus, "plugin.a")
+    (seq,) = publish(bus, "plugin.a.poll")
+    asked = []
+
+    def refuse() -> None:
+        asked.append(engine_of(bus).writing)
+        raise Refused("another host has begun")
+
+    with pytest.raises(Refused, match="another host"):
+        some.claim("here", group="automation", limit=1, check=refuse)
+    assert asked == [True]
+    assert Queue.open(bus, "plugin.a").jobs.get(seq).state == "queued"
     assert claim(some) == [seq]
 
 
