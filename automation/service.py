@@ -19,7 +19,7 @@ from ..workers.processes.end_deadlines import GRACE_S
 from ..workers.processes.supervisors import Supervisors
 from .config.faults import ConfigFaults
 from .jobs import plugin_queues
-from .jobs.alarms import Alarms
+from .jobs.alarms import TIMES_MISSED, Alarms
 from .jobs.dispatcher import Dispatcher, Rules
 from .jobs.endings import Endings
 from .jobs.job_request import JobRequest
@@ -183,7 +183,7 @@ class Service:
         for plugin in snapshot.plugins.values():
             plugin_queues.follow(self.bus, plugin, config.service)
         self.breakers.take({n: each.circuit_breaker for n, each in config.plugins.items()})
-        self.alarms.take(config)
+        self.alarms.take(config, snapshot.plugins)
         self._endings.take(config, Router(self.bus, config, snapshot.plugins))
         if recover_first and (count := recover(self.bus, self._endings)):
             _log.warning("%s jobs were running when the last service ended", count)
@@ -197,7 +197,7 @@ class Service:
     def _tell_missed(self, entry: ScheduleEntry, decision: Decision) -> None:
         record = decision.record()
         told = {name: record[name] for name in ("nominal", "until", "count")}
-        self.alarms.tell("ductile.schedule.missed", entry.plugin, {"schedule": entry.id, **told})
+        self.alarms.tell(TIMES_MISSED, entry.plugin, {"schedule": entry.id, **told})
 
     def _begin_inits(self, snapshot: Snapshot) -> None:
         """Submit `init` for each plugin that is new, or has changed with its configuration."""

@@ -136,6 +136,7 @@ def _service(validation: Validation, directory: Path) -> ServiceConfig:
         plugin_env_passthrough=tuple(shape.plugin_env_passthrough),
         state_path=path,
         on_failure=shape.on_failure,
+        place=validation.place("service", "on_failure"),
     )
 
 

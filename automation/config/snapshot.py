@@ -45,6 +45,7 @@ class ServiceConfig:
         state_path: `state.path`; the lock of the service stands in its folder.
         on_failure: the plugin, or plugin.command, that hears of dead jobs, missed times and opened
             breakers; None is nobody.
+        place: where `on_failure` stands.
     """
 
     name: str = "ductile"
@@ -60,6 +61,7 @@ class ServiceConfig:
     plugin_env_passthrough: tuple[str, ...] = ()
     state_path: Path = Path("data/state.db")
     on_failure: str | None = None
+    place: Place = field(default=NOWHERE, compare=False)
 
     @property
     def state_dir(self) -> Path:

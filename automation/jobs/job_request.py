@@ -39,7 +39,7 @@ class JobRequest:
         context_id: the context of its pipeline.
         parent: the message that it follows: it joins its conversation.
         parent_job_id, source_event_id: where it comes from, by ids.
-        origin: `pipeline`, `step`, `schedule`, `nominal`, as far as they apply.
+        origin: `pipeline`, `step`, `schedule`, `nominal`, `alarm`, as far as they apply.
         id: of the job; one that is derived makes a repetition harmless.
     """
 

@@ -23,6 +23,8 @@ def faults_of_references(config: Config, registry: Registry) -> Iterator[Fault]:
             yield from references.command(entry.plugin, entry.command, entry.place)
         if plugin.on_failure:
             yield from references.target(plugin.on_failure, plugin.place)
+    if config.service.on_failure:
+        yield from references.target(config.service.on_failure, config.service.place)
     for route in config.routes:
         yield from references.plugin(route.source, route.place)
         yield from references.command(route.to, route.command, route.place)
