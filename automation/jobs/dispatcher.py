@@ -176,12 +176,11 @@ class Dispatcher:
 
     def _run(self, job: PluginJob) -> None:
         """Run a job, in a thread of its own."""
-        seq, attempt = job.message.seq, job.claim.attempt
         try:
-            output = self._output.begin(seq, attempt)
+            output = self._output.begin(job.claim.token)
             end = run_plugin(job, supervisors=self._supervisors, output=output)
         except BaseException as error:  # whatever it is, the job must not stay without an end
-            _log.exception("message %s can't run", seq, extra=_about(job))
+            _log.exception("message %s can't run", job.message.seq, extra=_about(job))
             end = RunEnd(outcome=Outcome(status=states.FAILED, error=f"it can't run: {error}"))
         self._ended.append((job, end))
         self._wake()
@@ -193,7 +192,7 @@ class Dispatcher:
         while self._ended:
             ends.append(self._ended.pop(0))
         for job, end in ends:
-            self._output.end(job.message.seq, job.claim.attempt)
+            self._output.end(job.claim.token)
             try:
                 self._store(job, end)
             except ServiceFenced:

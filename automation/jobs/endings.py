@@ -152,8 +152,10 @@ class Endings:
                 JOB_DEAD, end.plugin, {**told, "attempts": end.attempt}, parent=end.message
             )
 
-    def log_attempt(self, end: JobEnd, status: str, stdout: str | None, stderr: str | None) -> None:
-        """Log an attempt that has ended."""
+    def log_attempt(
+        self, end: JobEnd, token: int, status: str, stdout: str | None, stderr: str | None
+    ) -> None:
+        """Log an attempt that has ended, by the token of its claim."""
         self._job_log.add(
             AttemptEnd(
                 message=end.message,
@@ -161,6 +163,7 @@ class Endings:
                 command=end.command,
                 status=status,
                 attempt=end.attempt,
+                token=token,
                 stdout=stdout,
                 stderr=stderr,
                 error=end.error,
@@ -190,7 +193,7 @@ class Endings:
             self._keep(job, end.state_updates)
         if job.command == "init":
             self._inits.note(job.plugin.name, job.plugin.fingerprint, outcome.error)
-        self.log_attempt(ended, status, end.stdout, end.stderr)
+        self.log_attempt(ended, job.claim.token, status, end.stdout, end.stderr)
         if ended.is_over:
             self.follow_up(ended, events, outcome.result if ok else outcome.error)
         return ended
@@ -228,7 +231,7 @@ class Endings:
             queue.release(job.claim, "the service ended")
         except ClaimLost:
             return self._cancelled(job, end)
-        self._job_log.drop_output(job.message.seq, job.claim.attempt)
+        self._job_log.drop_output(job.claim.token)
         return None
 
     def _cancelled(self, job: PluginJob, end: RunEnd) -> JobEnd:
@@ -236,7 +239,7 @@ class Endings:
         queue = Queue.open(self._bus, job.claim.queue)
         found = queue.jobs.get(job.message.seq)
         ended = self._job_end(job, found.state, found.error)
-        self.log_attempt(ended, states.DEAD, end.stdout, end.stderr)
+        self.log_attempt(ended, job.claim.token, states.DEAD, end.stdout, end.stderr)
         return ended
 
     def _job_end(self, job: PluginJob, state: str, error: str | None, status: str = "") -> JobEnd:

@@ -50,19 +50,19 @@ class LiveOutput:
     def __init__(self, bus: Bus) -> None:
         self._engine = engine_of(bus)
         self._log = JobLog(self._engine)
-        self._running: dict[tuple[int, int], _Attempt] = {}
+        self._running: dict[int, _Attempt] = {}
         self._wanted = threading.Event()
         self._over = threading.Event()
         self._thread: Thread | None = None
 
-    def begin(self, seq: int, attempt: int) -> Callable[[str, bytes], None]:
-        """Begin with an attempt, and return what takes the name of a stream and its bytes."""
-        running = self._running[seq, attempt] = _Attempt()
+    def begin(self, token: int) -> Callable[[str, bytes], None]:
+        """Begin with the attempt of a claim; return what takes the name of a stream and bytes."""
+        running = self._running[token] = _Attempt()
         return partial(self._take, running)
 
-    def end(self, seq: int, attempt: int) -> None:
+    def end(self, token: int) -> None:
         """Store no more of an attempt, whose end is about to be stored."""
-        self._running.pop((seq, attempt), None)
+        self._running.pop(token, None)
 
     def close(self) -> None:
         """End the thread."""
@@ -98,7 +98,7 @@ class LiveOutput:
     def _write(self) -> None:
         due = time.monotonic() - _PAUSE_S
         printed = [
-            key for key, one in list(self._running.items()) if one.chunks and one.since <= due
+            token for token, one in list(self._running.items()) if one.chunks and one.since <= due
         ]
         if any(one.chunks for one in list(self._running.values()) if one.since > due):
             self._wanted.set()
@@ -107,9 +107,9 @@ class LiveOutput:
         with self._engine.write():
             # Under the write lock: an end that is stored later deletes what is stored here.
             self._log.add_output(
-                (*key, stream, text)
-                for key in printed
-                if (attempt := self._running.get(key)) is not None
+                (token, stream, text)
+                for token in printed
+                if (attempt := self._running.get(token)) is not None
                 for stream, text in _texts(attempt)
             )
 

@@ -9,6 +9,7 @@ import logging
 
 from ...schema.queries import engine_of
 from ...subscribers.jobs import jobs as states
+from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.policy import AUTOMATION
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
@@ -37,25 +38,28 @@ def recover(bus: Bus, endings: Endings) -> int:
     for info in Queues(bus).list():
         if info.name.startswith(PREFIX) and info.policy.addressed == AUTOMATION:
             with bus.transaction():
+                tokens = {seq: token for token, seq in Claims.of(bus).active(info)}
                 lost = Queue(bus, info).jobs.lose_running(WHY)
                 for job in lost:
-                    _follow_up(bus, endings, job)
+                    _follow_up(bus, endings, job, tokens[job.seq])
             count += len(lost)
             for job in lost:
                 _warn(bus, job)
+    JobLog(engine_of(bus)).clear_output()
     return count
 
 
-def _follow_up(bus: Bus, endings: Endings, job: Job) -> None:
+def _follow_up(bus: Bus, endings: Endings, job: Job, token: int) -> None:
     end = _end(bus, job)
     if end is None:
         return
-    output = JobLog(engine_of(bus)).output(job.seq, end.attempt)
+    output = JobLog(engine_of(bus)).output(token)
     stdout, stderr = (
-        "".join(text for _, name, text in output if name == stream)
+        "".join(text for name, text in output if name == stream)
         for stream in ("stdout", "stderr")
     )
-    endings.log_attempt(end, states.DEAD if end.is_over else states.FAILED, stdout, stderr)
+    status = states.DEAD if end.is_over else states.FAILED
+    endings.log_attempt(end, token, status, stdout, stderr)
     if end.is_over:
         endings.follow_up(end, (), WHY)
 

@@ -24,7 +24,8 @@ class LogEntry:
     """An ended attempt.
 
     Attributes:
-        id: of the job, a dash, the number of the attempt.
+        id: of the job, a dash, the token of the claim: a job that is retried by hand begins with
+            attempt 1 again.
         plugin, command: what ran.
         status: `succeeded`, `failed`, `timed_out`, or `dead` where it did not end by itself.
         result: all that it printed to stdout.
@@ -60,6 +61,7 @@ class AttemptEnd:
     command: str
     status: str
     attempt: int
+    token: int
     stdout: str | None
     stderr: str | None
     error: str | None
@@ -74,7 +76,7 @@ class JobLog(Table):
         job = headers.get("job")
         origin = job if isinstance(job, dict) else {}
         row = (
-            *(f"{message.id}-{end.attempt}", end.plugin, end.command, end.status),
+            *(f"{message.id}-{end.token}", end.plugin, end.command, end.status),
             *(_storable(end.stdout), end.attempt, submitted_by(message)),
             *(format_ts(max(0, message.ts_ms)), format_ts(self._engine.now_ms())),
             *(kept_error(end.error), _storable(end.stderr)),
@@ -82,12 +84,12 @@ class JobLog(Table):
         )
         with self._engine.write():
             self._engine.change(SQL["add_log"], row)
-            self.drop_output(message.seq, end.attempt)
+            self.drop_output(end.token)
 
     def of_job(self, job_id: str) -> list[LogEntry]:
         """Return the ended attempts at a job, in order."""
         entries = [LogEntry(*row) for row in self._engine.rows(SQL["log_of_job"], (job_id,))]
-        return sorted(entries, key=lambda entry: entry.attempt)
+        return sorted(entries, key=lambda entry: (len(entry.id), entry.id))  # by their tokens
 
     def newest(self, limit: int, *, plugin: str | None = None) -> list[LogEntry]:
         """Return the attempts that ended last, of one plugin or of all, the newest first."""
@@ -101,19 +103,23 @@ class JobLog(Table):
         """Delete attempts that ended before a time, at most so many; return how many went."""
         return self._engine.count_changes(SQL["prune_log"], (before, limit))
 
-    def drop_output(self, seq: int, attempt: int) -> None:
-        """Delete the live output of an attempt, and of those before it."""
-        self._engine.change(SQL["drop_output"], (seq, attempt))
+    def drop_output(self, token: int) -> None:
+        """Delete the live output of an attempt, by the token of its claim."""
+        self._engine.change(SQL["drop_output"], (token,))
 
-    def add_output(self, chunks: Iterable[tuple[int, int, str, str]]) -> None:
-        """Store live output: seq and attempt, stream and text of each chunk."""
+    def clear_output(self) -> None:
+        """Delete all live output: nothing runs, so it is of jobs that others have ended."""
+        self._engine.change(SQL["clear_output"])
+
+    def add_output(self, chunks: Iterable[tuple[int, str, str]]) -> None:
+        """Store live output: the token of the claim, stream and text of each chunk."""
         with self._engine.write():
             for chunk in chunks:
                 self._engine.change(SQL["add_output"], chunk)
 
-    def output(self, seq: int, attempt: int, *, from_chunk: int = 0) -> list[tuple[int, str, str]]:
-        """Return the live output of an attempt: number, stream and text of each chunk."""
-        return self._engine.rows(SQL["output_of_attempt"], (seq, attempt, from_chunk))
+    def output(self, token: int) -> list[tuple[str, str]]:
+        """Return the live output of an attempt: stream and text of each chunk."""
+        return self._engine.rows(SQL["output_of_attempt"], (token,))
 
 
 def submitted_by(message: Message) -> str:

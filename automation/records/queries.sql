@@ -74,7 +74,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
 -- name: log_of_job
--- The attempts of a job: its id, a dash, a number.
+-- The attempts of a job: its id, a dash, the token of the claim.
 SELECT {log} FROM job_log WHERE id > ?1 || '-' AND id < ?1 || '.';
 
 -- name: newest_log
@@ -88,15 +88,17 @@ SELECT {log} FROM job_log WHERE plugin = ? AND completed_at <= ?
 DELETE FROM job_log WHERE id IN (SELECT id FROM job_log WHERE completed_at < ? LIMIT ?);
 
 -- name: add_output
-INSERT INTO job_output (seq, attempt, chunk, stream, text)
-SELECT ?1, ?2, ifnull(max(chunk) + 1, 0), ?3, ?4 FROM job_output WHERE seq = ?1 AND attempt = ?2;
+INSERT INTO job_output (token, chunk, stream, text)
+SELECT ?1, ifnull(max(chunk) + 1, 0), ?2, ?3 FROM job_output WHERE token = ?1;
 
 -- name: output_of_attempt
-SELECT chunk, stream, text FROM job_output
- WHERE seq = ? AND attempt = ? AND chunk >= ? ORDER BY chunk;
+SELECT stream, text FROM job_output WHERE token = ? ORDER BY chunk;
 
 -- name: drop_output
-DELETE FROM job_output WHERE seq = ? AND attempt <= ?;
+DELETE FROM job_output WHERE token = ?;
+
+-- name: clear_output
+DELETE FROM job_output;
 
 -- circuit_breakers, circuit_breaker_transitions -----------------------------------------------
 

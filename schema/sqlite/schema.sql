@@ -865,7 +865,7 @@ CREATE TABLE plugin_state (
 ) STRICT, WITHOUT ROWID;
 
 -- The ended attempts of jobs, with all that the plugins printed. The id is that of the job, a dash,
--- and the attempt.
+-- and the token of the claim.
 CREATE TABLE job_log (
   id              TEXT PRIMARY KEY CHECK (id <> ''),
   plugin          TEXT NOT NULL,
@@ -887,12 +887,11 @@ CREATE INDEX idx_job_log_of_plugin ON job_log (plugin, completed_at);
 
 -- The output of running jobs so far; it moves to job_log as the attempt ends.
 CREATE TABLE job_output (
-  seq     INTEGER NOT NULL,
-  attempt INTEGER NOT NULL,
-  chunk   INTEGER NOT NULL,
-  stream  TEXT NOT NULL CHECK (stream IN ('stdout', 'stderr')),
-  text    TEXT NOT NULL,
-  PRIMARY KEY (seq, attempt, chunk)
+  token  INTEGER NOT NULL,
+  chunk  INTEGER NOT NULL,
+  stream TEXT NOT NULL CHECK (stream IN ('stdout', 'stderr')),
+  text   TEXT NOT NULL,
+  PRIMARY KEY (token, chunk)
 ) STRICT;
 
 -- Circuit breakers of scheduled commands: the present state of each, and how it came about.

@@ -126,7 +126,7 @@ def automate(bus: Bus) -> None:
             " ('j-1', 'feed', 'poll', 'failed', '{}', 1, 'cli', ?, ?, 'no', '', NULL, NULL)",
             (at, at),
         ),
-        ("INSERT INTO job_output VALUES (2, 1, 0, 'stdout', 'x')", ()),
+        ("INSERT INTO job_output VALUES (2, 0, 'stdout', 'x')", ()),
         (
             "INSERT INTO circuit_breakers VALUES ('feed', 'poll', 'closed', 1, NULL, ?, 'j', ?)",
             (at, at),

@@ -362,6 +362,7 @@ def _attempt(message: Message, attempt: int) -> AttemptEnd:
         command="poll",
         status="failed",
         attempt=attempt,
+        token=attempt,
         stdout="x",
         stderr="",
         error="no",
@@ -388,8 +389,9 @@ def use_records(bus: Bus, clock: Clock) -> None:
     facts.newest("a", 3)
     facts.states()
     message = next(bus.read(type="plugin.a.poll"))
-    log.add_output([(message.seq, 1, "stdout", "x")])
-    log.output(message.seq, 1)
+    log.add_output([(1, "stdout", "x")])
+    log.output(1)
+    log.clear_output()
     for attempt in range(1, 301):
         log.add(_attempt(message, attempt))
     log.of_job(message.id)

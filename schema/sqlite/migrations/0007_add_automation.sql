@@ -92,12 +92,11 @@ CREATE INDEX idx_job_log_completed ON job_log (completed_at);
 CREATE INDEX idx_job_log_of_plugin ON job_log (plugin, completed_at);
 
 CREATE TABLE job_output (
-  seq     INTEGER NOT NULL,
-  attempt INTEGER NOT NULL,
-  chunk   INTEGER NOT NULL,
-  stream  TEXT NOT NULL CHECK (stream IN ('stdout', 'stderr')),
-  text    TEXT NOT NULL,
-  PRIMARY KEY (seq, attempt, chunk)
+  token  INTEGER NOT NULL,
+  chunk  INTEGER NOT NULL,
+  stream TEXT NOT NULL CHECK (stream IN ('stdout', 'stderr')),
+  text   TEXT NOT NULL,
+  PRIMARY KEY (token, chunk)
 ) STRICT;
 
 CREATE TABLE circuit_breakers (

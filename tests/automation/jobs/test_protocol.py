@@ -302,14 +302,15 @@ def test_live_output_is_there_while_the_job_runs_and_moves_to_the_log(
     log = JobLog(engine_of(bus))
     with running(bus, folder.path) as service:
         job_id = service.submit("echo")
-        seq = bus.get(job_id).seq  # type: ignore[union-attr]
+        wait_until(lambda: service.claims(job_id))
+        (claim,) = service.claims(job_id)
 
         def printed() -> str:
-            return "".join(text for _, stream, text in log.output(seq, 1) if stream == "stderr")
+            return "".join(t for stream, t in log.output(claim.token) if stream == "stderr")
 
         wait_until(lambda: printed() == "working\nmore\n")
         (tmp_path / "go").write_text("\n")
         service.ended(job_id)
-        assert log.output(seq, 1) == []
+        assert log.output(claim.token) == []
         (entry,) = service.log(job_id)
     assert entry.stderr == "working\nmore\n"
