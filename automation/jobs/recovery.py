@@ -55,8 +55,7 @@ def _follow_up(bus: Bus, endings: Endings, job: Job, token: int) -> None:
         return
     output = JobLog(engine_of(bus)).output(token)
     stdout, stderr = (
-        "".join(text for name, text in output if name == stream)
-        for stream in ("stdout", "stderr")
+        "".join(text for name, text in output if name == stream) for stream in ("stdout", "stderr")
     )
     status = states.DEAD if end.is_over else states.FAILED
     endings.log_attempt(end, token, status, stdout, stderr)
