@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import signal
-import socket
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from types import FrameType
 
 import uvicorn
-from fastapi import FastAPI
 from prometheus_client import disable_created_metrics
 
 from ..bus.bus import Bus
-from ..schema.errors import AckbusError, Refused, UnknownRecipientWarning
+from ..schema.errors import Refused, UnknownRecipientWarning
 from ..subscribers.jobs.errors import UnservedRequestWarning
 from .access.access import Access
 from .access.origins import LOOPBACK_NAMES, check_origin
@@ -26,14 +22,7 @@ from .access.tokens import Tokens
 from .app import create_app, end_streams
 from .body_limit import MAX_BLOB_BYTES
 from .client_timeouts import Patience
-
-#: How long running requests may take to end when the server stops, in seconds.
-_LAST_S = 3
-
-#: The system's buffer for a client that reads slowly, in bytes; its default is megabytes.
-_SENT_BYTES = 128 * 1024
-#: The longest message that a WebSocket takes in, in bytes: none is asked for.
-_HEARD_BYTES = 64 * 1024
+from .listening import Server, listen_on, server_config, url_of
 
 
 @dataclass(frozen=True)
@@ -100,72 +89,13 @@ def serve(
         max_blob_bytes=options.max_blob_bytes,
         patience=options.patience,
     )
-    with _listen(options.host, options.port) as listener:
-        config = _config(app, options.patience)
-        url = _url(options.host, listener)
-        server = _Server(config, lambda: on_ready(url), lambda: end_streams(app))
+    with listen_on(options.host, options.port) as listener:
+        config = server_config(app, options.patience)
+        url = url_of(options.host, listener)
+        server = Server(config, lambda: on_ready(url), lambda: end_streams(app))
         app.state.hang_up = server.hang_up
         with _stopped_by_signals(server):
             server.run(sockets=[listener])
-
-
-def _config(app: FastAPI, patience: Patience) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,  # a client is known by its connection, whatever it says of itself
-        timeout_graceful_shutdown=_LAST_S + 1,
-        ws_max_size=_HEARD_BYTES,
-        ws_per_message_deflate=False,  # compressing for each client would be most of the work
-        ws_ping_interval=patience.keep_alive_s,
-        ws_ping_timeout=2 * patience.stalled_s,  # a client that stalls is dropped with a reason
-    )
-
-
-def _is_of_server(record: logging.LogRecord) -> bool:
-    """Whether a log record is about the server, not a traceback about a client's data."""
-    return record.msg != "Invalid UTF-8 sequence received from client."
-
-
-class _Server(uvicorn.Server):
-    """A uvicorn server that calls back when it is ready, and when it is told to stop."""
-
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        on_ready: Callable[[], object],
-        on_stop: Callable[[], object],
-    ) -> None:
-        super().__init__(config)
-        self._on_ready = on_ready
-        self._on_stop = on_stop
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._on_ready()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
-        self._on_stop()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Before uvicorn cancels what still runs, loudly: a client that reads nothing keeps its
-        # stream from ending.
-        asyncio.get_running_loop().call_later(_LAST_S, self._hang_up_all)
-        await super().shutdown(sockets)
-
-    def _hang_up_all(self) -> None:
-        for connection in tuple(self.server_state.connections):
-            if connection.transport:
-                connection.transport.abort()
-
-    def hang_up(self, client: tuple[str, int] | None) -> None:
-        """End the connection of a client at once, and discard its unread data."""
-        for connection in self.server_state.connections:
-            if getattr(connection, "client", None) == client and connection.transport:
-                connection.transport.abort()
 
 
 @contextmanager
@@ -183,20 +113,6 @@ def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=family, backlog=2048)
-        # Connections inherit it. asyncio sets it only where the socket says that it speaks TCP,
-        # which one of create_server doesn't: then the second half of each response waits 40 ms for
-        # the client's acknowledgement of the first.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except OSError as error:
-        raise AckbusError(f"can't listen on {host}:{port}: {error.strerror}") from error
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_BYTES)  # what it accepts has it
-    return listener
-
-
-def _url(host: str, listener: socket.socket) -> str:
-    name = f"[{host}]" if ":" in host else host
-    return f"http://{name}:{listener.getsockname()[1]}"
+def _is_of_server(record: logging.LogRecord) -> bool:
+    """Whether a log record is about the server, not a traceback about a client's data."""
+    return record.msg != "Invalid UTF-8 sequence received from client."

@@ -7,6 +7,7 @@ import signal
 from contextlib import ExitStack
 
 from ..show import output
+from .automation_doors import doors_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from ...automation.service import Service
+    from ...server.listeners import Door, Listeners
 
 
 def serve(folder: Path, bus_directory: str) -> None:
@@ -48,7 +50,21 @@ def serve(folder: Path, bus_directory: str) -> None:
         service = Service(bus, lambda: read_snapshot(folder, os.environ))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _handler(service))
-        service.run(lambda: output.note(f"ready: the service of {folder} works on {bus_directory}"))
+        doors = doors_of(service, first.config)
+        listeners = stack.enter_context(_listeners(doors)) if doors else None
+
+        def ready() -> None:
+            if listeners is not None:
+                listeners.start()
+            output.note(f"ready: the service of {folder} works on {bus_directory}")
+
+        service.run(ready)
+
+
+def _listeners(doors: list[Door]) -> Listeners:
+    from ...server.listeners import Listeners
+
+    return Listeners(doors)
 
 
 def _handler(service: Service) -> Callable[[int, FrameType | None], None]:

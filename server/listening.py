@@ -1,0 +1,105 @@
+"""Sockets that applications listen on, and the servers that serve them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from ..schema.errors import AckbusError
+from .client_timeouts import Patience
+
+#: How long running requests may take to end when the server stops, in seconds.
+_LAST_S = 3
+
+#: The system's buffer for a client that reads slowly, in bytes; its default is megabytes.
+_SENT_BYTES = 128 * 1024
+#: The longest message that a WebSocket takes in, in bytes: none is asked for.
+_HEARD_BYTES = 64 * 1024
+
+
+def listen_on(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address; the port 0 takes a free one.
+
+    Raises:
+        AckbusError: the address can't be had.
+    """
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+        # Connections inherit it. asyncio sets it only where the socket says that it speaks TCP,
+        # which one of create_server doesn't: then the second half of each response waits 40 ms for
+        # the client's acknowledgement of the first.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except OSError as error:
+        raise AckbusError(f"can't listen on {host}:{port}: {error.strerror or error}") from error
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_BYTES)  # what it accepts has it
+    return listener
+
+
+def url_of(host: str, listener: socket.socket) -> str:
+    """Return the URL of what is served on a socket."""
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listener.getsockname()[1]}"
+
+
+def server_config(app: ASGIApp, patience: Patience) -> uvicorn.Config:
+    """Return the settings of a server, the same for every application."""
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,  # a client is known by its connection, whatever it says of itself
+        timeout_graceful_shutdown=_LAST_S + 1,
+        ws_max_size=_HEARD_BYTES,
+        ws_per_message_deflate=False,  # compressing for each client would be most of the work
+        ws_ping_interval=patience.keep_alive_s,
+        ws_ping_timeout=2 * patience.stalled_s,  # a client that stalls is dropped with a reason
+    )
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server that calls back when it is ready, and when it is told to stop."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        on_ready: Callable[[], object],
+        on_stop: Callable[[], object],
+    ) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+        self._on_stop = on_stop
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve, and say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop, and let those who wait know."""
+        super().handle_exit(sig, frame)
+        self._on_stop()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End all connections, those too whose clients read nothing."""
+        # Before uvicorn cancels what still runs, loudly: a client that reads nothing keeps its
+        # stream from ending.
+        asyncio.get_running_loop().call_later(_LAST_S, self._hang_up_all)
+        await super().shutdown(sockets)
+
+    def _hang_up_all(self) -> None:
+        for connection in tuple(self.server_state.connections):
+            if connection.transport:
+                connection.transport.abort()
+
+    def hang_up(self, client: tuple[str, int] | None) -> None:
+        """End the connection of a client at once, and discard its unread data."""
+        for connection in self.server_state.connections:
+            if getattr(connection, "client", None) == client and connection.transport:
+                connection.transport.abort()
