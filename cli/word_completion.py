@@ -16,9 +16,11 @@ from ..bus.bus import Bus
 from ..bus.log.catalog import Catalog
 from ..schema.directory.layout import user_bus
 from ..schema.errors import AckbusError
+from ..schema.message.limits import MAX_SEQ
 from ..schema.message.priority import PRIORITY_NAMES
-from ..subscribers.jobs.jobs import STATES
+from ..subscribers.jobs.jobs import DEAD, STATES
 from ..subscribers.queues.queues import Queues
+from ..subscribers.views import Views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,16 +38,23 @@ _MAX_OFFERED = 500
 #: How long SQLite may wait for a lock, in seconds.
 _PATIENCE_S = 0.1
 
+#: How many jobs of each queue are offered, and up to which seq.
+_SEQS = (50, MAX_SEQ)
+
+#: In each script files are offered where `bus completion words` fails: no name of the bus is meant.
 BASH = """\
 _bus() {
-    local typed=${COMP_LINE:0:COMP_POINT} word kept
+    local typed=${COMP_LINE:0:COMP_POINT} word kept found
     word=${typed##*[[:space:]]}
     kept=${word%"${word##*[:=]}"}  # bash takes what is before : and = for words of their own
     COMPREPLY=()
+    found=$(bus completion words -- "$typed" 2>/dev/null) || return
+    compopt +o default
     while IFS= read -r word; do
+        [[ $word ]] || continue
         printf -v word %q "$word"
         COMPREPLY+=("${word#"$kept"}")
-    done < <(bus completion words -- "$typed" 2>/dev/null)
+    done <<< "$found"
     if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then compopt -o nospace; fi
 }
 complete -o default -F _bus bus
@@ -54,10 +63,13 @@ complete -o default -F _bus bus
 ZSH = """\
 #compdef bus
 _bus() {
+    local text
     local -a found
-    found=("${(@f)$(bus completion words -- "${(j: :)words[1,CURRENT-1]} $PREFIX" 2>/dev/null)}")
+    text=$(bus completion words -- "${(j: :)words[1,CURRENT-1]} $PREFIX" 2>/dev/null) ||
+        { _files; return }
+    found=("${(@f)text}")
     found=(${found:#})
-    if (( $#found )); then compadd -a found; else _files; fi
+    if (( $#found )); then compadd -a found; fi
 }
 compdef _bus bus
 """
@@ -65,13 +77,14 @@ compdef _bus bus
 FISH = """\
 function __bus_words
     bus completion words -- (commandline -cp) 2>/dev/null
+    or __fish_complete_path (commandline -ct)
 end
-complete -c bus -a '(__bus_words)'
+complete -c bus -f -a '(__bus_words)'
 """
 
 
-def words(command: Any, line: str) -> list[str]:
-    """Return the completions of the last word of a command line.
+def words(command: Any, line: str) -> list[str] | None:
+    """Return the completions of the last word of a command line; None where it may be a file.
 
     Args:
         command: the whole program.
@@ -80,39 +93,49 @@ def words(command: Any, line: str) -> list[str]:
     typed = split_arg_string(line)
     last = typed.pop() if typed and not line[-1].isspace() else ""
     if not typed:  # it is the name of the program that is being typed
-        return []
+        return None
     option, equals, _ = last.partition("=")
     before = option + equals if option.startswith("-") and equals else ""
-    _teach(command)
+    asked: list[Values] = []
+    _teach(command, asked)
     found = BashComplete(command, {}, "bus", "").get_completions(typed[1:], last)
-    return [before + item.value for item in found if item.value.isprintable()]
+    offered = [before + item.value for item in found if item.value.isprintable()]
+    return offered if offered or asked else None
 
 
-def _teach(command: Any, group: str = "") -> None:
-    """Set the completer of every parameter that has known values."""
+def _teach(command: Any, asked: list[Values], path: str = "") -> None:
+    """Set the completer of every parameter that has known values; it notes that it was asked."""
     for name, inner in getattr(command, "commands", {}).items():
-        _teach(inner, group or name)
+        _teach(inner, asked, f"{path} {name}".lstrip())
     for parameter in command.params:
-        values = _values_of(parameter, group)
+        values = _values_of(parameter, path)
         if values is not None:
-            parameter._custom_shell_complete = _completer(values)
+            parameter._custom_shell_complete = _completer(values, asked)
 
 
-def _values_of(parameter: Any, group: str) -> Values | None:
+def _values_of(parameter: Any, path: str) -> Values | None:
     if parameter.param_type_name == "option":
         return next((_OPTIONS[each] for each in parameter.opts if each in _OPTIONS), None)
-    name = (parameter.metavar or "").strip("[]")
-    return _NAMES.get(group) if name == "NAME" else _ARGUMENTS.get(name)
+    name = (parameter.metavar or "").strip("[].")
+    group = path.partition(" ")[0]
+    return _ARGUMENTS.get(name) or _NAMES.get((path, name)) or _NAMES.get((group, name))
 
 
-def _completer(values: Values) -> Callable[[Any, Any, str], list[Any]]:
+def _completer(values: Values, asked: list[Values]) -> Callable[[Any, Any, str], list[Any]]:
     def complete(context: Any, parameter: Any, incomplete: str) -> list[Any]:
+        asked.append(values)
         found: list[str] = []
         with suppress(AckbusError, OSError), _open(context.params) as bus:
-            found = sorted({each for each in values(bus) if each.startswith(incomplete)})
+            found = sorted(
+                {each for each in values(bus) if each.startswith(incomplete)}, key=_place
+            )
         return [CompletionItem(each) for each in found[:_MAX_OFFERED]]
 
     return complete
+
+
+def _place(value: str) -> tuple[int, str]:
+    return (len(value) if value.isdecimal() else 0, value)  # 2 before 10
 
 
 def _open(given: dict[str, Any]) -> Bus:
@@ -134,6 +157,22 @@ def _queues(bus: Bus) -> Iterable[str]:
     return [queue.name for queue in Queues(bus).list()]
 
 
+def _jobs(bus: Bus) -> Iterable[str]:
+    views = Views.of(bus)
+    queues = Queues(bus).list()
+    return [str(job.seq) for queue in queues for job in views.jobs(queue, "jobs_newest", *_SEQS)]
+
+
+def _dead(bus: Bus) -> Iterable[str]:
+    views = Views.of(bus)
+    of_state = ("jobs_newest_ended_badly", *_SEQS, DEAD)
+    return [str(job.seq) for queue in Queues(bus).list() for job in views.jobs(queue, *of_state)]
+
+
+def _nothing(bus: Bus) -> Iterable[str]:
+    return ()
+
+
 def _leases(bus: Bus) -> Iterable[str]:
     return [lease.name for lease in bus.leases.list()]
 
@@ -150,6 +189,14 @@ _OPTIONS: dict[str, Values] = {
     "--state": lambda bus: STATES,
 }
 
-#: The values of an argument, by how help calls it; a NAME is one of its group's.
+#: The values of an argument, by its name in help.
 _ARGUMENTS: dict[str, Values] = {"AGENT": _agents, "TYPE": _types}
-_NAMES: dict[str, Values] = {"queue": _queues, "lease": _leases}
+
+#: The values of an argument whose name means another thing in each group, or in a command of it.
+_NAMES: dict[tuple[str, str], Values] = {
+    ("queue", "NAME"): _queues,
+    ("queue create", "NAME"): _nothing,
+    ("lease", "NAME"): _leases,
+    ("job", "SEQ"): _jobs,
+    ("dead", "SEQ"): _dead,
+}

@@ -67,7 +67,7 @@ def forget(
     yes: Yes = False,
     place: Place = HERE,
 ) -> int:
-    """Forget an agent that is gone: its cursor, failed deliveries and heartbeat.
+    """Forget an agent: its cursor, failed deliveries and heartbeat.
 
     It delays no archive any more. Its messages stay, and it stays known by those that it sent. When
     it comes back, its inbox begins with the oldest message again. Exit code 3 while it is alive.

@@ -35,7 +35,7 @@ _WITHIN_S, _LOOK_EVERY_S = 10.0, 0.05
 
 @automation.command("start", example="bus automation start --config ./automation")
 def start(place: ServicePlace = SERVICE) -> int:
-    """Start the service of a folder of configuration, in the foreground.
+    """Start the service of a configuration, in the foreground.
 
     It says one line on stderr when it is ready, and logs to stdout, one JSON object a line. SIGHUP
     takes the configuration again; Ctrl-C or SIGTERM end it: running jobs have 20 s, a second
@@ -57,7 +57,7 @@ def start(place: ServicePlace = SERVICE) -> int:
 
 @automation.command("status", example="bus automation status --json")
 def status(place: ServicePlace = SERVICE) -> int:
-    """Print the state of the service: plugins, queues, breakers, the last runs.
+    """Print the service's plugins, queues, breakers and last runs.
 
     Exit code 4 when no service runs.
     """
@@ -158,7 +158,7 @@ def logs(
     limit: Limit = 20,
     place: ServicePlace = SERVICE,
 ) -> int:
-    """Print the attempts at jobs that ended last, with what their plugins printed.
+    """Print the newest attempts, with what their plugins printed.
 
     Nothing of it is hidden: what a plugin prints may be secret. Exit code 4 when there are none.
     """
@@ -182,7 +182,7 @@ def logs(
 
 @automation.command("breaker", example="bus automation breaker feed")
 def breaker(name: Plugin, place: ServicePlace = SERVICE) -> int:
-    """Print the circuit breakers of a plugin, and how they came to their states."""
+    """Print the circuit breakers of a plugin, and their changes."""
     from ...automation.status import breaker_history
 
     with place.open() as bus:
@@ -208,7 +208,7 @@ def reset(
     ] = False,
     place: ServicePlace = SERVICE,
 ) -> int:
-    """Close the circuit breakers of a plugin: its schedules go on at once."""
+    """Close the circuit breakers of a plugin: its schedules go on."""
     from ...automation.status import reset_breakers
 
     with place.open() as bus:

@@ -118,7 +118,10 @@ def gc(
     ] = False,
     place: Place = HERE,
 ) -> int:
-    """Delete the blobs that no message names, and that no program has put or read for long."""
+    """Delete old blobs that no message names.
+
+    One is old when no program has put or read it for as long as --older-than says.
+    """
     age_s = arguments.seconds(older_than, "--older-than")
     with place.open() as bus:
         count, size = (

@@ -88,14 +88,14 @@ def words(
 ) -> int:
     """Print the completions of the last word of a line, for other shells.
 
-    Prints nothing when there is no bus. Exit code 4 when there is nothing to offer.
+    Prints nothing when there is no bus. Exit code 4 where the word may be a file instead.
     """
     from ..word_completion import words
 
     found = words(_command(), line)
-    for word in found:
+    for word in found or ():
         output.line(word)
-    return 0 if found else output.NOTHING
+    return output.NOTHING if found is None else 0
 
 
 def _command() -> Any:

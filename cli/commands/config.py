@@ -28,10 +28,10 @@ DIFFERENT = 1
 
 @config.command("check", example="bus config check /etc/automation")
 def check(folder: Folder = None, json: Json = False, verbose: Verbose = False) -> int:
-    """Check a configuration and its plugins, and print every fault, one a line.
+    """Check a configuration and its plugins, and print every fault.
 
-    A fault has the file, the line, the path of the setting, and what to write. Warnings go to
-    stderr. Exit code 0 where nothing is wrong, 1 else; nothing is changed.
+    A fault is one line: the file, the line, the path of the setting, and what to write. Warnings go
+    to stderr. Exit code 0 where nothing is wrong, 1 else; nothing is changed.
     """
     from ...automation.config.faults import ConfigFaults
     from ...automation.snapshots import examine_folder
@@ -66,7 +66,7 @@ def show(
     json: Json = False,
     verbose: Verbose = False,
 ) -> int:
-    """Print the configuration as it is taken, with all defaults, and without secrets.
+    """Print the configuration with all defaults, without secrets.
 
     Secrets are shown as [REDACTED], and what came from a variable as ${NAME}. Exit code 78 where
     the configuration is wrong, 4 where nothing has the name.
@@ -95,10 +95,11 @@ def lock(
     json: Json = False,
     verbose: Verbose = False,
 ) -> int:
-    """Seal the files of a configuration as they are: write their BLAKE3 hashes to .checksums.
+    """Seal the files of a configuration as they are.
 
-    Look at 'bus config diff' before: from then on, a service starts with these tokens, webhooks
-    and scopes, and with no others. Moving the folder breaks the seal.
+    Writes their BLAKE3 hashes to .checksums. Look at 'bus config diff' before: from then on, a
+    service starts with these tokens, webhooks and scopes, and with no others. Moving the folder
+    breaks the seal.
     """
     from ...automation.config.files.checksums import write_seal
     from ...automation.differences import files_of, from_seal
@@ -126,7 +127,7 @@ def diff(
     json: Json = False,
     verbose: Verbose = False,
 ) -> int:
-    """Print the files of a configuration that are not as they were sealed.
+    """Print the files of a configuration that differ from the seal.
 
     A file is new, changed, gone, or unused, where nothing includes it any more. Exit code 1 where
     there are any, or where the service has another configuration, 4 when no service runs.

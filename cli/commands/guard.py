@@ -80,7 +80,7 @@ def check(
     agent: Annotated[str | None, optional("A", "The editing agent. Default: $BUS_AGENT.")] = None,
     place: Place = HERE,
 ) -> int:
-    """Compare the staged files with the reservations of others, as the hooks do.
+    """Compare the staged files with others' reservations, as hooks do.
 
     Both names of a rename count, and deleted files. Exit code 3 for a conflict, 0 when it only
     warns.

@@ -208,7 +208,7 @@ def list_parked(
 
 @parked.command("requeue", example="bus parked requeue worker-1 17 19")
 def requeue(agent: Agent, chosen: Chosen, place: PlaceOnly = HERE) -> int:
-    """Requeue parked messages, which are delivered again: all that are named, or none.
+    """Deliver parked messages again: all that are named, or none.
 
     Exit code 4 when one is not parked.
     """

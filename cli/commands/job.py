@@ -70,6 +70,9 @@ def show_list(
     claiming, then those that wait for a time (delayed), then those that wait for others with their
     dedupe key (held). Exit code 4 when there are none, 1 when a queue can't take in more of the
     log.
+
+    The column attempts has how many have begun, of how many a job may have. With --json, attempt is
+    the one that is next, runs or was the last.
     """
     states = [_OTHER_WORDS.get(each, each) for each in state or ()]
     for each in set(_WAITING).intersection(states):
@@ -84,7 +87,7 @@ def show_list(
 
 @job.command("show", example="bus job show 17")
 def show(seq: Seq, queue: OfQueue = None, place: Place = HERE) -> int:
-    """Print a job, every attempt at it, the acts of people on it, and its message.
+    """Print a job, its attempts, acts by hand on it, and its message.
 
     An attempt is terminal when it is over, live_active while its worker has it, expired_active
     when the lease has run out and the next worker to look will take the job.

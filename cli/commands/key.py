@@ -47,11 +47,11 @@ def create(
     json: Json = False,
     verbose: Verbose = False,
 ) -> int:
-    """Make a key for an agent, in a file that only you can read, and print its id.
+    """Make a key for an agent, and print its id.
 
-    From then on every program that can read the file signs the agent's messages, on every bus;
-    running programs notice it within a minute. Exit code 3 when the agent has a key,
-    unless --rotate adds one.
+    Its file is yours alone to read. From then on every program that can read it signs the agent's
+    messages, on every bus; running programs notice it within a minute. Exit code 3 when the agent
+    has a key, unless --rotate adds one.
     """
     keyring = Keyring(keys)
     made = keyring.create(agent, rotate=rotate)
@@ -62,9 +62,10 @@ def create(
 
 @key.command("list", example="bus key list")
 def show_list(keys: KeysDirectory = None, json: Json = False, verbose: Verbose = False) -> int:
-    """List the keys, the one that each agent signs with last; never the secrets.
+    """List the keys of agents, without the secrets.
 
-    Exit code 4 when there are none, 1 when a file of some can't be used.
+    Each agent signs with its last key. Exit code 4 when there are none, 1 when a file of some can't
+    be used.
     """
     keyring = Keyring(keys)
     records: list[dict[str, object]] = []
@@ -83,9 +84,10 @@ def show_list(keys: KeysDirectory = None, json: Json = False, verbose: Verbose =
 def show(
     agent: Agent, keys: KeysDirectory = None, json: Json = False, verbose: Verbose = False
 ) -> int:
-    """Print the secrets of an agent's keys in hex, the one that it signs with last.
+    """Print the secrets of an agent's keys in hex.
 
-    The secret is enough to sign as the agent. Exit code 4 when it has no key.
+    It signs with the last one. The secret is enough to sign as the agent. Exit code 4 when it has
+    no key.
     """
     keyring = Keyring(keys)
     found = keyring.of(agent)
@@ -107,9 +109,10 @@ def remove(
     json: Json = False,
     verbose: Verbose = False,
 ) -> int:
-    """Delete all keys of an agent: it no longer signs, and its signatures can't be verified.
+    """Delete all keys of an agent, which no longer signs.
 
-    An unusable key file is deleted too. Exit code 4 when it has no key.
+    Its signatures can't be verified any more. An unusable key file is deleted too. Exit code 4 when
+    it has no key.
     """
     confirm(f"delete all keys of {agent}", yes)
     count = Keyring(keys).remove(agent)

@@ -51,7 +51,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
 
 @pipeline.command("show", example="bus pipeline show digest --json")
 def show(name: Name, place: ServicePlace = SERVICE) -> int:
-    """Print a pipeline: when it begins, its steps, and which follow which.
+    """Print a pipeline: when it begins, its steps, and their order.
 
     A step without an id has # and its place for a name; one of a called pipeline stands behind the
     name of the step that calls it.
@@ -162,10 +162,10 @@ def repeat(
     job: Annotated[str, typer.Argument(metavar="ID", help="The id or seq of the job of a step.")],
     place: ServicePlace = SERVICE,
 ) -> int:
-    """Run a step of a run once more, with all that follows it, and print the id of its job.
+    """Run a step of a run again, with all that follows it.
 
-    It has the payload and the context of before, and the configuration of now. 'bus job retry'
-    goes on with a job that failed instead.
+    Prints the id of the job, which has the payload and the context of before, and the configuration
+    of now. 'bus job retry' goes on with a job that failed instead.
     """
     from ...automation.jobs.submission import Submission
     from ...automation.routes.tree import once_more

@@ -37,7 +37,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
 
 @plugin.command("show", example="bus plugin show feed --json")
 def show(name: Name, place: ServicePlace = SERVICE) -> int:
-    """Print a plugin in full: its manifest, its settings, its jobs, the keys of its state."""
+    """Print a plugin's manifest, settings, jobs and keys of state."""
     from ...automation.config.redaction import shown
     from ...automation.status import plugin_of
 
@@ -77,10 +77,10 @@ def run(
     ] = False,
     place: ServicePlace = SERVICE,
 ) -> int:
-    """Run a command of a plugin once, by the service, and print how it ended.
+    """Run a command of a plugin once, and print how it ended.
 
-    It is a job like any other: queued, retried, routed. Exit code 1 when it failed, 4 when no
-    service runs to wait for: the job waits for one.
+    The service runs it as a job like any other: queued, retried, routed. Exit code 1 when it
+    failed, 4 when no service runs to wait for: the job waits for one.
     """
     found = place.snapshot().registry.plugin(name)
     wanted = found.command(command or _usual(found)).name

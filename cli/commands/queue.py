@@ -250,7 +250,7 @@ def remove(
 
 @queue.command("skip", example="bus queue skip reviews")
 def skip(name: QueueName, by: By = None, place: Place = HERE) -> int:
-    """Resume a stuck queue without the messages that are lost with a part of the archive.
+    """Resume a stuck queue without the archived messages that are lost.
 
     It takes in all readable messages, and prints the skipped ones. Messages that are restored
     later do not come into this queue. Exit code 4 when it is not stuck.

@@ -129,9 +129,9 @@ def show_list(
     ] = None,
     place: Place = HERE,
 ) -> int:
-    """List the reservations that hold now; the word 'list' may be left out.
+    """List the reservations that hold now.
 
-    Exit code 4 when there are none.
+    'bus reservations' is the same. Exit code 4 when there are none.
     """
     from ...bus.reservations.project_paths import paths_from_root, project_root
 
@@ -146,7 +146,7 @@ def show_list(
 
 @group.command("renew", example="bus reservations renew 7 8 --ttl 2h")
 def renew(chosen: Chosen, ttl: Ttl = "1h", agent: Who = None, place: Place = HERE) -> int:
-    """Extend reservations to --ttl from now: all that are named, or none.
+    """Extend reservations to --ttl from now: all named ones, or none.
 
     Exit code 3 when the agent no longer has one of them.
     """

@@ -45,7 +45,7 @@ def replay(
     ] = False,
     place: ServicePlace = SERVICE,
 ) -> int:
-    """Show which jobs would follow the events of the past, by the configuration of now.
+    """List the jobs that this configuration would make of past events.
 
     Each event of the log is looked at by itself, beside the jobs that followed it then: `+` is one
     more, `-` one less. So is each step of a pipeline that succeeded without an event. Nothing runs

@@ -80,9 +80,10 @@ def show_next(
     count: Count = 5,
     place: ServicePlace = SERVICE,
 ) -> int:
-    """Print the coming times of a schedule, or of a rule, in UTC and as clocks there show them.
+    """Print the coming times of a schedule or a rule.
 
-    Times outside of its days and windows are left out. Exit code 4 when there are none.
+    Each is shown in UTC and by the clocks of its time zone. Times outside of its days and windows
+    are left out. Exit code 4 when there are none.
     """
     from dataclasses import replace
 
@@ -103,7 +104,7 @@ def show_next(
 
 @schedule.command("history", example="bus schedule history feed --count 20")
 def history(name: Name, count: Count = 50, place: ServicePlace = SERVICE) -> int:
-    """Print the decisions about the times of a schedule, the newest first.
+    """Print the decisions about a schedule's times, the newest first.
 
     Each nominal time is decided once: fired, skipped or missed, with the reason. Exit code 4 when
     nothing is decided yet.
@@ -129,7 +130,7 @@ def pause(name: Name, dry_run: DryRun = False, place: ServicePlace = SERVICE) ->
 
 @schedule.command("resume", example="bus schedule resume feed")
 def resume(name: Name, dry_run: DryRun = False, place: ServicePlace = SERVICE) -> int:
-    """Resume a schedule with its next time; what lay between is not run."""
+    """Resume a schedule with its next time; missed ones are not run."""
     return _change(place, name, "resumed", dry_run)
 
 

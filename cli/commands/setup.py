@@ -125,10 +125,10 @@ def _define(name: str) -> None:
 
     delivery = "and hooks that hand over mail" if PROGRAMS[name].delivers else "but no hooks"
     command.__name__ = f"setup_{name}"
-    command.__doc__ = f"""Set up {title}: the MCP server of this bus, {delivery}.
+    command.__doc__ = f"""Set up {title.partition(",")[0]}: MCP, {delivery}.
 
-    Merges into its configuration, and adds a pointer to AGENTS.md. Safe to repeat; other entries
-    stay.
+    Merges the MCP server of this bus into the configuration of {title}, and adds a
+    pointer to AGENTS.md. Safe to repeat; other entries stay.
     """
     setup.command(name, example=f"bus setup {name} --agent reviewer")(command)
 

@@ -35,7 +35,7 @@ _SHOWN = 100
 
 @chain.command("on", example="bus chain on")
 def switch_on(place: Place = HERE) -> int:
-    """Chain the log from its first message on, and all messages appended later.
+    """Chain the log from its first message on.
 
     Running programs extend the chain within a minute; messages of programs that don't are added by
     the next program that does, or by 'bus verify'.
@@ -58,7 +58,7 @@ def switch_off(place: Place = HERE) -> int:
 
 @chain.command("status", example="bus chain status --json")
 def status(place: Place = HERE) -> int:
-    """Print whether the log is chained, the head of the chain, and how far behind it is.
+    """Print the head of the chain, and how far behind the log it is.
 
     Keep the head, SEQ:DIGEST, out of reach of the writers of the bus, for instance in git: with
     it 'bus verify --expect' shows any change up to there.

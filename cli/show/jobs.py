@@ -37,7 +37,10 @@ _ERROR_CHARS, _STDERR_LINES = 60, 10
 #: The states of queued jobs for people, by their gates.
 _WAITING = {"open": "queued", "time": "delayed", "key": "held"}
 
-_HEADINGS = ("queue", "seq", "type", "state", "attempt", "when", "error")
+#: The fields of a job's record that stand within others for people.
+_FOLDED = ("gate", "max_attempts")
+
+_HEADINGS = ("queue", "seq", "type", "state", "attempts", "when", "error")
 
 
 def queues_named(bus: Bus, name: str | None) -> list[Queue]:
@@ -119,7 +122,7 @@ def _row(bus: Bus, job: Job) -> Sequence[object]:
     error = job.error or ""
     return (
         *(job.queue, job.seq, _type_of(bus, job) or "?", state_of(job)),
-        *(f"{job.attempt}/{job.max_attempts}", _when(job, bus.now_ms())),
+        *(f"{begun_attempts(job)}/{job.max_attempts}", _when(job, bus.now_ms())),
         error if len(error) <= _ERROR_CHARS else error[: _ERROR_CHARS - 1] + "…",
     )
 
@@ -136,6 +139,17 @@ def _type_of(bus: Bus, job: Job) -> str | None:
 def state_of(job: Job) -> str:
     """Return the state of a job for people, which tells what a queued one waits for."""
     return _WAITING[job.gate] if job.state == "queued" else job.state
+
+
+def begun_attempts(job: Job) -> int:
+    """Return how many attempts at a job have begun, since it was last retried by hand.
+
+    `attempt` is the next one of a job that waits, and of one that was cancelled while it waited.
+    """
+    waited = job.state == "queued"
+    if job.state in ("cancelled", "dead"):
+        waited = job.started_at_ms is None or job.started_at_ms < job.available_at_ms
+    return job.attempt - waited
 
 
 def _when(job: Job, now_ms: int) -> str:
@@ -165,11 +179,13 @@ def print_job(bus: Bus, queue: Queue, job: Job) -> None:
             record |= plugin_job_record(job, message)
         output.json_line(record | {"message": stored, "attempts": attempts, "acts": by_hand})
         return
-    shown = job_record(job) | {
+    record = job_record(job)
+    shown = record | {
         "state": state_of(job),
-        "attempt": f"{job.attempt} of {job.max_attempts}",
+        "attempt": f"{begun_attempts(job)} of {job.max_attempts}",
     }
-    _print_fields({name: shown[name] for name in shown if name not in ("gate", "max_attempts")})
+    names = {name: "attempts" if name == "attempt" else name for name in record}
+    _print_fields({names[name]: shown[name] for name in record if name not in _FOLDED})
     for line in acts_lines(acts):
         output.line(line)
     for claim in claims:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...schema.message.times import format_ts
 from . import output
+from .jobs import begun_attempts
 from .queues import act_line
 
 TYPE_CHECKING = False
@@ -66,7 +67,7 @@ def _drawn(rows: list[Row]) -> list[tuple[str, str, str]]:
 
 
 def _job_text(job: Job) -> str:
-    text = f"queue {job.queue}: {job.state}, attempt {job.attempt} of {job.max_attempts}"
+    text = f"queue {job.queue}: {job.state}, {begun_attempts(job)} of {job.max_attempts} attempts"
     if job.state == "queued":
         text += f", {_waits_for(job)}"
     return f"{text}: {job.error}" if job.error else text

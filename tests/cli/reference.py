@@ -13,15 +13,16 @@ import typer
 
 from ackbus.cli import app
 from ackbus.cli.catalogue import GROUPS
+from ackbus.setup.programs import PROGRAMS
 
 FILE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 _HEAD = """\
 # The command line
 
-Each command with its words and options, and an example. `bus COMMAND --help` describes them; so
-do the manual pages that `bus completion man DIR` writes. A test renders this page from the
-definitions of the commands.
+Each command with its words and options, and an example where these don't show the use. `bus COMMAND
+--help` describes them; so do the manual pages that `bus completion man DIR` writes. A test renders
+this page from the definitions of the commands.
 
 - Data goes to stdout, all else to stderr. Commands that print data take `--json`: one JSON object
   a line, with the names of `bus.jsonl`. In a pipe, text is plain; on a terminal it has colours.
@@ -46,12 +47,29 @@ definitions of the commands.
 | 130 | ended by Ctrl-C; servers, workers and listeners, which end so, end with 0 |
 | 141 | the reader of the output left, as in `bus replay --from 1 \\| head -1` |
 
-Every command also takes `-v`, `--verbose` and `-h`, `--help`; those that need a bus take
-`--dir DIR` and `--user`. They and `--json` are left out below. `bus --version` prints the version.
+`bus --version` prints the version. Left out below:
+
+- `-v`, `--verbose`, `-h`, `--help` of every command, `--dir DIR` and `--user` of those that need a
+  bus, and `--json`;
+- `--config DIR`, the configuration, of the commands of the automation;
+- `--by A`, the actor on record, of those of `queue`, `job`, `dead` and `limit` that change
+  something;
+- `--keys DIR`, the directory of keys, of `key` and `verify`.
+
 """
 
-#: Options of every command, described once above.
-_EVERYWHERE = {"--dir", "--user", "--json", "--verbose", "--help"}
+#: Options that are described once above, as they are written.
+_ABOVE = {"--dir", "--user", "--json", "--verbose", "--help", "[--by A]", "[--keys DIR]"}
+_ABOVE |= {"[--config DIR]"}
+
+#: Options that several commands have together, by the word for all of them.
+_SETS = {
+    "FILTERS": "[--type P]… [--conversation C] [--agent A] [--from A] [--to A] [--since T]"
+    " [--until T]",
+    "POLICY": "[--retry R] [--max-attempts N] [--backoff D] [--on-lost P] [--addressed NAME]"
+    " [--ordering O] [--ageing D] [--max-running N] [--max-running-per-key N] [--dedupe-window D]"
+    " [--hides H]",
+}
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -65,13 +83,25 @@ def commands() -> Iterator[tuple[str, Any]]:
 def render() -> str:
     """The text of docs/cli.md."""
     parts = [_HEAD]
+    parts += [f"`{name}` stands for `{options}`.\n\n" for name, options in _SETS.items()]
     group = ""
-    for path, command in commands():
+    for path, command in _folded():
         if (found := _group(path)) != group:
             group = found
-            parts.append(f"## {group}\n")
-        parts.append(_section(path, command))
-    return "\n".join(parts)
+            parts.append(f"{'' if len(parts) == 1 else chr(10)}## {group}\n\n")
+        parts.append(_entry(path, command))
+    return "".join(parts)
+
+
+def _folded() -> Iterator[tuple[str, Any]]:
+    """Every command; of those that set up the programs of agents, which are alike, the first."""
+    programs = [f"bus setup {name}" for name in PROGRAMS]
+    for path, command in commands():
+        if path not in programs:
+            yield path, command
+        elif path == programs[0]:
+            command.help = f"Set up a program of agents: {', '.join(PROGRAMS)}."
+            yield "bus setup PROGRAM", command
 
 
 def _group(path: str) -> str:
@@ -79,19 +109,25 @@ def _group(path: str) -> str:
     return next(group for group, names in GROUPS.items() if name in names)
 
 
-def _section(path: str, command: Any) -> str:
-    """The purpose of a command, its words and options, and an example."""
+def _entry(path: str, command: Any) -> str:
+    """The words and options of a command, its purpose, and an example that has an option."""
     arguments = [p for p in command.params if p.param_type_name == "argument"]
-    usage = " ".join([path, *map(_word, arguments), *map(_spelling, _own(command))])
+    last = [p for p in arguments if _metavar(p).startswith("--")]  # a command, after `--`
+    words = [_word(each) for each in arguments if each not in last]
+    usage = " ".join([path, *words, *_options(command), *map(_word, last)])
     example = command.epilog.rpartition("\n")[2].strip()
     purpose = _prose(command.help.partition("\n\n")[0])
-    return "\n".join([f"### {path}", "", purpose, "", "```text", usage, example, "```", ""])
+    shows_more = re.search(r" -|['\"$&>|]", example.replace(" --json", ""))
+    return f"- `{usage}`\\\n  {purpose}{f' `{example}`' if shows_more else ''}\n"
 
 
-def _own(command: Any) -> list[Any]:
-    """The options of a command, but for those of every command."""
+def _options(command: Any) -> list[str]:
+    """The options of a command, but for those that the top of the page has."""
     options = [p for p in command.params if p.param_type_name == "option"]
-    return [p for p in options if not _EVERYWHERE & set(p.opts)]
+    spelled = " ".join(_spelling(p) for p in options if not _ABOVE & {*p.opts, _spelling(p)})
+    for name, together in _SETS.items():
+        spelled = spelled.replace(together, name)
+    return [spelled] if spelled else []
 
 
 def _metavar(parameter: Any) -> str:
@@ -116,7 +152,7 @@ def _prose(text: str) -> str:
 
 def _code(text: str) -> str:
     """Set what is typed as it is typed: options, variables."""
-    text = re.sub(r"(?<!\w)'([^'\s]+)'", r"`\1`", text)
+    text = re.sub(r"(?<!\w)'(bus [^'\n]+|[^'\s]+)'", r"`\1`", text)
     return re.sub(r"(?<![\w`])(--[a-z][a-z-]*|\$?BUS_[A-Z_]+[A-Z])", r"`\1`", text)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from ackbus import Bus, Draft
 from ackbus.cli.catalogue import GROUPS
+from ackbus.subscribers.queues.queue import Queue
 
 from ..conftest import RunBus
 
@@ -38,7 +39,7 @@ def offered(run_bus: RunBus) -> Callable[[str], list[str]]:
     def words(line: str) -> list[str]:
         done = run_bus("completion", "words", "--", line)
         assert done.err == ""
-        assert done.code == (0 if done.out else 4)
+        assert done.code == 0 or (done.code, done.out) == (4, "")
         return done.out.splitlines()
 
     return words
@@ -70,6 +71,37 @@ def test_commands_options_and_names_are_offered(
     assert offered("bus job list --state r") == ["running"]
     assert offered("bus queue show b") == ["builds"]
     assert offered("bus lease release ") == ["deploy:prod"]
+
+
+def test_seqs_of_jobs_are_offered(
+    bus: Bus, offered: Callable[[str], list[str]], run_bus: RunBus
+) -> None:
+    queue = Queue.create(bus, "review", retry="failures", max_attempts=1)
+    for _ in range(10):
+        bus.publish("review", from_agent="lead")
+    for claim in queue.claim("w", limit=3)[:2]:
+        queue.fail(claim, "why not")
+    assert offered("bus job show ") == [str(seq) for seq in range(1, 11)]
+    assert offered("bus job cancel 4 1") == ["1", "10"]
+    assert offered("bus dead show ") == ["1", "2"]
+    assert offered("bus dead requeue ") == ["1", "2"]
+    assert offered("bus dead drop 1 ") == ["1", "2"]
+
+
+def test_files_are_meant_where_no_name_of_the_bus_is(bus: Bus, run_bus: RunBus) -> None:
+    """Exit code 4 lets the shell offer files; a new queue has no name yet, and is no file."""
+    run_bus("queue", "create", "builds")
+    codes = {
+        line: run_bus("completion", "words", "--", line).code
+        for line in ("bus queue create b", "bus poll zzz", "bus blob put ", "bus publish t ")
+    }
+    assert codes == {
+        "bus queue create b": 0,
+        "bus poll zzz": 0,
+        "bus blob put ": 4,
+        "bus publish t ": 4,
+    }
+    assert run_bus("completion", "words", "--", "bus queue create b").out == ""
 
 
 def test_group_with_a_default_command_offers_its_commands_and_the_options_of_that_one(
@@ -154,16 +186,24 @@ def test_tab_completes_in_a_real_shell(bus: Bus, type_in: Type) -> None:
     assert type_in("bus publish --from=al\tz") == "publish><--from=alice><z"
 
 
-def test_fish_offers_what_bash_does(bus: Bus, bus_env: dict[str, str]) -> None:
+def test_tab_completes_files_where_no_name_is_meant(bus: Bus, type_in: Type, project: Path) -> None:
+    Path(project, "builds.txt").touch()
+    assert type_in("bus blob put bui\tz") == "blob><put><builds.txt><z"
+    assert type_in("bus queue create bui\t z") == "queue><create><bui><z"
+
+
+def test_fish_offers_what_bash_does(bus: Bus, bus_env: dict[str, str], project: Path) -> None:
     """In a real fish, which asks a command for the completions of a line."""
     if shutil.which("fish", path=bus_env["PATH"]) is None:
         pytest.skip("no fish here")
     bus.publish("review.request", from_agent="alice")
+    Path(project, "builds.txt").touch()
 
     def offered(line: str) -> list[str]:
         program = f"bus completion fish | source; complete -C {line!r}"
         done = subprocess.run(
             ["fish", "--no-config", "-c", program],
+            cwd=project,
             env=bus_env | {"BUS_DIR": str(bus.layout.directory)},
             capture_output=True,
             text=True,
@@ -175,6 +215,8 @@ def test_fish_offers_what_bash_does(bus: Bus, bus_env: dict[str, str]) -> None:
     assert offered("bus pub") == ["publish"]
     assert offered("bus publish --from al") == ["alice"]
     assert offered("bus read --type rev") == ["review.request"]
+    assert offered("bus queue create bui") == []
+    assert offered("bus blob put bui") == ["builds.txt"]
 
 
 def test_manual_pages_are_those_of_the_commands(run_bus: RunBus, tmp_path: Path) -> None:

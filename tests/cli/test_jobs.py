@@ -65,12 +65,40 @@ def test_jobs_are_listed_newest_first_across_queues(run_bus: RunBus, bus: Bus) -
     ] == [3]
     shown = run_bus("job", "list", "--queue", "reviews", "--state", "failed", "--state", "queued")
     rows = [line.split() for line in shown.out.splitlines()]
-    assert rows[0] == ["queue", "seq", "type", "state", "attempt", "when", "error"]
-    assert rows[1][:5] == ["reviews", "3", "review", "queued", "1/4"]
+    assert rows[0] == ["queue", "seq", "type", "state", "attempts", "when", "error"]
+    assert rows[1][:5] == ["reviews", "3", "review", "queued", "0/4"]
     assert rows[2][:5] == ["reviews", "1", "review", "failed", "1/4"]
     assert rows[2][-3:] == ["ago", "why", "not"]
     assert_error(run_bus("job", "list", "--state", "done"), 2, "no state 'done'", "succeeded")
     assert_error(run_bus("job", "list", "--queue", "ghost"), 4, "no queue 'ghost'")
+
+
+def test_column_of_attempts_has_those_that_have_begun(run_bus: RunBus, bus: Bus) -> None:
+    """Jobs that wait, run, and are over count alike; so do those that were cancelled meanwhile."""
+    queue = Queue.create(bus, "review", backoff_s=0, max_attempts=2, max_running=9)
+
+    def column() -> dict[str, str]:
+        rows = [line.split() for line in run_bus("job", "list").out.splitlines()[1:]]
+        return {row[1]: f"{row[3]} {row[4]}" for row in rows}
+
+    publish(bus, 4)
+    fail(queue)
+    assert column()["1"] == "queued 1/2"
+    again = take(queue)
+    assert column() == {"1": "running 2/2", **dict.fromkeys("234", "queued 0/2")}
+    queue.fail(again, "still not")
+    queue.complete(take(queue))
+    taken = take(queue)
+    for seq in (3, 4):
+        queue.jobs.cancel(seq)
+    assert taken.message.seq == 3
+    assert column() == {
+        "1": "dead 2/2",
+        "2": "succeeded 1/2",
+        "3": "cancelled 1/2",
+        "4": "cancelled 0/2",
+    }
+    assert re.search(r"^attempts: +0 of 2$", run_bus("job", "show", "4").out, re.MULTILINE)
 
 
 def test_what_waits_is_listed_in_the_order_of_claiming(run_bus: RunBus, bus: Bus) -> None:

@@ -131,7 +131,7 @@ def test_table_breaks_no_word_and_cuts_the_free_text(
 ) -> None:
     """One line a job; what names it is whole."""
     heading, *rows = _plain(on_terminal("dead", "list", columns=80))
-    assert heading.split() == ["queue", "seq", "type", "state", "attempt", "when", "error"]
+    assert heading.split() == ["queue", "seq", "type", "state", "attempts", "when", "error"]
     assert [row.split()[:5] for row in rows] == [
         ["code-reviews", seq, "review.request", "dead", "1/1"] for seq in ("1", "2")
     ]

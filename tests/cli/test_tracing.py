@@ -45,12 +45,12 @@ def test_trace_draws_the_chain_from_any_id(run_bus: RunBus, reviewed: str) -> No
     lines = [re.sub(rf"{TIME}| for \S+ s", "…", line) for line in shown.out.splitlines()]
     assert lines == [
         "1  …  lead → all  review.request  look",
-        "├─ queue review: succeeded, attempt 1 of 4",
+        "├─ queue review: succeeded, 1 of 4 attempts",
         "│  ├─ claim 1: lost, attempt 1, by w-1, from ……: went home",
         "│  └─ claim 2: completed, attempt 1, by w-2, from ……",
         "├─ 2  …  w → lead  review.done  fine",
         "│  └─ 3  …  lead → all  merge.request  now",
-        "│     └─ queue merge: queued, attempt 1 of 4, waits for a worker",
+        "│     └─ queue merge: queued, 0 of 4 attempts, waits for a worker",
         "└─ 4  …  w → all  review.note  by the way",
     ]
     for key in ("1", "r", "2", "claim:2", "review:1", "merge:3", "4"):
