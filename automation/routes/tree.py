@@ -10,11 +10,11 @@ import time
 from dataclasses import dataclass, replace
 
 from ...bus.doorbell import listen
+from ...bus.log.finding import find_message
 from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.times import format_ts
 from ...schema.queries import engine_of
 from ...subscribers.jobs.jobs import QUEUED, SUCCEEDED, Jobs
-from ...subscribers.overview.trace import find_message
 from ...subscribers.queues.queue import Queue
 from ..jobs.job_request import JobRequest
 from ..jobs.plugin_run import FAULT

@@ -120,7 +120,7 @@ def timeline(
 
 def _conversation(bus: Bus, key: str) -> str:
     """Return the conversation that a message is in, or that an id names."""
-    from ...subscribers.overview.trace import find_message
+    from ...bus.log.finding import find_message
 
     message = find_message(bus, key) or next(bus.read(conversation=key), None)
     if message is None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ...bus.bus import Bus
+from ...bus.log.finding import find_message
 from ...schema.errors import BusUnusable, InvalidInput, NotFound
 from ...schema.message.message import Message
 from ..definition import Commands
@@ -156,9 +157,7 @@ def tail(
 
 
 def _find(bus: Bus, key: str) -> Message:
-    number = int(key) if key.isascii() and key.isdigit() and len(key) < 20 else 0
-    message = bus.get(number) if 0 < number <= MAX_SEQ else None
-    message = message or bus.get(key)
+    message = find_message(bus, key)
     if message is None:
         raise NotFound(f"no message {key!a} in the log; see 'bus read'")
     return message

@@ -68,7 +68,8 @@ def inspect(
     no worker has noticed it yet. With --conversation it prints the messages of that, without
     arguments the whole log, both without claims.
     """
-    from ...subscribers.overview.trace import WorkHistory, find_message
+    from ...bus.log.finding import find_message
+    from ...subscribers.overview.trace import WorkHistory
 
     if key is not None and conversation is not None:
         raise InvalidInput("give ID or --conversation, not both")

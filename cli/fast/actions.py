@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ...bus.log.finding import find_message
 from ...schema.errors import InvalidInput
 from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
 from ...schema.message.priority import parse_priority
@@ -74,8 +75,7 @@ def id_named(bus: Bus, key: str) -> str:
 
     A number that is no seq is taken as an id, and so is everything else.
     """
-    is_seq = key.isascii() and key.isdecimal() and len(key) < 17
-    message = bus.get(int(key)) if is_seq and int(key) > 0 else None
+    message = find_message(bus, key)
     return key if message is None else message.id
 
 

@@ -9,6 +9,7 @@ import typer
 
 from ...schema.errors import InvalidInput
 from ...schema.message.limits import MAX_SEQ as MAX_SEQ
+from ...schema.message.seqs import seq_in
 from ...schema.message.times import parse_since
 from ...schema.sqlite.database import WRITE_TIMEOUT_S
 from .. import arguments, hints
@@ -156,8 +157,7 @@ OfQueue = Annotated[str | None, optional("Q", "Only this queue.", "--queue")]
 
 def seq_or_word(text: str) -> Start:
     """Return the seq that a text is, or the text, which the library checks."""
-    is_seq = text.isascii() and text.isdecimal() and len(text) < 20
-    return int(text) if is_seq else cast("Literal['now']", text)
+    return seq_in(text) or cast("Literal['now']", text)
 
 
 def conversation_named(bus: Bus, key: str) -> str:
@@ -165,7 +165,7 @@ def conversation_named(bus: Bus, key: str) -> str:
 
     The id of a conversation wins over others; what names nothing is returned as it is.
     """
-    from ...subscribers.overview.trace import find_message
+    from ...bus.log.finding import find_message
 
     if next(bus.read(conversation=key), None) is not None:
         return key

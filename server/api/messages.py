@@ -10,10 +10,10 @@ import orjson
 from fastapi import Header, Query, Response
 
 from ...bus.bus import Bus
+from ...bus.log.finding import find_message
 from ...schema.errors import NotFound
 from ...schema.message.limits import MAX_SEQ
 from ...schema.message.message import Message
-from ...subscribers.overview.trace import find_message
 from ..records import (
     FoundList,
     MessageGiven,

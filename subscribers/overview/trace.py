@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...bus.log.finding import find_message
 from ...schema.arguments import with_checked_arguments
 from ...schema.errors import NotFound
+from ...schema.message.seqs import seq_in
 from ..jobs.claims import Claims
 from ..jobs.jobs import Jobs
 from ..jobs.manual_acts import Acts
@@ -23,9 +25,6 @@ if TYPE_CHECKING:
 
 #: How a claim is called where ids of several kinds may stand: `claim:17`.
 CLAIM = "claim"
-
-#: Longer numbers are no seq and no token.
-_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +115,6 @@ class WorkHistory:
         return Work(job, claims, acts)
 
 
-def find_message(bus: Bus, key: str) -> Message | None:
-    """Return the message with this seq, or else with this id, or None."""
-    number = _number(key)
-    return (bus.get(number) if number else None) or bus.get(key)
-
-
 def _start(bus: Bus, key: str) -> Message:
     """Return the message at which a trace starts."""
     found = find_message(bus, key) or next(bus.read(conversation=key), None)
@@ -139,8 +132,8 @@ def _start(bus: Bus, key: str) -> Message:
 def _seq_of_work(bus: Bus, key: str) -> int | None:
     """Return the message that a claim or a job is about, or None when there is none."""
     name, colon, digits = key.rpartition(":")
-    number = _number(digits)
-    if not colon or not number:
+    number = seq_in(digits)
+    if not colon or number is None:
         return None
     if name == CLAIM:
         claim = Claims.of(bus).get(number)
@@ -183,9 +176,3 @@ def _tree(messages: Iterable[Message]) -> Iterator[tuple[Message, int]]:
         message, depth = left.pop()
         yield message, depth
         left += [(answer, depth + 1) for answer in reversed(answers[message.id])]
-
-
-def _number(text: str) -> int | None:
-    """Return the number above 0 that a text is, or None."""
-    is_number = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
-    return int(text) or None if is_number else None

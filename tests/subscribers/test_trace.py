@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, NotFound
+from ackbus.bus.log.finding import find_message
 from ackbus.schema.queries import file_of
-from ackbus.subscribers.overview.trace import Trace, WorkHistory, find_message
+from ackbus.subscribers.overview.trace import Trace, WorkHistory
 from ackbus.subscribers.queues.queue import Queue
 
 from ..programs import raw_sql

@@ -11,11 +11,11 @@ from pydantic import BaseModel, Field
 
 from ....bus.bus import Bus
 from ....bus.doorbell import listen
+from ....bus.log.finding import find_message
 from ....schema.errors import NotFound
 from ....schema.message.message import Message
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.polling_pace import Pace
-from ....subscribers.overview.trace import find_message
 from ..session import Session
 from .pages import MAX_PAGE, next_line
 from .quoted_messages import NOTICE, FramedMessage, shown
