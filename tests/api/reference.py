@@ -42,6 +42,7 @@ INTERNAL = {
     "Policy.row",
     "Policy.said",
     "Policy.takes",
+    "Queue.take",
     "RawCommand.do",
     "ReplyTypes.require",
     "Request.published",

@@ -70,9 +70,11 @@ def test_d_28_as_many_run_at_once_as_there_are_workers_and_no_more(
     bus: Bus, folder: Folder, tmp_path: Path
 ) -> None:
     path = tmp_path / "ran"
-    configure(folder, dict.fromkeys(("slow", "fast"), noting(path)), workers=3)
+    configure(folder, dict.fromkeys(("slow", "fast"), noting(path, held=True)), workers=3)
     with running(bus, folder.path) as service:
         ids = [service.submit(name) for name in ("slow", "fast") * 10]
+        wait_until(lambda: len(lines(path)) == 3)
+        Path(f"{path}.go").touch()
         for job_id in ids:
             service.ended(job_id)
     assert most_at_once(path) == 3
@@ -117,13 +119,16 @@ def test_d_30_author_who_says_that_it_is_not_safe_has_one_at_a_time(
 @pytest.mark.requirement("D-25", "D-27")
 def test_d_25_jobs_with_one_key_never_overlap(bus: Bus, folder: Folder, tmp_path: Path) -> None:
     path = tmp_path / "ran"
-    program = noting(path).replace("cat > /dev/null", "sleep 0.05; cat > /dev/null")
-    configure(folder, {"slow": program, "fast": OK}, workers=4)
+    configure(folder, {"slow": noting(path, held=True), "fast": OK}, workers=5)
     with running(bus, folder.path) as service:
         submitted = [
             service.submit("slow", "handle", dedupe_key=key, dedupe_ttl_s=None)
             for key in ("a", "b", "a", "b")
         ]
+        wait_until(lambda: len(lines(path)) == 2)
+        service.ended(service.submit("fast"))  # a turn in which the others could have begun
+        assert len(lines(path)) == 2
+        Path(f"{path}.go").touch()
         for job_id in submitted:
             service.ended(job_id)
     assert most_at_once(path) == 2
@@ -151,10 +156,13 @@ def test_d_32_limits_hold_for_what_a_predecessor_left(
 ) -> None:
     """They are counted in the tables, so a restart does not forget them."""
     path = tmp_path / "ran"
-    configure(folder, {"slow": noting(path), "fast": OK}, workers=4, slow=", parallelism: 1")
+    programs = {"slow": noting(path, held=True), "fast": OK}
+    configure(folder, programs, workers=4, slow=", parallelism: 1")
     with running(bus, folder.path) as service:
         ids = [service.submit("slow") for _ in range(6)]
-        service.ended(ids[0])
+        wait_until(lambda: lines(path))
+    path.unlink()  # the stop ended that run, which noted no end
+    Path(f"{path}.go").touch()
     with running(bus, folder.path) as service:
         for job_id in ids:
             assert service.ended(job_id).state == "succeeded"
