@@ -97,7 +97,7 @@ class Service:
         self._notifier = notifier or Notifier()
         self.started_at_ms = bus.now_ms()
         self.submission = Submission(bus)
-        self.breakers = Breakers.of(bus)
+        self.breakers = Breakers(bus, self.submission)
         self.alarms = Alarms(bus, self.submission)
         engine = engine_of(bus)
         self._fence, self._inits = Fence(engine), Inits(engine)
@@ -164,6 +164,12 @@ class Service:
         """
         self._is_to_reload = True
         self._wake()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The configuration in force; there is one as soon as jobs can run."""
+        assert self._snapshot is not None
+        return self._snapshot
 
     def status(self) -> dict[str, Any]:
         """Return the state of the service and its jobs, as JSON."""

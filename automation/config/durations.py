@@ -1,4 +1,4 @@
-"""Forms of values in a configuration: durations, sizes, times of day, weekdays, points in time.
+"""Forms of values in a configuration: durations, sizes, rates, times, parts of requests.
 
 A value that has no such form raises a ValueError that names it and the form to write.
 """
@@ -9,6 +9,7 @@ import re
 from datetime import datetime, timedelta
 
 from .snapshot import Window
+from .webhooks import PartOf, Rate
 
 #: The seconds of each unit of a duration.
 _UNITS = {
@@ -38,6 +39,8 @@ _DURATION = re.compile(rf"(?:{_PART})+")
 _MAX_S = 36_525 * 86_400.0
 
 _SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB|KIB|MIB|GIB)?", re.IGNORECASE)
+_RATE = re.compile(r"(\d{1,7})/(s|m|h)")
+_PART_OF = re.compile(r"header:([A-Za-z0-9!#$%&'*+.^_`|~-]+)|body:(\S+)")
 _CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 _POINT = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)", re.IGNORECASE
@@ -84,6 +87,20 @@ def size_bytes(text: str) -> int:
         if 0 < size < 1 << 63:
             return size
     raise ValueError(f"{text!r} is not a positive size; write bytes, or one such as 64KB or 1MB")
+
+
+def rate_of(text: str) -> Rate:
+    """Return the rate of ``10/s``, ``60/m`` or ``1000/h``."""
+    if (found := _RATE.fullmatch(text)) and int(found[1]):
+        return Rate(int(found[1]), _UNITS[found[2]])
+    raise ValueError(f"{text!r} is no rate; write one such as 10/s, 60/m or 1000/h")
+
+
+def part_of(text: str) -> PartOf:
+    """Return the part of a request that ``header:NAME`` or ``body:FIELD`` names."""
+    if found := _PART_OF.fullmatch(text):
+        return PartOf("header", found[1]) if found[1] else PartOf("body", found[2])
+    raise ValueError(f"{text!r} is no part of a request; write header:NAME or body:FIELD")
 
 
 def window(start: str, end: str) -> Window:

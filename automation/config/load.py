@@ -19,6 +19,7 @@ from .settings.flow_settings import pipelines, routes
 from .settings.plugin_settings import plugin_settings
 from .settings.shapes import ServiceShape, StateShape
 from .settings.validation import Validation
+from .settings.webhook_settings import webhooks
 from .snapshot import AdmissionConfig, Config, ServiceConfig
 
 TYPE_CHECKING = False
@@ -106,7 +107,7 @@ def _assemble(
         plugins=Frozen(plugin_settings(validation, service.max_workers)),
         routes=routes(validation),
         pipelines=pipelines(validation),
-        webhooks=access.webhooks(),
+        webhooks=webhooks(validation, access),
         api=access.api(service.admission.require_api_auth),
         tokens=tokens,
         variables=Frozen({name: Secret(value) for name, value in used.items()}),

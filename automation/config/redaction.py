@@ -27,7 +27,9 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 #: Names that only sound like it: they say where a secret is.
-_HARMLESS = re.compile(r"secret_ref|tokens?_file|.*_env|.*_header|key_id|scopes_(file|hash)")
+_HARMLESS = re.compile(
+    r"(previous_)?secret_ref|tokens?_file|.*_env|.*_header|key_id|scopes_(file|hash)"
+)
 
 
 def is_secret_key(name: str) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from .faults import Fault
     from .flows import Pipeline, Route
+    from .webhooks import WebhooksConfig
 
 #: The seconds that each command may take, unless its plugin's `timeouts` say otherwise.
 TIMEOUTS_S = {"poll": 60.0, "handle": 120.0, "health": 10.0, "init": 30.0}
@@ -179,29 +180,6 @@ class PluginConfig:
         """Return the seconds that a command may take; a name of its own counts as `handle`."""
         usual = TIMEOUTS_S.get(command, TIMEOUTS_S["handle"])
         return self.timeouts.get(command, usual if self.timeout is None else self.timeout)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookEndpoint:
-    """A path that takes signed requests, each a job of its plugin."""
-
-    path: str
-    plugin: str
-    secret_ref: str
-    secret: Secret
-    signature_header: str
-    name: str = ""
-    command: str = "handle"
-    max_body_bytes: int = 1_048_576
-    place: Place = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhooksConfig:
-    """The listener of webhooks, and its paths."""
-
-    listen: str = "127.0.0.1:8081"
-    endpoints: tuple[WebhookEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..config.flows import Step
     from ..config.records import Place
     from ..config.snapshot import Config
+    from ..config.webhooks import WebhookEndpoint
     from .discovery import Registry
 
 
@@ -32,7 +33,7 @@ def faults_of_references(config: Config, registry: Registry) -> Iterator[Fault]:
         for step in pipeline.steps:
             yield from references.step(step)
     for endpoint in config.webhooks.endpoints if config.webhooks else ():
-        yield from references.command(endpoint.plugin, endpoint.command, endpoint.place)
+        yield from references.endpoint(endpoint)
 
 
 class _References:
@@ -61,6 +62,14 @@ class _References:
     def target(self, target: str, place: Place) -> Iterator[Fault]:
         plugin, _, command = target.partition(".")
         yield from self.command(plugin, command or "handle", place)
+
+    def endpoint(self, endpoint: WebhookEndpoint) -> Iterator[Fault]:
+        if endpoint.plugin is not None:
+            yield from self.command(endpoint.plugin, endpoint.command, endpoint.place)
+        pipelines = {pipeline.name for pipeline in self._config.pipelines}
+        if endpoint.pipeline is not None and endpoint.pipeline not in pipelines:
+            told = f"there is no pipeline {endpoint.pipeline!r}{near(endpoint.pipeline, pipelines)}"
+            yield endpoint.place.fault(told)
 
     def step(self, step: Step) -> Iterator[Fault]:
         if step.uses is not None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ...schema.message.ids import new_id
 from ...schema.message.times import format_ts, parse_ts
-from ...schema.queries import Table
+from ...schema.queries import Table, engine_of
 from ..config.snapshot import BreakerConfig
 from .statements import SQL
 
@@ -19,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...schema.engine import Engine
+    from ...bus.bus import Bus
     from ..jobs.submission import Submission
 
 CLOSED, OPEN, HALF_OPEN = "closed", "open", "half_open"
@@ -86,39 +87,42 @@ class Transition:
 
 
 class Breakers(Table):
-    """The tables `circuit_breakers` and `circuit_breaker_transitions`."""
+    """The tables `circuit_breakers` and `circuit_breaker_transitions`.
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
+    Args:
+        bus: the bus.
+        submission: knows how many jobs of a command wait or run.
+    """
+
+    def __init__(self, bus: Bus, submission: Submission) -> None:
+        super().__init__(engine_of(bus))
+        self._submission = submission
         self._rules: Mapping[str, BreakerConfig] = {}
 
     def take(self, rules: Mapping[str, BreakerConfig]) -> None:
         """Go by these rules of plugins from now on; a plugin without one has the usual rule."""
         self._rules = rules
 
-    def may_poll(self, plugin: str, command: str, submission: Submission) -> bool:
+    def may_poll(self, plugin: str, command: str) -> Literal["closed", "open", "probe"]:
         """Return whether a scheduled job of a command may begin.
 
-        When the rest is over, one job decides: the caller submits it in the transaction of this
-        call, or one waits or runs already.
-
-        Args:
-            plugin, command: what it is of.
-            submission: tells whether a scheduled job of it waits or runs.
+        Returns:
+            `probe` when the rest is over: the caller submits the one job that decides, in the
+            transaction of this call. While a scheduled job waits or runs, that one decides.
         """
         with self._engine.write():
             breaker = self.get(plugin, command)
             if breaker.state == CLOSED:
-                return True
-            if submission.outstanding(plugin, command, submitted_by="scheduler"):
-                return False
+                return "closed"
+            if self._submission.outstanding(plugin, command, submitted_by="scheduler"):
+                return "open"
             if breaker.state == OPEN:
                 opened_ms = parse_ts(breaker.opened_at or "0")
                 rest_ms = round(self._rule(plugin).reset_after_s * 1000)
                 if self._engine.now_ms() < opened_ms + rest_ms:
-                    return False
+                    return "open"
                 self._change(breaker, HALF_OPEN, "cooldown_elapsed", None)
-            return True
+            return "probe"
 
     def note(self, plugin: str, command: str, ok: bool, job_id: str, submitted_by: str) -> bool:
         """Count the end of a job, in the transaction that ends it.

@@ -20,3 +20,11 @@ def id_of_time(ts_ms: int) -> str:
     """Return the beginning of the ids of a millisecond."""
     digits = f"{ts_ms:012x}"
     return f"{digits[:8]}-{digits[8:]}-"
+
+
+def id_of(text: str) -> str:
+    """Return the one id for a text: a UUID of version 8, which says nothing of a time."""
+    digits = hashlib.sha256(text.encode()).hexdigest()
+    variant = "89ab"[int(digits[15], 16) % 4]
+    begin = f"{digits[:8]}-{digits[8:12]}-8{digits[12:15]}"
+    return f"{begin}-{variant}{digits[16:19]}-{digits[19:31]}"

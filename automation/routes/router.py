@@ -101,6 +101,7 @@ class Router:
         *,
         submitted_by: SubmittedBy,
         parent: Message | None = None,
+        event_id: str | None = None,
     ) -> tuple[JobRequest, ...]:
         """Publish the event of a run, and return the jobs with which the pipeline begins.
 
@@ -109,6 +110,7 @@ class Router:
             payload: of its event.
             submitted_by: who asks.
             parent: a message that asks for it; None begins a conversation.
+            event_id: of the event; None: a new one.
 
         Raises:
             NotFound: there is no such pipeline.
@@ -119,6 +121,7 @@ class Router:
         draft = Draft(
             EVENT,
             payload,
+            id=event_id,
             from_agent=AGENTS[submitted_by],
             to_agent=AUTOMATION,
             in_reply_to=None if parent is None else parent.id,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..extras import require
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...automation.config.snapshot import Config
@@ -15,4 +17,15 @@ def doors_of(service: Service, config: Config) -> list[Door]:
     Raises:
         AckbusError: the extra `server` is missing.
     """
-    return []
+    doors = []
+    if config.webhooks is not None:
+        doors.append(_webhooks(service, config.webhooks.listen))
+    return doors
+
+
+def _webhooks(service: Service, listen: str) -> Door:
+    require("server", "starlette", "uvicorn")
+    from ...server.listeners import Door
+    from ...server.webhooks.receiver import webhook_app
+
+    return Door("webhooks", listen, webhook_app(service.bus, lambda: service.snapshot))

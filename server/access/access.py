@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from fastapi import Request, Security
@@ -13,6 +12,7 @@ from starlette.requests import HTTPConnection
 from ...bus.bus import Bus
 from .errors import Forbidden, TooManyRequests, Unauthorized
 from .principals import LOCAL, Principal, Scope
+from .rates import Bucket
 from .tokens import Tokens
 
 #: The key in a request's state under which its principal is kept.
@@ -36,7 +36,7 @@ class Access:
         self._tokens = Tokens.of(bus)
         self._required = required or self._tokens.are_needed()
         self._max_rate = max_rate
-        self._buckets: dict[str, _Bucket] = {}
+        self._buckets: dict[str, Bucket] = {}
 
     def principal(self, connection: HTTPConnection) -> Principal:
         """Return the principal of a request, and count the request against its rate.
@@ -47,7 +47,7 @@ class Access:
         """
         found = self.holder(connection)
         if self._max_rate is not None:
-            bucket = self._buckets.setdefault(found.name, _Bucket(self._max_rate))
+            bucket = self._buckets.setdefault(found.name, Bucket(self._max_rate))
             if wait_s := bucket.take():
                 text = f"{found.name} may ask {self._max_rate:g} times a second"
                 raise TooManyRequests(text, wait_s)
@@ -67,25 +67,6 @@ class Access:
         if self._required:
             raise Unauthorized("show a token: Authorization: Bearer bus_…")
         return LOCAL
-
-
-class _Bucket:
-    """A token bucket: allows `rate` requests a second, and bursts of as many."""
-
-    def __init__(self, rate: float) -> None:
-        self._rate = rate
-        self._left = max(rate, 1.0)
-        self._at = time.monotonic()
-
-    def take(self) -> float:
-        """Take one request; return 0 if it is allowed, or the seconds until the next one is."""
-        now = time.monotonic()
-        self._left = min(max(self._rate, 1.0), self._left + (now - self._at) * self._rate)
-        self._at = now
-        if self._left < 1:
-            return (1 - self._left) / self._rate
-        self._left -= 1
-        return 0.0
 
 
 def known(connection: HTTPConnection) -> Principal:

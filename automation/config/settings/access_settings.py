@@ -1,4 +1,4 @@
-"""Tokens with their scopes, webhooks with their secrets, and the API, as records."""
+"""Tokens with their scopes, and the API, as records."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..files.checksums import compare
 from ..files.reading import hash_of, read_bytes
 from ..files.variables import has_variable
 from ..records import Secret
-from ..snapshot import ApiConfig, TokenConfig, WebhookEndpoint, WebhooksConfig
-from .shapes import ApiShape, ApiTokenShape, EndpointShape, TokenShape
+from ..snapshot import ApiConfig, TokenConfig
+from .shapes import ApiShape, ApiTokenShape, TokenShape
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 SCOPES = ("plugin:ro", "plugin:rw", "jobs:ro", "jobs:rw", "events:ro", "events:rw", "*")
 
 _HASH = "blake3:"
-#: The path that a listener of webhooks answers itself.
-_HEALTH = "/healthz"
 
 
 class Access:
@@ -73,7 +71,7 @@ class Access:
             tree["auth"] = auth
         if shape is None:
             return None
-        host = self._listen(shape.listen, "api", "listen")
+        host = self.listen(shape.listen, "api", "listen")
         has_tokens = any(token.scopes for token in (*self._named.values(), *self._of_api))
         if shape.enabled and not has_tokens and (must_have_tokens or not _is_local(host)):
             why = "service.admission" if must_have_tokens else f"an API that listens on {host}"
@@ -85,43 +83,8 @@ class Access:
             max_sync_timeout_s=shape.max_sync_timeout,
         )
 
-    def webhooks(self) -> WebhooksConfig | None:
-        """Return the listener of webhooks, None where there is none; `tokens` was called before."""
-        if self._validation.at("webhooks") is None:
-            return None
-        self._validation.keys(("listen", "endpoints"), "webhooks")
-        listen = self._validation.at("webhooks", "listen") or WebhooksConfig().listen
-        self._listen(str(listen), "webhooks", "listen")
-        endpoints: dict[str, WebhookEndpoint] = {}
-        for number in range(len(self._validation.list("webhooks", "endpoints"))):
-            found = self._endpoint(number, endpoints)
-            if found is not None:
-                endpoints.setdefault(found.path, found)
-        return WebhooksConfig(listen=str(listen), endpoints=tuple(endpoints.values()))
-
-    def _endpoint(
-        self, number: int, others: Mapping[str, WebhookEndpoint]
-    ) -> WebhookEndpoint | None:
-        path = ("webhooks", "endpoints", number)
-        shape = self._validation.shaped(EndpointShape, *path)
-        if shape is None:
-            return None
-        if shape.path in others or shape.path == _HEALTH:
-            self._validation.refuse(f"the path {shape.path} is taken", *path, "path")
-        token = self._secret_of(shape.secret_ref, *path, "secret_ref")
-        return WebhookEndpoint(
-            name=shape.name or shape.path.strip("/"),
-            path=shape.path,
-            plugin=shape.plugin,
-            command=shape.command,
-            secret_ref=shape.secret_ref,
-            secret=token,
-            signature_header=shape.signature_header,
-            max_body_bytes=shape.max_body_size,
-            place=self._validation.place(*path),
-        )
-
-    def _secret_of(self, name: str, *path: str | int) -> Secret:
+    def secret_of(self, name: str, *path: str | int) -> Secret:
+        """Return the key of a token that the value of a path names; `tokens` was called before."""
         token = self._named.get(name)
         if token is None:
             told = f"there is no token {name!r}{near(name, self._named)}; define it in tokens"
@@ -161,7 +124,7 @@ class Access:
             self._validation.warn(told, *path, "token")
         key = Secret(shape.token or "")
         if shape.secret_ref is not None:
-            key = self._secret_of(shape.secret_ref, *path, "secret_ref")
+            key = self.secret_of(shape.secret_ref, *path, "secret_ref")
         name = shape.name or f"api.auth.tokens[{number}]"
         scopes = self._known(shape.scopes, *path, "scopes")
         place = self._validation.place(*path)
@@ -206,7 +169,7 @@ class Access:
                 self._validation.refuse(told, *path)
         return tuple(dict.fromkeys(scopes))
 
-    def _listen(self, listen: str, *path: str | int) -> str:
+    def listen(self, listen: str, *path: str | int) -> str:
         """Return the host of HOST:PORT; another form is refused."""
         host, colon, port = listen.rpartition(":")
         if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:

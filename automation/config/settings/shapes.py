@@ -3,7 +3,8 @@
 A key that no shape has is an error. Values come as text, so each field says its type. What stands
 here is what CONFIG_REFERENCE, SCHEDULER, PIPELINES and WEBHOOKS of Ductile describe, with what is
 only ours: `command` and `broadcast` of a route, `limits`, `on_failure`, `catch_up_max`,
-`catch_up_age`.
+`catch_up_age`, and of a webhook all but `name`, `path`, `plugin`, `command`, `secret_ref`,
+`signature_header` and `max_body_size`.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from pydantic import (
     model_validator,
 )
 
+from ....schema.message.limits import MAX_PAYLOAD_BYTES
 from ..cron_form import check_cron
 from ..durations import (
     duration_or_zero_s,
     duration_s,
     interval_s,
+    part_of,
     point_ms,
+    rate_of,
     size_bytes,
     weekday,
     window_of,
@@ -34,6 +38,7 @@ from ..durations import (
 from ..durations import window as window_between
 from ..files.yaml_tree import Items, Map, is_null, typed
 from ..snapshot import Window
+from ..webhooks import PartOf, Rate
 from .timezones import check_timezone
 
 #: Names of plugins, pipelines and their like.
@@ -255,11 +260,20 @@ class EndpointShape(Shape):
 
     name: Text | None = None
     path: UrlPath
-    plugin: Name
-    command: Id = "handle"
+    plugin: Name | None = None
+    command: Id | None = None
+    pipeline: Name | None = None
+    event_type: Text | None = None
+    event_type_from: Annotated[PartOf, _parsed(part_of)] | None = None
     secret_ref: Text
+    previous_secret_ref: Text | None = None
     signature_header: Header
-    max_body_size: Size = 1_048_576
+    signature_prefix: Template | None = None
+    signature_format: Literal["plain", "standard", "stripe"] = "plain"
+    replay_window: Duration | None = None
+    max_body_size: Annotated[Size, Field(le=MAX_PAYLOAD_BYTES)] = 1_048_576
+    delivery_id: Annotated[PartOf, _parsed(part_of)] | None = None
+    rate_limit: Annotated[Rate, _parsed(rate_of)] | None = None
 
 
 class ApiTokenShape(Shape):

@@ -1,0 +1,199 @@
+"""The application that takes webhooks: it reads a request, has it stored, and then answers."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+import orjson
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.types import Receive, Scope, Send
+
+from ...automation.config.settings.webhook_settings import HEALTH_PATH
+from ...automation.config.webhooks import WebhookEndpoint
+from ...automation.snapshots import Snapshot
+from ...automation.status import health_of
+from ...automation.webhooks.deliveries import Deliveries
+from ...automation.webhooks.signatures import BadSignature, verify
+from ...bus.bus import Bus
+from ...schema.errors import AckbusError, InvalidInput, LimitReached, NotFound
+from ..access.rates import Bucket
+
+#: How many requests are checked and stored at a time: each takes a thread with a connection.
+_THREADS = 4
+
+#: How long a client may take for a whole body, in seconds.
+BODY_S = 30.0
+
+#: When to try again, in seconds: the bus is busy or a queue full; an operator has to act.
+_SOON_S, _LATER_S = 1, 60
+
+_log = logging.getLogger("ackbus.automation.webhooks")
+
+_Found = TypeVar("_Found")
+
+
+def webhook_app(bus: Bus, snapshot: Callable[[], Snapshot], *, body_s: float = BODY_S) -> Starlette:
+    """Return the application that takes webhooks.
+
+    Args:
+        bus: where they are stored.
+        snapshot: returns the configuration in force, which counts from the next request on.
+        body_s: how long a client may take for a whole body, in seconds.
+    """
+    return Starlette(routes=[Mount("", app=Receiver(bus, snapshot, body_s))])
+
+
+class Receiver:
+    """Answers requests by the endpoints of a configuration, in one event loop."""
+
+    def __init__(self, bus: Bus, snapshot: Callable[[], Snapshot], body_s: float) -> None:
+        self._bus = bus
+        self._snapshot = snapshot
+        self._body_s = body_s
+        self._began = time.monotonic()
+        self._threads: anyio.CapacityLimiter | None = None
+        self._hooks: _Hooks | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; there are no other connections."""
+        if scope["type"] != "http":
+            await send({"type": "websocket.close"})
+            return
+        try:
+            response = await self._answer(Request(scope, receive))
+        except ClientDisconnect:  # its body was not whole
+            return
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        path = request.scope["path"]
+        if path == HEALTH_PATH:
+            return await self._health(request)
+        hooks = self._in_force()
+        endpoint = hooks.endpoints.get(path)
+        if endpoint is None:
+            return _refused(404, "not found")
+        if request.method != "POST":
+            return _refused(405, "use POST", Allow="POST")
+        body: bytes | None = None
+        with anyio.move_on_after(self._body_s) as reading:
+            body = await _read(request, endpoint.max_body_bytes)
+        if reading.cancelled_caught:
+            return _refused(408, "the body took too long", Connection="close")
+        if body is None:
+            return _refused(413, "payload too large", Connection="close")
+        # Once it is read it is stored, whether or not the client waits for the answer.
+        return await self._in_thread(lambda: hooks.take(endpoint, request, body))
+
+    def _in_force(self) -> _Hooks:
+        """Return the endpoints of the configuration in force."""
+        snapshot, before = self._snapshot(), self._hooks
+        if before is None or before.snapshot is not snapshot:
+            self._hooks = _Hooks(self._bus, snapshot)
+            if before is not None and before.listen != self._hooks.listen:
+                _log.warning("webhooks.listen has changed: it counts from the next start on")
+            return self._hooks
+        return before
+
+    async def _health(self, request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            return _refused(405, "use GET", Allow="GET, HEAD")
+        if not _is_local(request):
+            return _refused(404, "not found")
+        plugins, uptime_s = len(self._snapshot().plugins), time.monotonic() - self._began
+        try:
+            found = await self._in_thread(lambda: health_of(self._bus, plugins, uptime_s))
+        except AckbusError as error:
+            _log.error("the health can't be told: %s", error)
+            return _json(503, {"status": "unavailable"})
+        return _json(200, found)
+
+    async def _in_thread(self, act: Callable[[], _Found]) -> _Found:
+        self._threads = self._threads or anyio.CapacityLimiter(_THREADS)
+        return await anyio.to_thread.run_sync(act, limiter=self._threads)
+
+
+class _Hooks:
+    """The endpoints of one configuration. Any thread may use it."""
+
+    def __init__(self, bus: Bus, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._bus = bus
+        webhooks = snapshot.config.webhooks
+        self.listen = webhooks.listen if webhooks else None
+        self.endpoints = {each.path: each for each in webhooks.endpoints} if webhooks else {}
+        self._deliveries = Deliveries(bus, snapshot.config, snapshot.plugins)
+        self._buckets = {
+            path: Bucket(each.rate.count / each.rate.per_s, each.rate.count)
+            for path, each in self.endpoints.items()
+            if each.rate is not None
+        }
+
+    def take(self, endpoint: WebhookEndpoint, request: Request, body: bytes) -> Response:
+        """Check a request, store it, and return the answer."""
+        path = endpoint.path
+        try:
+            signed = verify(endpoint, request.headers, body, self._bus.now_ms() / 1000)
+        except BadSignature as error:
+            _log.warning("a request to %s is refused: %s", path, error)
+            return Response(status_code=403)
+        bucket = self._buckets.get(path)
+        if bucket is not None and (wait_s := bucket.take()):
+            _log.warning("a request to %s is refused: there are too many", path)
+            return _refused(429, "too many requests", Retry_After=math.ceil(wait_s))
+        try:
+            taken = self._deliveries.take(endpoint, request.headers, body, signed)
+        except AckbusError as error:
+            _log.error("a request to %s can't be taken: %s", path, error)
+            return _of_error(error)
+        again = ", again" if taken.is_repeated else ""
+        about = {"plugin": endpoint.plugin, "job_id": taken.job_id}
+        _log.info("a request to %s is taken%s", path, again, extra=about)
+        return _json(202, {"job_id": taken.job_id})
+
+
+async def _read(request: Request, limit: int) -> bytes | None:
+    """Return the body of a request, or None as soon as it is longer than the limit."""
+    told = request.headers.get("Content-Length", "")
+    if told.isdecimal() and int(told) > limit:
+        return None
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > limit:
+            return None
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _of_error(error: AckbusError) -> Response:
+    if isinstance(error, InvalidInput):
+        return _refused(400, str(error))
+    if isinstance(error, LimitReached):
+        return _refused(429, "the queue is full", Retry_After=_SOON_S)
+    after_s = _LATER_S if isinstance(error, NotFound) else _SOON_S
+    return _refused(503, "it can't be taken now", Retry_After=after_s)
+
+
+def _refused(status: int, error: str, **headers: object) -> Response:
+    return _json(status, {"error": error}, **headers)
+
+
+def _json(status: int, body: dict[str, Any], **headers: object) -> Response:
+    named = {name.replace("_", "-"): str(value) for name, value in headers.items()}
+    return Response(orjson.dumps(body), status, named, "application/json")
+
+
+def _is_local(request: Request) -> bool:
+    """Whether a request comes from this machine."""
+    return request.client is not None and ip_address(request.client.host).is_loopback
