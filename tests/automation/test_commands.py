@@ -79,7 +79,8 @@ def test_queue_and_logs_tell_what_waits_and_what_was_printed(
         (logged,) = map(json.loads, service.run("automation", "logs", "--json").stdout.splitlines())
         told = service.run("automation", "logs").stdout
     assert (waiting["id"], waiting["status"]) == (held.job_id, "running")
-    assert (logged["id"], logged["stderr"]) == (f"{done['job_id']}-1", "hello\n")
+    assert logged["id"].startswith(f"{done['job_id']}-")
+    assert (logged["attempt"], logged["stderr"]) == (1, "hello\n")
     assert "stderr: hello" in told
 
 
