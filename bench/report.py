@@ -109,6 +109,11 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
+def spread(low: float, high: float) -> str:
+    """Return the ends of a spread, as one word."""
+    return f"{number(low)}\N{EN DASH}{number(high)}"
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table; all columns but the first are numbers."""
     rule = ["---"] + ["---:"] * (len(head) - 1)
@@ -146,7 +151,7 @@ def medians_table(unit: str, found: Sequence[Group]) -> str:
     if len(found) == 1:
         (group,) = found
         rows = [
-            [answer.name, number(answer.middle), f"{number(answer.low)} to {number(answer.high)}"]
+            [answer.name, number(answer.middle), spread(answer.low, answer.high)]
             for answer in group.answers
         ]
         return table([group.title or unit or "contender", "median", "spread"], rows)
@@ -156,24 +161,28 @@ def medians_table(unit: str, found: Sequence[Group]) -> str:
     return table([unit or "contender", *(group.title for group in found)], rows)
 
 
-def targets_table(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what was to be reached, and what was."""
-    rows = [
-        [f"[{name}](#{name}): {target['what']}", target["asked"], _reached(target)]
-        for name, record in records.items()
-        for target in record.get("targets", ())
-    ]
-    if not rows:
+def targets(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what was to be reached, and what was: a line for what is asked of several cases."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for name, record in records.items():
+        for target in record.get("targets", ()):
+            case, colon, what = target["what"].rpartition(": ")
+            key = (name, what, target["asked"])
+            found.setdefault(key, []).append(f"{case}{colon and ' '}{_reached(target)}")
+    if not found:
         return "No record says what it should reach.\n"
-    return table(["what", "asked", "median (spread)"], rows)
+    return "".join(
+        f"- [{name}](#{name}): {what}, {asked}: {'; '.join(reached)}\n"
+        for (name, what, asked), reached in found.items()
+    )
 
 
 def _reached(target: Mapping[str, Any]) -> str:
     if target["median"] is None:
         return "not measured"
     median = number(target["median"])
-    spread = f"{number(target['least'])} to {number(target['most'])}"
-    return f"{median if target['reached'] else f'**{median}**'} ({spread})"
+    ends = spread(target["least"], target["most"])
+    return f"{median if target['reached'] else f'**{median}**'} ({ends})"
 
 
 def environments(records: Mapping[str, Mapping[str, Any]]) -> str:
@@ -274,8 +283,8 @@ def write(results: Path, folder: Path) -> None:
         path.stem: json.loads(path.read_text("utf-8")) for path in sorted(results.glob("*.json"))
     }
     sections = [section(name, record, folder) for name, record in records.items()]
-    targets = ["## What should be reached\n\nBold is what was not.\n", targets_table(records)]
-    parts = [INTRODUCTION, environments(records), *targets, *sections]
+    asked = ["## What should be reached\n\nMedians and spreads; bold is what was not.\n"]
+    parts = [INTRODUCTION, environments(records), *asked, targets(records), *sections]
     (folder / "README.md").write_text("\n".join(parts), "utf-8")
 
 
