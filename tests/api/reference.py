@@ -6,7 +6,7 @@ Run it with `python tests/api/reference.py --write` after a change to the public
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, is_typeddict
 
@@ -24,7 +24,8 @@ the use. A test renders this page from the sources.
 - A wrong type is found by mypy and pyright, and refused by the call with `InvalidInput`.
 - `_s` are seconds, `_ms` epoch milliseconds. `wait_s` is how long a call waits, `timeout_s` after
   how long it raises `TimedOut`; None is for ever. `after_seq` is not included, `upto_seq` is.
-- `X_async` is `X` for coroutines.
+- `X` (`_async`) says that `X_async` is the same for coroutines. What a record is made with are its
+  attributes.
 """
 
 #: What only this package calls of its public classes.
@@ -60,14 +61,15 @@ def render() -> str:
     for heading, modules in ackbus._NAMES.items():
         names = [name for names in modules.values() for name in names.split()]
         parts.append(f"\n## {heading}\n\n")
-        parts += [f"{line}\n" for name in names for line in _described(name)]
+        own = {name: getattr(ackbus, name) for name in names}
+        parts += [f"{line}\n" for name in _without_twins(own) for line in _described(name, own)]
     return "".join(parts)
 
 
-def _described(name: str) -> Iterator[str]:
-    found: Any = getattr(ackbus, name)
+def _described(name: str, beside: Mapping[str, Any]) -> Iterator[str]:
+    found: Any = beside[name]
     if inspect.isfunction(found):
-        yield f"- `{_call(name, found)}`: {_first_line(found)}"
+        yield f"- `{_call(name, found)}`{_twin_mark(name, beside)}: {_first_line(found)}"
     elif is_typeddict(found):
         yield f"- **{name}**: {_code(found.__annotations__)}"
     elif not inspect.isclass(found):
@@ -80,6 +82,33 @@ def _described(name: str) -> Iterator[str]:
     else:
         yield f"- **{name}**: {_first_line(found)}"
         yield from _members(name, found)
+
+
+def _without_twins(calls: Mapping[str, Any]) -> list[str]:
+    """Return the names, but for those of forms for coroutines that take what the plain ones do."""
+    return [name for name in calls if not _is_twin(name, calls)]
+
+
+def _twin_mark(name: str, beside: Mapping[str, Any]) -> str:
+    twin = f"{name}_async"
+    return " (`_async`)" if twin in beside and _is_twin(twin, beside) else ""
+
+
+def _is_twin(name: str, beside: Mapping[str, Any]) -> bool:
+    plain = name.removesuffix("_async")
+    if plain == name or plain not in beside:
+        return False
+    return _taken(beside[name]) == _taken(beside[plain])
+
+
+def _taken(call: Any) -> set[str]:
+    """Return the names of what a call takes, those of passed-on options too."""
+    taken = set()
+    for parameter in inspect.signature(getattr(call, "__func__", call)).parameters.values():
+        options = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+        names = getattr(ackbus, options[1]).__annotations__ if options else [parameter.name]
+        taken.update(names)
+    return taken
 
 
 def _words(found: object) -> list[object]:
@@ -100,19 +129,22 @@ def _members(name: str, kind: type) -> Iterator[str]:
     listed = re.findall(r"^    (\w+(?:, \w+)*): ", section, re.M)
     own |= {member: None for line in listed for member in line.split(", ") if member not in own}
     is_record = hasattr(kind, "__dataclass_fields__")
-    if "__init__" in vars(kind) and name not in _NOT_MADE and not is_record:
+    is_made = "__init__" in vars(kind) and name not in _NOT_MADE and not is_record
+    if is_made:
         yield f"  - `{_call(name, vars(kind)['__init__'])}`"
     attributes = [
         member
         for member, value in own.items()
         if not hasattr(getattr(value, "__func__", value), "__code__")
     ]
+    if is_made and set(attributes) <= _taken(vars(kind)["__init__"]):
+        attributes = []  # they are what it is made with
     if attributes:
         yield f"  - {_code(attributes)}"
-    for member, value in own.items():
-        call = getattr(value, "__func__", value)
+    for member in _without_twins(own):
+        call = getattr(own[member], "__func__", own[member])
         if inspect.isfunction(call) and call.__qualname__ not in INTERNAL:
-            yield f"  - `{_call(member, call)}`"
+            yield f"  - `{_call(member, call)}`{_twin_mark(member, own)}"
 
 
 def _call(name: str, call: Any) -> str:
