@@ -22,9 +22,9 @@ def section(title: str) -> str:
     return rest[: following.start()] if following else rest
 
 
-def rows(text: str) -> dict[str, str]:
-    """The first two cells of each row of a Markdown table whose first cell is one name."""
-    return dict(re.findall(r"^\| `(\w+)` \| ([^|]*?) \|", text, re.MULTILINE))
+def values(text: str) -> dict[str, str]:
+    """The value that stands between each name that begins an item of a list, and its colon."""
+    return dict(re.findall(r"^- `(\w+)` ([^:]*):", text, re.MULTILINE))
 
 
 def schema(bus: Bus, kind: str) -> list[str]:
@@ -50,19 +50,37 @@ def columns(bus: Bus, table: str) -> dict[str, str]:
 
 
 def defined(text: str) -> dict[str, str]:
-    """Each column that begins a row of a table, with its definition."""
-    return dict(re.findall(r"^\| `(\w+)` ([A-Z][^|]*?) \|", text, re.MULTILINE))
+    """Each column of the first list of a section, with its definition."""
+    items = re.search(r"(^- .*\n)+", text, re.MULTILINE)
+    assert items
+    return {
+        name: typed(definition)
+        for name, definition in re.findall(r"^- `(\w+)`([^:\n]*)", items[0], re.MULTILINE)
+    }
+
+
+def typed(definition: str) -> str:
+    """A definition with its type, which is INTEGER where none stands."""
+    definition = definition.strip()
+    if re.match(r"TEXT|REAL|BLOB", definition):
+        return definition
+    is_mark = definition.startswith("?")
+    return f"INTEGER{'' if is_mark or not definition else ' '}{definition}"
 
 
 def documented_columns(bus: Bus) -> dict[str, dict[str, str]]:
     """The columns of each table but those that are the automation service's alone.
 
-    A table has a section of its own, or a row among the tables that other programs don't write.
+    A table has a section of its own, or an item among the tables that other programs don't write.
     """
     automation = set(re.findall(r"`(\w+)`", section("Automation")))
     listed = {
-        table: dict(re.findall(r"`(\w+)` ([A-Z][A-Z 0-9?]*)", cell))
-        for table, cell in rows(section("Tables of ackbus alone")).items()
+        table: {
+            name: typed(definition) for name, definition in re.findall(r"`(\w+)`([^,]*)", columns)
+        }
+        for table, columns in re.findall(
+            r"^- `(\w+)` \(([^)]*)\):", section("Tables of ackbus alone"), re.MULTILINE
+        )
     }
     return {
         table: listed[table] if table in listed else defined(section(table))
@@ -87,13 +105,13 @@ def test_every_object_of_the_schema_is_named(bus: Bus, kind: str) -> None:
 
 def test_limits_are_those_of_the_code() -> None:
     """X-19: limits are named constants, and documented."""
-    documented = {name: int(value) for name, value in rows(section("Limits")).items()}
+    documented = {name: int(value) for name, value in values(section("Limits")).items()}
     assert documented == {name: value for name, value in vars(limits).items() if name.isupper()}
 
 
 def test_pragmas_are_those_of_a_connection(bus: Bus) -> None:
     """M-25: every connection has the documented pragmas."""
-    documented = {name: value.strip("`") for name, value in rows(section("Connections")).items()}
+    documented = {name: value.strip("`") for name, value in values(section("Connections")).items()}
     spelling = {"0": "OFF", "1": "ON", "wal": "WAL"}
     levels = {"1": "NORMAL", "2": "FULL"}
     found = {}
