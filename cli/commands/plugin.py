@@ -1,4 +1,4 @@
-"""Plugins: list, show, run, health."""
+"""Plugins: add, list, show, run, health."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..show import output
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...automation.plugins.discovery import Plugin
+    from ...automation.plugins.manifest import Manifest
 
 commands = Commands()
 plugin = commands.group("plugin", help="Plugins: programs that the service of automation runs.")
@@ -29,10 +30,64 @@ def show_list(place: ServicePlace = SERVICE) -> int:
     for fault in snapshot.registry.faults:
         output.note(str(fault))
     rows = [
-        (each["plugin"], each["version"], ", ".join(each["commands"]), each["description"])
+        (
+            *(each["plugin"], each["version"], ", ".join(each["commands"])),
+            _first_sentence(each["description"]),
+        )
         for each in records
     ]
     return output.results(records, rows, ("plugin", "version", "commands", "description"))
+
+
+@plugin.command("add", example="bus plugin add feed")
+def add(
+    name: Annotated[
+        str | None, optional_word("NAME", "The plugin. Without it, list those that come along.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Also in place of a copy that differs.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be copied, and copy nothing.")
+    ] = False,
+    place: ServicePlace = SERVICE,
+) -> int:
+    """Copy a plugin that comes along into the folder of plugins.
+
+    That is the first of the configuration's plugin_roots. It runs from there, as any other, once
+    the configuration names it. Later versions of this package leave the copy as it is; --replace
+    brings it up to date.
+    """
+    from ...automation.plugins import shipped
+
+    if name is None:
+        return _comes_along(shipped.shipped())
+    added = shipped.add(name, place.first_root(), replace=replace, dry_run=dry_run)
+    found = added.manifest
+    record = {"plugin": name, "version": found.version, "folder": str(added.folder)}
+    done = {"new": "added", "same": "left as it was:", "changed": "replaced"}[added.state]
+    would = "would have " if dry_run else ""
+    output.result(
+        record | {"state": added.state, "dry_run": dry_run},
+        f"{would}{done} {name} {found.version} in {added.folder}",
+    )
+    if added.state == "new":
+        required = ", ".join(found.required)
+        output.note(f"to run it, set plugins.{name}: enabled: true, and in its config {required}")
+    return 0
+
+
+def _comes_along(manifests: list[Manifest]) -> int:
+    records = [
+        {"plugin": each.name, "version": each.version, "description": each.description}
+        for each in manifests
+    ]
+    rows = [(each.name, each.version, _first_sentence(each.description)) for each in manifests]
+    return output.results(records, rows, ("plugin", "version", "description"))
+
+
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split()).split(". ")[0].rstrip(".")
 
 
 @plugin.command("show", example="bus plugin show feed --json")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ...schema.directory.layout import BUS_DIR_VARIABLE
-from ...schema.errors import BusNotFound
+from ...schema.errors import BusNotFound, NotFound
 from ...schema.sqlite.database import WRITE_TIMEOUT_S
 from .. import arguments
 from ..definition import optional
@@ -68,6 +68,20 @@ class ServicePlace:
         from ...automation.snapshots import examine_folder
 
         return examine_folder(self.folder(), os.environ)
+
+    def first_root(self) -> Path:
+        """Return the first folder of plugins that the configuration names.
+
+        Raises:
+            ConfigFaults: the configuration is refused.
+            NotFound: it names none.
+        """
+        from ...automation.config.load import load
+
+        roots = load(self.folder(), environ=os.environ).plugin_roots
+        if not roots:
+            raise NotFound("the configuration names no folder for plugins: plugin_roots: [plugins]")
+        return roots[0]
 
     def state_dir(self) -> Path:
         """Return the state directory of the service, with its lock."""

@@ -177,6 +177,7 @@ READING = [
         ["automation", "breaker", f"p{EVIL}", "--config", "auto", "--dir", ".worker-state"],
         ["automation", "reset", f"p{EVIL}", "--config", "auto", "--dir", ".worker-state"],
         ["plugin", "list", "--config", EVIL],
+        ["plugin", "add", EVIL, "--config", "auto"],
         ["plugin", "show", EVIL, "--config", "auto"],
         ["plugin", "run", EVIL, "--config", "auto"],
         ["plugin", "health", EVIL, "--config", "auto"],

@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file for its owner alone, in place of an earlier one; a crash leaves one of both.
+def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write a file in place of an earlier one; a crash leaves one of both.
+
+    Args:
+        path: the file.
+        data: what it holds from then on.
+        mode: who may do what with it; its owner alone, unless told otherwise.
 
     Raises:
         OSError: it can't be written; the earlier one stays.
@@ -26,6 +31,7 @@ def replace_file(path: Path, data: bytes) -> None:
         with new:
             new.write(data)
             new.flush()
+            os.fchmod(new.fileno(), mode)
             os.fsync(new.fileno())
         os.replace(new.name, path)
     except BaseException:

@@ -1,0 +1,386 @@
+#!/usr/bin/env python3
+"""Polls a feed or JSON, and publishes each new item once; its manifest describes the settings.
+
+Its state has the validators of the last answer and the digests of the items that it knows. They
+belong to a URL: another URL begins without any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import re
+import sys
+import urllib.error
+import urllib.request
+from itertools import islice
+from xml.etree import ElementTree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+PROTOCOL = 2
+
+#: The exit code of a configuration or a request that no retry mends.
+EX_CONFIG = 78
+
+#: How much of a text of an item is published, in characters.
+MAX_TEXT_CHARS = 10_000
+
+#: How many items a feed has at most: their digests are the state, which has 1 MB.
+MAX_ITEMS = 40_000
+
+#: How much all events of a poll hold, in characters of JSON: an answer has 10 MB.
+MAX_EVENTS_CHARS = 2_000_000
+
+#: Answers of a server that a later request may not get.
+PASSING = (408, 421, 425, 429)
+
+#: The fields that name an item of JSON, the first that is there.
+ID_FIELDS = ("id", "guid", "url", "link")
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+RSS_1 = "{http://purl.org/rss/1.0/}"
+DUBLIN = "{http://purl.org/dc/elements/1.1/}"
+CONTENT = "{http://purl.org/rss/1.0/modules/content/}"
+RDF_ABOUT = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}about"
+
+
+class Failure(Exception):
+    """The end of a run that did not work, and whether another attempt may work."""
+
+    def __init__(self, error: str, *, retry: bool) -> None:
+        super().__init__(error)
+        self.retry = retry
+
+
+class Misconfigured(Failure):
+    """A setting that is wrong."""
+
+    def __init__(self, error: str) -> None:
+        super().__init__(error, retry=False)
+
+
+class Settings:
+    """The settings of the operator, checked."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        self.url = self._of("url", str, "")
+        if not re.match(r"(https?://[^/]|file:///)", self.url):
+            raise Misconfigured("url: write http://…, https://… or file:///…")
+        if not self.url.isascii() or not self.url.isprintable() or " " in self.url:
+            raise Misconfigured("url: write what is no plain letter as %XX")
+        self.event_type = self._of("event_type", str, "feed.item")
+        self.items = self._of("items", str, "")
+        self.id = self._of("id", str, "")
+        self.headers = self._of("headers", dict, {})
+        for name, value in self.headers.items():
+            if not re.fullmatch(r"[!#-'*+.^-z|~A-Z0-9-]+", name) or not isinstance(value, str):
+                raise Misconfigured(f"headers: {name!r}: write a name and a text")
+            if not value.isprintable():
+                raise Misconfigured(f"headers: {name!r}: write one line")
+        self.timeout_s = self._number("timeout_s", 30)
+        self.max_items = self._number("max_items", 100)
+        self.remember = self._number("remember", 1_000, most=10_000)
+        self.max_bytes = self._number("max_bytes", 10_000_000)
+        self.skip_first = self._of("skip_first", bool, False)
+
+    def _of(self, name: str, type: type, usual: Any) -> Any:
+        value = self._config.get(name)
+        if value is None:
+            return usual
+        if not isinstance(value, type):
+            words = {str: "a text", dict: "a map", bool: "true or false"}
+            raise Misconfigured(f"{name}: write {words[type]}")
+        return value
+
+    def _number(self, name: str, usual: int, most: int = 1_000_000_000) -> int:
+        value = self._config.get(name, usual)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            raise Misconfigured(f"{name}: write a number from 1 to {most}")
+        return value
+
+
+class Answer:
+    """An answer of a server: its body, None where nothing has changed, and its validators."""
+
+    def __init__(self, body: bytes | None, etag: str | None, modified: str | None) -> None:
+        self.body = body
+        self.validators = {"etag": etag, "last_modified": modified}
+
+
+def fetch(settings: Settings, validators: Mapping[str, str | None]) -> Answer:
+    """Ask for the feed; with validators, only for one that has changed."""
+    request = urllib.request.Request(settings.url)
+    request.add_header("User-Agent", "ackbus-feed/1.0")
+    request.add_header("Accept", "application/feed+json, application/json, */*;q=0.5")
+    for name, value in settings.headers.items():
+        request.add_unredirected_header(name, value)  # no other server gets a secret of this one
+    for header, name in (("If-None-Match", "etag"), ("If-Modified-Since", "last_modified")):
+        if validators.get(name):
+            request.add_header(header, str(validators[name]))
+    try:
+        with urllib.request.urlopen(request, timeout=settings.timeout_s) as response:
+            body = response.read(settings.max_bytes + 1)
+            told = response.headers
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code == 304:
+                told = error.headers
+                return Answer(None, told.get("ETag"), told.get("Last-Modified"))
+            told_retry = error.code in PASSING or error.code >= 500
+            message = f"the server answers {error.code} {error.reason}"
+            raise Failure(message, retry=told_retry) from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise Failure(f"the feed can't be read: {reason}", retry=True) from None
+    except ValueError as error:  # of the URL, or of a header
+        raise Misconfigured(f"the feed can't be asked for: {error}") from None
+    if len(body) > settings.max_bytes:
+        raise Failure(f"the feed is larger than max_bytes, {settings.max_bytes}", retry=False)
+    return Answer(body, told.get("ETag"), told.get("Last-Modified"))
+
+
+# Items -----------------------------------------------------------------------------------------
+
+
+def items_of(body: bytes, settings: Settings) -> list[dict[str, Any]]:
+    """Return the items of a feed in its order, each with an `id`."""
+    text = body.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text[:1] in (b"{", b"["):
+        return list(of_json(text, settings))
+    if b"<!ENTITY" in body.replace(b"\0", b""):  # also in UTF-16
+        raise Failure("the feed defines entities, which are not expanded", retry=False)
+    try:
+        root = ElementTree.fromstring(body)
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
+        raise Failure(f"the feed is neither JSON nor XML: {error}", retry=True) from None
+    return list(of_xml(root))
+
+
+def of_json(body: bytes, settings: Settings) -> Iterator[dict[str, Any]]:
+    """Yield the items of JSON: of a JSON Feed in the form of all feeds, others as they are."""
+    try:
+        document = json.loads(body, parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Failure(f"the feed is not JSON: {error}", retry=True) from None
+    is_feed = isinstance(document, dict) and "jsonfeed.org" in str(document.get("version"))
+    if settings.items:
+        listed = at(document, settings.items)
+        if not isinstance(listed, list):
+            raise Misconfigured(f"items: there is no list at {settings.items}")
+    elif isinstance(document, dict):
+        listed = document.get("items")
+    else:
+        listed = document
+    for item in listed if isinstance(listed, list) else [document]:
+        if is_feed and isinstance(item, dict):
+            yield of_json_feed(item, document)
+        else:
+            yield {"id": name_of(item, settings.id), "item": item}
+
+
+def refuse_constant(name: str) -> None:
+    """Refuse what Python takes for a number, and JSON does not have."""
+    raise ValueError(f"{name} is no number")
+
+
+def at(value: Any, path: str) -> Any:
+    """Return what a path such as data.entries leads to, or None."""
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def name_of(item: Any, field: str) -> str:
+    """Return the identity of an item: its field, else the usual ones, else all of it."""
+    fields = (field,) if field else ID_FIELDS
+    for found in (at(item, each) for each in fields):
+        if isinstance(found, (str, int)) and not isinstance(found, bool) and found != "":
+            return str(found)
+    return digest(json.dumps(item, sort_keys=True))
+
+
+def of_json_feed(item: Mapping[str, Any], feed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item of a JSON Feed."""
+    authors = item.get("authors") or [item.get("author") or feed.get("author")]
+    first = authors[0] if isinstance(authors, list) else None
+    return known(
+        id=name_of(item, ""),
+        title=item.get("title"),
+        url=item.get("url") or item.get("external_url"),
+        summary=item.get("summary") or item.get("content_text") or item.get("content_html"),
+        author=first.get("name") if isinstance(first, dict) else None,
+        published=item.get("date_published"),
+        updated=item.get("date_modified"),
+        categories=item.get("tags"),
+        feed=feed.get("title"),
+    )
+
+
+def of_xml(root: ElementTree.Element) -> Iterator[dict[str, Any]]:
+    """Yield the items of RSS 0.9 to 2.0, or Atom."""
+    if root.tag == f"{ATOM}feed":
+        feed = words(root, f"{ATOM}title")
+        for entry in root.findall(f"{ATOM}entry"):
+            yield of_entry(entry, feed)
+        return
+    items = root.findall("channel/item") or root.findall(f"{RSS_1}item") or root.findall("item")
+    if not items and root.tag not in ("rss", "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}RDF"):
+        raise Failure(f"{root.tag!r} is no feed: write the URL of RSS, Atom or JSON", retry=False)
+    feed = words(root, "channel/title", f"{RSS_1}channel/{RSS_1}title")
+    for item in items:
+        yield of_item(item, feed)
+
+
+def of_entry(entry: ElementTree.Element, feed: str | None) -> dict[str, Any]:
+    """Return an entry of Atom."""
+    links = {
+        each.get("rel", "alternate"): each.get("href") for each in entry.findall(f"{ATOM}link")
+    }
+    item = known(
+        id=words(entry, f"{ATOM}id") or links.get("alternate"),
+        title=words(entry, f"{ATOM}title"),
+        url=links.get("alternate") or links.get("self"),
+        summary=words(entry, f"{ATOM}summary", f"{ATOM}content"),
+        author=words(entry, f"{ATOM}author/{ATOM}name"),
+        published=words(entry, f"{ATOM}published"),
+        updated=words(entry, f"{ATOM}updated"),
+        categories=[each.get("term") for each in entry.findall(f"{ATOM}category")],
+        feed=feed,
+    )
+    return with_id(item, entry)
+
+
+def of_item(item: ElementTree.Element, feed: str | None) -> dict[str, Any]:
+    """Return an item of RSS."""
+    link = words(item, "link", f"{RSS_1}link")
+    found = known(
+        id=words(item, "guid") or item.get(RDF_ABOUT) or link,
+        title=words(item, "title", f"{RSS_1}title"),
+        url=link,
+        summary=words(item, "description", f"{RSS_1}description", f"{CONTENT}encoded"),
+        author=words(item, "author", f"{DUBLIN}creator"),
+        published=words(item, "pubDate", f"{DUBLIN}date"),
+        categories=[each.text for each in item.findall("category")],
+        feed=feed,
+    )
+    return with_id(found, item)
+
+
+def with_id(item: dict[str, Any], element: ElementTree.Element) -> dict[str, Any]:
+    """Return an item; one without an id has the digest of all that it says."""
+    return item if "id" in item else {"id": digest(ElementTree.tostring(element, "unicode"))} | item
+
+
+def words(element: ElementTree.Element, *paths: str) -> str | None:
+    """Return the text of the first element that is there and has some."""
+    for path in paths:
+        found = element.find(path)
+        text = "" if found is None else "".join(found.itertext()).strip()
+        if text:
+            return text
+    return None
+
+
+def known(**fields: Any) -> dict[str, Any]:
+    """Return the fields that are there, each text up to a limit."""
+    return {
+        name: value[:MAX_TEXT_CHARS] if isinstance(value, str) else value
+        for name, value in fields.items()
+        if value not in (None, "", [])
+    }
+
+
+def digest(text: str) -> str:
+    """Return a short digest."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+# Commands --------------------------------------------------------------------------------------
+
+
+def poll(settings: Settings, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Publish the items that are new."""
+    place = digest(settings.url)
+    is_known = state.get("place") == place
+    seen = list(state.get("seen") or ()) if is_known else []
+    validators = state.get("validators") or {} if is_known else {}
+    answer = fetch(settings, validators)
+    if answer.body is None:
+        return {"result": "nothing new: the server says that nothing has changed"}
+    items: dict[str, dict[str, Any]] = {}
+    for item in items_of(answer.body, settings):
+        items.setdefault(digest(f"{settings.url}\n{item['id']}")[:16], item)
+    if len(items) > MAX_ITEMS:
+        raise Failure(f"the feed has {len(items)} items; {MAX_ITEMS} are the most", retry=False)
+    is_quiet = settings.skip_first and not is_known
+    new = [] if is_quiet else [key for key in items if key not in set(seen)]
+    new.reverse()  # feeds begin with the newest
+    events = list(events_of(settings, {key: items[key] for key in new}))
+    left = set(new[len(events) :])
+    here = [key for key in items if key not in left]
+    gone = [key for key in seen if key not in items]
+    update = {
+        "place": place,
+        # Without validators the next poll gets what this one has left.
+        "validators": {} if left else answer.validators,
+        "seen": here + gone[: settings.remember],
+    }
+    more = f", {len(left)} are left for the next poll" if left else ""
+    result = f"{len(events)} new of {len(items)} items{more}"
+    return {"result": result, "events": events, "state_updates": update}
+
+
+def events_of(settings: Settings, items: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the events of items, by their keys, as many as one poll may publish."""
+    room = MAX_EVENTS_CHARS
+    for key, item in islice(items.items(), settings.max_items):
+        event = {"type": settings.event_type, "payload": item, "dedupe_key": f"feed:{key}"}
+        size = len(json.dumps(event))
+        if size > room < MAX_EVENTS_CHARS:
+            return
+        room -= size
+        yield event
+
+
+def health(settings: Settings, _: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the feed."""
+    body = fetch(settings, {}).body
+    return {"result": f"the feed has {len(items_of(body or b'', settings))} items"}
+
+
+def init(_: Settings, __: Mapping[str, Any]) -> dict[str, Any]:
+    """Say that the settings are right: they were checked before."""
+    return {"result": "the configuration is right"}
+
+
+COMMANDS = {"poll": poll, "health": health, "init": init}
+
+
+def main() -> int:
+    """Answer the request on stdin."""
+    request = json.load(sys.stdin)
+    if request.get("protocol") != PROTOCOL:
+        told = f"the request is of protocol {request.get('protocol')}"
+        print(f"{told}; this plugin speaks protocol {PROTOCOL}", file=sys.stderr)
+        return EX_CONFIG
+    code = 0
+    try:
+        settings = Settings(request.get("config") or {})
+        response = COMMANDS[request["command"]](settings, request.get("state") or {})
+        response = {"status": "ok"} | response
+    except Failure as failure:
+        response = {"status": "error", "error": str(failure), "retry": failure.retry}
+        code = EX_CONFIG if isinstance(failure, Misconfigured) else 0
+    text = json.dumps(response, ensure_ascii=False)
+    sys.stdout.buffer.write(text.encode(errors="replace"))  # JSON may name half of a character
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

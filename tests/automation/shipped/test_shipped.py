@@ -1,0 +1,146 @@
+"""Plugins that come with the package: what they say of themselves, copies, and how they run."""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ackbus.automation.plugins.manifest import read_manifest
+from ackbus.automation.plugins.shipped import shipped
+from ackbus.automation.snapshots import examine_folder
+
+from ...conftest import RunBus, wait_until
+from ..conftest import Folder
+from ..service_process import ServiceProcess
+from .asking import SHIPPED, Plugin
+from .test_feed import rss
+from .web import Site
+
+NAMES = ("feed", "notify", "watch")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_manifest_is_right_and_describes_each_setting(name: str) -> None:
+    manifest, faults = read_manifest(SHIPPED / name / "manifest.yaml")
+    assert manifest is not None, faults
+    assert {"init", "health"} < manifest.commands.keys()
+    for key in (*manifest.required, *manifest.optional):
+        assert key in manifest.description, key
+
+
+@pytest.mark.requirement("D-97")
+@pytest.mark.parametrize("name", NAMES)
+def test_d_97_a_request_of_another_protocol_ends_with_78_and_names_both(name: str) -> None:
+    asked = Plugin(name, {}).ask("poll", protocol=1)
+    assert (asked.code, asked.response) == (78, {})
+    told = "the request is of protocol 1; this plugin speaks protocol 2\n"
+    assert asked.stderr == told
+
+
+def add(run_bus: RunBus, folder: Folder, *words: str) -> Any:
+    return run_bus("plugin", "add", *words, "--config", folder.path)
+
+
+def test_a_copy_runs_from_the_first_root_and_is_what_the_package_has(
+    run_bus: RunBus, folder: Folder
+) -> None:
+    folder.write(config="{plugin_roots: [mine, others], plugins: {feed: {config: {url: x}}}}")
+    old = os.umask(0o002)
+    try:
+        done = add(run_bus, folder, "feed")
+    finally:
+        os.umask(old)
+    copy = folder.path / "mine/feed"
+    assert (done.code, done.out) == (0, f"added feed 1.0.0 in {copy}\n")
+    assert "set plugins.feed: enabled: true, and in its config url" in done.err
+    for file in copy.iterdir():
+        assert file.read_bytes() == (SHIPPED / "feed" / file.name).read_bytes()
+        wanted = 0o755 if file.name == "run.py" else 0o644
+        assert stat.S_IMODE(file.stat().st_mode) == wanted
+    snapshot = examine_folder(folder.path, {})
+    assert (list(snapshot.plugins), snapshot.faults) == (["feed"], ())
+
+
+def test_a_copy_that_was_changed_stays_unless_it_is_to_be_replaced(
+    run_bus: RunBus, folder: Folder
+) -> None:
+    folder.write(config="plugin_roots: [plugins]")
+    add(run_bus, folder, "watch")
+    assert add(run_bus, folder, "watch").out.startswith("left as it was: watch 1.0.0")
+    program = folder.path / "plugins/watch/run.pl"
+    program.write_text("mine")
+    refused = add(run_bus, folder, "watch")
+    assert (refused.code, program.read_text()) == (3, "mine")
+    assert "--replace puts this one in its place" in refused.err
+    assert add(run_bus, folder, "watch", "--replace", "--dry-run").code == 0
+    assert program.read_text() == "mine"
+    replaced = json.loads(add(run_bus, folder, "watch", "--replace", "--json").out)
+    assert replaced["state"] == "changed"
+    assert program.read_bytes() == (SHIPPED / "watch/run.pl").read_bytes()
+
+
+def test_a_copy_that_broke_off_is_no_plugin_and_is_finished(
+    run_bus: RunBus, folder: Folder
+) -> None:
+    folder.write(config="plugin_roots: [plugins]")
+    add(run_bus, folder, "watch")
+    (folder.path / "plugins/watch/manifest.yaml").unlink()
+    assert not examine_folder(folder.path, {}).registry.found
+    assert json.loads(add(run_bus, folder, "watch", "--json").out)["state"] == "new"
+    assert "watch" in examine_folder(folder.path, {}).registry.found
+
+
+def test_what_can_not_be_copied_says_why(run_bus: RunBus, folder: Folder) -> None:
+    folder.write(config="plugins: {}")
+    listed = run_bus("plugin", "add", "--json")
+    assert [json.loads(line)["plugin"] for line in listed.out.splitlines()] == list(NAMES)
+    assert [each.name for each in shipped()] == list(NAMES)
+    none = add(run_bus, folder, "feed")
+    assert (none.code, "plugin_roots: [plugins]" in none.err) == (4, True)
+    folder.write(config="plugin_roots: [config.yaml]")
+    assert "no plugin 'wach' comes along" in add(run_bus, folder, "wach").err
+    broken = add(run_bus, folder, "watch")
+    assert (broken.code, "can't write to" in broken.err) == (1, True)
+
+
+@pytest.mark.slow
+def test_all_three_work_together_in_a_service(
+    run_bus: RunBus, folder: Folder, site: Site, tmp_path: Path
+) -> None:
+    """A webhook hears of each new item and each new file once."""
+    site.pages |= {"/feed": rss("2", "1"), "/hook": b""}
+    (tmp_path / "in").mkdir()
+    folder.write(
+        config=f"""
+        plugin_roots: [plugins]
+        service: {{tick_interval: 1s}}
+        plugins:
+          feed: {{enabled: true, config: {{url: "{site.url}/feed"}}}}
+          watch: {{enabled: true, config: {{path: {tmp_path}/in}}}}
+          notify: {{enabled: true, config: {{via: webhook, url: "{site.url}/hook"}}}}
+        routes:
+          - {{from: feed, event_type: feed.item, to: notify}}
+          - {{from: watch, event_type: file.added, to: notify}}
+        """
+    )
+    for name in NAMES:
+        assert add(run_bus, folder, name).code == 0
+    env = {"http_proxy": "", "no_proxy": "127.0.0.1"}
+    with ServiceProcess(folder.path, **env).ready() as service:
+        for name in NAMES:
+            assert service.run("plugin", "health", name).returncode == 0
+        for _ in range(2):
+            assert service.run("plugin", "run", "feed").returncode == 0
+            assert service.run("plugin", "run", "watch").returncode == 0
+            (tmp_path / "in/file.csv").write_text("x")
+        wait_until(lambda: len([each for each in site.asked if each.method == "POST"]) == 3)
+        assert service.stop() == 0
+        with service.open() as bus:
+            inits = [m for m in bus.read() if m.type.endswith(".init")]
+            assert len(inits) == 3
+    bodies = [json.loads(each.body) for each in site.asked if each.method == "POST"]
+    assert [each["title"] for each in bodies[:2]] == ["Title 1", "Title 2"]
+    assert bodies[2]["event"]["payload"]["path"] == f"{tmp_path}/in/file.csv"
