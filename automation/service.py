@@ -97,7 +97,7 @@ class Service:
         self._notifier = notifier or Notifier()
         self.started_at_ms = bus.now_ms()
         self.submission = Submission(bus)
-        self.breakers = Breakers(bus, self.submission)
+        self.breakers = Breakers.of(bus)
         self.alarms = Alarms(bus, self.submission)
         engine = engine_of(bus)
         self._fence, self._inits = Fence(engine), Inits(engine)

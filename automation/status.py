@@ -11,11 +11,10 @@ from ..subscribers.jobs import jobs as states
 from ..subscribers.jobs.errors import QueueNotFound
 from ..subscribers.jobs.job_lists import list_jobs
 from ..subscribers.jobs.json_records import plugin_job_record
-from ..subscribers.jobs.policy import AUTOMATION
 from ..subscribers.queues.queue import Queue
-from ..subscribers.queues.queues import Queues
 from ..subscribers.queues.statistics import SATURATED_AFTER_S, QueueStats
-from .jobs.submission import PREFIX, Submission
+from .jobs.plugin_queues import queues_of_plugins
+from .jobs.submission import PREFIX
 from .records.breakers import CLOSED, Breaker, Breakers
 from .records.facts import Facts
 from .records.fence import Fence
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..bus.bus import Bus
-    from ..subscribers.queues.queues import QueueInfo
 
 #: The states of jobs that are not over.
 _LIVE = (states.QUEUED, states.RUNNING)
@@ -42,7 +40,7 @@ def status_of(bus: Bus) -> dict[str, Any]:
     `is_saturated` is set when jobs have waited for over a minute while others ran.
     """
     engine = engine_of(bus)
-    queues = [_queue(bus, info.name) for info in Queues(bus).list() if _is_ours(info)]
+    queues = [_queue(bus, info.name) for info in queues_of_plugins(bus)]
     breakers = _breakers(bus)
     inits = Inits(engine).all()
     waits_s = max((each["oldest_wait_s"] or 0.0 for each in queues), default=0.0)
@@ -74,7 +72,7 @@ def status_of(bus: Bus) -> dict[str, Any]:
 
 def health_of(bus: Bus, plugins_loaded: int, uptime_s: float) -> dict[str, Any]:
     """Return the health of a service that runs, as its listeners tell it to everybody here."""
-    queues = [_queue(bus, info.name) for info in Queues(bus).list() if _is_ours(info)]
+    queues = [_queue(bus, info.name) for info in queues_of_plugins(bus)]
     return {
         "status": "ok",
         "uptime_seconds": int(uptime_s),
@@ -108,7 +106,7 @@ def plugin_of(bus: Bus, name: str) -> dict[str, Any]:
 
 def breaker_history(bus: Bus, plugin: str) -> dict[str, Any]:
     """Return the breakers of a plugin, and how they came to their states, as JSON."""
-    breakers = Breakers(bus, Submission(bus))
+    breakers = Breakers.of(bus)
     return {
         "plugin": plugin,
         "breakers": [_breaker(each) for each in breakers.states() if each.plugin == plugin],
@@ -118,7 +116,7 @@ def breaker_history(bus: Bus, plugin: str) -> dict[str, Any]:
 
 def reset_breakers(bus: Bus, plugin: str, *, dry_run: bool = False) -> int:
     """Close the breakers of a plugin by hand; return how many were not closed."""
-    breakers = Breakers(bus, Submission(bus))
+    breakers = Breakers.of(bus)
     if not dry_run:
         return breakers.reset(plugin)
     return sum(each.plugin == plugin and each.state != CLOSED for each in breakers.states())
@@ -127,7 +125,7 @@ def reset_breakers(bus: Bus, plugin: str, *, dry_run: bool = False) -> int:
 def live_jobs(bus: Bus, limit: int) -> list[dict[str, object]]:
     """Return the jobs of plugins that wait or run, in the order of their requests, as JSON."""
     found = []
-    for info in filter(_is_ours, Queues(bus).list()):
+    for info in queues_of_plugins(bus):
         for job in list_jobs(Queue(bus, info), _LIVE, limit):
             message = bus.log.readable(job.seq)
             if message is not None:
@@ -142,7 +140,7 @@ def logged(bus: Bus, limit: int, plugin: str | None = None) -> list[dict[str, An
 
 
 def _breakers(bus: Bus) -> list[Breaker]:
-    return Breakers(bus, Submission(bus)).states()
+    return Breakers.of(bus).states()
 
 
 def _open_circuits(breakers: list[Breaker]) -> int:
@@ -170,10 +168,6 @@ def _run(run: LogEntry) -> dict[str, Any]:
         "completed_at": run.completed_at,
         "error": run.last_error,
     }
-
-
-def _is_ours(info: QueueInfo) -> bool:
-    return info.name.startswith(PREFIX) and info.policy.addressed == AUTOMATION
 
 
 def _queue(bus: Bus, name: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...bus.bus import Bus
+    from ...subscribers.queues.queues import QueueInfo
     from ..config.snapshot import ServiceConfig
     from ..plugins.discovery import Plugin
 
@@ -29,6 +30,15 @@ _log = logging.getLogger("ackbus.automation.queues")
 def queue_of(plugin: str) -> str:
     """Return the name of the queue of a plugin."""
     return PREFIX + plugin
+
+
+def queues_of_plugins(bus: Bus) -> list[QueueInfo]:
+    """Return the queues of all plugins, in use or not; others may have names like theirs."""
+    return [
+        info
+        for info in Queues(bus).list()
+        if info.name.startswith(PREFIX) and info.policy.addressed == AUTOMATION
+    ]
 
 
 def follow(bus: Bus, plugin: Plugin, service: ServiceConfig) -> None:
@@ -55,10 +65,9 @@ def bury_removed(bus: Bus, in_use: Collection[str]) -> int:
         How many there were.
     """
     count = 0
-    for info in Queues(bus).list():
+    for info in queues_of_plugins(bus):
         plugin = info.name.removeprefix(PREFIX)
-        is_ours = info.name.startswith(PREFIX) and info.policy.addressed == AUTOMATION
-        if is_ours and plugin not in in_use:
+        if plugin not in in_use:
             buried = Queue(bus, info).jobs.bury(REMOVED)
             if buried:
                 _log.warning("%s jobs are dead: %s", buried, REMOVED, extra={"plugin": plugin})

@@ -10,11 +10,10 @@ import logging
 from ...schema.queries import engine_of
 from ...subscribers.jobs import jobs as states
 from ...subscribers.jobs.claims import Claims
-from ...subscribers.jobs.policy import AUTOMATION
 from ...subscribers.queues.queue import Queue
-from ...subscribers.queues.queues import Queues
 from ..records.job_log import JobLog
 from .endings import JobEnd
+from .plugin_queues import queues_of_plugins
 from .submission import PREFIX
 
 TYPE_CHECKING = False
@@ -35,16 +34,15 @@ def recover(bus: Bus, endings: Endings) -> int:
     Each counts: the job is queued again, or dead after its last. One transaction for each queue.
     """
     count = 0
-    for info in Queues(bus).list():
-        if info.name.startswith(PREFIX) and info.policy.addressed == AUTOMATION:
-            with bus.transaction():
-                tokens = {seq: token for token, seq in Claims.of(bus).active(info)}
-                lost = Queue(bus, info).jobs.lose_running(WHY)
-                for job in lost:
-                    _follow_up(bus, endings, job, tokens[job.seq])
-            count += len(lost)
+    for info in queues_of_plugins(bus):
+        with bus.transaction():
+            tokens = {seq: token for token, seq in Claims.of(bus).active(info)}
+            lost = Queue(bus, info).jobs.lose_running(WHY)
             for job in lost:
-                _warn(bus, job)
+                _follow_up(bus, endings, job, tokens[job.seq])
+        count += len(lost)
+        for job in lost:
+            _warn(bus, job)
     JobLog(engine_of(bus)).clear_output()
     return count
 

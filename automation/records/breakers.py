@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from ...schema.message.ids import new_id
 from ...schema.message.times import format_ts, parse_ts
-from ...schema.queries import Table, engine_of
+from ...schema.queries import Table
 from ..config.snapshot import BreakerConfig
 from .statements import SQL
 
@@ -20,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...bus.bus import Bus
+    from ...schema.engine import Engine
     from ..jobs.submission import Submission
 
 CLOSED, OPEN, HALF_OPEN = "closed", "open", "half_open"
@@ -87,42 +86,39 @@ class Transition:
 
 
 class Breakers(Table):
-    """The tables `circuit_breakers` and `circuit_breaker_transitions`.
+    """The tables `circuit_breakers` and `circuit_breaker_transitions`."""
 
-    Args:
-        bus: the bus.
-        submission: knows how many jobs of a command wait or run.
-    """
-
-    def __init__(self, bus: Bus, submission: Submission) -> None:
-        super().__init__(engine_of(bus))
-        self._submission = submission
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
         self._rules: Mapping[str, BreakerConfig] = {}
 
     def take(self, rules: Mapping[str, BreakerConfig]) -> None:
         """Go by these rules of plugins from now on; a plugin without one has the usual rule."""
         self._rules = rules
 
-    def may_poll(self, plugin: str, command: str) -> Literal["closed", "open", "probe"]:
+    def may_poll(self, plugin: str, command: str, submission: Submission) -> bool:
         """Return whether a scheduled job of a command may begin.
 
-        Returns:
-            `probe` when the rest is over: the caller submits the one job that decides, in the
-            transaction of this call. While a scheduled job waits or runs, that one decides.
+        When the rest is over, one job decides: the caller submits it in the transaction of this
+        call, or one waits or runs already.
+
+        Args:
+            plugin, command: what it is of.
+            submission: tells whether a scheduled job of it waits or runs.
         """
         with self._engine.write():
             breaker = self.get(plugin, command)
             if breaker.state == CLOSED:
-                return "closed"
-            if self._submission.outstanding(plugin, command, submitted_by="scheduler"):
-                return "open"
+                return True
+            if submission.outstanding(plugin, command, submitted_by="scheduler"):
+                return False
             if breaker.state == OPEN:
                 opened_ms = parse_ts(breaker.opened_at or "0")
                 rest_ms = round(self._rule(plugin).reset_after_s * 1000)
                 if self._engine.now_ms() < opened_ms + rest_ms:
-                    return "open"
+                    return False
                 self._change(breaker, HALF_OPEN, "cooldown_elapsed", None)
-            return "probe"
+            return True
 
     def note(self, plugin: str, command: str, ok: bool, job_id: str, submitted_by: str) -> bool:
         """Count the end of a job, in the transaction that ends it.

@@ -321,6 +321,6 @@ class Scheduler:
         most = self._max_polls.get(entry.plugin, 1)
         if entry.command == "poll" and there >= most:
             return f"{there} polls wait or run; max_outstanding_polls {most}"
-        if self._breakers.may_poll(entry.plugin, entry.command) == "open":
+        if not self._breakers.may_poll(entry.plugin, entry.command, self._submission):
             return "the circuit breaker is open"
         return None

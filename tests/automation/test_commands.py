@@ -88,7 +88,7 @@ def test_queue_and_logs_tell_what_waits_and_what_was_printed(
 def test_d_77_breakers_are_shown_and_reset_by_command(folder: Folder, tmp_path: Path) -> None:
     configured(folder, tmp_path)
     with ServiceProcess(folder.path).ready() as service, service.open() as bus:
-        breakers = Breakers(bus, Submission(bus))
+        breakers = Breakers.of(bus)
         with bus.transaction():
             for number in range(3):
                 breakers.note("echo", "poll", False, f"j-{number}", "scheduler")

@@ -159,7 +159,7 @@ def _do(bus_dir: Path, at: int, act: Callable[[Bus], None]) -> None:
 def endings_of(bus: Bus) -> Endings:
     submission = Submission(bus)
     token = Fence(engine_of(bus)).begin(Path("config"), "h")
-    breakers = Breakers(bus, submission)
+    breakers = Breakers.of(bus)
     return Endings(bus, token, submission, breakers, Alarms(bus, submission))
 
 

@@ -10,7 +10,6 @@ import apsw
 import pytest
 
 from ackbus import Bus, Exporter, Inbox, Queue
-from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.breakers import Breakers
 from ackbus.automation.records.facts import Facts
 from ackbus.automation.records.fence import Fence
@@ -56,7 +55,7 @@ ACTS: list[Callable[[Bus], object]] = [
     lambda bus: breaker_history(bus, "feed"),
     lambda bus: plugin_of(bus, "feed"),
     lambda bus: logged(bus, 9),
-    lambda bus: Breakers(bus, Submission(bus)).note("feed", "poll", False, "j", "scheduler"),
+    lambda bus: Breakers.of(bus).note("feed", "poll", False, "j", "scheduler"),
     lambda bus: Fence(engine_of(bus)).begin(Path("config"), "h"),
     lambda bus: Facts(engine_of(bus)).record("feed", "feed.snapshot", {}, "j", "poll"),
     lambda bus: Facts(engine_of(bus)).merge("feed", {"x": 1}),

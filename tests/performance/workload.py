@@ -398,7 +398,7 @@ def use_records(bus: Bus, clock: Clock) -> None:
     log.newest(3)
     log.newest(3, plugin="a")
     submission = Submission(bus)
-    breakers = Breakers(bus, submission)
+    breakers = Breakers.of(bus)
     for _ in range(100):
         for _ in range(3):
             breakers.note("a", "poll", False, "j", "scheduler")
@@ -406,7 +406,7 @@ def use_records(bus: Bus, clock: Clock) -> None:
     for _ in range(3):
         breakers.note("a", "poll", False, "j", "scheduler")
     clock.advance(1800)
-    breakers.may_poll("a", "poll")
+    breakers.may_poll("a", "poll", submission)
     breakers.history("a")
     breakers.reset("a")
     request = JobRequest(
@@ -423,7 +423,7 @@ def use_schedules(bus: Bus, clock: Clock) -> None:
     entry = ScheduleEntry(plugin="a", every_s=300.0, catch_up="run_once", hash="h")
     once = ScheduleEntry(plugin="a", id="once", at_ms=clock() + 60_000, hash="o")
     submission = Submission(bus)
-    scheduler = Scheduler(bus, submission, Breakers(bus, submission))
+    scheduler = Scheduler(bus, submission, Breakers.of(bus))
     for entries in ((entry, once), (), (entry, once), (replace(entry, hash="h2"),)):
         plugin = PluginConfig(name="a", uses="a", schedules=entries, max_outstanding_polls=9)
         plugins = Frozen({"a": plugin})

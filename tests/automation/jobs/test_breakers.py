@@ -26,7 +26,7 @@ class Polls:
             bus, "plugin.feed", "plugin.feed.*", hides="all", addressed="automation"
         )
         self.submission = Submission(bus)
-        self.breakers = Breakers(bus, self.submission)
+        self.breakers = Breakers.of(bus)
 
     def begin(self, submitted_by: str = "scheduler") -> Submitted:
         request = JobRequest(plugin="feed", command="poll", submitted_by=submitted_by)  # type: ignore[arg-type]
@@ -50,8 +50,12 @@ class Polls:
         breaker = self.breakers.get("feed", "poll")
         return breaker.state, breaker.failure_count
 
-    def asked(self) -> str:
-        return self.breakers.may_poll("feed", "poll")
+    def asked(self, command: str = "poll") -> str:
+        """Whether a scheduled job may begin: `closed`, `open`, or `probe` for one that decides."""
+        if not self.breakers.may_poll("feed", command, self.submission):
+            return "open"
+        is_closed = self.breakers.get("feed", command).state == "closed"
+        return "closed" if is_closed else "probe"
 
     def history(self) -> list[tuple[str | None, str, str]]:
         return [(t.from_state, t.to_state, t.reason) for t in self.breakers.history("feed")]
@@ -72,7 +76,7 @@ def test_d_74_failures_in_a_row_open_it(polls: Polls, threshold: int) -> None:
     polls.run(False)
     assert polls.state == ("open", threshold)
     assert polls.asked() == "open"
-    assert polls.breakers.may_poll("feed", "other") == "closed"
+    assert polls.asked("other") == "closed"
 
 
 def test_d_75_only_scheduled_jobs_count(polls: Polls) -> None:

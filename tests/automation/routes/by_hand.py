@@ -66,7 +66,7 @@ class ByHand:
         self.submission = Submission(bus)
         engine = engine_of(bus)
         token = Fence(engine).begin(self.config.directory, self.config.hash)
-        breakers, alarms = Breakers(bus, self.submission), Alarms(bus, self.submission)
+        breakers, alarms = Breakers.of(bus), Alarms(bus, self.submission)
         self.endings = Endings(bus, token, self.submission, breakers, alarms)
         self.router = Router(bus, self.config, self.plugins)
         self.endings.take(self.config, self.router)

@@ -65,7 +65,7 @@ class Stage:
     def begin(self) -> None:
         """Begin as a new process does."""
         submission = Submission(self.bus)
-        self.breakers = Breakers(self.bus, submission)
+        self.breakers = Breakers.of(self.bus)
         self.scheduler = Scheduler(
             self.bus,
             submission,
