@@ -10,6 +10,7 @@ from ..schema.queries import engine_of
 from ..subscribers.jobs import jobs as states
 from ..subscribers.jobs.errors import QueueNotFound
 from ..subscribers.jobs.job_lists import list_jobs
+from ..subscribers.jobs.jobs import Jobs
 from ..subscribers.jobs.json_records import plugin_job_record
 from ..subscribers.queues.queue import Queue
 from ..subscribers.queues.statistics import SATURATED_AFTER_S, QueueStats
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 #: The states of jobs that are not over.
 _LIVE = (states.QUEUED, states.RUNNING)
+#: The same as `Jobs.counts` has them: what those that are queued wait for, and what runs.
+_COUNTED_LIVE = (states.OPEN, states.TIME, states.KEY, states.RUNNING)
 
 #: How many of the last attempts are told.
 LAST_RUNS = 10
@@ -71,12 +74,16 @@ def status_of(bus: Bus) -> dict[str, Any]:
 
 
 def health_of(bus: Bus, plugins_loaded: int, uptime_s: float) -> dict[str, Any]:
-    """Return the health of a service that runs, as its listeners tell it to everybody here."""
-    queues = [_queue(bus, info.name) for info in queues_of_plugins(bus)]
+    """Return the health of a service that runs, as its listeners tell it to everybody here.
+
+    It costs a few index walks, where `status_of` asks for statistics of each queue.
+    """
+    jobs = Jobs.of(bus)
+    counts = [jobs.counts(info) for info in queues_of_plugins(bus)]
     return {
         "status": "ok",
         "uptime_seconds": int(uptime_s),
-        "queue_depth": sum(each["queued"] + each["running"] for each in queues),
+        "queue_depth": sum(each.get(state, 0) for each in counts for state in _COUNTED_LIVE),
         "plugins_loaded": plugins_loaded,
         "plugins_circuit_open": _open_circuits(_breakers(bus)),
     }

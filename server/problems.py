@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -46,8 +47,7 @@ _HEADERS: dict[int, dict[str, str]] = {
 }
 
 
-#: Further details, by status.
-_WHYS = {HTTPStatus.NOT_FOUND: "/v1/openapi.json has all paths; a slash in a name is written %2F"}
+_NO_PATH = "{document} has all paths; a slash in a name is written %2F"
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
@@ -132,8 +132,22 @@ def problem(status: int, kind: str, detail: str, /, **facts: object) -> Response
     return Response(orjson.dumps(body), status, headers, MEDIA_TYPE)
 
 
-def handle_problems(app: FastAPI) -> None:
+@dataclass(frozen=True)
+class Style:
+    """The form of an application's problems.
+
+    Attributes:
+        invalid: the status of input that breaks a rule.
+        has_error: whether `error` repeats the detail, for clients that read that alone.
+    """
+
+    invalid: HTTPStatus = HTTPStatus.UNPROCESSABLE_ENTITY
+    has_error: bool = False
+
+
+def handle_problems(app: FastAPI, style: Style | None = None) -> None:
     """Make every error of an application a problem."""
+    app.state.problem_style = style or Style()
     app.add_exception_handler(AckbusError, _of_ours)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
@@ -141,12 +155,21 @@ def handle_problems(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _of_defect)
 
 
+def _answer(request: Request, status: int, kind: str, detail: str, /, **facts: object) -> Response:
+    """Return a problem in the style of the application."""
+    style: Style = request.app.state.problem_style
+    if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+        status = style.invalid
+    told = {"error": detail} if style.has_error else {}
+    return problem(status, kind, detail, **facts, **told)
+
+
 async def _of_ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, AckbusError)
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     facts = {name: getattr(error, name) for name in _FACTS.get(type(error), ())}
     kind = re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
-    response = problem(status, kind, str(error), **facts)
+    response = _answer(request, status, kind, str(error), **facts)
     if isinstance(error, TooManyRequests):
         response.headers["Retry-After"] = str(math.ceil(error.retry_after_s))
     return response
@@ -162,7 +185,8 @@ async def _of_validation(request: Request, error: Exception) -> Response:
     detail = "; ".join(f"{each['at']}: {each['why']}" for each in wrong)
     if len(errors) > _ERRORS:
         detail += f"; and {len(errors) - _ERRORS} more"
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input", detail, errors=wrong)
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    return _answer(request, status, "invalid-input", detail, errors=wrong)
 
 
 async def _of_http(request: Request, error: Exception) -> Response:
@@ -170,8 +194,10 @@ async def _of_http(request: Request, error: Exception) -> Response:
     status = HTTPStatus(error.status_code)
     kind = _KINDS.get(status) or status.phrase.lower().replace(" ", "-")
     cause = error.__cause__  # a body that can't be read is told of in this way
-    why = str(cause) if isinstance(cause, AckbusError) else _WHYS.get(status, status.phrase)
-    response = problem(status, kind, f"{request.method} {request.url.path}: {why}")
+    why = str(cause) if isinstance(cause, AckbusError) else status.phrase
+    if status == HTTPStatus.NOT_FOUND:
+        why = _NO_PATH.format(document=request.app.openapi_url)
+    response = _answer(request, status, kind, f"{request.method} {request.url.path}: {why}")
     response.headers.update(error.headers or {})
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         response.headers["Allow"] = ", ".join(_methods(request))
@@ -194,4 +220,4 @@ async def _of_nobody(request: Request, error: Exception) -> Response:
 async def _of_defect(request: Request, error: Exception) -> Response:
     """Return a problem that says only that there is a defect: the server's output has the rest."""
     detail = f"{request.method} {request.url.path}: a defect of the server; its output tells more"
-    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail)
+    return _answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail)

@@ -35,7 +35,8 @@ def create(
         list[str],
         typer.Option(
             metavar="S",
-            help="messages:ro, messages:rw, work:ro, work:rw or admin; may be repeated.",
+            help="messages, work, or of automation plugin, jobs, events, each with :ro or :rw; "
+            "or admin. May be repeated.",
         ),
     ],
     agent: Annotated[

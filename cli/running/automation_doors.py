@@ -17,10 +17,20 @@ def doors_of(service: Service, config: Config) -> list[Door]:
     Raises:
         AckbusError: the extra `server` is missing.
     """
-    doors = []
+    doors: list[Door] = []
+    if config.api is not None and config.api.enabled:
+        doors.append(_api(service, config.api.listen))
     if config.webhooks is not None:
         doors.append(_webhooks(service, config.webhooks.listen))
     return doors
+
+
+def _api(service: Service, listen: str) -> Door:
+    require("server", "fastapi", "uvicorn")
+    from ...server.automation.app import create_api
+    from ...server.listeners import Door
+
+    return Door("API", listen, create_api(service.bus, service))
 
 
 def _webhooks(service: Service, listen: str) -> Door:

@@ -54,9 +54,11 @@ def serve(folder: Path, bus_directory: str) -> None:
         listeners = stack.enter_context(_listeners(doors)) if doors else None
 
         def ready() -> None:
+            served = ""
             if listeners is not None:
                 listeners.start()
-            output.note(f"ready: the service of {folder} works on {bus_directory}")
+                served = "".join(f", {name} at {url}" for name, url in listeners.urls.items())
+            output.note(f"ready: the service of {folder} works on {bus_directory}{served}")
 
         service.run(ready)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import Request, Security
 from fastapi.openapi.models import HTTPBearer
@@ -17,6 +17,22 @@ from .tokens import Tokens
 
 #: The key in a request's state under which its principal is kept.
 _KNOWN = "ackbus.principal"
+
+
+class Doorkeeper(Protocol):
+    """Finds the principal of a request; each application has one."""
+
+    def principal(self, connection: HTTPConnection) -> Principal:
+        """Return the principal of a request, and count the request against its rate."""
+
+    def holder(self, connection: HTTPConnection) -> Principal:
+        """Return the principal of a request's token, without counting the request."""
+
+
+def bearer(connection: HTTPConnection) -> str | None:
+    """Return the token that a request shows, None where it shows none."""
+    kind, _, token = connection.headers.get("Authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else None
 
 
 class Access:
@@ -61,9 +77,9 @@ class Access:
         """
         if not self._required:
             self._required = self._tokens.are_needed()
-        kind, _, token = connection.headers.get("Authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            return self._tokens.holder(token.strip())
+        token = bearer(connection)
+        if token is not None:
+            return self._tokens.holder(token)
         if self._required:
             raise Unauthorized("show a token: Authorization: Bearer bus_…")
         return LOCAL
@@ -76,7 +92,7 @@ def known(connection: HTTPConnection) -> Principal:
         Unauthorized, TooManyRequests: it may not be made.
     """
     if _KNOWN not in connection.scope:
-        access: Access = connection.app.state.access
+        access: Doorkeeper = connection.app.state.access
         connection.scope[_KNOWN] = access.principal(connection)
     found: Principal = connection.scope[_KNOWN]
     return found
@@ -97,7 +113,7 @@ def allowed(connection: HTTPConnection, *scopes: Scope) -> Principal:
 
 def still_allowed(connection: HTTPConnection, scope: Scope) -> bool:
     """Whether a stream that a request began may go on: its token is still valid for the scope."""
-    access: Access = connection.app.state.access
+    access: Doorkeeper = connection.app.state.access
     try:
         return access.holder(connection).may(scope)
     except Unauthorized:

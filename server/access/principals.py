@@ -16,6 +16,12 @@ class Scope(StrEnum):
     MESSAGES_RW = "messages:rw"
     WORK_RO = "work:ro"
     WORK_RW = "work:rw"
+    PLUGIN_RO = "plugin:ro"
+    PLUGIN_RW = "plugin:rw"
+    JOBS_RO = "jobs:ro"
+    JOBS_RW = "jobs:rw"
+    EVENTS_RO = "events:ro"
+    EVENTS_RW = "events:rw"
     ADMIN = "admin"
 
 
@@ -23,6 +29,9 @@ class Scope(StrEnum):
 _WITHIN = {
     Scope.MESSAGES_RW: {Scope.MESSAGES_RO},
     Scope.WORK_RW: {Scope.WORK_RO},
+    Scope.PLUGIN_RW: {Scope.PLUGIN_RO},
+    Scope.JOBS_RW: {Scope.JOBS_RO},
+    Scope.EVENTS_RW: {Scope.EVENTS_RO},
     Scope.ADMIN: set(Scope),
 }
 

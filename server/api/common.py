@@ -134,9 +134,9 @@ def _is_list(kind: object) -> bool:
     return get_origin(kind) is list or any(map(_is_list, get_args(kind)))
 
 
-def new_router(tag: str) -> APIRouter:
+def new_router(tag: str, prefix: str = "/v1") -> APIRouter:
     """Return a router for the operations of one group."""
-    return APIRouter(prefix="/v1", tags=[tag], route_class=_StrictRoute)
+    return APIRouter(prefix=prefix, tags=[tag], route_class=_StrictRoute)
 
 
 async def the_bus(request: Request) -> Bus:

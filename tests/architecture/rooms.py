@@ -50,7 +50,7 @@ FOLDERS: dict[str, list[str]] = {
     ],
     "export": ["jsonl", "backup", "pictures"],
     "doctor": ["recovery", "checks", "repair"],
-    "server": ["access", "api", "live", "mcp", "metrics", "page", "webhooks"],
+    "server": ["access", "api", "live", "mcp", "metrics", "page", "automation", "webhooks"],
     "torture": ["roles", "proofs"],
     "cli": ["show", "options", "fast", "running", "top", "commands"],
 }

@@ -1,0 +1,66 @@
+"""The application of the API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+from fastapi import FastAPI
+
+from ...bus.bus import Bus
+from ..access.origins import OwnOrigins
+from ..body_limit import MAX_BODY_BYTES, BodyLimit
+from ..client_timeouts import Patience
+from ..health import Readiness
+from ..problems import Style, handle_problems
+from ..threads import bound_threads
+from .access import ServiceAccess
+from .health import router as health
+from .in_force import Current, RunningService
+from .jobs import router as jobs
+from .triggers import router as triggers
+
+#: Where the operations are described.
+_DOCUMENT = "/openapi.json"
+
+_ROUTERS = (health, triggers, jobs)
+
+
+def create_api(bus: Bus, service: RunningService, *, patience: Patience | None = None) -> FastAPI:
+    """Return the application that serves the API of a service.
+
+    Args:
+        bus: of the service; it stays open as long as the application is used.
+        service: it has a configuration in force from the first request on.
+        patience: the timeouts of clients; None: the defaults.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        bound_threads()
+        app.state.began_at = time.monotonic()
+        yield
+
+    app = FastAPI(
+        title="ackbus automation",
+        summary="Triggers, jobs and events of a service of automation.",
+        version="1",
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+        openapi_url=_DOCUMENT,
+        generate_unique_id_function=lambda route: route.name,
+        lifespan=lifespan,
+    )
+    app.state.bus = bus
+    app.state.current = current = Current(bus, service)
+    app.state.access = ServiceAccess(bus, current)
+    app.state.patience = patience or Patience()
+    app.state.readiness = Readiness(bus)
+    app.add_middleware(BodyLimit, max_blob_bytes=MAX_BODY_BYTES)
+    app.add_middleware(OwnOrigins, hosts=None)  # each request shows a token, whatever its Host says
+    handle_problems(app, Style(invalid=HTTPStatus.BAD_REQUEST, has_error=True))
+    for router in _ROUTERS:
+        app.include_router(router)
+    return app

@@ -1,0 +1,60 @@
+"""Parameters, dependencies and records that the operations of the API share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request
+from pydantic import Field
+
+from ..access.access import needs
+from ..access.principals import Principal, Scope
+from ..api.common import new_router
+from ..problems import documented
+from ..records import Given
+from .in_force import Current, InForce
+
+PluginReader = Annotated[Principal, needs(Scope.PLUGIN_RO)]
+PluginWriter = Annotated[Principal, needs(Scope.PLUGIN_RW)]
+JobReader = Annotated[Principal, needs(Scope.JOBS_RO)]
+EventReader = Annotated[Principal, needs(Scope.EVENTS_RO)]
+Admin = Annotated[Principal, needs(Scope.ADMIN)]
+
+PluginName = Annotated[str, Path(min_length=1, max_length=128, description="A plugin.")]
+
+
+def guarded_router(tag: str) -> APIRouter:
+    """Return a router for operations that need a token."""
+    return new_router(tag, prefix="")
+
+
+def open_router(tag: str) -> APIRouter:
+    """Return a router for operations that need none."""
+    return APIRouter(tags=[tag])
+
+
+async def the_current(request: Request) -> Current:
+    """Return what follows the service of the application."""
+    current: Current = request.app.state.current
+    return current
+
+
+async def in_force(request: Request) -> InForce:
+    """Return the configuration in force: one for the whole request."""
+    current: Current = request.app.state.current
+    return current.get()
+
+
+TheCurrent = Annotated[Current, Depends(the_current)]
+TheConfig = Annotated[InForce, Depends(in_force)]
+
+
+class PayloadGiven(Given):
+    """The body of a trigger."""
+
+    payload: dict[str, Any] | None = Field(None, description="What is handed over; none is {}.")
+
+
+def problems(*more: int) -> dict[int | str, dict[str, Any]]:
+    """Return the problems that a guarded operation documents: the common ones, and these."""
+    return documented(400, 401, 403, 503, *more)

@@ -1,0 +1,70 @@
+"""The configuration in force, as the API goes by it: its tokens, pipelines and router."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Protocol
+
+from ...automation.routes.index import Index
+from ...automation.routes.router import Router
+from ...automation.snapshots import Snapshot
+from ...bus.bus import Bus
+from .tokens import ConfigTokens
+
+
+class RunningService(Protocol):
+    """The service, as far as the API knows it."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The configuration in force."""
+
+    def reload(self) -> None:
+        """Take the configuration again, soon; one that is refused changes nothing."""
+
+
+class InForce:
+    """A configuration in force, and what is made of it. Any thread may use it.
+
+    Args:
+        bus: whose events its pipelines begin with.
+        snapshot: the configuration.
+    """
+
+    def __init__(self, bus: Bus, snapshot: Snapshot) -> None:
+        self._bus = bus
+        self.snapshot = snapshot
+        self.config = snapshot.config
+        self.plugins = snapshot.plugins
+        self.tokens = ConfigTokens(snapshot.config.tokens)
+
+    @cached_property
+    def index(self) -> Index:
+        """Its routes and pipelines."""
+        return Index(self.config)
+
+    @cached_property
+    def router(self) -> Router:
+        """The router that begins its pipelines."""
+        return Router(self._bus, self.config, self.plugins)
+
+
+class Current:
+    """Follows a service from one configuration to the next.
+
+    Args:
+        bus: of the service.
+        service: the service.
+    """
+
+    def __init__(self, bus: Bus, service: RunningService) -> None:
+        self._bus = bus
+        self.service = service
+        self._held: InForce | None = None
+
+    def get(self) -> InForce:
+        """Return the configuration that is in force now."""
+        snapshot, held = self.service.snapshot, self._held
+        if held is None or held.snapshot is not snapshot:
+            held = self._held = InForce(self._bus, snapshot)
+        return held
