@@ -1,9 +1,11 @@
 """docs/http.md names every operation of the server with its scopes, and no other."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from ackbus import Bus
+from ackbus import AckbusError, Bus
+from ackbus.server import problems
 from ackbus.server.access.access import Access
 from ackbus.server.app import create_app
 
@@ -44,3 +46,29 @@ def test_operations_have_names_of_their_own(bus: Bus) -> None:
     names = [each["operationId"] for operations in paths.values() for each in operations.values()]
     assert len(names) == len(set(names))
     assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", name) for name in names)
+
+
+def kinds(of: type[AckbusError] = AckbusError) -> Iterator[type[AckbusError]]:
+    """Every error of the package that is loaded."""
+    for kind in of.__subclasses__():
+        yield kind
+        yield from kinds(kind)
+
+
+def test_errors_have_the_status_that_the_page_gives_them() -> None:
+    text = (ROOT / "docs/http.md").read_text("utf-8").partition("\n## Problems\n")[2]
+    documented = {
+        name: int(status)
+        for status, names in re.findall(r"^- (\d+) ([^:]+):", text, re.MULTILINE)
+        for name in re.findall(r"`([a-z-]+)`", names)
+    }
+    found = {
+        re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower(): next(
+            status for each, status in problems._STATUSES if issubclass(kind, each)
+        )
+        for kind in kinds()
+    }
+    del documented["timed-out"]  # `/healthz` makes it; no operation raises the error of that name
+    shown = found.keys() & documented.keys()
+    assert {"queue-stuck", "bus-busy", "id-conflict", "bus-moved"} <= shown
+    assert {name: found[name] for name in shown} == {name: documented[name] for name in shown}

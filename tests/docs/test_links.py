@@ -58,7 +58,7 @@ def test_a_source_that_was_moved_is_found() -> None:
 def test_every_promise_names_its_tests() -> None:
     """A promise without a test is none."""
     text = (ROOT / "docs/reliability.md").read_text("utf-8")
-    promises = re.findall(r"^\| (\d+) \| \*\*.*\| ([^|]*) \|$", text, re.MULTILINE)
+    promises = re.findall(r"^(\d+)\. \*\*.* \(([^()]*)\)$", text, re.MULTILINE)
     assert [int(number) for number, _ in promises] == list(range(1, 28))
     named = [re.findall(r"`(\w+)`", tests) for _, tests in promises]
     assert all(named)
