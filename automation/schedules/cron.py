@@ -7,11 +7,12 @@ month or of the week begins with `*`, both must fit; else one of them is enough.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from cronsim import CronSim
 
 from ..config.cron_form import check_cron
+from .zones import local_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class CronRule:
 
     def next_after(self, at_ms: int, zone: tzinfo) -> int | None:
         """Return the next time after another, in epoch milliseconds; None when there is none."""
-        begin = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
+        begin = local_time(at_ms, zone)
         if begin.year > _LAST_YEAR:
             return None
         times = CronSim(self.text, begin)
@@ -59,7 +60,7 @@ def _first_of_hour(times: CronSim, found_ms: int, at_ms: int, zone: tzinfo) -> i
     if _offset(found_ms - 25 * _HOUR_MS, zone) == _offset(found_ms, zone):  # no clock was set
         return found_ms
     for each_ms in range(first_ms, found_ms, _MINUTE_MS):
-        moment = datetime.fromtimestamp(each_ms / 1000, UTC).astimezone(zone)
+        moment = local_time(each_ms, zone)
         is_time = moment.minute in times.minutes and moment.hour in times.hours
         if is_time and moment.month in times.months and times.match_day(moment.date()):
             return each_ms
@@ -67,4 +68,4 @@ def _first_of_hour(times: CronSim, found_ms: int, at_ms: int, zone: tzinfo) -> i
 
 
 def _offset(at_ms: int, zone: tzinfo) -> timedelta | None:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone).utcoffset()
+    return local_time(at_ms, zone).utcoffset()

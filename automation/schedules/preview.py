@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ...schema.message.times import format_ts
 from .recurrence import due_time, next_nominal
-from .windows import local_time, why_not
-from .zones import zone_of
+from .windows import why_not
+from .zones import local_time, zone_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+
+from .zones import local_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from datetime import tzinfo
+    from datetime import datetime, tzinfo
 
     from ..config.snapshot import ScheduleEntry, Window
 
 _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
-
-
-def local_time(at_ms: int, zone: tzinfo) -> datetime:
-    """Return a time as clocks in a zone show it."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
 
 
 def is_within(window: Window, moment: datetime) -> bool:

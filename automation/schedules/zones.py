@@ -1,15 +1,25 @@
-"""Time zones by their names, and the machine's own."""
+"""Time zones by their names, and the machine's own; times as clocks there show them."""
 
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ...schema.errors import InvalidInput
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
 #: The link by which most systems name their zone.
 _LOCALTIME = "/etc/localtime"
+
+
+def local_time(at_ms: int, zone: tzinfo) -> datetime:
+    """Return a time as clocks in a zone show it."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
 
 
 @lru_cache(maxsize=256)
