@@ -6,7 +6,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any, Self
 
     from .engine import Engine, Opened
@@ -62,24 +62,34 @@ class Queries(dict[str, str]):
     The file has `-- name: some_name` before each statement; the lines up to the next such line
     are the statement. In it, `{columns}` stands for the columns of a message.
 
+    Args:
+        beside: a file in the folder of the statements.
+        file: the name of their file.
+        parts: what else stands in for what, in this order.
+
     Raises:
         ValueError: a name stands twice, or text comes before the first name.
     """
 
-    def __init__(self, beside: str, file: str = "queries.sql") -> None:
+    def __init__(
+        self, beside: str, file: str = "queries.sql", *, parts: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__()
         path = os.path.join(os.path.dirname(beside), file)
         with open(path, encoding="utf-8") as lines:
-            head, *parts = lines.read().split("-- name: ")
+            head, *statements = lines.read().split("-- name: ")
         if any(line and not line.startswith("--") for line in head.splitlines()):
             raise ValueError(f"{path}: text before the first '-- name:'")
-        for part in parts:
-            name, _, text = part.partition("\n")
+        for statement in statements:
+            name, _, text = statement.partition("\n")
             if name in self:
                 raise ValueError(f"{path}: {name} stands twice")
             # Comments go: one after the last semicolon would be run as a statement of its own.
             sql = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
-            self[name] = sql.strip().rstrip(";").replace("{columns}", COLUMNS)
+            sql = sql.strip().rstrip(";").replace("{columns}", COLUMNS)
+            for part, meaning in (parts or {}).items():
+                sql = sql.replace(part, meaning)
+            self[name] = sql
 
 
 def pages(

@@ -14,14 +14,4 @@ _PARTS = {
     ),
 }
 
-
-def _statements() -> dict[str, str]:
-    statements = dict(Queries(beside=__file__))
-    for name, sql in statements.items():
-        for part, text in _PARTS.items():
-            sql = sql.replace(part, text)
-        statements[name] = sql
-    return statements
-
-
-SQL = _statements()
+SQL = Queries(beside=__file__, parts=_PARTS)

@@ -16,6 +16,7 @@ from .zones import local_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import tzinfo
 
 #: The last year whose times can be followed by others that a bus can store.
@@ -38,16 +39,25 @@ class CronRule:
 
     def next_after(self, at_ms: int, zone: tzinfo) -> int | None:
         """Return the next time after another, in epoch milliseconds; None when there is none."""
+        return next(self.times_after(at_ms, zone), None)
+
+    def times_after(self, at_ms: int, zone: tzinfo) -> Iterator[int]:
+        """Yield the times after another, in epoch milliseconds."""
         begin = local_time(at_ms, zone)
-        if begin.year > _LAST_YEAR:
-            return None
-        times = CronSim(self.text, begin)
-        # A fixed hour that the clock repeats comes in its first form, which may lie before.
-        for found in times:
-            found_ms = round(found.timestamp() * 1000)
-            if found_ms > at_ms:
-                return found_ms if times.fixup_tz else _first_of_hour(times, found_ms, at_ms, zone)
-        return None
+        while begin.year <= _LAST_YEAR:
+            times = CronSim(self.text, begin)
+            for found in times:
+                found_ms = round(found.timestamp() * 1000)
+                # A fixed hour that the clock repeats comes in its first form, which may lie before.
+                if found_ms <= at_ms:
+                    continue
+                at_ms = found_ms if times.fixup_tz else _first_of_hour(times, found_ms, at_ms, zone)
+                yield at_ms
+                if at_ms < found_ms or found.year > _LAST_YEAR:
+                    break
+            else:
+                return
+            begin = local_time(at_ms, zone)
 
 
 def _first_of_hour(times: CronSim, found_ms: int, at_ms: int, zone: tzinfo) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from itertools import chain, takewhile
 
 from ...schema.message.times import format_ts
 from ..jobs.job_request import JobRequest
-from .recurrence import due_time, next_nominal
+from .recurrence import due_time, nominals_after
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +54,6 @@ def with_due(
 
 def times_until(entry: ScheduleEntry, nominal_ms: int | None, last_ms: int) -> Iterator[int]:
     """Yield the nominal times from one on, up to a time."""
-    while nominal_ms is not None and nominal_ms <= last_ms:
-        yield nominal_ms
-        nominal_ms = next_nominal(entry, nominal_ms)
+    if nominal_ms is not None:
+        times = chain((nominal_ms,), nominals_after(entry, nominal_ms))
+        yield from takewhile(lambda at_ms: at_ms <= last_ms, times)

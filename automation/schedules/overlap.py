@@ -6,6 +6,7 @@ from ...subscribers.jobs.errors import QueueNotFound
 from ...subscribers.jobs.jobs import QUEUED, RUNNING
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.queues.queue import Queue
+from ..jobs.submission import PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,14 +22,14 @@ def cancel_outstanding(bus: Bus, plugin: str, command: str, why: str) -> int:
     A process that runs is ended by its host, which learns that its claim is lost.
     """
     try:
-        queue = Queue.open(bus, f"plugin.{plugin}")
+        queue = Queue.open(bus, PREFIX + plugin)
     except QueueNotFound:
         return 0
     control = JobControl(queue, by="scheduler")
     count = 0
     for job in control.list(QUEUED, RUNNING, limit=_MAX_JOBS):
         message = bus.log.at(job.seq)
-        if message is not None and message.type == f"plugin.{plugin}.{command}":
+        if message is not None and message.type == f"{PREFIX}{plugin}.{command}":
             control.cancel(job.seq, why)
             count += 1
     return count

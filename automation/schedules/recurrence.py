@@ -11,6 +11,8 @@ from .zones import zone_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..config.snapshot import ScheduleEntry
 
 
@@ -32,14 +34,18 @@ def first_nominal(entry: ScheduleEntry, begun_at_ms: int) -> int | None:
 
 def next_nominal(entry: ScheduleEntry, after_ms: int) -> int | None:
     """Return the nominal time after another; None for a schedule that runs once, or never again."""
-    if entry.every_s is not None:
-        next_ms = after_ms + max(1, round(entry.every_s * 1000))
-        return next_ms if next_ms <= MAX_TS_MS else None
-    if entry.cron is None:
-        return None
-    found = _rule(entry.cron).next_after(after_ms, zone_of(entry.timezone))
+    found = next(nominals_after(entry, after_ms), None)
     assert found is None or found > after_ms  # else a tick would never end
     return found
+
+
+def nominals_after(entry: ScheduleEntry, after_ms: int) -> Iterator[int]:
+    """Yield the nominal times after another, in order."""
+    if entry.every_s is not None:
+        every_ms = max(1, round(entry.every_s * 1000))
+        yield from range(after_ms + every_ms, MAX_TS_MS + 1, every_ms)
+    elif entry.cron is not None:
+        yield from _rule(entry.cron).times_after(after_ms, zone_of(entry.timezone))
 
 
 def due_time(entry: ScheduleEntry, nominal_ms: int, chance: float) -> int:

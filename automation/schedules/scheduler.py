@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import deque
 from dataclasses import dataclass
 
 from ...schema.errors import InvalidInput, NotFound, Refused
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 #: How many schedules are decided about in one transaction: some milliseconds.
 BATCH = 50
 
-#: How many missed times are looked at singly; of a longer run the last ones are.
+#: How many missed times are kept; of a longer run the last ones are.
 MAX_LOOKED_AT = 10_000
 
 #: The least lateness, in milliseconds, from which on a time counts as missed.
@@ -47,16 +48,18 @@ class _Times:
     """The nominal times of a schedule that have come.
 
     Attributes:
-        missed: those that nobody saw in time, in order.
+        first: the first of them.
+        missed: the last of those that nobody saw in time, in order.
+        count: how many nobody saw in time, which may be more.
         current: the one that is due now, or None.
         following: the one after all of them, or None.
-        skipped_over: how many missed ones are not in `missed`, since they are too many.
     """
 
+    first: int
     missed: list[int]
+    count: int
     current: int | None
     following: int | None
-    skipped_over: int
 
 
 class _KeptBack(Refused):
@@ -163,11 +166,14 @@ class Scheduler:
         """
         self._follow_clock()
         while due := self._schedules.due(self._bus.now_ms(), BATCH):
+            # A long run of missed times takes its time, in which others write.
+            come = [self._times(each, self._bus.now_ms()) for each in due]
             with self._bus.transaction():
                 if self._check is not None:
                     self._check()
-                for each in due:
-                    self._decide(each.plugin, each.id)
+                for known, times in zip(due, come, strict=True):
+                    if known == self._schedules.get(known.plugin, known.id):
+                        self._decide(known, times)
         return self._schedules.next_due()
 
     def _follow_clock(self) -> None:
@@ -193,48 +199,57 @@ class Scheduler:
             nominal_ms += 1
         self._schedules.advance(entry, *with_due(entry, nominal_ms, self._chance()))
 
-    def _decide(self, plugin: str, id: str) -> None:
+    def _decide(self, known: Schedule, times: _Times | None) -> None:
         """Decide about the times of one schedule that have come, in the open transaction."""
-        entry = self._entries.get((plugin, id))
-        known = self._schedules.get(plugin, id)
-        if entry is None or known is None or known.config_hash != entry.hash:
-            self._schedules.remove(plugin, id)  # another configuration's, which is no longer there
+        entry = self._entry(known)
+        if entry is None or times is None or known.due_ms is None:
+            self._schedules.remove(known.plugin, known.id)  # another configuration's, now gone
             return
         now_ms = self._bus.now_ms()
-        if known.due_ms is None or known.next_nominal_ms is None or known.due_ms > now_ms:
-            return  # another tick was here
-        times = self._times(entry, known, now_ms)
         fired = [self._catch_up(entry, times, now_ms)] if times.missed else []
         if times.current is not None:
             fired.append(self._run(entry, times.current, known.due_ms))
         done = [each for each in fired if each is not None]
-        last_ms = max(known.due_ms, times.current or 0, *times.missed)
-        following_ms = times.following
+        last_ms = max(known.due_ms, times.current or 0, *times.missed[-1:])
         self._schedules.advance(
             entry,
-            *with_due(entry, following_ms, self._chance(), not_before_ms=last_ms + 1),
+            *with_due(entry, times.following, self._chance(), not_before_ms=last_ms + 1),
             fired_ms=known.due_ms if done and not times.missed else (now_ms if done else None),
             job_id=done[-1].job_id if done else None,
         )
 
-    def _times(self, entry: ScheduleEntry, known: Schedule, now_ms: int) -> _Times:
-        """Return the nominal times up to now: the missed ones, and the one that is due."""
-        assert known.next_nominal_ms is not None
-        assert known.due_ms is not None
-        nominal_ms = known.next_nominal_ms
-        if known.due_ms + self._grace_ms >= now_ms or nominal_ms > now_ms:
+    def _entry(self, known: Schedule) -> ScheduleEntry | None:
+        """Return the configuration of a schedule; None where it is configured otherwise now."""
+        entry = self._entries.get((known.plugin, known.id))
+        return entry if entry is not None and entry.hash == known.config_hash else None
+
+    def _times(self, known: Schedule, now_ms: int) -> _Times | None:
+        """Return the nominal times up to now: the missed ones, and the one that is due.
+
+        Returns:
+            None where the schedule is not configured so, or has no more times.
+        """
+        entry, nominal_ms, due_ms = self._entry(known), known.next_nominal_ms, known.due_ms
+        if entry is None or nominal_ms is None or due_ms is None:
+            return None
+        if due_ms + self._grace_ms >= now_ms or nominal_ms > now_ms:
             # An interval counts from when it ran; what a window holds back comes once for all.
             is_moved = entry.every_s is not None or entry.preferred_window is not None
-            from_ms = max(known.due_ms, 0) if is_moved else nominal_ms
-            return _Times([], nominal_ms, next_nominal(entry, from_ms), 0)
-        begin_ms, skipped_over = self._near_end(entry, nominal_ms, now_ms)
-        come = list(times_until(entry, begin_ms, now_ms))
-        following = next_nominal(entry, come[-1])
-        current = come.pop() if len(come) > 1 and come[-1] + self._grace_ms >= now_ms else None
-        return _Times(come, current, following, skipped_over)
+            from_ms = max(due_ms, 0) if is_moved else nominal_ms
+            return _Times(nominal_ms, [], 0, nominal_ms, next_nominal(entry, from_ms))
+        begin_ms, count = self._near_end(entry, nominal_ms, now_ms)
+        come: deque[int] = deque(maxlen=MAX_LOOKED_AT)
+        for at_ms in times_until(entry, begin_ms, now_ms):
+            come.append(at_ms)
+            count += 1
+        following, current = next_nominal(entry, come[-1]), None
+        if count > 1 and come[-1] + self._grace_ms >= now_ms:
+            current = come.pop()
+            count -= 1
+        return _Times(nominal_ms, list(come), count, current, following)
 
     def _near_end(self, entry: ScheduleEntry, nominal_ms: int, now_ms: int) -> tuple[int, int]:
-        """Return where to begin with a run of missed intervals that is too long to look at."""
+        """Return where to begin with a run of missed intervals, and how many lie before it."""
         if entry.every_s is None:
             return nominal_ms, 0
         every_ms = max(1, round(entry.every_s * 1000))
@@ -254,13 +269,12 @@ class Scheduler:
         running = [at_ms for at_ms in missed[-wanted:] if at_ms >= oldest_ms] if wanted else []
         lost = missed[: len(missed) - len(running)]
         if lost:
-            count = len(lost) + times.skipped_over
             why = (
                 "too old"
                 if wanted and not running
                 else f"nobody was there; catch_up {entry.catch_up}"
             )
-            span = (lost[0], lost[-1], count)
+            span = (times.first, lost[-1], times.count - len(running))
             decision = self._decisions.add_run(entry, span, "missed", why)
             self._tell_missed(entry, decision)
         last = None

@@ -23,15 +23,7 @@ _COLUMNS = {
     ),
 }
 
-
-def _statements() -> dict[str, str]:
-    statements = dict(Queries(beside=__file__))
-    for part, text in _COLUMNS.items():
-        statements = {name: sql.replace(part, text) for name, sql in statements.items()}
-    return statements
-
-
-SQL = _statements()
+SQL = Queries(beside=__file__, parts=_COLUMNS)
 
 #: The decision about a nominal time.
 Verdict = Literal["fired", "skipped", "missed"]

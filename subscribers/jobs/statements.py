@@ -47,15 +47,5 @@ _PARTS = {
     "{queued seqs}": _QUEUED_SEQS,
 }
 
-
-def _statements(file: str) -> dict[str, str]:
-    """Return the statements of a file with the parts that they share."""
-    statements = dict(Queries(beside=__file__, file=file))
-    for name, sql in statements.items():
-        for part, text in _PARTS.items():
-            sql = sql.replace(part, text)
-        statements[name] = sql
-    return statements
-
-
-SQL, VIEWS = _statements("work.sql"), _statements("views.sql")
+SQL = Queries(beside=__file__, file="work.sql", parts=_PARTS)
+VIEWS = Queries(beside=__file__, file="views.sql", parts=_PARTS)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -224,3 +225,4 @@ def test_times_are_those_of_the_model(
             break
     assert found == [each for each in expected if each < end_ms][: len(found)]
     assert len(found) > 50 or len(found) == len([e for e in expected if e < end_ms])
+    assert list(islice(cron.times_after(begin_ms, zone), len(found))) == found

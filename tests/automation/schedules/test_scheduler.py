@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -21,7 +21,9 @@ from ackbus.automation.config.snapshot import (
 from ackbus.automation.jobs.job_request import JobRequest, Submitted
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.breakers import Breakers
+from ackbus.automation.schedules import scheduler as scheduler_module
 from ackbus.automation.schedules.by_hand import SchedulesByHand
+from ackbus.automation.schedules.firing import times_until
 from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decision, Decisions, Schedules
 from ackbus.schema.errors import NotFound
@@ -201,6 +203,40 @@ def test_a_run_of_missed_times_is_one_decision(stage: Stage) -> None:
     stage.work()
     stage.tick(24 * 60 + 0.5)
     assert stage.told()[1:] == [("missed", 5, 287), ("fired", 24 * 60, 1)]
+
+
+@pytest.mark.parametrize(
+    ("made", "days", "a_day"),
+    [({"every_s": 1.0}, 1, 24 * 60 * 60), ({"cron": "* * * * *"}, 10, 24 * 60)],
+    ids=["interval", "cron"],
+)
+def test_a_run_of_missed_times_of_any_length_is_told_from_its_first(
+    stage: Stage, made: dict[str, object], days: int, a_day: int
+) -> None:
+    stage.take(entry(**made)).tick()
+    stage.tick(days * 24 * 60)
+    (missed,) = stage.missed
+    assert missed.count == days * a_day - 1  # and the one that is due now runs
+    step_ms = 24 * 60 * MINUTE_MS // a_day
+    assert (missed.nominal_ms, missed.until_ms) == (BEGIN_MS + step_ms, stage.clock.ms - step_ms)
+
+
+def test_others_write_while_the_missed_times_are_counted(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year of minutes takes seconds: no transaction is open meanwhile."""
+    stage.take(entry(cron="* * * * *")).tick()
+    with Bus.open(stage.bus.layout.directory, write_timeout_s=0.05) as other:
+
+        def counted(*args: Any) -> Iterator[int]:
+            other.publish("note", from_agent="other")
+            yield from times_until(*args)
+
+        before = other.log.newest_seq()
+        monkeypatch.setattr(scheduler_module, "times_until", counted)
+        stage.tick(60)
+        assert other.log.newest_seq() == before + 2  # the note, and the job
+    assert [each[0] for each in stage.told()] == ["missed", "fired"]
 
 
 def test_catching_up_has_a_cap_and_an_age(stage: Stage) -> None:
