@@ -65,7 +65,8 @@ ENVIRON = {
 Request = tuple[str, dict[str, str], bytes]
 
 
-def _mac(key: bytes, data: bytes) -> bytes:
+def mac(key: bytes, data: bytes) -> bytes:
+    """The HMAC-SHA256 of some bytes."""
     return hmac.new(key, data, hashlib.sha256).digest()
 
 
@@ -89,7 +90,7 @@ def github(delivery: str = "72d3162e-cc78-11e3-81ab-4c9367dc0958") -> Request:
         "X-GitHub-Delivery": delivery,
         "X-GitHub-Event": "push",
         "X-GitHub-Hook-ID": "292430182",
-        "X-Hub-Signature-256": f"sha256={_mac(GITHUB_SECRET.encode(), body).hex()}",
+        "X-Hub-Signature-256": f"sha256={mac(GITHUB_SECRET.encode(), body).hex()}",
     }
     return "/hook/github", headers, body
 
@@ -109,11 +110,11 @@ def stripe(event: str = "evt_1NG8Du2eZvKYlo2CUI79vXWy", *, at: float) -> Request
         },
         indent=2,
     ).encode()
-    mac = _mac(STRIPE_SECRET.encode(), f"{int(at)}.".encode() + body).hex()
+    right = mac(STRIPE_SECRET.encode(), f"{int(at)}.".encode() + body).hex()
     other = "6ffbb59b2300aae63f272406069a9788598b792a944a07aba816edb039989a39"
     return (
         "/hook/stripe",
-        {"Stripe-Signature": f"t={int(at)},v1={other},v1={mac},v0={other}"},
+        {"Stripe-Signature": f"t={int(at)},v1={other},v1={right},v0={other}"},
         body,
     )
 
@@ -138,7 +139,7 @@ def shopify(delivery: str = "b54557e4-bdd9-4b37-8a5f-bf7d70bcd043") -> Request:
     headers = {
         "X-Shopify-Topic": "orders/create",
         "X-Shopify-Webhook-Id": delivery,
-        "X-Shopify-Hmac-SHA256": base64.b64encode(_mac(SHOPIFY_SECRET.encode(), body)).decode(),
+        "X-Shopify-Hmac-SHA256": base64.b64encode(mac(SHOPIFY_SECRET.encode(), body)).decode(),
     }
     return "/hook/shopify", headers, body
 
