@@ -21,7 +21,7 @@ from ..records.fence import Fence
 from ..records.inits import Inits
 from ..records.job_log import AttemptEnd, JobLog, submitted_by
 from .alarms import BREAKER_OPENED, JOB_DEAD, Alarms
-from .events import event_draft, event_out
+from .events import ended_draft, event_draft, event_out
 from .plugin_queues import REMOVED
 from .plugin_run import RunEnd, is_success
 
@@ -140,6 +140,7 @@ class Endings:
     def follow_up(self, end: JobEnd, events: Sequence[EventOut], result: Any) -> None:
         """Do what follows from a job that is over; in the transaction that ends it."""
         ok = end.state == states.SUCCEEDED
+        self._bus.log.append([ended_draft(end, result)])
         if self._router is not None:
             for request in self._router.successors(end, events, result):
                 self._submission.submit(request)

@@ -15,9 +15,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...schema.message.message import Message
+    from .endings import JobEnd
 
 #: The type of the messages; the exact type of an event, any text, is in the header of this name.
 EVENT, EVENT_TYPE = "plugin.event", "event_type"
+
+#: The type of the messages that say how a job has ended.
+ENDED = "plugin.ended"
 
 #: The header with the dedupe key that the jobs of an event inherit.
 _KEY = "event_dedupe_key"
@@ -78,6 +82,30 @@ def event_draft(
         to_agent=None if broadcast else AUTOMATION,
         in_reply_to=job.id,
         headers=headers | tracing.child_trace(job.headers),
+    )
+
+
+def ended_draft(end: JobEnd, result: object) -> Draft:
+    """Return the message of a job that is over: so that its result is in the log, and is found.
+
+    Args:
+        end: the end of the job.
+        result: what it has returned, or why it failed.
+    """
+    told = {
+        "plugin": end.plugin,
+        "command": end.command,
+        "status": end.state,
+        "attempt": end.attempt,
+        "error" if end.error is not None else "result": result,
+    }
+    return Draft(
+        ENDED,
+        told,
+        from_agent=end.plugin,
+        to_agent=AUTOMATION,
+        in_reply_to=end.message.id,
+        headers=tracing.child_trace(end.message.headers),
     )
 
 

@@ -62,7 +62,7 @@ def test_d_112_no_route_follows_the_event_of_a_trigger(served: Served) -> None:
     job_id = served.client().post("/plugin/loud/poll").json()["job_id"]
     served.running.ended(job_id)
     types = [message.type for message in served.bus.read()]
-    assert types == ["plugin.loud.poll", "plugin.event"]
+    assert types == ["plugin.loud.poll", "plugin.event", "plugin.ended"]
 
 
 def test_a_handle_is_told_of_an_event_by_the_api(served: Served, configured: Folder) -> None:

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.jobs.events import EVENT, EVENT_TYPE
+from ackbus.automation.jobs.events import ENDED, EVENT, EVENT_TYPE
 
 from ..conftest import Folder
 from .by_hand import ByHand, answers, event, names, origin, success, with_plugins
@@ -57,7 +57,7 @@ def test_an_event_without_a_route_is_dropped_with_a_line_for_those_who_debug(
     assert [(each.levelname, each.getMessage()) for each in told] == [
         ("DEBUG", "event 'lost' of a has no route")
     ]
-    assert [message.type for message in bus.read()] == ["plugin.a.poll", EVENT]
+    assert [message.type for message in bus.read()] == ["plugin.a.poll", EVENT, ENDED]
 
 
 @pytest.mark.parametrize(
