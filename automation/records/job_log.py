@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+import orjson
 
 from ...schema.message.times import format_ts
 from ...schema.queries import Table
@@ -53,6 +56,27 @@ class LogEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogFilter:
+    """The attempts that a person asks for; None is any.
+
+    Attributes:
+        job_id, plugin, command, submitted_by: of their jobs.
+        statuses: the states in which they ended; none for all.
+        since, until: when they ended, as RFC 3339, both included.
+        text: what stands in the error, or in what was printed, without regard to case.
+    """
+
+    job_id: str | None = None
+    plugin: str | None = None
+    command: str | None = None
+    submitted_by: str | None = None
+    statuses: tuple[str, ...] = ()
+    since: str | None = None
+    until: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
     """The end of an attempt at the job of a message, for the log."""
 
@@ -99,6 +123,18 @@ class JobLog(Table):
             rows = self._engine.rows(SQL["newest_log_of_plugin"], (plugin, _END_OF_TIME, limit))
         return [LogEntry(*row) for row in rows]
 
+    def find(self, wanted: LogFilter, limit: int) -> list[LogEntry]:
+        """Return the wanted attempts that ended last, the newest first."""
+        name = "find_log" if wanted.job_id is None else "find_log_of_job"
+        entries = [LogEntry(*row) for row in self._engine.rows(SQL[name], _values(wanted, limit))]
+        return sorted(entries, key=lambda entry: entry.completed_at, reverse=True)[:limit]
+
+    def count(self, wanted: LogFilter, limit: int) -> int:
+        """Return how many attempts are wanted; the count ends at `limit`."""
+        name = "count_log" if wanted.job_id is None else "count_log_of_job"
+        count: int = self._engine.value(SQL[name], _values(wanted, limit))
+        return count
+
     def prune(self, before: str, limit: int) -> int:
         """Delete attempts that ended before a time, at most so many; return how many went."""
         return self._engine.count_changes(SQL["prune_log"], (before, limit))
@@ -134,3 +170,15 @@ def _text(value: object) -> str | None:
 
 def _storable(text: str | None) -> str | None:
     return None if text is None else text.encode(errors="replace").decode()
+
+
+def _values(wanted: LogFilter, limit: int) -> tuple[object, ...]:
+    """Return the values of the statements for wanted attempts."""
+    text = wanted.text and re.sub(r"([\\%_])", r"\\\1", wanted.text)
+    statuses = orjson.dumps(wanted.statuses).decode() if wanted.statuses else None
+    asked = (
+        *(wanted.since or "", wanted.until or _END_OF_TIME),
+        *(wanted.plugin, wanted.command, wanted.submitted_by),
+        *(statuses, f"%{text}%" if text else None, limit),
+    )
+    return asked if wanted.job_id is None else (*asked, wanted.job_id)

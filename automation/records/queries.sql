@@ -84,6 +84,22 @@ SELECT {log} FROM job_log WHERE completed_at <= ? ORDER BY completed_at DESC LIM
 SELECT {log} FROM job_log WHERE plugin = ? AND completed_at <= ?
  ORDER BY completed_at DESC LIMIT ?;
 
+-- name: find_log
+-- Those that a person asks for: {asked for} takes ?1 to ?7, where null is any.
+SELECT {log} FROM job_log WHERE {asked for} ORDER BY completed_at DESC LIMIT ?8;
+
+-- name: count_log
+SELECT count(*) FROM (SELECT 1 FROM job_log WHERE {asked for} LIMIT ?8);
+
+-- name: find_log_of_job
+-- In no order: a job has few attempts.
+SELECT {log} FROM job_log INDEXED BY sqlite_autoindex_job_log_1
+ WHERE {of job} AND {asked for} AND ?8;
+
+-- name: count_log_of_job
+SELECT count(*) FROM (
+  SELECT 1 FROM job_log INDEXED BY sqlite_autoindex_job_log_1 WHERE {of job} AND {asked for} LIMIT ?8);
+
 -- name: prune_log
 DELETE FROM job_log WHERE id IN (SELECT id FROM job_log WHERE completed_at < ? LIMIT ?);
 

@@ -23,6 +23,8 @@ from .sources import origin_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...bus.bus import Bus
     from ...schema.message.message import Message
     from ...subscribers.jobs.jobs import Job
@@ -143,8 +145,16 @@ class Tree:
         }
 
 
-def wait(bus: Bus, key: str, timeout_s: float) -> Tree:
+def wait(
+    bus: Bus, key: str, timeout_s: float, is_wanted: Callable[[], bool] = lambda: True
+) -> Tree:
     """Wait until every job of a tree is over, or the time is.
+
+    Args:
+        bus: an open bus.
+        key: as for `Tree.of`.
+        timeout_s: how long to wait at most, in seconds.
+        is_wanted: whether somebody waits still; asked often.
 
     Returns:
         The tree as it is then; `is_over` tells which.
@@ -158,7 +168,7 @@ def wait(bus: Bus, key: str, timeout_s: float) -> Tree:
                 return tree
             while engine.version() == version:
                 left_s = deadline - time.monotonic()
-                if left_s <= 0:
+                if left_s <= 0 or not is_wanted():
                     return tree
                 listener.wait(min(left_s, _NAP_S))
 

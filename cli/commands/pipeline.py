@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ...automation.routes.index import Index
     from ...automation.routes.tree import Tree
     from ...automation.snapshots import Snapshot
-    from ...bus.bus import Bus
 
 commands = Commands()
 pipeline = commands.group("pipeline", help="Pipelines: steps that follow events; and their runs.")
@@ -179,38 +178,29 @@ def repeat(
 def _run(
     place: ServicePlace, snapshot: Snapshot, name: str, payload: object, limit_s: float | None
 ) -> int:
+    from ...automation.routes.router import Router
     from ...automation.routes.tree import wait as wait_for
+    from ...automation.runs import begin_run
     from ...automation.service_lock import is_running
 
     with place.open() as bus:
-        root, jobs = _begin(bus, snapshot, name, payload)
-        record: dict[str, Any] = {"job_id": jobs[0], "pipeline": name, "root": root}
+        router = Router(bus, snapshot.config, snapshot.plugins)
+        run = begin_run(bus, router, name, payload, submitted_by="cli")
+        jobs = run.jobs
+        record: dict[str, Any] = {"job_id": jobs[0], "pipeline": name, "root": run.root}
         has_service = is_running(place.state_dir())
         if not has_service:
             output.note("no service runs: the run waits until 'bus automation start'")
         if limit_s is None or not has_service:
             output.result(record | {"status": "queued", "job_ids": jobs}, jobs[0])
             return 0 if limit_s is None else output.NOTHING
-        ended = wait_for(bus, root, limit_s)
+        ended = wait_for(bus, run.root, limit_s)
     told = {"status": ended.state, "timeout_exceeded": not ended.is_over}
     _show_tree(ended, record | told)
     if not ended.is_over:
         output.note(f"it runs on: see 'bus pipeline tree {jobs[0]}'")
         return output.TIMED_OUT
     return 0 if ended.state == "succeeded" else 1
-
-
-def _begin(bus: Bus, snapshot: Snapshot, name: str, payload: object) -> tuple[str, list[str]]:
-    """Begin a run; return the id of its event, and those of its first jobs."""
-    from ...automation.jobs.submission import Submission
-    from ...automation.routes.router import Router
-
-    router, submission = Router(bus, snapshot.config, snapshot.plugins), Submission(bus)
-    with bus.transaction():
-        requests = router.begin(name, payload, submitted_by="cli")
-        jobs = [submission.submit(request).job_id for request in requests]
-    assert requests[0].parent is not None
-    return requests[0].parent.id, jobs
 
 
 def _show_preview(snapshot: Snapshot, found: CompiledPipeline, payload: object) -> int:

@@ -27,10 +27,11 @@ def doors_of(service: Service, config: Config) -> list[Door]:
 
 def _api(service: Service, listen: str) -> Door:
     require("server", "fastapi", "uvicorn")
-    from ...server.automation.app import create_api
+    from ...server.automation.app import create_api, end_waiting
     from ...server.listeners import Door
 
-    return Door("API", listen, create_api(service.bus, service))
+    app = create_api(service.bus, service)
+    return Door("API", listen, app, on_stop=lambda: end_waiting(app))
 
 
 def _webhooks(service: Service, listen: str) -> Door:

@@ -17,15 +17,17 @@ from ..health import Readiness
 from ..problems import Style, handle_problems
 from ..threads import bound_threads
 from .access import ServiceAccess
+from .bridge import Bridge
 from .health import router as health
 from .in_force import Current, RunningService
 from .jobs import router as jobs
+from .pipelines import router as pipelines
 from .triggers import router as triggers
 
 #: Where the operations are described.
 _DOCUMENT = "/openapi.json"
 
-_ROUTERS = (health, triggers, jobs)
+_ROUTERS = (health, triggers, pipelines, jobs)
 
 
 def create_api(bus: Bus, service: RunningService, *, patience: Patience | None = None) -> FastAPI:
@@ -58,9 +60,16 @@ def create_api(bus: Bus, service: RunningService, *, patience: Patience | None =
     app.state.access = ServiceAccess(bus, current)
     app.state.patience = patience or Patience()
     app.state.readiness = Readiness(bus)
+    app.state.bridge = Bridge(bus)
     app.add_middleware(BodyLimit, max_blob_bytes=MAX_BODY_BYTES)
     app.add_middleware(OwnOrigins, hosts=None)  # each request shows a token, whatever its Host says
     handle_problems(app, Style(invalid=HTTPStatus.BAD_REQUEST, has_error=True))
     for router in _ROUTERS:
         app.include_router(router)
     return app
+
+
+def end_waiting(app: FastAPI) -> None:
+    """End what waits in an application, from any thread, so that its server can stop."""
+    bridge: Bridge = app.state.bridge
+    bridge.close()

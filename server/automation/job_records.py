@@ -10,7 +10,6 @@ from ...automation.records.job_log import JobLog, LogEntry
 from ...automation.routes.tree import RunJob, is_job
 from ...bus.bus import Bus
 from ...schema.errors import NotFound
-from ...schema.message.message import Message
 from ...subscribers.jobs.jobs import CANCELLED, DEAD, Jobs
 from ...subscribers.jobs.json_records import PLUGINS
 
@@ -34,17 +33,28 @@ def job_of(bus: Bus, job_id: str) -> RunJob:
     return RunJob(message, 0, jobs[0] if jobs else None)
 
 
+def told_of(job: RunJob) -> dict[str, Any]:
+    """Return a job as JSON, without what is absent and without its result."""
+    record = {_NAMES.get(name, name): value for name, value in job.record().items()}
+    del record["depth"]
+    record["status"] = _STATES.get(job.state, job.state)
+    record["submitted_by"] = job.message.headers.get("submitted_by")
+    return _present(record)
+
+
 def record_of(bus: Bus, job: RunJob) -> dict[str, Any]:
     """Return a job as JSON, without what is absent: its result stands there once it is over."""
-    log = JobLog.of(bus).of_job(job.message.id)
-    record = {_NAMES.get(name, name): value for name, value in job.record().items()}
-    record["status"] = _STATES.get(job.state, job.state)
-    record["submitted_by"] = submitted_by(job.message)
-    if job.job is None and log:  # it has left the tables, long after its end
-        record |= {"status": log[-1].status, "completed_at": log[-1].completed_at}
-        record["last_error"] = log[-1].last_error
-    if log and (job.job is None or job.is_over):
-        record["result"] = answer_of(log[-1])
+    record, log = told_of(job), JobLog.of(bus).of_job(job.message.id)
+    if not log or not (job.job is None or job.is_over):
+        return record
+    last = log[-1]
+    if job.job is None:  # it has left the tables, long after its end
+        record |= {"status": last.status, "completed_at": last.completed_at}
+        record["last_error"] = last.last_error
+    return _present(record | {"result": answer_of(last)})
+
+
+def _present(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if value is not None}
 
 
@@ -55,8 +65,3 @@ def answer_of(entry: LogEntry) -> Any:
     except orjson.JSONDecodeError:
         return None
     return found if isinstance(found, dict) else None
-
-
-def submitted_by(message: Message) -> object:
-    """Return the producer of a job."""
-    return message.headers.get("submitted_by")

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Path, Response
+from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
-from ..api.common import TheBus, json_of
+from ...automation.records.job_log import LogFilter
+from ...automation.routes.tree import Tree
+from ...schema.errors import NotFound
+from ...schema.message.times import format_ts, parse_ts
+from ..api.common import MAX_PAGE, TheBus, json_of
 from .common import JobReader, guarded_router, problems
+from .job_lists import MAX_COUNTED, JobFilter, Status, jobs_list, log_statuses, logs_list
 from .job_records import job_of, record_of
 
 router = guarded_router("jobs")
@@ -35,7 +40,104 @@ class JobRecord(BaseModel):
     result: dict[str, Any] | None = Field(None, description="The answer of its plugin.")
 
 
+class JobList(BaseModel):
+    """Jobs, the newest first."""
+
+    jobs: list[JobRecord]
+    total: int = Field(description=f"How many there are; about {MAX_COUNTED} at most are counted.")
+
+
+class LogRecord(BaseModel):
+    """An attempt at a job that has ended."""
+
+    job_id: str
+    log_id: str
+    plugin: str
+    command: str
+    status: str
+    attempt: int
+    submitted_by: str
+    created_at: str
+    completed_at: str
+    last_error: str | None = None
+    stderr: str | None = None
+    result: dict[str, Any] | None = None
+    parent_job_id: str | None = None
+    source_event_id: str | None = None
+
+
+class LogList(BaseModel):
+    """Attempts, those that ended last first."""
+
+    logs: list[LogRecord]
+    total: int = Field(description=f"How many there are; {MAX_COUNTED} at most are counted.")
+
+
+OfPlugin = Annotated[str | None, Query(min_length=1, max_length=128, description="Of a plugin.")]
+OfCommand = Annotated[str | None, Query(min_length=1, max_length=128, description="Of a command.")]
+OfStatus = Annotated[Status | None, Query(description="In a state.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]
+
+
 @router.get("/job/{job_id}", response_model=JobRecord, responses=problems(404))
 def show_job(job_id: JobId, bus: TheBus, _: JobReader) -> Response:
     """Show a job, and its result as soon as it is over."""
     return json_of(record_of(bus, job_of(bus, job_id)))
+
+
+@router.get("/job/{job_id}/tree", response_model=list[JobRecord], responses=problems(404))
+def show_tree(job_id: JobId, bus: TheBus, _: JobReader) -> Response:
+    """Show a job with all that followed it; of the event of a run, all jobs of the run."""
+    tree = Tree.of(bus, job_id)
+    if not tree.jobs:
+        raise NotFound(f"there is no job {job_id[:100]!a}")
+    return json_of([record_of(bus, job) for job in tree.jobs])
+
+
+@router.get("/jobs", response_model=JobList, responses=problems())
+def list_jobs(
+    bus: TheBus,
+    _: JobReader,
+    plugin: OfPlugin = None,
+    command: OfCommand = None,
+    status: OfStatus = None,
+    limit: Limit = 50,
+) -> Response:
+    """List jobs, the newest first."""
+    return json_of(jobs_list(bus, JobFilter(plugin, command, status), limit))
+
+
+@router.get("/job-logs", response_model=LogList, responses=problems())
+def list_logs(
+    bus: TheBus,
+    _: JobReader,
+    job_id: Annotated[str | None, Query(min_length=1, max_length=255)] = None,
+    plugin: OfPlugin = None,
+    command: OfCommand = None,
+    status: OfStatus = None,
+    submitted_by: Annotated[str | None, Query(min_length=1, max_length=64)] = None,
+    since: Annotated[str | None, Query(alias="from", description="RFC 3339.")] = None,
+    until: Annotated[str | None, Query(alias="to", description="RFC 3339.")] = None,
+    text: Annotated[
+        str | None, Query(alias="query", max_length=1000, description="In errors and output.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
+    include_result: Annotated[bool, Query(description="With the answers of plugins.")] = False,
+) -> Response:
+    """List the attempts at jobs that have ended, the newest first."""
+    wanted = LogFilter(
+        job_id=job_id,
+        plugin=plugin,
+        command=command,
+        submitted_by=submitted_by,
+        statuses=log_statuses(status),
+        since=_time(since),
+        until=_time(until),
+        text=text,
+    )
+    return json_of(logs_list(bus, wanted, limit, include_result=include_result))
+
+
+def _time(given: str | None) -> str | None:
+    """Return a time as the log has it."""
+    return None if given is None else format_ts(parse_ts(given))

@@ -33,7 +33,7 @@ from ackbus.automation.records.breakers import Breakers
 from ackbus.automation.records.facts import Facts
 from ackbus.automation.records.fence import Fence
 from ackbus.automation.records.inits import Inits
-from ackbus.automation.records.job_log import AttemptEnd, JobLog
+from ackbus.automation.records.job_log import AttemptEnd, JobLog, LogFilter
 from ackbus.automation.routes.contexts import Context, Contexts
 from ackbus.automation.routes.derived_ids import id_of_time
 from ackbus.automation.routes.tree import Tree
@@ -397,6 +397,9 @@ def use_records(bus: Bus, clock: Clock) -> None:
     log.of_job(message.id)
     log.newest(3)
     log.newest(3, plugin="a")
+    for wanted in (LogFilter(text="x"), LogFilter(job_id=message.id)):
+        log.find(wanted, 3)
+        log.count(wanted, 3)
     submission = Submission(bus)
     breakers = Breakers.of(bus)
     for _ in range(100):

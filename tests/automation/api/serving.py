@@ -9,7 +9,7 @@ import httpx
 from ackbus import Bus
 from ackbus.automation.service import Service
 from ackbus.automation.snapshots import read_snapshot
-from ackbus.server.automation.app import create_api
+from ackbus.server.automation.app import create_api, end_waiting
 from ackbus.server.client_timeouts import Patience
 from ackbus.server.listeners import Door, Listeners
 
@@ -47,10 +47,11 @@ API = """
 class Served:
     """A service with its API."""
 
-    def __init__(self, running: Running, url: str, stack: ExitStack) -> None:
+    def __init__(self, running: Running, listeners: Listeners, stack: ExitStack) -> None:
         self.running = running
         self.bus = running.bus
-        self.url = url
+        self.url = listeners.urls["API"]
+        self.close = listeners.close
         self._stack = stack
 
     def client(self, key: str | None = KEYS["ADMIN"], **options: Any) -> httpx.Client:
@@ -68,9 +69,10 @@ def api_of(bus: Bus, folder: Folder, *, patience: Patience | None = None) -> Ite
         service = Service(own, lambda: read_snapshot(folder.path, KEYS))
         running = stack.enter_context(serving(bus, service))
         app = create_api(own, service, patience=patience)
-        listeners = stack.enter_context(Listeners([Door("API", "127.0.0.1:0", app)]))
+        door = Door("API", "127.0.0.1:0", app, on_stop=lambda: end_waiting(app))
+        listeners = stack.enter_context(Listeners([door]))
         listeners.start()
-        yield Served(running, listeners.urls["API"], stack)
+        yield Served(running, listeners, stack)
 
 
 def problem(response: httpx.Response, status: int, kind: str) -> str:
