@@ -49,6 +49,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "pipeline": ("pipeline", "Pipelines: steps that follow events; and their runs."),
         "config": ("config", "Configuration of the automation: check it, show it, seal it."),
         "schedule": ("schedule", "Schedules: when commands of plugins are due."),
+        "webhook": ("webhook", "Webhooks: signed requests of others that begin jobs."),
     },
     "Files": {
         "reserve": ("reserve", "Reserve files for editing: all of PATHS, or none."),

@@ -113,11 +113,25 @@ def json_argument(data: str, option: str) -> object:
     Raises:
         InvalidInput: it is not JSON, or can't be read.
     """
+    return decode(*_source(data, option))
+
+
+def raw_argument(data: str) -> bytes:
+    """Return the bytes of an option that takes TEXT, `-` for the standard input, or `@FILE`.
+
+    Raises:
+        InvalidInput: they can't be read.
+    """
+    return _source(data, "")[0]
+
+
+def _source(data: str, option: str) -> tuple[bytes, str]:
+    """Return the bytes that an option means, and the name of where they are from."""
     if data == STDIN:
-        return decode(_read(STDIN), "the standard input")
+        return _read(STDIN), "the standard input"
     if data.startswith("@"):
-        return decode(_read(data[1:]), data[1:])
-    return decode(_bytes_of(data), option)
+        return _read(data[1:]), data[1:]
+    return _bytes_of(data), option
 
 
 def _read(name: str) -> bytes:

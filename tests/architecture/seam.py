@@ -47,6 +47,7 @@ CLOCKS = {
     "automation/config/files/checksums.py": "the seal of a configuration, which is of no bus",
     "blobs/store.py": "compares the times of files, which are the host's",
     "cli/commands/schedule.py": "shows the coming times of a rule, which need no bus",
+    "cli/commands/webhook.py": "signs as a sender does, which has no bus",
     "bus/trust/keys.py": "notes when a key of this user was made, outside of any bus",
     "torture/measures.py": "measures whether the clock was set",
 }

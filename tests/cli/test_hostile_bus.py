@@ -195,6 +195,8 @@ READING = [
         ["pipeline", "tree", "m-3", "--config", "auto", "--dir", ".worker-state"],
         ["pipeline", "cancel", EVIL, "--config", "auto", "--dir", ".worker-state"],
         ["pipeline", "repeat", EVIL, "--config", "auto", "--dir", ".worker-state"],
+        ["webhook", "list", "--config", EVIL],
+        *(["webhook", act, EVIL, "--config", "auto"] for act in ("show", "test")),
         ["route", "list", "--config", EVIL],
         ["route", "test", "--from", "1", "--config", "auto", "--dir", ".worker-state"],
     ),
